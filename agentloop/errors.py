@@ -1,0 +1,109 @@
+"""Everything agentloop raises on purpose, as one tree.
+
+    AgentLoopError                    what every error of ours is
+    ├── UsageError                    the call or the configuration is wrong; nothing was sent
+    │   ├── SessionNotFoundError      no stored session has that id
+    │   └── ToolDefinitionError       a function cannot become a tool, or two tools share a name
+    ├── ModelError                    the model gave no usable answer
+    │   ├── ModelUnavailableError     connection, 408, 409, 429, 5xx after all retries: later may work
+    │   ├── ModelRefusedError         any other 4xx: the same request will be refused again
+    │   ├── ContextTooLongError       the server says that the request exceeds its window
+    │   └── BadAnswerError            an answer came that is no answer
+    ├── ContextOverflowError          the context cannot be made to fit, after the last rung
+    └── StoreError                    a session could not be read or written; the log is as it was
+        └── ConflictError             the log was not as long as the writer thought; nothing was written
+
+`RetryTool` stands outside the tree: tools raise it to speak to the model, and it never reaches a caller.
+"""
+
+
+class AgentLoopError(Exception):
+    """What every error of agentloop is; its text is one line that says what is wrong and what to do."""
+
+
+class UsageError(AgentLoopError, ValueError):
+    """The call or the configuration is wrong; nothing was sent."""
+
+
+class SessionNotFoundError(UsageError):
+    """No stored session has that id, prefix or title."""
+
+
+class ToolDefinitionError(UsageError):
+    """A function cannot become a tool, or two tools share a name."""
+
+
+class ModelError(AgentLoopError):
+    """The model gave no usable answer."""
+
+
+class ModelUnavailableError(ModelError):
+    """The server could not be reached or is overloaded, after all retries; later may work.
+
+    `retry_after_seconds` is the server's own advice, None where it gave none.
+    """
+
+    def __init__(self, text: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ModelRefusedError(ModelError):
+    """The server refused the request for good; `status` is the HTTP status."""
+
+    def __init__(self, text: str, *, status: int) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class ContextTooLongError(ModelError):
+    """The server says that the request exceeds its window.
+
+    `window` and `tokens` are the limit and the request's size in tokens as the server named them, None
+    where it named none.
+    """
+
+    def __init__(self, text: str, *, window: int | None = None, tokens: int | None = None) -> None:
+        super().__init__(text)
+        self.window = window
+        self.tokens = tokens
+
+
+class BadAnswerError(ModelError):
+    """An answer came that is no answer: not JSON, no choices, or broken off half way."""
+
+
+class ContextOverflowError(AgentLoopError):
+    """The context cannot be made to fit the window; the text names what is too big.
+
+    `tokens` is the smallest request that could be built, `window` what the model takes, both in tokens.
+    """
+
+    def __init__(self, text: str, *, tokens: int, window: int) -> None:
+        super().__init__(text)
+        self.tokens = tokens
+        self.window = window
+
+
+class StoreError(AgentLoopError):
+    """A session could not be read or written; the log is as it was."""
+
+
+class ConflictError(StoreError):
+    """The log was not as long as the writer thought; nothing was written.
+
+    `expected` is the length the writer named, `actual` the log's length, both in records.
+    """
+
+    def __init__(self, session_id: str, *, expected: int, actual: int) -> None:
+        super().__init__(
+            f"session {session_id!r} has {actual} records, not {expected}: "
+            "somebody else wrote to it; open it again"
+        )
+        self.session_id = session_id
+        self.expected = expected
+        self.actual = actual
+
+
+class RetryTool(Exception):  # noqa: N818 — a signal to the model, named for what it asks
+    """Raise it in a tool: the model is told to try again, with this text as the hint."""

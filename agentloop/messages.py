@@ -1,0 +1,192 @@
+"""What is said: one chat-completions message, its tool calls, and what an answer used.
+
+`from_openai` and `to_openai` are inverses for every chat-completions dict: fields not known here, and
+known fields of an unusual shape, travel in `extra`; fields the original left out are named in `omits`.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeAlias
+
+from agentloop.errors import UsageError
+
+Json: TypeAlias = Mapping[str, Any]
+Content: TypeAlias = str | tuple[Json, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call the model asks for; `arguments` is the JSON text as the model wrote it, unchecked."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    extra: Json = field(default_factory=dict)
+    omits: tuple[str, ...] = ()
+
+    @classmethod
+    def from_openai(cls, data: Json) -> Self:
+        """Read one item of `tool_calls`, losing nothing."""
+        function = data.get("function")
+        function = function if isinstance(function, Mapping) else {}
+        typed = cls(
+            id=_text(data.get("id")),
+            name=_text(function.get("name")),
+            arguments=_text(function.get("arguments")),
+        )
+        extra, omits = _difference(data, typed._plain())
+        return replace(typed, extra=extra, omits=omits)
+
+    def to_openai(self) -> dict[str, Any]:
+        """The dict this call came from, or the plain form of one made here."""
+        return _merged(self._plain(), self.extra, self.omits)
+
+    def _plain(self) -> dict[str, Any]:
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One chat-completions message.
+
+    `content` is text, a tuple of content parts, or None. `tool_calls` stands on assistant messages,
+    `tool_call_id` on tool messages. `extra` holds every other field of the original, byte for byte.
+    """
+
+    role: str
+    content: Content = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    extra: Json = field(default_factory=dict)
+    omits: tuple[str, ...] = ()
+
+    @classmethod
+    def user(cls, text: str) -> Self:
+        """What a user said."""
+        return cls(role="user", content=text)
+
+    @classmethod
+    def assistant(cls, text: str | None = None, tool_calls: Sequence[ToolCall] = ()) -> Self:
+        """What a model said, asked for, or both."""
+        return cls(role="assistant", content=text, tool_calls=tuple(tool_calls))
+
+    @classmethod
+    def tool(cls, call_id: str, text: str) -> Self:
+        """The result of the call with that id."""
+        return cls(role="tool", content=text, tool_call_id=call_id)
+
+    @classmethod
+    def from_openai(cls, data: Json) -> Self:
+        """Read a chat-completions message, losing nothing.
+
+        Raises:
+            UsageError: `data` is no mapping with a text `role`.
+        """
+        if not isinstance(data, Mapping) or not isinstance(data.get("role"), str):
+            raise UsageError("a message must be a JSON object with a text field 'role'")
+        content, calls = data.get("content"), data.get("tool_calls")
+        typed = cls(
+            role=data["role"],
+            content=_content(content),
+            tool_calls=_calls(calls),
+            tool_call_id=_text_or_none(data.get("tool_call_id")),
+            name=_text_or_none(data.get("name")),
+        )
+        extra, omits = _difference(data, typed._plain())
+        return replace(typed, extra=extra, omits=omits)
+
+    def to_openai(self) -> dict[str, Any]:
+        """The dict this message came from, or the plain form of one made here."""
+        return _merged(self._plain(), self.extra, self.omits)
+
+    @property
+    def text(self) -> str:
+        """The text of the content, text parts joined by newlines; other parts say nothing here."""
+        if isinstance(self.content, str):
+            return self.content
+        parts = (part.get("text") for part in self.content or ())
+        return "\n".join(part for part in parts if isinstance(part, str))
+
+    def _plain(self) -> dict[str, Any]:
+        content = copy.deepcopy(list(self.content)) if isinstance(self.content, tuple) else self.content
+        plain: dict[str, Any] = {"role": self.role, "content": content}
+        if self.tool_calls:
+            plain["tool_calls"] = [call.to_openai() for call in self.tool_calls]
+        if self.tool_call_id is not None:
+            plain["tool_call_id"] = self.tool_call_id
+        if self.name is not None:
+            plain["name"] = self.name
+        return plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as the provider reported them; `cached_tokens` is the part of the input read from its cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    @classmethod
+    def from_openai(cls, data: Json) -> Self:
+        """Read the `usage` object of chat completions; what is missing or no number counts as 0."""
+        details = data.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
+        return cls(
+            input_tokens=_count(data.get("prompt_tokens")),
+            output_tokens=_count(data.get("completion_tokens")),
+            cached_tokens=_count(cached),
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+        )
+
+
+def _content(value: object) -> Content:
+    if isinstance(value, list) and all(isinstance(part, Mapping) for part in value):
+        return tuple(copy.deepcopy(value))
+    return value if isinstance(value, str) else None
+
+
+def _calls(value: object) -> tuple[ToolCall, ...]:
+    if not isinstance(value, list):
+        return ()
+    return tuple(ToolCall.from_openai(call) for call in value if isinstance(call, Mapping))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: object) -> int:
+    return max(0, int(value)) if isinstance(value, int | float) and value == value else 0
+
+
+def _difference(data: Json, plain: Json) -> tuple[Json, tuple[str, ...]]:
+    extra = {key: copy.deepcopy(value) for key, value in data.items() if plain.get(key, _NOTHING) != value}
+    return extra, tuple(key for key in plain if key not in data)
+
+
+def _merged(plain: dict[str, Any], extra: Json, omits: tuple[str, ...]) -> dict[str, Any]:
+    for key in omits:
+        del plain[key]
+    return plain | copy.deepcopy(dict(extra)) if extra else plain
+
+
+_NOTHING = object()

@@ -1,0 +1,207 @@
+"""What you watch while a run goes on: a closed union of events, none of them stored.
+
+Every `CompactionStarted` is followed by exactly one `CompactionEnded`, whatever happens between.
+`time` is in seconds since the epoch; all sizes are in tokens unless they say otherwise.
+"""
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from agentloop.events import Ranges
+from agentloop.messages import Message, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextStatus:
+    """How full the window is.
+
+    `tokens` is the size of the next request, fixed part included; `measured` says whether it rests on
+    the provider's own count. `threshold` is where automatic compaction fires, None where it is off.
+    """
+
+    tokens: int
+    window: int
+    threshold: int | None
+    measured: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEvent:
+    """What all of them carry."""
+
+    session_id: str
+    run_id: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(StreamEvent):
+    """A run began."""
+
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta(StreamEvent):
+    """A piece of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageAdded(StreamEvent):
+    """A message stands in the log at position `seq`.
+
+    `context` is the state of the window with it; `usage` and `cost` (US dollars) stand on the model's
+    messages where they are known.
+    """
+
+    seq: int
+    message: Message
+    tokens: int
+    context: ContextStatus
+    usage: Usage | None = None
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted(StreamEvent):
+    """A tool call begins; `arguments` is the JSON text of the model."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress(StreamEvent):
+    """What a running tool says of its progress."""
+
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEnded(StreamEvent):
+    """A tool call has its result; `status` is ok, error, timeout or interrupted."""
+
+    call_id: str
+    name: str
+    status: str
+    duration_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsCleared(StreamEvent):
+    """Old results are shown shortened from now on."""
+
+    positions: tuple[int, ...]
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionStarted(StreamEvent):
+    """A compaction of positions `first` to `last` begins; `why` is the trigger's own words."""
+
+    reason: str
+    why: str
+    strategy: str
+    tokens_before: int
+    messages_before: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionEnded(StreamEvent):
+    """The compaction is over; `status` is done, failed, vetoed, conflict or ineffective."""
+
+    status: str
+    tier: int
+    tokens_before: int
+    tokens_after: int
+    messages_before: int
+    messages_after: int
+    archived: Ranges
+    transcript: str | None
+    duration_seconds: float
+    summary_tokens: int
+    lost: tuple[str, ...]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextWarning(StreamEvent):
+    """The level of the window's filling changed: none under 80 %, warning to 90 %, critical above."""
+
+    level: str
+    tokens: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrying(StreamEvent):
+    """A request failed and is tried again after `wait_seconds`; text since its start is void."""
+
+    attempt: int
+    wait_seconds: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallbackFailed(StreamEvent):
+    """A callback raised or took too long; the run goes on."""
+
+    callback: str
+    point: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(StreamEvent):
+    """The run is over; `status` is a word of the exit table."""
+
+    status: str
+    output: str
+    usage: Usage
+    cost: float | None
+    error: str | None
+
+
+AnyStreamEvent: TypeAlias = (
+    RunStarted
+    | TextDelta
+    | MessageAdded
+    | ToolStarted
+    | ToolProgress
+    | ToolEnded
+    | ResultsCleared
+    | CompactionStarted
+    | CompactionEnded
+    | ContextWarning
+    | Retrying
+    | CallbackFailed
+    | RunEnded
+)
+
+
+def event_type(event: StreamEvent) -> str:
+    """The snake_case name of the event, e.g. `compaction_started`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
+
+
+def to_json(event: StreamEvent) -> dict[str, Any]:
+    """The event as JSON values, `type` first; messages stand in chat-completions form."""
+    fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+    return {"type": event_type(event)} | {name: _plain(value) for name, value in fields.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Message):
+        return value.to_openai()
+    if isinstance(value, Usage | ContextStatus):
+        return dataclasses.asdict(value)
+    return list(value) if isinstance(value, tuple) else value
