@@ -1,0 +1,29 @@
+"""Sizes as people write them."""
+
+import re
+
+from agentloop.errors import UsageError
+
+_SIZE = re.compile(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
+_FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
+def tokens_of(size: int | str) -> int:
+    """A number of tokens from `131072`, `"131072"`, `"128k"` (128,000) or `"1m"` (1,000,000).
+
+    Raises:
+        UsageError: it is no such size, or less than one token.
+    """
+    tokens = size if isinstance(size, int) else _parsed(size)
+    if isinstance(size, bool) or tokens is None or tokens < 1:
+        raise UsageError(f"{size!r} is no number of tokens: write one such as 8000, 8k or 1m")
+    return tokens
+
+
+def _parsed(size: object) -> int | None:
+    found = _SIZE.fullmatch(size.strip()) if isinstance(size, str) and size.isascii() else None
+    if found is None:
+        return None
+    number, unit = found.groups()
+    exact = float(number.replace(",", "").replace("_", "")) * _FACTORS[unit.lower()]
+    return int(exact) if exact.is_integer() else None
