@@ -1,0 +1,211 @@
+"""Records as text: one line of JSON an event, the same in every store and export.
+
+    {"v":1,"kind":"message_added","id":"…","time":1767225600.0,"message":{"role":"user",…},"tokens":3}
+
+The text is ASCII, so NUL and lone surrogates come back as they were. (JSON cannot tell two code points
+that are the halves of one character from that character; they come back as the character.) A reader takes
+the default for a field that is absent and passes over fields that it does not know, so old records are read
+by newer code. A record of an unknown kind is kept as it is, to the byte.
+"""
+
+import dataclasses
+import json
+import re
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
+from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from agentloop.errors import StoreError, UsageError
+from agentloop.events import (
+    Cleared,
+    Compacted,
+    Described,
+    Event,
+    MessageAdded,
+    ModelCalled,
+    Noted,
+    Restored,
+    RunEnded,
+    RunStarted,
+    Unknown,
+)
+from agentloop.messages import Message
+
+SCHEMA_VERSION = 1
+
+Converter: TypeAlias = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Field:
+    name: str
+    required: bool
+    to_json: Converter
+    from_json: Converter
+
+
+def encode(event: Event) -> str:
+    """The event as one line of JSON in ASCII; an `Unknown` is its own text.
+
+    Raises:
+        UsageError: a field holds what `decode` would refuse, or what JSON cannot say.
+    """
+    if isinstance(event, Unknown):
+        return event.body
+    kind = _KINDS.get(type(event))
+    if kind is None:
+        raise UsageError(f"{type(event).__name__} is no event of the log: use one of agentloop.events")
+    data: dict[str, Any] = {"v": SCHEMA_VERSION, "kind": kind}
+    try:
+        for field in _FIELDS[kind]:
+            data[field.name] = field.to_json(getattr(event, field.name))
+        return _ENCODER.encode(data)
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise UsageError(f"a record of kind {kind!r} cannot be stored: {_first_line(error)}") from error
+
+
+def decode(text: str) -> Event:
+    """The event that this text says.
+
+    Raises:
+        StoreError: the text is no record, or a damaged one.
+    """
+    data = _object(text)
+    kind, version = data.get("kind"), data.get("v")
+    if not isinstance(kind, str) or not isinstance(version, int):
+        raise StoreError(f"damaged record: 'v' or 'kind' is missing in {_shown(text)}")
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        return _unknown(kind, text, data)
+    try:
+        return _CLASSES[kind](**{f.name: f.from_json(data[f.name]) for f in fields if _has(data, f)})
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        newer = " (a newer version wrote it: update agentloop)" if version > SCHEMA_VERSION else ""
+        raise StoreError(f"damaged record of kind {kind!r}: {_first_line(error)}{newer}") from error
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"damaged record: {_first_line(error)} in {_shown(text)}") from error
+    if not isinstance(data, dict):
+        raise StoreError(f"damaged record: no JSON object in {_shown(text)}")
+    return data
+
+
+def _unknown(kind: str, text: str, data: Mapping[str, Any]) -> Unknown:
+    name, moment = data.get("id"), data.get("time")
+    return Unknown(
+        kind=kind,
+        body=text,
+        id=name if isinstance(name, str) else "",
+        time=float(moment) if isinstance(moment, int | float) else 0.0,
+    )
+
+
+def _has(data: Mapping[str, Any], field: _Field) -> bool:
+    if field.name in data:
+        return True
+    if field.required:
+        raise ValueError(f"{field.name!r} is missing")
+    return False
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _shown(text: str) -> str:
+    return ascii(text if len(text) <= 60 else text[:60] + "…")
+
+
+def _converters(hint: Any) -> tuple[Converter, Converter]:
+    """How a value of this type is written and read; derived from the annotation alone."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Message:
+        return Message.to_openai, Message.from_openai
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return _of_dataclass(hint)
+    if origin in (Union, types.UnionType):
+        return _of_optional(*(argument for argument in arguments if argument is not types.NoneType))
+    if origin is tuple:
+        return _of_tuple(arguments)
+    if origin is not None and issubclass(origin, Mapping):
+        check = _checked(Mapping)
+        return (lambda value: dict(check(value))), check
+    check = _checked(*_ACCEPTED.get(hint, (hint,)))
+    return check, check
+
+
+def _of_dataclass(kind: type) -> tuple[Converter, Converter]:
+    fields, check = _fields(kind), _checked(dict)
+
+    def write(value: Any) -> dict[str, Any]:
+        return {f.name: f.to_json(getattr(value, f.name)) for f in fields}
+
+    def read(data: Any) -> Any:
+        return kind(**{f.name: f.from_json(data[f.name]) for f in fields if _has(check(data), f)})
+
+    return write, read
+
+
+def _of_optional(hint: Any) -> tuple[Converter, Converter]:
+    write, read = _converters(hint)
+    return (
+        lambda value: None if value is None else write(value),
+        lambda value: None if value is None else read(value),
+    )
+
+
+def _of_tuple(arguments: tuple[Any, ...]) -> tuple[Converter, Converter]:
+    write, read = _converters(arguments[0])
+    length = None if arguments[-1] is Ellipsis else len(arguments)
+    check = _checked(list, tuple)
+
+    def each(value: Any, convert: Converter) -> list[Any]:
+        if length not in (None, len(check(value))):
+            raise ValueError(f"{length} values wanted, not {len(value)}")
+        return [convert(item) for item in check(value)]
+
+    return (lambda value: each(value, write)), (lambda value: tuple(each(value, read)))
+
+
+def _checked(*accepted: type) -> Converter:
+    def check(value: Any) -> Any:
+        if isinstance(value, accepted):
+            return value
+        raise TypeError(f"{_shown(repr(value))} is no {accepted[0].__name__}")
+
+    return check
+
+
+def _fields(kind: type) -> tuple[_Field, ...]:
+    hints = get_type_hints(kind)
+    fields = []
+    for field in dataclasses.fields(kind):
+        write, read = _converters(hints[field.name])
+        required = field.default is MISSING and field.default_factory is MISSING
+        fields.append(_Field(name=field.name, required=required, to_json=write, from_json=read))
+    return tuple(fields)
+
+
+_ACCEPTED: Mapping[Any, tuple[type, ...]] = {float: (float, int)}
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+_CLASSES: Mapping[str, type[Event]] = {
+    re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind
+    for kind in (
+        MessageAdded,
+        Cleared,
+        Compacted,
+        Restored,
+        ModelCalled,
+        RunStarted,
+        RunEnded,
+        Described,
+        Noted,
+    )
+}
+_KINDS: Mapping[type[Event], str] = {kind: name for name, kind in _CLASSES.items()}
+_FIELDS: Mapping[str, tuple[_Field, ...]] = {name: _fields(kind) for name, kind in _CLASSES.items()}

@@ -1,0 +1,127 @@
+"""Sessions as files: chat-completions messages, events, or text to read; and back."""
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeGuard
+
+from agentloop.codec import decode, encode
+from agentloop.errors import StoreError, UsageError
+from agentloop.events import Cleared, Compacted, Event, MessageAdded, Record, Restored
+from agentloop.markdown import to_markdown
+from agentloop.messages import Message
+
+__all__ = ["parse", "to_events", "to_markdown", "to_openai"]
+
+
+def to_openai(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Every message of the main line in chat-completions form: the whole log, nothing hidden or shortened.
+
+    Results stand right behind their call, in call order, so that a log whose calls are each answered once
+    gives a list that a strict provider takes. Nothing is invented for a call without a result, and a result
+    that answers no call stays where it stood.
+    """
+    said = [record.event.message for record in records if _is_main(record.event)]
+    return [message.to_openai() for message in _arranged(said)]
+
+
+def to_events(records: Iterable[Record]) -> Iterator[str]:
+    """The log as JSON Lines, one record a line without its line end; `parse` gives the same events back."""
+    return (encode(record.event) for record in records)
+
+
+def parse(text: str, *, count: Callable[[Message], int]) -> list[Event]:
+    """The events that an export holds: of messages, a JSON list or JSON Lines, or of events.
+
+    `count` gives a message's length in tokens. A BOM, CRLF and blank lines are passed over. Raises:
+        UsageError: a line or an item is none of these; the text names it and says what is wrong.
+    """
+    text = text.removeprefix("\ufeff")
+    if text.lstrip().startswith("["):
+        events: list[Event] = [
+            _said(item, f"item {number}", count) for number, item in enumerate(_list(text), start=1)
+        ]
+    else:
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+        events = [_event(line, number, seq, count) for seq, (number, line) in enumerate(lines, start=1)]
+    if not events:
+        raise UsageError("nothing to import: it holds neither messages nor events")
+    return events
+
+
+def _is_main(event: Event) -> TypeGuard[MessageAdded]:
+    return isinstance(event, MessageAdded) and event.branch is None
+
+
+def _arranged(said: Sequence[Message]) -> Iterator[Message]:
+    """Results behind their calls; where an id was used before, a result answers the newest call."""
+    results, placed = _results(said)
+    for at, message in enumerate(said):
+        if at in placed:
+            continue
+        yield message
+        for call in message.tool_calls:
+            if waiting := results[at, call.id]:
+                yield said[waiting.popleft()]
+
+
+def _results(said: Sequence[Message]) -> tuple[dict[tuple[int, str], deque[int]], set[int]]:
+    """The places of the results of each call, by the place of the asking message and the call's id."""
+    asked: dict[str, tuple[int, int]] = {}
+    results: dict[tuple[int, str], deque[int]] = defaultdict(deque)
+    placed: set[int] = set()
+    for at, message in enumerate(said):
+        asking, wanted = asked.get(message.tool_call_id or "", (0, 0))
+        if message.role == "tool" and len(results[asking, message.tool_call_id or ""]) < wanted:
+            results[asking, message.tool_call_id or ""].append(at)
+            placed.add(at)
+        for call in message.tool_calls:
+            before, times = asked.get(call.id, (at, 0))
+            asked[call.id] = (at, times + 1 if before == at else 1)
+    return results, placed
+
+
+def _list(text: str) -> list[Any]:
+    try:
+        return list(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"nothing imported: this is no JSON list: {error}") from error
+
+
+def _event(line: str, number: int, seq: int, count: Callable[[Message], int]) -> Event:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _wrong(f"line {number}", f"this is no JSON: {error}") from error
+    if not isinstance(data, dict) or not {"v", "kind"} <= data.keys():
+        return _said(data, f"line {number}", count)
+    try:
+        event = decode(line.strip())
+    except StoreError as error:
+        raise _wrong(f"line {number}", str(error)) from error
+    if any(not 1 <= position < seq for position in _points_at(event)):
+        raise _wrong(f"line {number}", "this event points at a record that is not before it")
+    return event
+
+
+def _said(data: Any, where: str, count: Callable[[Message], int]) -> MessageAdded:
+    try:
+        message = Message.from_openai(data)
+    except (UsageError, RecursionError) as error:
+        raise _wrong(where, str(error)) from error
+    return MessageAdded(message=message, tokens=count(message))
+
+
+def _points_at(event: Event) -> list[int]:
+    match event:
+        case Compacted():
+            return [position for pair in event.covers for position in pair]
+        case Cleared():
+            return [item.seq for item in event.items]
+        case Restored():
+            return [event.seq]
+    return []
+
+
+def _wrong(where: str, what: str) -> UsageError:
+    return UsageError(f"nothing imported: {where}: {what}")

@@ -1,0 +1,64 @@
+"""A session as text to read."""
+
+import re
+from collections.abc import Iterable
+
+from agentloop.events import Compacted, Described, Event, MessageAdded, Record, Restored
+from agentloop.messages import Message
+
+
+def to_markdown(records: Iterable[Record]) -> str:
+    """The session in Markdown: all that was said, whole, and where it was compacted.
+
+    Tool calls and results stand in fences that they cannot close. The text is strict UTF-8: lone
+    surrogates are shown escaped.
+    """
+    blocks: list[str] = []
+    for record in records:
+        blocks.extend(_blocks(record.seq, record.event))
+    text = "\n\n".join(blocks) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _blocks(seq: int, event: Event) -> list[str]:
+    match event:
+        case Described(title=str(title)):
+            return [f"# {' '.join(title.split())}"]
+        case MessageAdded():
+            return _said(seq, event)
+        case Compacted():
+            places = ", ".join(f"{first}–{last}" for first, last in event.covers)
+            sizes = f"{event.before:,} tokens before, {event.after:,} after"
+            return [f"*{seq}: {places} compacted ({event.reason}): {sizes}*", _fenced(event.replacement)]
+        case Restored():
+            return [f"*{seq}: the compaction at {event.seq} was taken back*"]
+    return []
+
+
+def _said(seq: int, event: MessageAdded) -> list[str]:
+    message = event.message
+    who = message.role.capitalize() + (f" in {event.branch}" if event.branch else "")
+    if message.role == "tool":
+        return [f"## {seq} {who}: result of `{message.tool_call_id}`", _fenced(_content(message))]
+    calls = [
+        block
+        for call in message.tool_calls
+        for block in (f"Calls `{call.name}` (`{call.id}`):", _fenced(call.arguments))
+    ]
+    content = _content(message)
+    return [f"## {seq} {who}", *([content] if content else []), *calls]
+
+
+def _content(message: Message) -> str:
+    others = (
+        []
+        if isinstance(message.content, str)
+        else [f"[{part.get('type', 'part')}]" for part in message.content or () if part.get("type") != "text"]
+    )
+    return "\n".join([message.text, *others]) if message.text else "\n".join(others)
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"

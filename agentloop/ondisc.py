@@ -1,0 +1,34 @@
+"""Folders that only their owner reads, and what the disc's refusals mean in words."""
+
+import errno
+from pathlib import Path
+
+from agentloop.errors import StoreError
+
+_ADVICE = {
+    errno.ENOSPC: "the disc is full: free some space and try again",
+    errno.EDQUOT: "the disc quota is used up: free some space and try again",
+    errno.EACCES: "no permission: change the rights or choose another place",
+    errno.EPERM: "not permitted: change the rights or choose another place",
+    errno.EROFS: "the disc is read-only: choose another place",
+    errno.ENOENT: "it is not there: check the path",
+    errno.ENOTDIR: "a part of the path is no folder: check the path",
+    errno.EEXIST: "something else stands there: choose another place",
+    errno.EISDIR: "it is a folder: name a file",
+    errno.ELOOP: "it is a symbolic link: name the file or folder itself",
+}
+
+
+def refused(path: Path, error: OSError) -> StoreError:
+    """The operating system's refusal as one line that says what to do; chain it with `raise … from`."""
+    advice = _ADVICE.get(error.errno or 0) or f"{error.strerror or error}: check the path and the disc"
+    return StoreError(f"{path}: {advice}")
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make the folder with its parents; it is readable by its owner alone where it is made here.
+
+    Raises:
+        OSError: it cannot be made, or something else stands there.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)

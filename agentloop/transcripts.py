@@ -1,0 +1,171 @@
+"""Transcripts: the messages as they were before a compaction, one chat-completions message a line.
+
+A file `transcript_<epoch>.jsonl` is whole or not there: it is written beside under another name, synced,
+and linked into place, which fails where anything stands already. Files are 0600, a folder made here 0700.
+"""
+
+import errno
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentloop.errors import StoreError
+from agentloop.messages import Message
+from agentloop.ondisc import make_private_folder, refused
+
+_NAME = re.compile(r"transcript_(-?\d+)(?:-(\d+))?\.jsonl")
+_READABLE = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
+_ASCII = json.JSONEncoder(separators=(", ", ": "))
+_DECODER = json.JSONDecoder()
+_RECORD = re.compile(r"[^ \t]")
+_NOT_READABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""What UTF-8 cannot say, and what some readers take for the end of a line."""
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a transcript gave: its messages, how many records were unreadable, and that in words."""
+
+    messages: tuple[Message, ...]
+    damaged: int = 0
+    warning: str | None = None
+
+
+def save(folder: Path, messages: Sequence[Message], *, epoch: int) -> Path:
+    """Write a transcript and return its path once it is on disc, complete; blocks, so run it in a thread.
+
+    `epoch` is the time in whole seconds since 1970, which names the file; further ones of the same second
+    end in `-2`, `-3` and so on. Nothing that stands there is ever overwritten. Raises:
+        StoreError: it could not be written, or the folder is a symbolic link.
+    """
+    data = "".join(f"{_line(message)}\n" for message in messages).encode()
+    try:
+        _make(folder)
+        return _write(folder, data, epoch)
+    except OSError as error:
+        raise refused(folder, error) from error
+
+
+def listed(folder: Path) -> tuple[Path, ...]:
+    """The transcripts of a folder, newest last; none for a folder that is not there.
+
+    Raises:
+        StoreError: the folder cannot be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise refused(folder, error) from error
+    found = sorted((int(m[1]), int(m[2] or 1), m[0]) for name in names if (m := _NAME.fullmatch(name)))
+    return tuple(folder / name for _, _, name in found)
+
+
+def load(path: Path) -> Loaded:
+    """The messages of a transcript; records that cannot be read are passed over and counted.
+
+    Raises:
+        StoreError: the file itself cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise refused(path, error) from error
+    found = [record for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") for record in _records(line)]
+    messages = tuple(record for record in found if record is not None)
+    damaged = len(found) - len(messages)
+    some = "1 damaged record was" if damaged == 1 else f"{damaged} damaged records were"
+    return Loaded(
+        messages=messages,
+        damaged=damaged,
+        warning=f"{path}: {some} passed over, {len(messages)} read" if damaged else None,
+    )
+
+
+def _line(message: Message) -> str:
+    data = message.to_openai()
+    try:
+        line = _READABLE.encode(data)
+        return _ASCII.encode(data) if _NOT_READABLE.search(line) else line
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"a message of role {message.role!r} cannot be written as JSON: {error}") from error
+
+
+def _make(folder: Path) -> None:
+    if not folder.exists():
+        make_private_folder(folder)
+        _sync(folder.parent)
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _write(folder: Path, data: bytes, epoch: int) -> Path:
+    beside = folder / f".transcript_{epoch}.{uuid.uuid4().hex}.tmp"
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        path = _placed(beside, folder, epoch)
+    finally:
+        with suppress(OSError):
+            beside.unlink()
+    _sync(folder)
+    return path
+
+
+def _placed(beside: Path, folder: Path, epoch: int) -> Path:
+    """Give the file the first name that is free."""
+    path, number = folder / f"transcript_{epoch}.jsonl", 1
+    while True:
+        try:
+            _link(beside, path)
+        except FileExistsError:
+            number += 1
+            path = folder / f"transcript_{epoch}-{number}.jsonl"
+        else:
+            return path
+
+
+def _link(beside: Path, path: Path) -> None:
+    try:
+        os.link(beside, path, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # A file system without hard links: take the name first, then move the whole file onto it.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        beside.replace(path)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _records(line: bytes) -> Iterator[Message | None]:
+    """The messages of one line, None for what is none; NULs around them are what a crash left."""
+    bare = line.strip(b" \t\r\0")
+    if len(bare) < len(line.strip(b" \t\r")):
+        yield None
+    try:
+        text = bare.decode()
+        start = _RECORD.search(text)
+        while start:
+            value, end = _DECODER.raw_decode(text, start.start())
+            yield Message.from_openai(value)
+            start = _RECORD.search(text, end)
+    except (ValueError, RecursionError):
+        yield None

@@ -1,0 +1,217 @@
+"""What is exported is the whole session, valid where it can be, and comes back."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from agentloop.codec import encode
+from agentloop.errors import UsageError
+from agentloop.events import (
+    Cleared,
+    ClearedItem,
+    Compacted,
+    Described,
+    Event,
+    MessageAdded,
+    ModelCalled,
+    Record,
+    Restored,
+    Unknown,
+)
+from agentloop.exports import parse, to_events, to_markdown, to_openai
+from agentloop.messages import Message, ToolCall
+
+
+def said(message: Message, *, branch: str | None = None) -> MessageAdded:
+    return MessageAdded(message=message, tokens=3, branch=branch)
+
+
+def log(*events: Event | Message) -> list[Record]:
+    every = [said(event) if isinstance(event, Message) else event for event in events]
+    return [Record(seq=seq, event=event) for seq, event in enumerate(every, start=1)]
+
+
+def asks(*ids: str) -> Message:
+    return Message.assistant(None, [ToolCall(id=name, name="look") for name in ids])
+
+
+def length(message: Message) -> int:
+    return len(message.text)
+
+
+def order(records: Sequence[Record]) -> list[str]:
+    return [
+        data["content"] or "+".join(call["id"] for call in data["tool_calls"]) for data in to_openai(records)
+    ]
+
+
+TASK, DONE = Message.user("task"), Message.assistant("done")
+WHOLE = log(
+    Described(title="A day", folder="/home"),
+    TASK,
+    asks("a"),
+    Message.tool("a", "x" * 500),
+    said(Message.user("aside"), branch="helper"),
+    Cleared(items=(ClearedItem(seq=4, message=Message.tool("a", "xx..."), tokens=1),)),
+    Compacted(covers=((2, 4),), replacement="They looked.", at=2, tokens=4, before=900, after=80),
+    ModelCalled(purpose="agent", model="m"),
+    Restored(seq=7),
+    DONE,
+)
+
+
+def test_openai_hides_and_shortens_nothing_of_the_main_line() -> None:
+    assert to_openai(WHOLE) == [
+        message.to_openai() for message in (TASK, asks("a"), Message.tool("a", "x" * 500), DONE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("messages", "wanted"),
+    [
+        ([asks("a", "b"), Message.tool("b", "B"), Message.tool("a", "A")], ["a+b", "A", "B"]),
+        ([asks("a"), TASK, DONE, Message.tool("a", "late")], ["a", "late", "task", "done"]),
+        ([asks("a"), asks("b"), Message.tool("b", "B"), Message.tool("a", "A")], ["a", "A", "b", "B"]),
+        ([asks("a"), Message.tool("a", "A1"), asks("a"), Message.tool("a", "A2")], ["a", "A1", "a", "A2"]),
+        ([asks("a"), TASK, asks("a"), Message.tool("a", "A2")], ["a", "task", "a", "A2"]),
+        ([asks("a", "a"), TASK, Message.tool("a", "1"), Message.tool("a", "2")], ["a+a", "1", "2", "task"]),
+        ([asks("a", "b"), Message.tool("a", "A"), TASK], ["a+b", "A", "task"]),
+        ([Message.tool("z", "nobody asked"), TASK], ["nobody asked", "task"]),
+        ([asks("a"), Message.tool("a", "A"), TASK, Message.tool("a", "again")], ["a", "A", "task", "again"]),
+    ],
+    ids=[
+        "shuffled",
+        "late",
+        "crossed",
+        "reused",
+        "reused-open",
+        "twice-in-a-batch",
+        "missing",
+        "orphan",
+        "repeated",
+    ],
+)
+def test_results_stand_behind_their_calls_and_none_is_lost(
+    messages: list[Message], wanted: list[str]
+) -> None:
+    assert order(log(*messages)) == wanted
+
+
+def test_events_come_back_as_they_were() -> None:
+    records = [*WHOLE, Record(seq=11, event=Unknown(kind="dreamt", body='{"v":2, "kind":"dreamt"}'))]
+    text = "".join(f"{line}\n" for line in to_events(records))
+    events = parse(text, count=length)
+    assert [encode(event) for event in events] == [encode(record.event) for record in records]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_list_of_messages_is_read_and_counted(indent: int | None) -> None:
+    events = parse(json.dumps(to_openai(WHOLE), indent=indent), count=length)
+    assert events == [
+        MessageAdded(message=message, tokens=length(message))
+        for message in (TASK, asks("a"), Message.tool("a", "x" * 500), DONE)
+    ]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"])
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+def test_lines_of_messages_are_read_with_any_line_ends(start: str, end: str) -> None:
+    lines = [
+        json.dumps(data, ensure_ascii=False) for data in to_openai(log(TASK, Message.user("a\u2028b\x85")))
+    ]
+    events = parse(start + "".join(line + end for line in lines), count=length)
+    assert [event.message.text for event in events if isinstance(event, MessageAdded)] == [
+        "task",
+        "a\u2028b\x85",
+    ]
+
+
+def test_lines_may_mix_messages_and_events() -> None:
+    described = Described(title="Mine")
+    assert parse(f'{encode(described)}\n{{"role":"user","content":"hi"}}', count=length) == [
+        described,
+        MessageAdded(message=Message.user("hi"), tokens=2),
+    ]
+
+
+GOOD = '{"role":"user","content":"hi"}\n'
+FORWARD = encode(Restored(seq=2))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "nothing to import"),
+        ("\ufeff \r\n", "nothing to import"),
+        ("[]", "nothing to import"),
+        ("hello", "line 1: this is no JSON"),
+        (GOOD + "\n" + GOOD[:-5], "line 3: this is no JSON"),
+        (GOOD + GOOD.strip() + GOOD, "line 2: this is no JSON"),
+        (GOOD + "\0\0\0", "line 2: this is no JSON"),
+        (GOOD + '{"content":"no role"}', "line 2: a message must be"),
+        (GOOD + "5", "line 2: a message must be"),
+        (GOOD + '{"v":1,"kind":"restored"}', "line 2: damaged record of kind 'restored': 'seq' is missing"),
+        (GOOD + FORWARD, "line 2: this event points at a record that is not before it"),
+        (
+            GOOD + encode(Cleared(items=(ClearedItem(seq=0, message=TASK, tokens=1),))),
+            "line 2: this event points",
+        ),
+        (
+            GOOD + encode(Compacted(covers=((1, 9),), replacement="", at=1, tokens=0)),
+            "line 2: this event points",
+        ),
+        ("[" * 100_000, "this is no JSON list"),
+        ('[{"role":"user"}', "this is no JSON list"),
+        ('[{"role":"user"}, 5]', "item 2: a message must be"),
+        ("[[]]", "item 1: a message must be"),
+    ],
+)
+def test_what_cannot_be_imported_names_the_place(text: str, says: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"^{'nothing imported: ' if 'to import' not in says else ''}{says}[^\n]*$"
+    ):
+        parse(text, count=length)
+
+
+def test_deep_nesting_is_one_clear_line() -> None:
+    deep = '{"role":"user","x":' + "[" * 900 + "]" * 900 + "}"
+    with pytest.raises(UsageError, match="line 1: "):
+        parse(deep, count=length)
+
+
+def test_markdown_reads_as_a_talk_and_says_where_it_was_compacted() -> None:
+    assert to_markdown(WHOLE) == "\n\n".join(
+        [
+            "# A day",
+            "## 2 User",
+            "task",
+            "## 3 Assistant",
+            "Calls `look` (`a`):",
+            "```\n{}\n```",
+            "## 4 Tool: result of `a`",
+            f"```\n{'x' * 500}\n```",
+            "## 5 User in helper",
+            "aside",
+            "*7: 2–4 compacted (manual): 900 tokens before, 80 after*",
+            "```\nThey looked.\n```",
+            "*9: the compaction at 7 was taken back*",
+            "## 10 Assistant",
+            "done\n",
+        ]
+    )
+
+
+def test_markdown_cannot_be_broken_by_what_was_said() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:…"}}
+    shown = to_markdown(
+        log(
+            Message.tool("a", "```\n# Fake\n````"),
+            Message(role="user", content=({"type": "text", "text": "see\ud800"}, picture)),
+            Message(role="user", content=(picture,)),
+            Message.assistant(""),
+        )
+    )
+    assert "`````\n```\n# Fake\n````\n`````" in shown
+    assert "see\\ud800\n[image_url]" in shown
+    assert shown.encode().decode() == shown

@@ -1,0 +1,413 @@
+"""The SQLite store on disc: rights, reopening, several processes and loops, faults and cancellation."""
+
+
+
+import asyncio
+import contextlib
+import functools
+import gc
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentloop.errors import ConflictError, StoreError
+from agentloop.events import Described, MessageAdded
+from agentloop.messages import Message
+from agentloop.stores import SQLiteStore
+
+WRITER = """
+import asyncio, sys
+from agentloop.errors import ConflictError
+from agentloop.events import MessageAdded
+from agentloop.messages import Message
+from agentloop.stores import SQLiteStore
+
+async def main(path, name, records):
+    store, length = SQLiteStore(path), 0
+    for number in range(records):
+        event = MessageAdded(message=Message.user(f"{name} {number}"), tokens=1)
+        while True:
+            try:
+                length = await store.append("shared", [event], expect=length)
+                print(length, flush=True)
+                break
+            except ConflictError as error:
+                length = error.actual
+    await store.close()
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+"""
+
+
+def said(text: str = "hi") -> MessageAdded:
+    return MessageAdded(message=Message.user(text), tokens=1)
+
+
+async def texts(store: SQLiteStore, session_id: str = "s") -> list[str]:
+    records = await store.read(session_id)
+    return [record.event.message.text for record in records if isinstance(record.event, MessageAdded)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SQLiteStore]:
+    store = SQLiteStore(path, busy_seconds=0.05)
+    yield store
+    await store.close()
+
+
+@contextlib.contextmanager
+def other_program(path: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+async def test_nothing_is_made_before_the_first_append(tmp_path: Path) -> None:
+    path = tmp_path / "sub" / "sessions.db"
+    store = SQLiteStore(path)
+    assert (list(await store.read("s")), list(await store.list()), await store.delete("s")) == ([], [], False)
+    await store.append("s", [said()], expect=0)
+    assert path.is_file()
+    await store.close()
+
+
+async def test_files_are_their_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        store = SQLiteStore(tmp_path / "sub" / "sessions.db")
+        await store.append("s", [said()], expect=0)
+        found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "sub").iterdir()}
+        await store.close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "sub").stat().st_mode) == 0o700
+    assert found == {"sessions.db": 0o600, "sessions.db-wal": 0o600, "sessions.db-shm": 0o600}
+
+
+async def test_a_store_opened_again_holds_what_was_written(path: Path) -> None:
+    first = SQLiteStore(path)
+    await first.append("s", [Described(title="Mine", folder="/here"), said("one")], expect=0)
+    await first.close()
+    await first.append("s", [said("two")], expect=2)
+    await first.close()
+    second = SQLiteStore(path)
+    assert await texts(second) == ["one", "two"]
+    assert [(info.title, info.folder, info.length) for info in await second.list()] == [("Mine", "/here", 3)]
+    await second.close()
+
+
+async def test_the_form_of_the_file(path: Path, store: SQLiteStore) -> None:
+    await store.append("s", [said()], expect=0)
+    with other_program(path) as other:
+        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert other.execute("PRAGMA user_version").fetchone() == (1,)
+        assert other.execute("PRAGMA table_list('events')").fetchone()[4] == 1, "without rowid"
+
+
+async def test_a_log_that_was_never_closed_is_whole(path: Path, tmp_path: Path, store: SQLiteStore) -> None:
+    await store.append("s", [said("one"), said("two")], expect=0)
+    for file in list(tmp_path.iterdir()):
+        shutil.copy(file, tmp_path / file.name.replace("sessions", "killed"))
+    killed = SQLiteStore(tmp_path / "killed.db")
+    assert await texts(killed) == ["one", "two"]
+    await killed.close()
+
+
+async def test_a_killed_writer_leaves_all_that_append_returned_for(path: Path, store: SQLiteStore) -> None:
+    writer = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WRITER, str(path), "killed", "100000", stdout=asyncio.subprocess.PIPE
+    )
+    assert writer.stdout
+    returned = 0
+    while returned < 20:
+        returned = int(await writer.stdout.readline())
+    writer.kill()
+    returned = max(returned, *map(int, (await writer.stdout.read()).split()), 0)
+    await writer.wait()
+    found = await texts(store, "shared")
+    assert found == [f"killed {number}" for number in range(len(found))]
+    assert len(found) in (returned, returned + 1)
+    assert [info.length for info in await store.list()] == [len(found)]
+
+
+async def test_two_processes_lose_nothing(path: Path, store: SQLiteStore) -> None:
+    commands = [[sys.executable, "-c", WRITER, str(path), name, "200"] for name in ("left", "right")]
+    running = [
+        await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
+        for command in commands
+    ]
+    assert [await process.wait() for process in running] == [0, 0]
+    found = await texts(store, "shared")
+    assert len(found) == 400
+    for name in ("left", "right"):
+        assert [text for text in found if text.startswith(name)] == [
+            f"{name} {number}" for number in range(200)
+        ]
+    assert [record.seq for record in await store.read("shared")] == list(range(1, 401))
+    assert [info.length for info in await store.list()] == [400]
+
+
+async def test_many_may_make_the_same_file_at_once(tmp_path: Path) -> None:
+    for number in range(5):
+        stores = [SQLiteStore(tmp_path / f"{number}.db") for _ in range(8)]
+        await asyncio.gather(*(store.append(f"s{at}", [said()], expect=0) for at, store in enumerate(stores)))
+        assert len(await stores[0].list()) == 8
+        await asyncio.gather(*(store.close() for store in stores))
+
+
+def test_one_store_serves_several_event_loops(path: Path) -> None:
+    store = SQLiteStore(path)
+    for number in range(3):
+        assert asyncio.run(store.append("s", [said(str(number))], expect=number)) == number + 1
+    portal = threading.Thread(target=lambda: asyncio.run(store.append("s", [said("3")], expect=3)))
+    portal.start()
+    portal.join()
+    assert asyncio.run(texts(store)) == ["0", "1", "2", "3"]
+    asyncio.run(store.close())
+
+
+def test_the_interpreter_ends_with_a_store_open_and_work_pending(path: Path) -> None:
+    with other_program(path) as other:
+        asyncio.run(SQLiteStore(path).append("s", [said("one")], expect=0))
+        other.execute("BEGIN IMMEDIATE")
+        script = (
+            "import asyncio, sys\n"
+            "from agentloop.stores import SQLiteStore\n"
+            "from agentloop.events import Described\n"
+            "store = SQLiteStore(sys.argv[1], busy_seconds=3600)\n"
+            "async def main():\n"
+            "    waiting = asyncio.create_task(store.append('s', [Described(title='x')], expect=1))\n"
+            "    await asyncio.sleep(0)\n"
+            "    waiting.cancel()\n"
+            "asyncio.run(main())\n"
+        )
+        ran = subprocess.run(
+            [sys.executable, "-c", script, str(path)], capture_output=True, timeout=60, check=False
+        )
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+async def test_a_store_that_is_forgotten_ends_its_thread(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.append("s", [said()], expect=0)
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "sqlite sessions.db"]
+    del store
+    gc.collect()
+    await asyncio.to_thread(thread.join)
+    assert not path.with_name("sessions.db-wal").exists()
+
+
+async def test_a_cancelled_append_is_written_whole_and_the_store_stays_usable(
+    path: Path, store: SQLiteStore
+) -> None:
+    await store.append("s", [said("one")], expect=0)
+    patient = SQLiteStore(path)
+    with other_program(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(patient.append("s", [said("two"), said("three")], expect=1))
+        behind = asyncio.create_task(patient.append("s", [said("four")], expect=3))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert await texts(store) == ["one"], "reading goes on while a writer waits"
+        other.execute("COMMIT")
+    assert await behind == 4
+    assert await texts(patient) == ["one", "two", "three", "four"]
+    await patient.close()
+
+
+async def test_a_locked_database_is_one_clear_line_and_can_be_tried_again(
+    path: Path, store: SQLiteStore
+) -> None:
+    await store.append("s", [said("one")], expect=0)
+    with other_program(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(
+            StoreError, match=rf"^{path}: the database is locked .* over 0.05 seconds: [^\n]+$"
+        ):
+            await store.append("s", [said("two")], expect=1)
+    await store.append("s", [said("two")], expect=1)
+    assert await texts(store) == ["one", "two"]
+
+
+def _connections_with(monkeypatch: pytest.MonkeyPatch, pragma: str) -> Callable[[], None]:
+    """From now on each new connection begins with this pragma, until the returned function is called."""
+    connect = sqlite3.connect
+
+    def connect_with(*args: object, **kwargs: object) -> sqlite3.Connection:
+        connection = connect(*args, **kwargs)  # type: ignore[call-overload]
+        connection.execute(pragma)
+        return connection  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(sqlite3, "connect", connect_with)
+    return functools.partial(monkeypatch.setattr, sqlite3, "connect", connect)
+
+
+async def test_a_full_disc_keeps_what_was_written_and_can_be_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = _connections_with(monkeypatch, "PRAGMA max_page_count = 8")
+    store = SQLiteStore(path)
+    await store.append("s", [said("one")], expect=0)
+    with pytest.raises(StoreError, match=rf"^{path}: the disc is full: free some space and try again[^\n]*$"):
+        await store.append("s", [said("two"), said("x" * 100_000)], expect=1)
+    assert await texts(store) == ["one"]
+    assert await store.append("s", [said("small")], expect=1) == 2
+    free()
+    await store.close()
+    assert await store.append("s", [said("x" * 100_000)], expect=2) == 3
+    await store.close()
+
+
+async def test_a_read_only_database_is_read_and_refuses_to_be_written(
+    path: Path, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.append("s", [said("one")], expect=0)
+    _connections_with(monkeypatch, "PRAGMA query_only = 1")
+    reader = SQLiteStore(path)
+    assert await texts(reader) == ["one"]
+    with pytest.raises(StoreError, match=rf"^{path}: the database is read-only: [^\n]+$"):
+        await reader.append("s", [said("two")], expect=1)
+    assert await texts(reader) == ["one"]
+    await reader.close()
+
+
+@pytest.mark.parametrize("content", [b"dear diary, " * 500, b"my key", b"\0" * 8192])
+async def test_another_file_is_refused_and_left_alone(path: Path, store: SQLiteStore, content: bytes) -> None:
+    path.write_bytes(content)
+    for call in (store.append("s", [said()], expect=0), store.read("s"), store.list()):
+        with pytest.raises(StoreError, match=rf"^{path}: this is no SQLite database: [^\n]*$"):
+            await call
+    assert path.read_bytes() == content
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("statements", "says"),
+    [
+        (("CREATE TABLE mine (x)",), "belongs to another program"),
+        (("CREATE TABLE events (x)", "PRAGMA user_version = 1"), "belongs to another program"),
+        (("PRAGMA application_id = 7",), "belongs to another program"),
+        (("PRAGMA application_id = 0x61676c70", "PRAGMA user_version = 2"), "a newer agentloop .*: update"),
+    ],
+)
+async def test_another_programs_database_is_left_alone(
+    path: Path, store: SQLiteStore, statements: tuple[str, ...], says: str
+) -> None:
+    with other_program(path) as other:
+        for statement in statements:
+            other.execute(statement)
+    before = path.read_bytes()
+    for call in (store.append("s", [said()], expect=0), store.read("s")):
+        with pytest.raises(StoreError, match=rf"^{path}: [^\n]*{says}[^\n]*$"):
+            await call
+    assert path.read_bytes() == before
+
+
+async def test_an_empty_file_becomes_a_database(path: Path, store: SQLiteStore) -> None:
+    path.touch()
+    assert await texts(store) == []
+    assert await store.append("s", [said()], expect=0) == 1
+
+
+async def test_a_damaged_database_is_one_clear_line(path: Path, store: SQLiteStore) -> None:
+    await store.append("s", [said("x" * 20_000)], expect=0)
+    await store.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    for call in (store.read("s"), store.append("s", [said()], expect=1)):
+        with pytest.raises(StoreError, match=rf"^{path}: the database is damaged: [^\n]+$"):
+            await call
+
+
+async def test_a_damaged_record_names_its_place(path: Path, store: SQLiteStore) -> None:
+    await store.append("s", [said("one"), said("two")], expect=0)
+    with other_program(path) as other:
+        other.execute("UPDATE events SET body = substr(body, 1, 40) WHERE seq = 2")
+    with pytest.raises(StoreError, match=rf"^{path}: session 's', record 2: damaged record: [^\n]+$"):
+        await store.read("s")
+    assert await store.append("s", [said("three")], expect=2) == 3
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/proc/agentloop/sessions.db",
+        "/proc/self/status/sessions.db",
+        "/dev/null",
+        "/dev",
+        "/tmp/" + "x" * 300,
+    ],
+)
+async def test_a_place_that_cannot_be_is_one_clear_line(place: str) -> None:
+    store = SQLiteStore(place)
+    with pytest.raises(StoreError, match=rf"^{place}: [^\n]+: [^\n]+$"):
+        await store.append("s", [said()], expect=0)
+    await store.close()
+
+
+async def test_a_folder_is_no_database(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path)
+    with pytest.raises(StoreError, match=rf"^{tmp_path}: this is no file: [^\n]+$"):
+        await store.read("s")
+    await store.close()
+
+
+async def test_a_disc_that_fails_to_write_leaves_the_log_as_it_was(path: Path, store: SQLiteStore) -> None:
+    await store.append("s", [said("one")], expect=0)
+    await store.close()
+    script = (
+        "import asyncio, resource, sys\n"
+        "from agentloop.events import MessageAdded\n"
+        "from agentloop.messages import Message\n"
+        "from agentloop.stores import SQLiteStore\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
+        "event = MessageAdded(message=Message.user('x' * 200_000), tokens=1)\n"
+        "asyncio.run(SQLiteStore(sys.argv[1]).append('s', [event], expect=1))\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(path), stderr=asyncio.subprocess.PIPE
+    )
+    _, stderr = await process.communicate()
+    last = stderr.decode().splitlines()[-1]
+    assert last.startswith(f"agentloop.errors.StoreError: {path}: the disc "), last
+    assert await texts(store) == ["one"]
+
+
+async def test_a_database_moved_away_in_use_is_noticed(path: Path, store: SQLiteStore) -> None:
+    await store.append("s", [said("one")], expect=0)
+    moved = path.rename(path.with_name("moved.db"))
+    with pytest.raises(StoreError, match="moved or replaced while in use: put it back"):
+        await store.append("s", [said("two")], expect=1)
+    moved.rename(path)
+    assert await store.append("s", [said("two")], expect=1) == 2
+    path.unlink()
+    with pytest.raises(StoreError, match="moved or replaced"):
+        await store.read("s")
+    with pytest.raises(ConflictError):
+        await store.append("s", [said("three")], expect=2)
+
+
+async def test_a_broken_append_leaves_no_half_transaction(path: Path, store: SQLiteStore) -> None:
+    await store.append("s", [said("one")], expect=0)
+    with other_program(path) as other:
+        other.execute("CREATE TRIGGER no BEFORE INSERT ON sessions BEGIN SELECT RAISE(ABORT, 'not now'); END")
+    with pytest.raises(StoreError, match=rf"^{path}: not now: [^\n]+$"):
+        await store.append("s", [said("two")], expect=1)
+    assert await texts(store) == ["one"]

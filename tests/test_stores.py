@@ -1,0 +1,114 @@
+"""Both stores keep the same contract, and so may a store of the user's own."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from agentloop.errors import UsageError
+from agentloop.events import Event, MessageAdded
+from agentloop.messages import Message
+from agentloop.store_contract import CHECKS, Check, store_contract
+from agentloop.stores import InMemoryStore, SessionStore, SQLiteStore, open_store
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], SessionStore]:
+    if request.param == "memory":
+        return InMemoryStore
+    return lambda: SQLiteStore(tmp_path / "sub" / "sessions.db")
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_contract(make_store: Callable[[], SessionStore], check: Check) -> None:
+    store = make_store()
+    await check(store)
+    await store.close()
+
+
+async def test_the_contract_in_one_call(make_store: Callable[[], SessionStore]) -> None:
+    await store_contract(make_store)
+
+
+class Careless(InMemoryStore):
+    """A store that looks at no length and so lets the last writer win."""
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        return await super().append(session_id, events, expect=len(await self.read(session_id)))
+
+
+class Forgetful(InMemoryStore):
+    """A store that never knows a repeated append again."""
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        return await super().append(session_id, [*map(_again, events)], expect=expect)
+
+
+def _again(event: Event) -> Event:
+    return MessageAdded(message=event.message, tokens=1) if isinstance(event, MessageAdded) else event
+
+
+@pytest.mark.parametrize(
+    ("store", "says"),
+    [
+        (Careless, "refuses_another_length: an append at 1 to a log of 0 records must raise ConflictError"),
+        (Forgetful, "keeps_every_record_in_order: what is read is what was written: wanted"),
+    ],
+)
+async def test_the_contract_finds_a_bad_store(store: type[InMemoryStore], says: str) -> None:
+    with pytest.raises(AssertionError, match=says):
+        await store_contract(store)
+
+
+async def test_stores_are_opened_by_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url, path in (
+        ("sqlite:///relative 1.db", tmp_path / "relative 1.db"),
+        (f"sqlite:///{tmp_path}/abs#ä%20.db", tmp_path / "abs#ä%20.db"),
+    ):
+        store = open_store(url)
+        assert not path.exists()
+        await store.append("s", [MessageAdded(message=Message.user("hi"), tokens=1)], expect=0)
+        await store.close()
+        assert path.is_file()
+    assert isinstance(open_store("memory:"), InMemoryStore)
+    own = InMemoryStore()
+    assert open_store(own) is own
+
+
+async def test_a_relative_path_means_the_folder_it_was_named_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "later").mkdir()
+    monkeypatch.chdir(tmp_path)
+    store = open_store("sqlite:///here.db")
+    monkeypatch.chdir(tmp_path / "later")
+    await store.append("s", [MessageAdded(message=Message.user("hi"), tokens=1)], expect=0)
+    await store.close()
+    assert (tmp_path / "here.db").is_file()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "'' is no store URL: use memory:, sqlite:///relative"),
+        ("sessions.db", "'sessions.db' is no store URL"),
+        ("memory:x", "is no store URL"),
+        ("mysql://localhost/x", "is no store URL"),
+        ("sqlite:", "bad store URL"),
+        ("sqlite:x.db", "bad store URL"),
+        ("sqlite://x.db", "bad store URL"),
+        ("sqlite:///", "bad store URL"),
+        ("sqlite:////", "bad store URL"),
+        ("sqlite:///a\0b", "bad store URL"),
+        ("sqlite:///:memory:", "bad store URL.*use memory:"),
+        ("sqlite:///x.db?mode=ro", "query string"),
+        ("postgresql://me:secret@host/db", "needs the extra 'postgres'"),
+        ("postgres://me:secret@host/db", "needs the extra 'postgres'"),
+    ],
+)
+def test_a_bad_url_is_one_clear_line(url: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        open_store(url)
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,220 @@
+"""Transcripts are whole or not there, overwrite nothing, and are read back whatever became of them."""
+
+import errno
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentloop.errors import StoreError
+from agentloop.messages import Message, ToolCall
+from agentloop.transcripts import listed, load, save
+
+TALK = (
+    Message(role="system", content="Be brief."),
+    Message.user("Wie groß ist das? 🙂"),
+    Message.assistant(None, [ToolCall(id="c1", name="size", arguments='{"path": "a"}')]),
+    Message.tool("c1", "12\n\0\ud800\u2028\x85"),
+    Message.from_openai({"role": "assistant", "content": "12", "reasoning_content": "hm", "refusal": None}),
+)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def is_well_formed(text: str) -> bool:
+    """JSON cannot tell the two halves of a character from the character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass") == text
+
+
+def test_one_chat_completions_message_a_line(tmp_path: Path) -> None:
+    path = save(tmp_path, TALK, epoch=1_767_225_600)
+    assert path == tmp_path / "transcript_1767225600.jsonl"
+    text = path.read_text(encoding="utf-8")
+    assert text.endswith("\n")
+    assert [json.loads(line) for line in text.splitlines()] == [message.to_openai() for message in TALK]
+    assert "Wie groß ist das? 🙂" in text
+    assert load(path).messages == TALK
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=5).filter(is_well_formed), max_size=4))
+def test_any_text_comes_back(tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> None:
+    messages = tuple(map(Message.user, said))
+    path = save(tmp_path_factory.mktemp("any"), messages, epoch=1)
+    found = load(path)
+    assert (found.messages, found.damaged, found.warning) == (messages, 0, None)
+    assert len(path.read_text(encoding="utf-8").splitlines()) == len(messages)
+
+
+def test_fifty_in_one_second_are_fifty_files(tmp_path: Path) -> None:
+    said = [(Message.user(f"number {number}"),) for number in range(50)]
+    paths = [save(tmp_path, messages, epoch=7) for messages in said]
+    assert [path.name for path in paths[:3]] == [
+        "transcript_7.jsonl",
+        "transcript_7-2.jsonl",
+        "transcript_7-3.jsonl",
+    ]
+    assert [load(path).messages for path in paths] == said
+    assert listed(tmp_path) == tuple(paths)
+
+
+def test_the_list_is_in_order_of_time_and_holds_transcripts_alone(tmp_path: Path) -> None:
+    paths = [save(tmp_path, TALK, epoch=epoch) for epoch in (1000, 999, 1000, 99_999)]
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "transcript_5.jsonl").mkdir()
+    (tmp_path / "transcript_6.jsonl").symlink_to(paths[0])
+    assert listed(tmp_path) == (paths[1], paths[0], paths[2], paths[3])
+    assert listed(tmp_path / "nothing") == ()
+
+
+def test_nothing_but_the_transcript_is_left(tmp_path: Path) -> None:
+    save(tmp_path, TALK, epoch=7)
+    assert names(tmp_path) == ["transcript_7.jsonl"]
+
+
+def test_files_and_folders_are_their_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        path = save(tmp_path / "deep" / "transcripts", TALK, epoch=7)
+        (tmp_path / "mine").mkdir(mode=0o755)
+        save(tmp_path / "mine", TALK, epoch=7)
+    finally:
+        os.umask(before)
+    assert (mode(path), mode(path.parent), mode(tmp_path / "mine")) == (0o600, 0o700, 0o755)
+
+
+def test_a_planted_link_for_the_file_is_stepped_over(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "transcript_7.jsonl").symlink_to(victim)
+    (tmp_path / "transcript_7-2.jsonl").symlink_to(tmp_path / "dangling")
+    path = save(tmp_path, TALK, epoch=7)
+    assert path.name == "transcript_7-3.jsonl"
+    assert victim.read_text() == "precious"
+    assert not (tmp_path / "dangling").exists()
+    assert not path.is_symlink()
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_planted_link_for_the_folder_is_refused(tmp_path: Path, exists: bool) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    if exists:
+        elsewhere.mkdir()
+    folder = tmp_path / "transcripts"
+    folder.symlink_to(elsewhere)
+    with pytest.raises(StoreError, match="transcripts: "):
+        save(folder, TALK, epoch=7)
+    assert not exists or not names(elsewhere)
+
+
+@pytest.mark.parametrize("folder", ["/proc/agentloop", "/proc/self/status/x", "/dev/null", "x" * 300])
+def test_a_folder_that_cannot_be_is_one_clear_line(folder: str) -> None:
+    with pytest.raises(StoreError, match=rf"^{folder}: [^\n]+: [^\n]+$"):
+        save(Path(folder), TALK, epoch=7)
+
+
+def test_a_message_that_json_cannot_say_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="role 'user' cannot be written as JSON"):
+        save(tmp_path, [*TALK, Message(role="user", extra={"x": {1, 2}})], epoch=7)
+    assert names(tmp_path) == []
+
+
+def test_a_disc_that_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
+    script = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from agentloop.messages import Message\n"
+        "from agentloop.transcripts import save\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "save(Path(sys.argv[1]), [Message.user('x' * 20_000)], epoch=7)\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert ran.stderr.splitlines()[-1].startswith(f"agentloop.errors.StoreError: {tmp_path}: File too large")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("taken", [0, 2])
+def test_a_file_system_without_links_keeps_the_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    older = [save(tmp_path, [Message.user(str(number))], epoch=7) for number in range(taken)]
+    kept = [path.read_bytes() for path in older]
+    monkeypatch.setattr(os, "link", refuse)
+    path = save(tmp_path, TALK, epoch=7)
+    assert load(path).messages == TALK
+    assert mode(path) == 0o600
+    assert [path.read_bytes() for path in older] == kept
+    assert len(names(tmp_path)) == taken + 1
+
+
+def test_reading_what_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"transcript_1\.jsonl: it is not there"):
+        load(tmp_path / "transcript_1.jsonl")
+    with pytest.raises(StoreError, match="it is a folder"):
+        load(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="no folder"):
+        listed(tmp_path / "file")
+
+
+ONE, TWO = b'{"role": "user", "content": "one"}', b'{"role": "assistant", "content": "two"}'
+
+
+@pytest.mark.parametrize(
+    ("data", "texts", "damaged"),
+    [
+        (b"", [], 0),
+        (b"\n\n \n", [], 0),
+        (ONE + b"\n" + TWO, ["one", "two"], 0),
+        (ONE + b"\r\n" + TWO + b"\r\n", ["one", "two"], 0),
+        (b"\xef\xbb\xbf" + ONE + b"\n", ["one"], 0),
+        (ONE + TWO + b"\n", ["one", "two"], 0),
+        (ONE + b" \t" + TWO + b"\n", ["one", "two"], 0),
+        (b"\0" * 4096, [], 1),
+        (ONE + b"\n" + b"\0" * 4096, ["one"], 1),
+        (b"\0\0" + ONE + b"\0\n" + TWO + b"\n", ["one", "two"], 1),
+        (ONE + b"\n%$\xff\xfe garbage\n" + TWO + b"\n", ["one", "two"], 1),
+        (ONE + b"garbage\n" + TWO + b"\n", ["one", "two"], 1),
+        (ONE + b"\n[1]\n3\nnull\n{}\n" + b'{"role": 5}\n' + TWO, ["one", "two"], 5),
+        (b"[" * 100_000 + b"\n" + ONE, ["one"], 1),
+        (b"9" * 5_000 + b"\n" + ONE, ["one"], 1),
+    ],
+)
+def test_good_records_are_read_from_damaged_files(
+    tmp_path: Path, data: bytes, texts: list[str], damaged: int
+) -> None:
+    path = tmp_path / "transcript_1.jsonl"
+    path.write_bytes(data)
+    found = load(path)
+    assert [message.text for message in found.messages] == texts
+    assert found.damaged == damaged
+    assert (found.warning is None) == (damaged == 0)
+    assert path.read_bytes() == data
+
+
+def test_a_last_line_cut_at_any_byte_costs_that_line_alone(tmp_path: Path) -> None:
+    last = '{"role": "assistant", "content": "zwölf 🙂"}'.encode()
+    path = tmp_path / "transcript_1.jsonl"
+    for cut in range(1, len(last)):
+        path.write_bytes(ONE + b"\n" + last[:cut])
+        found = load(path)
+        assert [message.text for message in found.messages] == ["one"]
+        assert found.warning == f"{path}: 1 damaged record was passed over, 1 read"
+    path.write_bytes(ONE + b"\n" + last)
+    assert load(path).damaged == 0
