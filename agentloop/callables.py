@@ -1,0 +1,28 @@
+"""What stands behind the many kinds of things that can be called."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+
+def without_partials(function: Any) -> Any:
+    """What `functools.partial` was given, through any number of them; anything else is itself."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def inner_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The plain function behind partials, decorators, bound methods and callable objects."""
+    called = without_partials(function)
+    if not inspect.isroutine(called):
+        called = type(called).__call__
+    inner: Callable[..., Any] = inspect.unwrap(getattr(called, "__func__", called))
+    return inner
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call gives a coroutine, as far as can be seen before calling."""
+    called = without_partials(function)
+    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)

@@ -1,0 +1,111 @@
+"""Work that must not stop the event loop, and work that must not last for ever.
+
+`asyncio.to_thread` keeps a pool that is joined when the interpreter exits, so one stuck function hangs
+the program. Here each call has a daemon thread of its own, and who stops waiting leaves it behind.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+CANCEL_GRACE_SECONDS = 5.0
+
+
+class DeadlineError(Exception):
+    """The work took longer than it may."""
+
+
+class SelfCancelledError(Exception):
+    """The work ended as cancelled though nobody here cancelled it."""
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a daemon thread of its own, with this task's context variables.
+
+    Cancelling abandons the thread: it goes on, what it returns or raises is dropped, and neither the loop's
+    end nor the interpreter's waits for it.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Callable[[], T]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def deliver(outcome: Callable[[], T]) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    def work() -> None:
+        try:
+            value = context.run(function, *args, **kwargs)
+            outcome = _returned(value)
+        except BaseException as error:  # noqa: BLE001 — whatever it is belongs to the caller, not to the thread
+            outcome = _raised(error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(deliver, outcome)
+
+    threading.Thread(target=work, daemon=True, name="agentloop-call").start()
+    return (await future)()
+
+
+async def within(
+    work: Coroutine[Any, Any, T], *, seconds: float, grace_seconds: float = CANCEL_GRACE_SECONDS
+) -> T:
+    """The result of `work`, if it comes within `seconds` (`inf` waits for ever).
+
+    When time is up or the caller is cancelled, the work is cancelled and awaited; work that will not end is
+    left behind after `grace_seconds`.
+
+    Raises:
+        DeadlineError: time was up.
+        SelfCancelledError: the work was cancelled by itself or by something it waited for.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=None if seconds == float("inf") else seconds)
+    except asyncio.CancelledError:
+        await _stopped(task, grace_seconds)
+        raise
+    if not task.done():
+        await _stopped(task, grace_seconds)
+        raise DeadlineError(f"timed out after {seconds:g} s")
+    if task.cancelled():
+        raise SelfCancelledError("cancelled by itself")
+    return task.result()
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run the work to its end even when cancelled meanwhile; the cancellation goes on after it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
+
+
+async def _stopped(task: asyncio.Task[Any], grace_seconds: float) -> None:
+    task.add_done_callback(_drop)
+    task.cancel()
+    await asyncio.wait({task}, timeout=grace_seconds)
+
+
+def _drop(task: asyncio.Task[Any]) -> None:
+    """Look at what an unwanted task raised, so that asyncio does not complain that nobody did."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _returned(value: T) -> Callable[[], T]:
+    return lambda: value
+
+
+def _raised(error: BaseException) -> Callable[[], Any]:
+    def again() -> Any:
+        raise error
+
+    return again

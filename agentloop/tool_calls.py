@@ -1,0 +1,127 @@
+"""One call of a tool, from the model's JSON to the text of the answer."""
+
+import asyncio
+import functools
+import inspect
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from agentloop.callables import is_async
+from agentloop.errors import RetryTool
+from agentloop.messages import Json
+from agentloop.plain_values import as_text, error_text
+from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
+
+Status: TypeAlias = Literal["ok", "error", "timeout"]
+Given: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
+
+_MOST_YIELDED = 10_000
+
+
+class ArgumentsError(Exception):
+    """The arguments do not fit the tool; the text says in one line which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """What the model is told of a call, and how it went."""
+
+    text: str
+    status: Status
+
+
+async def answered(
+    name: str, function: Callable[..., Any], given: Callable[[Json], Given], text: str, *, seconds: float
+) -> ToolAnswer:
+    """Call the function with the arguments in `text`, and say what came of it.
+
+    `given` checks and converts them. Raises nothing but `asyncio.CancelledError`, and that only when the
+    caller is cancelled; a `KeyboardInterrupt` on the event loop's own thread passes too.
+    """
+    try:
+        args, kwargs = given(_object(text))
+    except ArgumentsError as error:
+        return ToolAnswer(f"{name} was not called, since its arguments do not fit: {error}", "error")
+    except Exception as error:  # noqa: BLE001 — a validator of the tool's author may raise anything
+        return _failed(name, error)
+    call = functools.partial(function, *args, **kwargs)
+    try:
+        return await within(_outcome(name, call), seconds=seconds)
+    except DeadlineError:
+        return ToolAnswer(
+            f"{name} timed out after {seconds:g} s; what it did until then stays done", "timeout"
+        )
+    except SelfCancelledError:
+        return ToolAnswer(f"{name} failed: it was cancelled before it had a result", "error")
+
+
+async def _outcome(name: str, call: Callable[[], Any]) -> ToolAnswer:
+    try:
+        value = call() if is_async(call) else await in_thread(_called, name, call)
+        if inspect.isawaitable(value):
+            value = await value
+        if isinstance(value, AsyncIterator):
+            value = await _collected(value)
+        if isinstance(value, ToolAnswer):
+            return value
+        return _succeeded(value) if isinstance(value, str) else await in_thread(_succeeded, value)
+    except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # noqa: BLE001 — a tool may raise anything, SystemExit too: all are answers
+        return _failed(name, error)
+
+
+def _called(name: str, call: Callable[[], Any]) -> ToolAnswer | Awaitable[Any] | AsyncIterator[Any]:
+    """Runs in the tool's own thread, the making of the text included: both may take long."""
+    try:
+        value = call()
+        later = inspect.isawaitable(value) or isinstance(value, AsyncIterator)
+        return value if later else _succeeded(value)
+    except BaseException as error:  # noqa: BLE001 — nothing raised in a tool's thread may reach the event loop
+        return _failed(name, error)
+
+
+def _succeeded(value: object) -> ToolAnswer:
+    return ToolAnswer(as_text(value), "ok")
+
+
+def _failed(name: str, error: BaseException) -> ToolAnswer:
+    if isinstance(error, RetryTool):
+        return ToolAnswer(f"Call {name} again, differently: {error}".rstrip(": "), "error")
+    return ToolAnswer(f"{name} failed: {error_text(error)}", "error")
+
+
+async def _collected(values: AsyncIterator[Any]) -> list[Any]:
+    collected: list[Any] = []
+    async for value in values:
+        if len(collected) >= _MOST_YIELDED:
+            collected.append("[more values left out]")
+            break
+        collected.append(value)
+    return collected
+
+
+def _object(text: str) -> Json:
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentsError(f"they are not valid JSON ({error}); give one JSON object") from None
+    if not isinstance(value, dict):
+        raise ArgumentsError(f"they are {_kind(value)}; give one JSON object")
+    return value
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case list():
+            return "a JSON list"
+        case str():
+            return "a JSON string"
+        case _:
+            return "a JSON number or truth value"

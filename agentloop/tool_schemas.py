@@ -1,0 +1,224 @@
+"""How a function looks to a model, read from its type hints and its docstring.
+
+The one door to pydantic. A parameter without a type hint takes any
+JSON value. A parameter already bound by `functools.partial` is not shown, nor is one annotated with
+`RunContext`, which is filled in.
+"""
+
+import functools
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import ArgsKwargs
+
+from agentloop.callables import inner_function
+from agentloop.docstrings import Documentation, documentation_of
+from agentloop.errors import ToolDefinitionError
+from agentloop.messages import Json
+from agentloop.run_context import RunContext
+from agentloop.tool_calls import ArgumentsError, Given
+
+_MOST_FAULTS = 10
+_NAMED_SCHEMAS = ("properties", "$defs", "patternProperties", "dependentSchemas")
+_DATA = ("default", "const", "enum", "examples")
+
+
+class _Schema(GenerateJsonSchema):
+    """Says nothing of a default that JSON cannot hold; the schema then has none."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 — pydantic's own type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """How a function is described and called.
+
+    `parameters` is a JSON schema. `positional` names the parameters that must be given by position,
+    `contexts` those that get the run's context.
+    """
+
+    description: str
+    parameters: Json
+    positional: tuple[str, ...]
+    contexts: tuple[str, ...]
+    checks: TypeAdapter[Any]
+
+    def given(self, context: RunContext[Any], arguments: Json) -> Given:
+        """What to call the function with: the arguments checked and converted, defaults filled in.
+
+        Raises:
+            ArgumentsError: they do not fit.
+        """
+        try:
+            values: dict[str, Any] = self.checks.validate_python(ArgsKwargs((), dict(arguments)))
+        except ValidationError as error:
+            raise ArgumentsError(_faults(error)) from None
+        values |= dict.fromkeys(self.contexts, context)
+        return tuple(values.pop(name) for name in self.positional), values
+
+
+def signature_of(function: Callable[..., Any]) -> Signature:
+    """Read a function, bound method, partial or callable object.
+
+    Raises:
+        ToolDefinitionError: it cannot be called with named JSON values; the text says what to do.
+    """
+    shown: list[Parameter] = []
+    contexts: list[str] = []
+    positional: list[str] = []
+    for parameter in _parameters(function):
+        hint = _hint(function, parameter)
+        if parameter.kind is Parameter.POSITIONAL_ONLY:
+            positional.append(parameter.name)
+        if _wants_context(hint):
+            contexts.append(parameter.name)
+        else:
+            shown.append(_by_name(parameter, hint))
+    checks = _checks(function, shown)
+    documentation = documentation_of(function)
+    return Signature(
+        description=documentation.description,
+        parameters=_schema(function, checks, documentation),
+        positional=tuple(positional),
+        contexts=tuple(contexts),
+        checks=checks,
+    )
+
+
+def _parameters(function: Callable[..., Any]) -> list[Parameter]:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError, NameError) as error:
+        raise _undefinable(function, f"its signature cannot be read ({error}); wrap it in a def") from error
+    bound = _bound_by_name(function)
+    parameters = [parameter for name, parameter in signature.parameters.items() if name not in bound]
+    for parameter in parameters:
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            raise _undefinable(
+                function, f"a model gives arguments by name: make *{parameter.name} a list parameter"
+            )
+    return parameters
+
+
+def _bound_by_name(function: Callable[..., Any]) -> set[str]:
+    names: set[str] = set()
+    while isinstance(function, functools.partial):
+        names |= set(function.keywords)
+        function = function.func
+    return names
+
+
+def _hint(function: Callable[..., Any], parameter: Parameter) -> Any:
+    """The parameter's annotation, resolved where it is a text; Any where there is none."""
+    if parameter.annotation is Parameter.empty:
+        return Any
+    names = {"RunContext": RunContext} | getattr(inner_function(function), "__globals__", {})
+    holder = types.SimpleNamespace(__annotations__={"hint": parameter.annotation})
+    try:
+        return typing.get_type_hints(holder, globalns=names, include_extras=True)["hint"]
+    except Exception as error:
+        if re.search(r"\bRunContext\b", str(parameter.annotation)):
+            return RunContext
+        raise _undefinable(
+            function,
+            f"the type of {parameter.name}, {str(parameter.annotation)!r}, cannot be resolved ({error}): "
+            "name a type that the function's module imports when it runs",
+        ) from error
+
+
+def _wants_context(hint: Any) -> bool:
+    if typing.get_origin(hint) is typing.Annotated:
+        hint = typing.get_args(hint)[0]
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    choices = typing.get_args(hint) if is_union else (hint,)
+    return any(choice is RunContext or typing.get_origin(choice) is RunContext for choice in choices)
+
+
+def _by_name(parameter: Parameter, hint: Any) -> Parameter:
+    if parameter.kind is Parameter.VAR_KEYWORD:
+        return parameter.replace(annotation=hint)
+    return parameter.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY)
+
+
+def _checks(function: Callable[..., Any], shown: list[Parameter]) -> TypeAdapter[Any]:
+    """What checks arguments and gives them back, so that what the function itself raises stays apart."""
+
+    def arguments(**values: Any) -> dict[str, Any]:
+        return values
+
+    arguments.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    arguments.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    try:
+        return TypeAdapter(typing.cast(Any, arguments))
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
+        raise _undefinable(function, _no_json(error)) from error
+
+
+def _schema(function: Callable[..., Any], checks: TypeAdapter[Any], documentation: Documentation) -> Json:
+    try:
+        schema = _untitled(checks.json_schema(schema_generator=_Schema))
+    except PydanticUserError as error:
+        raise _undefinable(function, _no_json(error)) from error
+    properties = schema.setdefault("properties", {})
+    for name, text in documentation.parameters.items():
+        if text and name in properties:
+            properties[name].setdefault("description", text)
+    return typing.cast(Json, schema)
+
+
+def _untitled(schema: Any) -> Any:
+    """The schema without the titles, which say a name again and cost tokens on every request."""
+    if isinstance(schema, list):
+        return [_untitled(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _untitled_part(key, part) for key, part in schema.items() if key != "title"}
+
+
+def _untitled_part(key: str, part: Any) -> Any:
+    if key in _NAMED_SCHEMAS:
+        return {name: _untitled(named) for name, named in part.items()}
+    return part if key in _DATA else _untitled(part)
+
+
+def _faults(error: ValidationError) -> str:
+    faults = error.errors(include_url=False, include_context=False)
+    texts = [_fault(fault) for fault in faults[:_MOST_FAULTS]]
+    more = len(faults) - len(texts)
+    return "; ".join(texts) + (f"; and {more} more" if more else "")
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    where = ".".join(str(part) for part in fault["loc"])
+    match fault["type"]:
+        case "missing_keyword_only_argument" | "missing_argument" | "missing":
+            return f"{where}: is required and was not given"
+        case "unexpected_keyword_argument":
+            return f"{where}: there is no such argument"
+        case _:
+            given = _shown(fault["input"])
+            return f"{where}: {fault['msg']}, not {given}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def _no_json(error: Exception) -> str:
+    reason = str(error).split("\n", 1)[0]
+    return f"a parameter has a type that JSON cannot give ({reason}); use str, int, lists, data classes"
+
+
+def _undefinable(function: Callable[..., Any], reason: str) -> ToolDefinitionError:
+    name = getattr(inner_function(function), "__qualname__", repr(function))
+    return ToolDefinitionError(f"{name} cannot become a tool: {reason}")

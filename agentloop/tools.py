@@ -1,0 +1,227 @@
+"""Tools: functions that a model may call.
+
+`@tool` marks a function and leaves it callable as it was; `Tool.of` reads how a function looks to a
+model; `ToolRegistry` answers the model's calls. A tool's failure is an answer, never an exception.
+"""
+
+import difflib
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from agentloop.callables import without_partials
+from agentloop.errors import ToolDefinitionError
+from agentloop.messages import Json, ToolCall
+from agentloop.run_context import RunContext
+from agentloop.tool_calls import ToolAnswer, answered
+
+if TYPE_CHECKING:
+    from agentloop.tool_schemas import Signature
+
+__all__ = ["DEFAULT_TIMEOUT_SECONDS", "RunContext", "Tool", "ToolAnswer", "ToolRegistry", "is_tool", "tool"]
+
+DEFAULT_TIMEOUT_SECONDS = 120.0
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_MARK = "__agentloop_tool__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    name: str | None = None
+    idempotent: bool = False
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function and how a model sees it.
+
+    `parameters` is the JSON schema of its arguments. One that is `idempotent` may run again after an
+    interruption. A call may take `timeout_seconds`. Results of a tool with `keep` are never cleared.
+
+    Raises:
+        ToolDefinitionError: the name is none that servers accept, or the function cannot be called.
+    """
+
+    name: str
+    description: str
+    parameters: Json
+    function: Callable[..., Any]
+    idempotent: bool = False
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    keep: bool = False
+    signature: "Signature | None" = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ToolDefinitionError(
+                f"bad tool name {self.name[:80]!r}: use 1 to 64 of a-z A-Z 0-9 _ -, given by @tool(name=…)"
+            )
+        if not self.timeout_seconds > 0:
+            raise ToolDefinitionError(f"tool {self.name}: timeout_seconds must be more than 0")
+        if self.signature is None:
+            object.__setattr__(self, "signature", _signature_of(self.function))
+
+    @classmethod
+    def of(cls, function: "Callable[..., Any] | Tool") -> "Tool":
+        """The tool that a function is; a tool is itself.
+
+        Raises:
+            ToolDefinitionError: it cannot become a tool; the text says what to do.
+        """
+        if isinstance(function, Tool):
+            return function
+        if not callable(function) or isinstance(function, type):
+            raise ToolDefinitionError(
+                f"{function!r} cannot become a tool: give a function or an object to call"
+            )
+        options = _options(function) or _Options()
+        signature = _signature_of(function)
+        return cls(
+            name=options.name if options.name is not None else _own_name(function),
+            description=signature.description,
+            parameters=signature.parameters,
+            function=function,
+            idempotent=options.idempotent,
+            timeout_seconds=options.timeout_seconds,
+            keep=options.keep,
+            signature=signature,
+        )
+
+    @property
+    def schema(self) -> Json:
+        """The tool as chat completions want it."""
+        function = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": function}
+
+
+@overload
+def tool(function: F, /) -> F: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    idempotent: bool = False,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    keep: bool = False,
+) -> Callable[[F], F]: ...
+
+
+def tool(
+    function: F | None = None,
+    /,
+    *,
+    name: str | None = None,
+    idempotent: bool = False,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    keep: bool = False,
+) -> F | Callable[[F], F]:
+    """Mark a function as a tool; it stays the very function it was.
+
+    Its name, type hints and docstring are what the model sees. `name` replaces the function's own; for the
+    others see `Tool`.
+
+    Raises:
+        ToolDefinitionError: it takes no marks, as built-in functions and bound methods.
+    """
+    options = _Options(name=name, idempotent=idempotent, timeout_seconds=timeout_seconds, keep=keep)
+    mark = functools.partial(_marked, options=options)
+    return mark(function) if function is not None else mark
+
+
+def is_tool(value: object) -> bool:
+    """Whether the value is a `Tool` or was marked by `@tool`."""
+    return isinstance(value, Tool) or _options(value) is not None
+
+
+class ToolRegistry(Mapping[str, Tool]):
+    """The tools of an agent by name, in the order given.
+
+    Raises:
+        ToolDefinitionError: two of them have one name, or one cannot become a tool.
+    """
+
+    def __init__(self, tools: Iterable[Callable[..., Any] | Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for given in tools:
+            self._add(Tool.of(given))
+        self.names = tuple(self._tools)
+        self.schemas = tuple(tool.schema for tool in self._tools.values())
+
+    def _add(self, tool: Tool) -> None:
+        if other := self._tools.get(tool.name):
+            raise ToolDefinitionError(
+                f"two tools are called {tool.name!r}: {_place(other.function)} and {_place(tool.function)}; "
+                "give one of them another name with @tool(name=…)"
+            )
+        self._tools[tool.name] = tool
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    async def answer(self, call: ToolCall, context: RunContext[Any]) -> ToolAnswer:
+        """Run the call and say what came of it; raises nothing but `asyncio.CancelledError`."""
+        tool = self._tools.get(call.name)
+        if tool is None or tool.signature is None:
+            return ToolAnswer(self._unknown(call.name), "error")
+        given = functools.partial(tool.signature.given, context)
+        return await answered(tool.name, tool.function, given, call.arguments, seconds=tool.timeout_seconds)
+
+    def _unknown(self, name: str) -> str:
+        close = difflib.get_close_matches(name[:100], self.names, n=1)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        known = f" The tools are: {', '.join(self.names)}." if self.names else " There are no tools."
+        return f"There is no tool {name[:100]!r}.{guess}{known}"
+
+
+def _marked(function: F, options: _Options) -> F:
+    target = function.__func__ if isinstance(function, staticmethod | classmethod) else function
+    try:
+        setattr(target, _MARK, options)
+    except (AttributeError, TypeError) as error:
+        raise ToolDefinitionError(
+            f"{function!r} takes no mark: decorate the def it comes from, or wrap it in one"
+        ) from error
+    return function
+
+
+def _options(value: object) -> _Options | None:
+    while isinstance(value, functools.partial):
+        own = vars(value).get(_MARK)
+        if isinstance(own, _Options):
+            return own
+        value = value.func
+    options = getattr(value, _MARK, None)
+    return options if isinstance(options, _Options) else None
+
+
+def _signature_of(function: Callable[..., Any]) -> "Signature":
+    from agentloop.tool_schemas import signature_of  # here, so that pydantic loads with the first tool
+
+    return signature_of(function)
+
+
+def _own_name(function: Callable[..., Any]) -> str:
+    called = without_partials(function)
+    name: str = getattr(called, "__name__", type(called).__name__)
+    return name
+
+
+def _place(function: Callable[..., Any]) -> str:
+    called = without_partials(function)
+    named = called if hasattr(called, "__qualname__") else type(called)
+    return f"{named.__module__}.{named.__qualname__}"

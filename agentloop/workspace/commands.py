@@ -1,0 +1,129 @@
+"""The tool that runs commands in the user's shell."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import Process
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+
+from agentloop.tools import tool
+from agentloop.workspace.folder import Folder, WorkspaceError
+
+MOST_SECONDS = 600
+MOST_OUTPUT_BYTES = 1024 * 1024
+
+_HALF = MOST_OUTPUT_BYTES // 2
+_CHUNK_BYTES = 64 * 1024
+_SETTLE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commands:
+    """The tool that runs commands, for one folder."""
+
+    folder: Folder
+
+    @tool(timeout_seconds=MOST_SECONDS + 30)
+    async def run_command(self, command: str, timeout_seconds: float = 60) -> str:
+        """Run a shell command in the working folder; gives its output, errors included, and exit status.
+
+        It has no input. What it leaves running in the background ends with it.
+
+        Args:
+            command: The command line, for `sh`.
+            timeout_seconds: When to kill it, at most 600.
+        """
+        if not 0 < timeout_seconds <= MOST_SECONDS:
+            raise WorkspaceError(f"timeout_seconds must be more than 0 and at most {MOST_SECONDS}")
+        output = _Output()
+        status = await _run(command, self.folder.root, timeout_seconds, output)
+        return "\n".join(part for part in (output.text(), _ending(status, timeout_seconds)) if part)
+
+
+@dataclass(slots=True)
+class _Output:
+    """The first and the last half MiB of what was printed."""
+
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    dropped: int = 0
+
+    def add(self, chunk: bytes) -> None:
+        room = _HALF - len(self.head)
+        self.head += chunk[:room]
+        self.tail += chunk[room:]
+        if len(self.tail) > MOST_OUTPUT_BYTES:
+            self._trim()
+
+    def text(self) -> str:
+        self._trim()
+        if not self.dropped:
+            return (self.head + self.tail).decode("utf-8", "replace").rstrip("\n")
+        parts = (self.head.decode("utf-8", "replace"), self.tail.decode("utf-8", "replace").rstrip("\n"))
+        return f"\n... [{self.dropped:,} bytes of output left out] ...\n".join(parts)
+
+    def _trim(self) -> None:
+        excess = max(0, len(self.tail) - _HALF)
+        self.dropped += excess
+        del self.tail[:excess]
+
+
+async def _run(command: str, root: Path, seconds: float, output: _Output) -> int | None:
+    """Run it to its end; the exit status, negative for a signal, or None when time was up."""
+    read_end, write_end = os.pipe()
+    with FileIO(read_end, "rb") as source:
+        with FileIO(write_end, "wb") as target:
+            process = await asyncio.create_subprocess_shell(
+                command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=target,
+                stderr=asyncio.subprocess.STDOUT,
+                cwd=root,
+                start_new_session=True,
+            )
+        reading = asyncio.create_task(_read(source, output))
+        try:
+            return await _waited(process, seconds, reading)
+        finally:
+            await _ended(process, reading)
+
+
+async def _waited(process: Process, seconds: float, reading: asyncio.Task[None]) -> int | None:
+    try:
+        async with asyncio.timeout(seconds):
+            status = await process.wait()
+    except TimeoutError:
+        return None
+    await asyncio.wait({reading}, timeout=_SETTLE_SECONDS)
+    return status
+
+
+async def _ended(process: Process, reading: asyncio.Task[None]) -> None:
+    """Kill what still runs: the command, or what it left behind with its output open."""
+    if process.returncode is None or not reading.done():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+    await asyncio.wait({reading}, timeout=_SETTLE_SECONDS)
+    reading.cancel()
+    await asyncio.wait({reading})
+
+
+async def _read(source: FileIO, output: _Output) -> None:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
+    try:
+        while chunk := await reader.read(_CHUNK_BYTES):
+            output.add(chunk)
+    finally:
+        transport.close()
+
+
+def _ending(status: int | None, seconds: float) -> str:
+    if status is None:
+        return f"[killed after {seconds:g} s, when its time was up]"
+    return f"[exit status {status}]" if status >= 0 else f"[killed by signal {-status}]"
