@@ -1,0 +1,104 @@
+"""Exchanges: what belongs together, and which positions may go.
+
+An exchange is an assistant message with calls together with every result of those calls, wherever the
+results stand. Exchanges are atomic: kept whole, folded whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentloop.context import Context, Entry
+from agentloop.events import Ranges
+from agentloop.ranges import ranges_between
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """The smallest thing that a cut may keep or fold: one message, or one exchange.
+
+    `complete` is False while a call of the exchange waits for its result.
+    """
+
+    entries: tuple[Entry, ...]
+    complete: bool
+
+    @property
+    def tokens(self) -> int:
+        """What it takes in the context, as shown."""
+        return sum(entry.tokens for entry in self.entries)
+
+    @property
+    def first(self) -> Entry:
+        """The entry it begins with."""
+        return self.entries[0]
+
+    @property
+    def seqs(self) -> tuple[int, ...]:
+        """The positions of its entries."""
+        return tuple(entry.seq for entry in self.entries)
+
+
+def units_of(entries: Sequence[Entry]) -> list[Unit]:
+    """The entries in units, in the order in which the units begin; acknowledgements are left out."""
+    groups: list[list[Entry]] = []
+    waiting: dict[str, list[list[Entry]]] = {}
+    open_calls: dict[int, int] = {}
+    for entry in entries:
+        if entry.kind == "acknowledgement":
+            continue
+        asked = waiting.get(entry.message.tool_call_id or "") if entry.message.role == "tool" else None
+        if asked:
+            group = asked.pop()
+            group.append(entry)
+            open_calls[id(group)] -= 1
+            continue
+        group = [entry]
+        groups.append(group)
+        open_calls[id(group)] = len(entry.message.tool_calls)
+        for call in entry.message.tool_calls:
+            waiting.setdefault(call.id, []).append(group)
+    return [Unit(entries=tuple(group), complete=open_calls[id(group)] == 0) for group in groups]
+
+
+def may_go(context: Context, *, task_share_tokens: int) -> list[Unit]:
+    """The units that a compaction may cover, oldest first.
+
+    Never among them: the newest real user message; the session's first one while it is at most
+    `task_share_tokens` long; an exchange at the end that waits for results, or whose results the model has
+    not read yet.
+    """
+    kept = {entry.seq for entry in _protected(context, task_share_tokens)}
+    units = units_of(context.visible)
+    if units and (not units[-1].complete or units[-1].entries[-1].message.role == "tool"):
+        units.pop()
+    return [unit for unit in units if not kept.intersection(unit.seqs)]
+
+
+def safe_cover(context: Context, wanted: frozenset[int], *, task_share_tokens: int) -> tuple[Unit, ...]:
+    """The units that are wholly among the wanted positions and may go, whoever chose the cut.
+
+    None where that is nothing but an earlier summary.
+    """
+    units = may_go(context, task_share_tokens=task_share_tokens)
+    covered = tuple(unit for unit in units if wanted.issuperset(unit.seqs))
+    return covered if hold_news(covered) else ()
+
+
+def hold_news(units: Sequence[Unit]) -> bool:
+    """Whether these units hold anything that no summary stands for yet."""
+    return any(unit.first.kind == "said" for unit in units)
+
+
+def covered_ranges(context: Context, units: Sequence[Unit]) -> Ranges:
+    """The positions of these units in as few ranges as leave every other visible entry out."""
+    covered = {seq for unit in units for seq in unit.seqs}
+    kept = [entry.seq for entry in context.visible if entry.seq not in covered]
+    return ranges_between(covered, kept)
+
+
+def _protected(context: Context, task_share_tokens: int) -> list[Entry]:
+    newest, task = context.newest_user, context.task
+    kept = [newest] if newest else []
+    if task and task.tokens <= task_share_tokens:
+        kept.append(task)
+    return kept

@@ -1,0 +1,160 @@
+"""The messages of a request, in wire form: valid for a strict provider, whatever the log holds.
+
+Chat completions want each assistant message with calls followed at once by exactly one result per call,
+ids non-empty and unique, arguments that decode to a JSON object, no empty assistant message, `content`
+always present, and one system message, first. Logs hold late, repeated, missing and interrupted results,
+imported histories, broken arguments and lone surrogates. The log is never touched: this is its view.
+"""
+
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentloop.messages import Message, ToolCall
+from agentloop.prompts import INTERRUPTED, SYSTEM_IN_LOG
+
+_SYSTEM_ROLES = ("system", "developer")
+
+
+def wire_messages(
+    messages: Iterable[Message], *, instructions: str | None = None
+) -> tuple[dict[str, Any], ...]:
+    """The request's messages: the instructions as its one system message, then the conversation.
+
+    Without instructions, a system message that begins the conversation stands first; system messages
+    anywhere else are shown as labelled user text.
+    """
+    said = list(messages)
+    system = [Message(role="system", content=instructions)] if instructions else []
+    if said and not system and said[0].role in _SYSTEM_ROLES:
+        system = [said.pop(0)]
+    body = (_as_user(message) if message.role in _SYSTEM_ROLES else message for message in said)
+    return tuple(to_wire(message) for message in (*system, *arranged(tuple(body))))
+
+
+def arranged(messages: Sequence[Message]) -> Iterator[Message]:
+    """The messages with each call followed by its one result.
+
+    A late result moves to its call, a missing one is answered as interrupted, one that answers no call or
+    repeats another is left out, and so is an assistant message with neither text nor call. Ids that are
+    empty or were used before get new ones.
+    """
+    results = _results(messages)
+    used: set[str] = set()
+    for at, message in enumerate(messages):
+        if message.role == "tool" or _says_nothing(message):
+            continue
+        calls = tuple(_named(call, used) for call in message.tool_calls)
+        yield replace(message, tool_calls=calls) if calls != message.tool_calls else message
+        for call, renamed in zip(message.tool_calls, calls, strict=True):
+            yield _answer(renamed.id, results.get((at, call.id)))
+
+
+def to_wire(message: Message) -> dict[str, Any]:
+    """The message as it is sent: strict UTF-8, content present, arguments a JSON object."""
+    data = message.to_openai()
+    data.setdefault("content", "" if message.role == "tool" else None)
+    if message.tool_calls:
+        data["tool_calls"] = [_call_to_wire(call) for call in message.tool_calls]
+    elif "tool_calls" in data:
+        del data["tool_calls"]
+    if not isinstance(data["content"], str | list) and message.role != "assistant":
+        data["content"] = "" if data["content"] is None else str(data["content"])
+    return data if _is_clean(message) else _cleaned(data)
+
+
+def decoded_arguments(arguments: str) -> dict[str, Any] | None:
+    """The call's arguments as a dict; None where the text is no JSON object. Blank text is no argument."""
+    if not arguments.strip():
+        return {}
+    try:
+        value = json.loads(arguments, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _results(messages: Sequence[Message]) -> dict[tuple[int, str], deque[Message]]:
+    """The results by the index of the message that asked and the call's id; a repeated id is the newest's."""
+    asked: dict[str, int] = {}
+    results: dict[tuple[int, str], deque[Message]] = {}
+    for at, message in enumerate(messages):
+        if message.role == "tool":
+            call_id = message.tool_call_id or ""
+            if call_id in asked:
+                results.setdefault((asked[call_id], call_id), deque()).append(message)
+        for call in message.tool_calls:
+            asked[call.id] = at
+    return results
+
+
+def _answer(call_id: str, results: deque[Message] | None) -> Message:
+    result = results.popleft() if results else Message.tool(call_id, INTERRUPTED)
+    return result if result.tool_call_id == call_id else replace(result, tool_call_id=call_id)
+
+
+def _named(call: ToolCall, used: set[str]) -> ToolCall:
+    name, number = call.id, 1
+    while not name or name in used:
+        number += 1
+        name = f"{call.id or 'call'}_{number}"
+    used.add(name)
+    return call if name == call.id else replace(call, id=name)
+
+
+def _says_nothing(message: Message) -> bool:
+    return message.role == "assistant" and not message.tool_calls and not message.text.strip()
+
+
+def _as_user(message: Message) -> Message:
+    return Message.user(SYSTEM_IN_LOG + message.text)
+
+
+def _call_to_wire(call: ToolCall) -> dict[str, Any]:
+    arguments = call.arguments
+    if decoded_arguments(arguments) is None:
+        arguments = json.dumps({"unreadable_arguments": arguments})
+    elif not arguments.strip():
+        arguments = "{}"
+    function = {"name": call.name, "arguments": arguments}
+    extra = {key: value for key, value in call.extra.items() if key not in ("id", "type", "function")}
+    return {"id": call.id, "type": "function", "function": function, **extra}
+
+
+def _is_clean(message: Message) -> bool:
+    if message.extra or not isinstance(message.content, str | None):
+        return False
+    texts = [message.content or "", *(call.arguments + call.name + call.id for call in message.tool_calls)]
+    return all(text.isascii() or _encodes(text) for text in texts)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _cleaned(value: Any) -> Any:
+    """The value as strict JSON in strict UTF-8: lone surrogates become U+FFFD, NaN and infinities text."""
+    match value:
+        case str():
+            return (
+                value
+                if _encodes(value)
+                else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            )
+        case dict():
+            return {_cleaned(str(key)): _cleaned(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_cleaned(item) for item in value]
+        case float() if value != value or value in (float("inf"), float("-inf")):
+            return str(value)
+    return value

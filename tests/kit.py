@@ -1,0 +1,96 @@
+"""What several tests share: histories drawn at random, and a run watched from outside."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from agentloop.context import Context
+from agentloop.events import Event, MessageAdded, Record
+from agentloop.messages import Message, ToolCall
+from agentloop.models import ModelRequest
+from agentloop.runner import Runner
+from agentloop.stream import AnyStreamEvent
+from agentloop.tokens import count_message, counter_for
+from tests.strict_rules import violations
+
+COUNTER = counter_for("test")
+
+texts = st.text(max_size=60) | st.sampled_from(
+    ["", " ", "\ud800", "a\x00b", "<|endoftext|>", "日本語🙂", "x" * 900]
+)
+call_ids = st.sampled_from(["", "a", "b", "c"]) | st.integers(0, 5).map("call_{}".format)
+arguments = st.sampled_from(["{}", "", " ", "null", "[]", '{"a": 1', "{}{}", '{"x": NaN}', '{"p": "é"}'])
+tool_calls = st.builds(ToolCall, id=call_ids, name=st.sampled_from(["read", "write"]), arguments=arguments)
+said = st.one_of(
+    texts.map(Message.user),
+    st.builds(Message.assistant, texts, st.lists(tool_calls, max_size=3)),
+    st.builds(Message.tool, call_ids, texts),
+    st.just(Message(role="system", content="be brief")),
+)
+histories = st.lists(said, max_size=25)
+"""Any history at all: late, shuffled, missing, repeated and orphaned results, broken arguments and ids."""
+
+
+@st.composite
+def orderly(draw: st.DrawFn, *, most_turns: int = 6) -> list[Message]:
+    """A history as a run makes it: turns of exchanges with their results in any order, then an answer."""
+    messages: list[Message] = []
+    number = 0
+    for turn in range(draw(st.integers(1, most_turns))):
+        messages.append(
+            Message.user(f"request {turn} FACT-{turn:06x} " + "please " * draw(st.integers(0, 40)))
+        )
+        for _ in range(draw(st.integers(0, 4))):
+            width = draw(st.integers(1, 3))
+            calls = [
+                ToolCall(id=f"call_{number + at}", name="read", arguments='{"path": "a"}')
+                for at in range(width)
+            ]
+            number += width
+            messages.append(Message.assistant(draw(st.sampled_from(["", "reading"])), calls))
+            results = [Message.tool(call.id, f"{call.id} " * draw(st.integers(1, 200))) for call in calls]
+            messages.extend(draw(st.permutations(results)))
+        messages.append(Message.assistant(f"answer {turn} " + "so " * draw(st.integers(1, 60))))
+    return messages
+
+
+def added(message: Message) -> MessageAdded:
+    """The record of a message, counted."""
+    return MessageAdded(message=message, tokens=count_message(message, COUNTER))
+
+
+def records_of(events: Sequence[Event]) -> list[Record]:
+    """The events at their positions."""
+    return [Record(seq=seq, event=event) for seq, event in enumerate(events, 1)]
+
+
+def context_of(messages: Sequence[Message]) -> Context:
+    """The context of a history."""
+    return Context.of(records_of([added(message) for message in messages]))
+
+
+def body_of(request: ModelRequest) -> dict[str, Any]:
+    """The request as a JSON body, as it would arrive at a server."""
+    body: dict[str, Any] = {"model": "m", "messages": list(request.messages)}
+    if request.tools:
+        body["tools"] = list(request.tools)
+    return dict(json.loads(json.dumps(body)))
+
+
+def assert_valid(requests: Sequence[ModelRequest]) -> None:
+    """Every request would pass a strict provider."""
+    for number, request in enumerate(requests):
+        assert violations(body_of(request)) == [], f"request {number}"
+
+
+async def watched(runner: Runner, prompt: str | None, *, session_id: str = "s") -> list[AnyStreamEvent]:
+    """Every event of one run that ends well."""
+    return [event async for event in runner.stream(prompt, session_id=session_id)]
+
+
+async def until(condition: asyncio.Event) -> None:
+    """Wait for the condition, for as long as a broken test may take."""
+    await asyncio.wait_for(condition.wait(), timeout=20)

@@ -1,0 +1,220 @@
+"""What strict providers refuse, as a pure function over a request's body.
+
+V1 to V7 hold for every provider; V8, V9, V11 and `content-never-null` are the rules of some. V10, the
+window, is held against this file's own count of tokens.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Body = Mapping[str, Any]
+
+MODES = frozenset({"V8", "V9", "V11", "content-never-null"})
+BYTES_PER_TOKEN = 4
+TOKENS_PER_MESSAGE = 4
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+
+
+def violations(
+    body: object,
+    *,
+    modes: Iterable[str] = (),
+    reasoning: Mapping[tuple[str, ...], str] | None = None,
+    window: int | None = None,
+    factor: float = 1.0,
+) -> list[str]:
+    """Every rule the body breaks, as lines that begin with the rule's name; none for a valid body.
+
+    `reasoning` maps the ids of calls sent together to the `reasoning_content` that came with them (V11).
+    With a `window`, V10 is held by `prompt_tokens` with that `factor`.
+    """
+    if not isinstance(body, Mapping) or not isinstance(body.get("messages"), list) or not body["messages"]:
+        return ["V0 the body is no object with a list of messages that is not empty"]
+    messages = [message for message in body["messages"] if isinstance(message, Mapping)]
+    found = [] if len(messages) == len(body["messages"]) else ["V0 a message is no object"]
+    found += [*_shapes(messages), *_pairing(messages), *_ids(messages), *_arguments(messages)]
+    found += [*_emptiness(messages), *_encoding(body), *_systems(messages)]
+    chosen = frozenset(modes)
+    assert chosen <= MODES, f"no such mode: {chosen - MODES}"
+    if "V8" in chosen:
+        found += _alternation(messages)
+    if "V9" in chosen:
+        found += _tool_history(body, messages)
+    if "V11" in chosen:
+        found += _reasoning(messages, reasoning or {})
+    if "content-never-null" in chosen:
+        nulls = [at for at, message in _each(messages) if message.get("content") is None]
+        found += [f"content-never-null message {at}" for at in nulls]
+    if window is not None:
+        found += _fits(body, window, factor)
+    return found
+
+
+def prompt_tokens(body: Body, factor: float = 1.0) -> int:
+    """The server's own count: UTF-8 bytes of texts, arguments and tools by four, and four a message."""
+    messages = [message for message in body.get("messages", ()) if isinstance(message, Mapping)]
+    size = sum(_bytes_of(message) for message in messages) + _json_bytes(body.get("tools") or "")
+    return math.ceil((size / BYTES_PER_TOKEN + TOKENS_PER_MESSAGE * len(messages)) * factor)
+
+
+def output_limit(body: Body) -> int:
+    """The most tokens of an answer that the request asks for; 0 where it asks for no limit."""
+    limit = body.get("max_tokens") or body.get("max_completion_tokens") or 0
+    return limit if isinstance(limit, int) else 0
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """The text of a message: its content, text parts of it, and the arguments of its calls."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [str(part.get("text") or "") for part in parts if isinstance(part, Mapping)]
+    return "\n".join(texts + [str(_function(call).get("arguments", "")) for call in _calls(message)])
+
+
+def _shapes(messages: Sequence[Body]) -> Iterator[str]:
+    for at, message in _each(messages):
+        if message.get("role") not in _ROLES:
+            yield f"V0 message {at} has the role {message.get('role')!r}"
+        if "content" not in message:
+            yield f"V5 message {at} has no content"
+        if not isinstance(message.get("content"), str | list | None):
+            yield f"V5 message {at} has content that is neither text nor parts"
+        if message.get("role") != "assistant" and message.get("content") is None:
+            yield f"V5 message {at} ({message.get('role')}) has content null"
+        if "tool_calls" in message and (message.get("role") != "assistant" or not message["tool_calls"]):
+            yield f"V1 message {at} has tool_calls that are empty or not an assistant's"
+
+
+def _pairing(messages: Sequence[Body]) -> Iterator[str]:
+    waiting: list[str] = []
+    for at, message in _each(messages):
+        if message.get("role") == "tool":
+            if message.get("tool_call_id") in waiting:
+                waiting.remove(message["tool_call_id"])
+            else:
+                yield f"V1 message {at} answers no call right before it: {message.get('tool_call_id')!r}"
+            continue
+        if waiting:
+            yield f"V1 message {at} stands where results of {waiting} are wanted"
+        waiting = [str(call.get("id")) for call in _calls(message)]
+    if waiting:
+        yield f"V1 the request ends where results of {waiting} are wanted"
+
+
+def _ids(messages: Sequence[Body]) -> Iterator[str]:
+    seen: set[str] = set()
+    for at, message in _each(messages):
+        for call in _calls(message):
+            name = call.get("id")
+            if not isinstance(name, str) or not name:
+                yield f"V2 message {at} has a call without an id"
+            elif name in seen:
+                yield f"V2 message {at} uses the id {name!r} again"
+            else:
+                seen.add(name)
+
+
+def _arguments(messages: Sequence[Body]) -> Iterator[str]:
+    for at, message in _each(messages):
+        for call in _calls(message):
+            if call.get("type") != "function" or not _function(call).get("name"):
+                yield f"V3 message {at} has a call that names no function"
+            if not _is_object(_function(call).get("arguments")):
+                yield f"V3 message {at} has arguments that are no text of a JSON object"
+
+
+def _emptiness(messages: Sequence[Body]) -> Iterator[str]:
+    for at, message in _each(messages):
+        empty = not message.get("tool_calls") and not _has_content(message.get("content"))
+        if message.get("role") == "assistant" and empty:
+            yield f"V4 message {at} (assistant) has neither text nor calls"
+
+
+def _encoding(body: Body) -> Iterator[str]:
+    try:
+        json.dumps(body, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        yield "V6 a text holds a lone surrogate"
+    except ValueError:
+        yield "V6 a number is NaN or infinite"
+
+
+def _systems(messages: Sequence[Body]) -> Iterator[str]:
+    places = [at for at, message in _each(messages) if message.get("role") in ("system", "developer")]
+    if places not in ([], [0]):
+        yield f"V7 system messages stand at {places}: one, first, is allowed"
+
+
+def _alternation(messages: Sequence[Body]) -> Iterator[str]:
+    before = "nobody's"
+    for at, message in _each(messages):
+        role = message.get("role")
+        if role == "user" and before in ("user", "tool"):
+            yield f"V8 message {at} is a user's right after a {before} message"
+        if role == "assistant" and before in ("assistant", "nobody's"):
+            yield f"V8 message {at} is an assistant's right after {before} message"
+        if role in ("user", "assistant", "tool"):
+            before = str(role)
+
+
+def _tool_history(body: Body, messages: Sequence[Body]) -> Iterator[str]:
+    used = any(message.get("role") == "tool" or message.get("tool_calls") for message in messages)
+    if used and not body.get("tools"):
+        yield "V9 there are tool messages and no tools"
+    if "tool_choice" in body and not body.get("tools"):
+        yield "V9 there is a tool_choice and no tools"
+
+
+def _reasoning(messages: Sequence[Body], reasoning: Mapping[tuple[str, ...], str]) -> Iterator[str]:
+    for at, message in _each(messages):
+        sent = reasoning.get(tuple(str(call.get("id")) for call in _calls(message)))
+        if message.get("tool_calls") and sent is not None and message.get("reasoning_content") != sent:
+            yield f"V11 message {at} does not carry the reasoning_content that came with its calls"
+
+
+def _fits(body: Body, window: int, factor: float) -> Iterator[str]:
+    tokens, answer = prompt_tokens(body, factor), output_limit(body)
+    if tokens + answer > window:
+        yield f"V10 {tokens} tokens and {answer} for the answer are more than the window of {window}"
+
+
+def _each(messages: Sequence[Body]) -> Iterator[tuple[int, Body]]:
+    return iter(enumerate(messages))
+
+
+def _calls(message: Body) -> list[Body]:
+    calls = message.get("tool_calls")
+    return [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+
+
+def _function(call: Body) -> Body:
+    function = call.get("function")
+    return function if isinstance(function, Mapping) else {}
+
+
+def _is_object(arguments: object) -> bool:
+    try:
+        return isinstance(arguments, str) and isinstance(json.loads(arguments), dict)
+    except ValueError:
+        return False
+
+
+def _has_content(content: object) -> bool:
+    return bool(content.strip()) if isinstance(content, str) else bool(content)
+
+
+def _bytes_of(message: Body) -> int:
+    names = [str(call.get("id", "")) + str(_function(call).get("name", "")) for call in _calls(message)]
+    parts = message.get("content")
+    others = [part for part in parts if not _is_text(part)] if isinstance(parts, list) else []
+    return len("".join([text_of(message), *names]).encode("utf-8", "surrogatepass")) + _json_bytes(others)
+
+
+def _is_text(part: object) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "text"
+
+
+def _json_bytes(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")) if value else 0
