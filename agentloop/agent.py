@@ -1,0 +1,57 @@
+"""What runs: a model, its tools, its instructions and its policy, frozen."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from agentloop.compact_tool import COMPACT, COMPACT_SCHEMA
+from agentloop.compaction import Compaction
+from agentloop.errors import ToolDefinitionError, UsageError
+from agentloop.messages import Json
+from agentloop.models import ChatModel
+from agentloop.tools import Tool, ToolRegistry
+
+
+@dataclass(frozen=True)
+class Agent:
+    """What a runner runs.
+
+    `tools` are `Tool`s or functions with type hints and a docstring; `instructions` become the system
+    message; `compaction=None` switches all compaction off; a run makes at most `max_steps` model calls.
+
+    Raises:
+        ToolDefinitionError: a function cannot become a tool, or two tools share a name.
+        UsageError: `max_steps` is below 1.
+    """
+
+    model: ChatModel
+    tools: Iterable[Tool | Callable[..., Any]] = field(default=(), kw_only=True)
+    instructions: str | None = field(default=None, kw_only=True)
+    compaction: Compaction | None = field(default_factory=Compaction, kw_only=True)
+    max_steps: int = field(default=200, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tools", tuple(self.tools))
+        if self.max_steps < 1:
+            raise UsageError(f"max_steps must be at least 1, not {self.max_steps}")
+        if self.offers_compact and COMPACT in self.registry:
+            raise ToolDefinitionError(
+                f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"
+            )
+
+    @cached_property
+    def registry(self) -> ToolRegistry:
+        """The tools by name, in order."""
+        return ToolRegistry(self.tools)
+
+    @property
+    def offers_compact(self) -> bool:
+        """Whether the model is offered the tool `compact`."""
+        return self.compaction is not None and self.compaction.tool
+
+    @cached_property
+    def schemas(self) -> tuple[Json, ...]:
+        """The tools as every request names them."""
+        own = tuple(self.registry.schemas)
+        return (*own, COMPACT_SCHEMA) if self.offers_compact else own

@@ -1,0 +1,532 @@
+"""The three layers, through the runner: what the model was sent, what is in the log, what is on disc."""
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentloop.agent import Agent
+from agentloop.compaction import Compaction
+from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
+from agentloop.events import Cleared, Compacted, MessageAdded, ModelCalled
+from agentloop.messages import Message, ToolCall
+from agentloop.micro import MicroCompact
+from agentloop.models import Answer, ModelRequest
+from agentloop.runner import Runner
+from agentloop.stores.memory import InMemoryStore
+from agentloop.stream import (
+    CompactionEnded,
+    CompactionStarted,
+    ContextWarning,
+    ResultsCleared,
+    RunEnded,
+    event_type,
+)
+from agentloop.testing import FailingModel, ScriptedModel, calls
+from agentloop.tokens import count_request, counter_for
+from agentloop.triggers import WindowFraction
+from tests.kit import assert_valid, watched
+
+WINDOW = 8_000
+FACT = re.compile(r"FACT-[0-9a-f]{6}")
+
+
+def lines(name: str, words: int = 400) -> str:
+    """A result with a fact at its head and one at its end."""
+    return f"FACT-{abs(hash(name)) % 16**6:06x} {name} " + "word " * words + f"FACT-{len(name):06x}"
+
+
+def read(name: str, words: int = 400) -> str:
+    """Read a file."""
+    return lines(name, words)
+
+
+def every_fact(request: ModelRequest) -> str:
+    """A summary that says every fact of its input, each once."""
+    text = "\n".join(str(message["content"]) for message in request.messages)
+    return "Facts: " + " ".join(dict.fromkeys(FACT.findall(text)))
+
+
+def reading(count: int, width: int = 1, words: int = 400) -> list[Any]:
+    """Answers that read `count` batches of `width` files, then end."""
+    batches = [
+        calls(*(("read", {"name": f"file_{batch}_{at}", "words": words}) for at in range(width)))
+        for batch in range(count)
+    ]
+    return [*batches, "all read"]
+
+
+def runner_for(model: Any, tmp_path: Path, **options: Any) -> Runner:
+    policy = options.pop("compaction", Compaction())
+    agent = Agent(model, tools=[read], instructions="Be brief.", compaction=policy)
+    return Runner(agent, transcripts=tmp_path / "transcripts", **options)
+
+
+def sizes(model: ScriptedModel) -> list[int]:
+    counter = counter_for(model.name)
+    return [count_request(request, counter) for request in model.requests]
+
+
+def seen(model: ScriptedModel) -> str:
+    """Everything of the newest request of the agent, as text."""
+    return json.dumps([r.messages for r in model.requests if r.purpose == "agent"][-1])
+
+
+async def test_one_long_run_crosses_the_line_many_times(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(40, 2), window=WINDOW, summary=every_fact)
+    runner = runner_for(model, tmp_path)
+    events = await watched(runner, "Read it all. FACT-abc123")
+    assert_valid(model.requests)
+    assert max(sizes(model)) <= WINDOW
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].output == "all read"
+    ended = [event for event in events if isinstance(event, CompactionEnded)]
+    assert len(ended) >= 3
+    assert {event.status for event in ended} == {"done"}
+    names = [
+        call.arguments
+        for record in await runner.store.read("s")
+        if isinstance(record.event, MessageAdded)
+        for call in record.event.message.tool_calls
+    ]
+    assert len(names) == len(set(names)) == 80
+
+
+async def test_l4_nothing_that_a_summary_kept_is_lost_over_many_compactions(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(30), window=WINDOW, summary=every_fact)
+    policy = Compaction(micro=None)
+    runner = runner_for(model, tmp_path, compaction=policy)
+    await runner.run("Read it all. FACT-abc123", session_id="s")
+    said = {fact for message in await history(runner) for fact in FACT.findall(message.text)}
+    assert said == set(FACT.findall(seen(model)))
+
+
+async def history(runner: Runner) -> list[Message]:
+    records = await runner.store.read("s")
+    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
+
+
+async def test_l5_the_transcript_is_the_whole_history_before_each_compaction(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(30), window=WINDOW)
+    runner = runner_for(model, tmp_path, compaction=Compaction(micro=None))
+    result = await runner.run("Read it all.", session_id="s")
+    records = await runner.store.read("s")
+    done = [record for record in records if isinstance(record.event, Compacted)]
+    assert len(done) == len(result.compactions) > 0
+    for record in done:
+        assert isinstance(record.event, Compacted)
+        before = [
+            other.event.message.to_openai()
+            for other in records[: record.seq - 1]
+            if isinstance(other.event, MessageAdded)
+        ]
+        path = tmp_path / "transcripts" / str(record.event.transcript)
+        saved = [json.loads(line) for line in path.read_text().splitlines()]
+        assert saved == before
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert record.event.replacement.startswith(f"[Conversation compressed. Transcript: {path.name}]")
+
+
+async def test_clearing_shows_old_results_shortened_and_leaves_the_log_whole(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(8), window=WINDOW)
+    policy = Compaction(micro=MicroCompact(keep_messages=4, min_gain_tokens=0), trigger=None)
+    runner = runner_for(model, tmp_path, compaction=policy)
+    events = await watched(runner, "Read")
+    results = [m for m in model.requests[-1].messages if m["role"] == "tool"]
+    cleared = [m for m in results if "... [truncated" in str(m["content"])]
+    assert len(cleared) == len(results) - 2
+    whole = lines("file_0_0")
+    assert str(cleared[0]["content"]).startswith(whole[:200] + "... [truncated")
+    assert (await history(runner))[2].text == whole
+    assert sum(isinstance(event, ResultsCleared) for event in events) >= 5
+
+
+async def test_l12_requests_grow_at_their_end_between_two_rewrites(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(80, words=120), window=16_000)
+    runner = runner_for(model, tmp_path)
+    await runner.run("Read", session_id="s")
+    records = await runner.store.read("s")
+    rewrites = sum(isinstance(record.event, Cleared | Compacted) for record in records)
+    asked = [request.messages for request in model.requests if request.purpose == "agent"]
+    broken = sum(after[: len(before)] != before for before, after in pairwise(asked))
+    assert broken <= rewrites
+    added = sum(record.event.tokens for record in records if isinstance(record.event, MessageAdded))
+    assert rewrites <= added / (16_000 / 4) + 1
+
+
+async def test_what_was_cleared_never_changes_again(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(40, words=200), window=16_000)
+    await runner_for(model, tmp_path, compaction=Compaction(trigger=None)).run("Read", session_id="s")
+    shown: dict[str, list[str]] = {}
+    for request in model.requests:
+        for message in request.messages:
+            if message["role"] == "tool":
+                versions = shown.setdefault(str(message["tool_call_id"]), [])
+                if message["content"] not in versions:
+                    versions.append(str(message["content"]))
+    assert max(len(versions) for versions in shown.values()) == 2
+
+
+@pytest.mark.parametrize("place", range(3))
+async def test_a_batch_on_the_border_is_wholly_kept_or_wholly_folded(tmp_path: Path, place: int) -> None:
+    inputs: list[str] = []
+
+    def summary(request: ModelRequest) -> str:
+        inputs.append(str(request.messages[-1]["content"]))
+        return every_fact(request)
+
+    script = [*reading(place + 1)[:-1], *reading(9, 3, 150)]
+    model = ScriptedModel(script, window=WINDOW, summary=summary)
+    await runner_for(model, tmp_path, compaction=Compaction(micro=None)).run("Read", session_id="s")
+    assert_valid(model.requests)
+    for text in inputs:
+        for batch in set(re.findall(r"file_(\d)_\d 150", text)):
+            asked = len(
+                re.findall(rf'Assistant calls read\({{"name": "file_{batch}_\d", "words": 150}}', text)
+            )
+            answered = len(re.findall(rf"Tool result of read: FACT-\w+ file_{batch}_\d word", text))
+            assert asked == answered == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " \n ",
+        "x" * 300_000,
+        "Error: something went wrong",
+        [ToolCall(id="1", name="read", arguments="{}")],
+        Answer(message=Message.assistant("Half a"), finish="length"),
+    ],
+    ids=["empty", "blank", "larger", "error", "call", "cut"],
+)
+async def test_l6_what_is_no_summary_is_refused_and_changes_nothing(tmp_path: Path, text: Any) -> None:
+    model = ScriptedModel(["one", "two", "three"], window=100_000, summary=text)
+    runner = runner_for(model, tmp_path)
+    for prompt in ("a", "b " * 600, "c"):
+        await runner.run(prompt, session_id="s")
+    before = await runner.store.read("s")
+    result = await runner.compact("s")
+    assert result is not None
+    assert result.status == "failed"
+    assert await runner.store.read("s") == before
+    asked = sum(request.purpose == "summary" for request in model.requests)
+    assert asked == 2
+
+
+async def test_an_earlier_summary_said_again_is_refused(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        ["one", "two", "three", "four", "five"], window=100_000, summary="What was done so far."
+    )
+    runner = runner_for(model, tmp_path)
+    await runner.run("a", session_id="s")
+    await runner.run("b " * 600, session_id="s")
+    await runner.run("c", session_id="s")
+    first = await runner.compact("s")
+    await runner.run("d " * 600, session_id="s")
+    await runner.run("e", session_id="s")
+    second = await runner.compact("s")
+    assert first is not None
+    assert second is not None
+    assert (first.status, second.status) == ("done", "failed")
+    assert "repeats" in str(second.error)
+
+
+async def test_a_summariser_that_repeats_its_input_is_capped_and_never_nests(tmp_path: Path) -> None:
+    def echo(request: ModelRequest) -> str:
+        return str(request.messages[-1]["content"])[:9_000] + "\nOne more line."
+
+    model = ScriptedModel(reading(60), window=WINDOW, summary=echo)
+    runner = runner_for(model, tmp_path, compaction=Compaction(micro=None))
+    await runner.run("Read", session_id="s")
+    assert_valid(model.requests)
+    assert max(sizes(model)) <= WINDOW
+    done = [r.event for r in await runner.store.read("s") if isinstance(r.event, Compacted)]
+    assert done
+    for event in done:
+        assert event.tokens <= 0.25 * WINDOW + 200
+        assert event.replacement.count("[Conversation compressed") == 1
+
+
+async def test_while_the_summary_fails_the_run_goes_on_and_tries_again_later(tmp_path: Path) -> None:
+    refused = ModelRefusedError("401: the key is wrong", status=401)
+    replies: list[Any] = [refused, refused, refused]
+
+    def summary(request: ModelRequest) -> Any:
+        return replies.pop(0) if replies else every_fact(request)
+
+    model = ScriptedModel([*reading(40), *reading(20)], window=WINDOW, summary=summary)
+    runner = runner_for(model, tmp_path)
+    events = await watched(runner, "Read")
+    events += await watched(runner, "Again")
+    ended = [event for event in events if isinstance(event, CompactionEnded)]
+    assert [event.status for event in ended].count("failed") == 3
+    assert ended[-1].status == "done"
+    assert_valid(model.requests)
+    assert max(sizes(model)) <= WINDOW
+    assert "401" not in "".join(str(request.messages) for request in model.requests)
+
+
+async def test_l10_a_summariser_that_never_works_is_not_asked_every_step(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(100), window=WINDOW, summary="")
+    runner = runner_for(model, tmp_path)
+    result = await runner.run("Read", session_id="s")
+    assert result.status == "answered"
+    asked = [request.purpose for request in model.requests]
+    assert asked.count("summary") <= 10 + asked.count("agent") // 5
+    assert max(sizes(model)) <= WINDOW
+    assert_valid(model.requests)
+
+
+async def test_l10_a_fixed_part_above_the_trigger_causes_no_compaction_per_turn(tmp_path: Path) -> None:
+    model = ScriptedModel([f"answer {turn}" for turn in range(30)], window=WINDOW)
+    agent = Agent(model, instructions="rule " * 6_000)
+    runner = Runner(agent, transcripts=tmp_path)
+    for turn in range(30):
+        await runner.run(f"question {turn}", session_id="s")
+    asked = [request.purpose for request in model.requests]
+    assert asked.count("summary") <= 4
+
+
+async def test_a_fixed_part_larger_than_the_window_is_named_and_nothing_is_sent(tmp_path: Path) -> None:
+    model = ScriptedModel([], window=WINDOW)
+    runner = Runner(Agent(model, instructions="rule " * 9_000), transcripts=tmp_path)
+    with pytest.raises(ContextOverflowError, match="instructions and tool schemas take"):
+        await runner.run("hello", session_id="s")
+    assert model.requests == []
+    assert await runner.store.read("s") == ()
+
+
+async def test_a_prompt_larger_than_the_window_is_refused_and_the_session_stays_usable(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedModel(["one", "two"], window=WINDOW)
+    runner = runner_for(model, tmp_path)
+    await runner.run("first", session_id="s")
+    before = await runner.store.read("s")
+    with pytest.raises(ContextOverflowError, match="the prompt has"):
+        await runner.run("word " * 20_000, session_id="s")
+    assert await runner.store.read("s") == before
+    assert (await runner.run("second", session_id="s")).output == "two"
+
+
+class Smaller(ScriptedModel):
+    """A server whose window is smaller than it says, and that may name it when it refuses."""
+
+    def __init__(self, answers: list[Any], *, real: int, names: bool) -> None:
+        super().__init__(answers, summary=every_fact)
+        self.real, self.names, self.refused = real, names, 0
+
+    async def stream(self, request: ModelRequest, /) -> Any:
+        tokens = int(count_request(request, counter_for(self.name)) * 1.2)
+        if tokens > self.real:
+            self.refused += 1
+            numbers = {"window": self.real, "tokens": tokens} if self.names else {}
+            raise ContextTooLongError("too long", **numbers)
+        async for part in super().stream(request):
+            yield part
+
+
+@pytest.mark.parametrize("names", [True, False], ids=["named", "unnamed"])
+async def test_an_overflow_is_learnt_from_and_the_request_tried_again(tmp_path: Path, names: bool) -> None:
+    model = Smaller(reading(60, 2), real=20_000, names=names)
+    runner = runner_for(model, tmp_path, compaction=Compaction(micro=None))
+    events = await watched(runner, "Read")
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].status == "answered"
+    reasons = [event.reason for event in events if isinstance(event, CompactionStarted)]
+    assert "overflow" in reasons
+    assert model.refused <= (2 if names else 8)
+    assert_valid(model.requests)
+
+
+async def test_l17_an_overflow_leads_to_at_most_two_smaller_tries(tmp_path: Path) -> None:
+    model = FailingModel(ContextTooLongError("too long"))
+    runner = Runner(Agent(model), transcripts=tmp_path)
+    with pytest.raises(ContextOverflowError):
+        await runner.run("hello", session_id="s")
+    assert len([request for request in model.requests if request.purpose == "agent"]) <= 3
+
+
+async def test_without_compaction_an_overflow_ends_the_run(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(40), window=WINDOW)
+    with pytest.raises(ContextOverflowError):
+        await runner_for(model, tmp_path, compaction=None).run("Read", session_id="s")
+    assert not any(request.purpose == "summary" for request in model.requests)
+
+
+@pytest.mark.parametrize("place", range(3))
+async def test_the_compact_tool_runs_after_its_batch(tmp_path: Path, place: int) -> None:
+    batch = calls(("read", {"name": "x"}), ("read", {"name": "y"}))
+    batch.insert(place, calls(("compact", {"focus": "the numbers"}))[0])
+    inputs: list[str] = []
+
+    def summary(request: ModelRequest) -> str:
+        inputs.append(str(request.messages[-1]["content"]))
+        return every_fact(request)
+
+    model = ScriptedModel([*reading(4)[:-1], batch, "done"], window=WINDOW, summary=summary)
+    runner = runner_for(model, tmp_path, compaction=Compaction(micro=None))
+    events = await watched(runner, "Read")
+    assert_valid(model.requests)
+    last = model.requests[-1].messages
+    results = {str(m["tool_call_id"]): str(m["content"]) for m in last if m["role"] == "tool"}
+    assert all(call.id in results for call in batch)
+    assert results[batch[place].id].startswith("Compacted: ")
+    assert len(inputs) == 1
+    assert "the numbers" in inputs[0]
+    started = [event for event in events if isinstance(event, CompactionStarted)]
+    assert [event.reason for event in started] == ["tool"]
+
+
+async def test_two_wishes_in_one_batch_make_one_summary(tmp_path: Path) -> None:
+    batch = calls(("compact", {}), ("compact", {"focus": "a"}))
+    model = ScriptedModel([*reading(4)[:-1], batch, "done"], window=WINDOW)
+    await runner_for(model, tmp_path).run("Read", session_id="s")
+    assert [request.purpose for request in model.requests].count("summary") == 1
+    assert_valid(model.requests)
+
+
+async def test_a_wish_with_nothing_to_gain_or_at_each_turn_is_answered(tmp_path: Path) -> None:
+    wishes = [calls(("compact", {})) for _ in range(12)]
+    model = ScriptedModel([*wishes, "done"], window=WINDOW)
+    result = await runner_for(model, tmp_path).run("Read", session_id="s")
+    assert result.output == "done"
+    assert [request.purpose for request in model.requests].count("summary") == 0
+    model = ScriptedModel(
+        [answer for batch in reading(12)[:-1] for answer in (batch, calls(("compact", {})))] + ["done"],
+        window=WINDOW,
+    )
+    await runner_for(model, tmp_path).run("Read", session_id="t")
+    asked = [request.purpose for request in model.requests]
+    assert asked.count("summary") <= asked.count("agent") / 3
+
+
+async def test_undo_gives_the_context_back_byte_for_byte(tmp_path: Path) -> None:
+    model = ScriptedModel(["one", "two", "three", "four"], window=WINDOW)
+    runner = runner_for(model, tmp_path)
+    await runner.run("a", session_id="s")
+    await runner.run("b " * 600, session_id="s")
+    await runner.run("c", session_id="s")
+    preview = await runner.preview("s")
+    result = await runner.compact("s", focus="numbers")
+    assert preview is not None
+    assert result is not None
+    assert result.archived == ((preview.first, preview.last),)
+    assert await runner.undo("s") == result.seq
+    assert await runner.undo("s") is None
+    await runner.run("d", session_id="s")
+    agent = [request.messages for request in model.requests if request.purpose == "agent"]
+    assert agent[-1][: len(agent[-2])] == agent[-2]
+
+
+async def test_old_long_arguments_are_shortened_too_and_still_decode(tmp_path: Path) -> None:
+    def write(path: str, content: str) -> str:
+        """Write a file."""
+        return "ok"
+
+    script = [calls(("write", {"path": f"p{at}", "content": "text " * 1_500})) for at in range(20)]
+    model = ScriptedModel([*script, "done"], window=16_000, usage=False)
+    agent = Agent(model, tools=[write])
+    await Runner(agent, transcripts=tmp_path).run("Write", session_id="s")
+    assert_valid(model.requests)
+    assert max(sizes(model)) <= 16_000
+    shortened = [
+        json.loads(call["function"]["arguments"])
+        for message in model.requests[-1].messages
+        for call in message.get("tool_calls", ())
+        if "... [truncated" in call["function"]["arguments"]
+    ]
+    assert all(sorted(arguments) == ["content", "path"] for arguments in shortened)
+    assert any("... [truncated" in str(request.messages) for request in model.requests)
+
+
+async def test_a_batch_larger_than_the_window_is_shortened_until_it_fits(tmp_path: Path) -> None:
+    model = ScriptedModel([*reading(3, 7, 9_000)], window=WINDOW)
+    await runner_for(model, tmp_path).run("Read", session_id="s")
+    assert max(sizes(model)) <= WINDOW
+    assert_valid(model.requests)
+    spilled = sorted((tmp_path / "transcripts").glob("result_*.txt"))
+    assert len(spilled) == 21
+    assert spilled[0].read_text().startswith("FACT-")
+    assert str(spilled[0]) in str([request.messages for request in model.requests])
+
+
+async def test_the_level_of_the_window_is_told_when_it_changes(tmp_path: Path) -> None:
+    policy = Compaction(micro=None, trigger=WindowFraction(0.99))
+    model = ScriptedModel(reading(40), window=WINDOW)
+    events = await watched(runner_for(model, tmp_path, compaction=policy), "Read")
+    levels = [event.level for event in events if isinstance(event, ContextWarning)]
+    assert levels[0] == "warning"
+    assert all(before != after for before, after in pairwise(levels))
+
+
+async def test_a_compaction_survives_messages_that_others_add_meanwhile(tmp_path: Path) -> None:
+    store = InMemoryStore()
+
+    async def summary(request: ModelRequest) -> str:
+        length = len(await store.read("s"))
+        late = MessageAdded(message=Message.user("meanwhile"), tokens=5)
+        await store.append("s", [late], expect=length)
+        return every_fact(request)
+
+    model = ScriptedModel(["one", "two", "three"], window=WINDOW, summary=summary)
+    runner = runner_for(model, tmp_path, store=store)
+    await runner.run("a", session_id="s")
+    await runner.run("b " * 600, session_id="s")
+    await runner.run("c", session_id="s")
+    result = await runner.compact("s")
+    assert result is not None
+    assert result.status == "done"
+    assert [request.purpose for request in model.requests].count("summary") == 1
+    assert (await history(runner))[-1].text == "meanwhile"
+
+
+async def test_a_compaction_that_lost_the_race_is_dropped_as_a_conflict(tmp_path: Path) -> None:
+    store = InMemoryStore()
+
+    async def summary(request: ModelRequest) -> str:
+        other = ScriptedModel([], summary="shorter and other")
+        await runner_for(other, tmp_path, store=store).compact("s")
+        return "mine"
+
+    model = ScriptedModel(["one", "two", "three"], window=WINDOW, summary=summary)
+    runner = runner_for(model, tmp_path, store=store)
+    await runner.run("a", session_id="s")
+    await runner.run("b " * 600, session_id="s")
+    await runner.run("c", session_id="s")
+    result = await runner.compact("s")
+    assert result is not None
+    assert result.status == "conflict"
+    records = [record.event for record in await store.read("s")]
+    assert sum(isinstance(event, Compacted) for event in records) == 1
+    assert sum(isinstance(event, ModelCalled) and event.purpose == "summary" for event in records) == 1
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+async def test_l9_whatever_is_read_every_request_fits_and_is_valid(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    batches = data.draw(st.lists(st.lists(st.integers(1, 4_000), min_size=1, max_size=5), max_size=15))
+    script: list[Any] = [
+        calls(*(("read", {"name": f"n{at}", "words": words}) for at, words in enumerate(batch)))
+        for batch in batches
+    ]
+    window = data.draw(st.sampled_from([3_000, 8_000, 20_000]))
+    micro = data.draw(st.sampled_from([None, MicroCompact(), MicroCompact(min_gain_tokens=0)]))
+    model = ScriptedModel(
+        [*script, "done"], window=window, summary=every_fact, usage=data.draw(st.booleans())
+    )
+    runner = runner_for(model, tmp_path, compaction=Compaction(micro=micro))
+    events = await watched(runner, "Read it all. FACT-abc123")
+    assert_valid(model.requests)
+    assert max(sizes(model)) <= window
+    kinds = [event_type(event) for event in events if event_type(event).startswith("compaction")]
+    assert kinds == ["compaction_started", "compaction_ended"] * (len(kinds) // 2)
+    assert "FACT-abc123" in seen(model)

@@ -1,0 +1,51 @@
+"""Logging listens, and only where the host has set it up."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from structlog.testing import LogCapture
+
+from agentloop.agent import Agent
+from agentloop.runner import Runner
+from agentloop.testing import ScriptedModel
+
+
+@pytest.fixture
+def lines() -> Iterator[LogCapture]:
+    capture = LogCapture()
+    structlog.configure(processors=[capture])
+    yield capture
+    structlog.reset_defaults()
+
+
+async def test_a_host_that_set_structlog_up_gets_each_event_without_what_was_said(
+    lines: LogCapture, tmp_path: Path
+) -> None:
+    await Runner(Agent(ScriptedModel(["my secret"])), transcripts=tmp_path).run("hush", session_id="s")
+    assert [line["event"] for line in lines.entries] == [
+        "run_started",
+        "message_added",
+        "message_added",
+        "run_ended",
+    ]
+    assert lines.entries[-1]["log_level"] == "info"
+    assert lines.entries[-1]["session_id"] == "s"
+    assert "secret" not in str(lines.entries)
+    assert "hush" not in str(lines.entries)
+
+
+def test_a_host_that_did_not_sees_nothing_and_loads_nothing(tmp_path: Path) -> None:
+    script = """
+import asyncio, sys
+from agentloop import Agent, Runner
+from agentloop.testing import ScriptedModel
+asyncio.run(Runner(Agent(ScriptedModel(["x"]))).run("y"))
+assert "structlog" not in sys.modules
+assert "openai" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
