@@ -1,0 +1,90 @@
+"""What was learnt, written down as text: one line a file, `- path: what it does`.
+
+The stand-in has no memory but the messages, so these lines, in its own messages and in records, are how
+it knows what it has read.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+ASKED = "Asked:"
+READ = "Done, files read:"
+TO_READ = "Open, files still to read:"
+SAID = "Said:"
+
+_NOTE = re.compile(r'^- ("(?:[^"\\]|\\.)+"|[^\s:"]+): (.*)$', re.MULTILINE)
+_JOINED = re.compile(
+    r'^- (?=- )|(?<=\S) (?=- (?:"(?:[^"\\]|\\.)+"|[^\s:"]+): )',
+    re.MULTILINE,
+)
+_HEADING = re.compile(r"^(?:[A-Z][^\n:]{0,40}):[ \t]*$", re.MULTILINE)
+
+
+def note_lines(notes: Mapping[str, str]) -> list[str]:
+    """The notes as lines; a path with a blank or a colon stands in quotes."""
+    return [f"- {_shown(path)}: {what}" for path, what in notes.items()]
+
+
+def notes_in(text: str) -> dict[str, str]:
+    """The notes that stand in a text, the newest of each path."""
+    return {_path(shown): what.strip() for shown, what in _NOTE.findall(text) if what.strip()}
+
+
+def notes_in_record(record: str) -> dict[str, str]:
+    """The notes that stand in a record, but for what a user asked there.
+
+    A record that was made without a model has all the notes of a message on one line.
+    """
+    notes: dict[str, str] = {}
+    for title, body in sections(record):
+        if title != ASKED:
+            notes |= notes_in(_JOINED.sub("\n", body) if title == SAID else body)
+    return notes
+
+
+def asked_in(record: str) -> list[str]:
+    """What a record says was asked, one line each."""
+    return [line for title, body in sections(record) if title == ASKED for line in _items(body)]
+
+
+def said_in(record: str) -> list[str]:
+    """What a record says was answered, one line each."""
+    return [line for title, body in sections(record) if title == SAID for line in _items(body)]
+
+
+def to_read_in(record: str) -> list[str]:
+    """The paths that a record names as still to read."""
+    lines = [line for title, body in sections(record) if title == TO_READ for line in _items(body)]
+    return [_path(line) for line in lines]
+
+
+def to_read_lines(paths: list[str]) -> list[str]:
+    """The paths as lines of a record."""
+    return [f"- {_shown(path)}" for path in paths]
+
+
+def sections(record: str) -> Iterator[tuple[str, str]]:
+    """The headings of a record, each with what stands under it; what stands before the first has none."""
+    start, title = 0, ""
+    for heading in _HEADING.finditer(record):
+        yield title, record[start : heading.start()]
+        title, start = heading.group().strip(), heading.end()
+    yield title, record[start:]
+
+
+def _items(body: str) -> list[str]:
+    return [line[2:].strip() for line in body.splitlines() if line.startswith("- ")]
+
+
+def _shown(path: str) -> str:
+    return json.dumps(path, ensure_ascii=False) if re.search(r"[\s:\"]", path) else path
+
+
+def _path(shown: str) -> str:
+    if not shown.startswith('"'):
+        return shown
+    try:
+        return str(json.loads(shown))
+    except ValueError:
+        return shown
