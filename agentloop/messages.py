@@ -5,6 +5,7 @@ known fields of an unusual shape, travel in `extra`; fields the original left ou
 """
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias
@@ -175,7 +176,7 @@ def _text_or_none(value: object) -> str | None:
 
 
 def _count(value: object) -> int:
-    return max(0, int(value)) if isinstance(value, int | float) and value == value else 0
+    return max(0, int(value)) if isinstance(value, int | float) and math.isfinite(value) else 0
 
 
 def _difference(data: Json, plain: Json) -> tuple[Json, tuple[str, ...]]:

@@ -1,0 +1,238 @@
+"""Chat completions of any OpenAI-compatible server.
+
+The prepared messages go in by `extra_body` and the raw response is read here, since the client otherwise
+walks every message against its type hints on every call and builds a model object for every chunk.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from openai import AsyncAPIResponse
+
+from agentloop.errors import ContextTooLongError, ModelRefusedError, UsageError
+from agentloop.messages import Usage
+from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
+from agentloop.openai_chat.clients import LoopClients, checked_url, is_loopback, server_of
+from agentloop.openai_chat.errors import VENDOR_ERRORS, Server, UnexplainedError, names, translated
+from agentloop.openai_chat.stream import streamed, whole
+from agentloop.retry import RetryPolicy
+from agentloop.sizes import tokens_of
+
+_SURELY_SHORT_BYTES = 16_000
+
+
+class OpenAIChat:
+    """A model behind chat completions.
+
+    Args:
+        model: Its name, as the server knows it.
+        base_url: The API's address; by default `OPENAI_BASE_URL` of the environment, else OpenAI's own.
+        api_key: By default `OPENAI_API_KEY` of the environment; with a base URL and no key a placeholder
+            is sent, as servers on one's own machine want none.
+        window: The most tokens a request and its answer may have together, such as 128000 or "128k".
+        max_output_tokens: The most tokens of an answer; no limit is sent where it is None.
+        stream: Whether answers are asked for piece by piece.
+        retry: How failures that may pass are tried again.
+        timeout_seconds: The longest silence of the server: 300 by default.
+        temperature: Sent where it is not None.
+        extra_body: Further fields of every request.
+
+    One instance serves several event loops; connections are kept for each, for as long as it runs.
+
+    Raises:
+        UsageError: a size, a number or the base URL makes no sense.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        window: int | str | None = None,
+        max_output_tokens: int | str | None = None,
+        stream: bool = True,
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008 — a frozen value
+        timeout_seconds: float = 300.0,
+        temperature: float | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not model.strip() or not model.isprintable():
+            raise UsageError(f"bad model name {model!r}: name one that the server offers")
+        if timeout_seconds <= 0:
+            raise UsageError(f"timeout_seconds is {timeout_seconds}: allow the server more than 0 seconds")
+        self._name = model
+        self._base_url = checked_url(base_url) if base_url else None
+        self._api_key = api_key
+        self._window = None if window is None else tokens_of(window)
+        self._looked_up = False
+        self._max_output_tokens = None if max_output_tokens is None else tokens_of(max_output_tokens)
+        self._streams = stream
+        self._retry = retry
+        self._fields = _checked_fields(extra_body or {}, temperature)
+        self._dialect = _Dialect()
+        self._clients = LoopClients(timeout_seconds)
+        self._longest_answered_bytes = _SURELY_SHORT_BYTES
+
+    def __repr__(self) -> str:
+        return f"OpenAIChat({self._name!r}, base_url={self._base_url!r}, window={self._window})"
+
+    @property
+    def name(self) -> str:
+        """The model's name, as the server knows it."""
+        return self._name
+
+    @property
+    def window(self) -> int | None:
+        """The most tokens a request and its answer may have together.
+
+        Where none was given, the one published for a model of that name; None where none is known.
+        """
+        if self._window is None and not self._looked_up:
+            self._looked_up = True
+            self._window = _figures().known_window(self._name)
+        return self._window
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        """The most tokens of an answer, None for no limit of ours."""
+        return self._max_output_tokens
+
+    async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
+        """Answer the request: text as it comes, a `Retry` before each wait, then one `Answer`.
+
+        Raises:
+            UsageError: no server is named, or the key cannot be sent.
+            ModelUnavailableError: no connection, 408, 409, 429 or 5xx, at the last try too.
+            ModelRefusedError: any other 4xx; it is sent once.
+            ContextTooLongError: the server says so, in whatever words; it is sent once.
+            BadAnswerError: what came is no answer.
+        """
+        server = server_of(self._name, self._base_url, self._api_key)
+        try:
+            async with aclosing(self._retry.run(lambda: self._understood(request, server))) as parts:
+                async for part in parts:
+                    yield part
+        except UnexplainedError as error:
+            if error.request_bytes <= self._longest_answered_bytes:
+                raise
+            # Some servers say nothing else to a request that is too large for them.
+            text = f"{error}; it is larger than any request answered so far: taken as too long"
+            raise ContextTooLongError(text) from error
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop; those of others close when these end."""
+        await self._clients.close()
+
+    async def _understood(self, request: ModelRequest, server: Server) -> AsyncGenerator[ModelPart, None]:
+        """One try, in the dialect that the server turns out to speak."""
+        while True:
+            dialect = self._dialect
+            try:
+                async with aclosing(self._send(self._body(request, dialect), server)) as parts:
+                    async for part in parts:
+                        yield part
+                return
+            except ModelRefusedError as error:
+                self._dialect = dialect.after(error)
+                if self._dialect == dialect:
+                    raise
+
+    async def _send(self, body: dict[str, Any], server: Server) -> AsyncGenerator[ModelPart, None]:
+        client = await self._clients.client(server)
+        create = client.chat.completions.with_streaming_response.create
+        asked = create(model=self._name, messages=[], stream=self._streams, extra_body=body)
+        try:
+            async with asked as response, aclosing(self._parts(response, server)) as parts:
+                async for part in parts:
+                    if isinstance(part, Answer):
+                        self._note_size(len(response.http_request.content))
+                        part = replace(part, cost=self._cost(part.usage, server))
+                    yield part
+        except VENDOR_ERRORS as error:
+            raise translated(error, server) from error
+
+    async def _parts(
+        self, response: AsyncAPIResponse[Any], server: Server
+    ) -> AsyncGenerator[ModelPart, None]:
+        """The parts of an answer, in the form in which the server chose to send it."""
+        form = response.headers.get("content-type", "")
+        if "event-stream" in form or (self._streams and "json" not in form):
+            async with aclosing(_received(response, server)) as data, aclosing(streamed(data)) as parts:
+                async for part in parts:
+                    yield part
+        else:
+            answer = whole(await response.read())
+            if answer.message.text:
+                yield TextPart(text=answer.message.text)
+            yield answer
+
+    def _cost(self, usage: Usage | None, server: Server) -> float | None:
+        if usage is None or is_loopback(server.base_url):
+            return None
+        cost: float | None = _figures().price(self._name, usage, server.base_url)
+        return cost
+
+    def _note_size(self, answered_bytes: int) -> None:
+        self._longest_answered_bytes = max(answered_bytes, self._longest_answered_bytes)
+
+    def _body(self, request: ModelRequest, dialect: "_Dialect") -> dict[str, Any]:
+        body: dict[str, Any] = {"messages": request.messages}
+        if request.tools:
+            body["tools"] = request.tools
+        if limit := request.max_output_tokens or self._max_output_tokens:
+            body[dialect.limit_field] = limit
+        if self._streams and dialect.asks_for_usage:
+            body["stream_options"] = {"include_usage": True}
+        return self._fields | body
+
+
+def _figures() -> ModuleType:
+    """Published windows and prices, loaded when first asked for: it takes 150 ms."""
+    return import_module("agentloop.windows")
+
+
+def _checked_fields(extra_body: Mapping[str, Any], temperature: float | None) -> dict[str, Any]:
+    fields = ({} if temperature is None else {"temperature": temperature}) | dict(extra_body)
+    try:
+        json.dumps(fields, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"extra_body or temperature cannot be sent as JSON: {error}") from error
+    return fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dialect:
+    """What differs between servers, learnt from a refusal and kept."""
+
+    limit_field: str = "max_tokens"
+    asks_for_usage: bool = True
+
+    def after(self, error: ModelRefusedError) -> "_Dialect":
+        """The dialect to speak after this refusal; the same where it was about something else."""
+        if names(error, "max_completion_tokens"):
+            return replace(self, limit_field="max_completion_tokens")
+        if names(error, "stream_options"):
+            return replace(self, asks_for_usage=False)
+        return self
+
+
+async def _received(response: AsyncAPIResponse[Any], server: Server) -> AsyncGenerator[bytes, None]:
+    """The body's bytes as they come."""
+    received = response.http_response.aiter_bytes()
+    try:
+        async for data in received:
+            yield data
+    except VENDOR_ERRORS as error:
+        raise translated(error, server) from error
+    finally:
+        # Left unfinished, the client's own generators would each be closed by a task of the event loop.
+        await response.close()
+        with suppress(*VENDOR_ERRORS):
+            async for _ in received:
+                pass

@@ -1,0 +1,106 @@
+"""Connections to one server: where it is, with which key, and one openai client for each event loop."""
+
+import asyncio
+import os
+import weakref
+from collections.abc import AsyncGenerator
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+import openai
+
+from agentloop.errors import UsageError
+from agentloop.openai_chat.errors import Server
+
+_OPENAI_URL = "https://api.openai.com/v1"
+_PLACEHOLDER_KEY = "no-key"
+_CONNECT_SECONDS = 10.0
+
+_Lease: TypeAlias = AsyncGenerator[openai.AsyncOpenAI, None]
+_Leases: TypeAlias = dict[asyncio.AbstractEventLoop, tuple[openai.AsyncOpenAI, _Lease]]
+
+
+def checked_url(url: str) -> str:
+    """The URL itself, without blanks around it.
+
+    Raises:
+        UsageError: it is no http or https URL.
+    """
+    url = url.strip()
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise UsageError(f"bad base URL {url!r}: write one such as http://localhost:8080/v1")
+    return url
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL names this machine itself."""
+    host = urlsplit(url).hostname or ""
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def server_of(model: str, base_url: str | None, api_key: str | None) -> Server:
+    """The server that the arguments name, or where they are None the environment.
+
+    Raises:
+        UsageError: there is neither a key nor a base URL, or one that cannot be used.
+    """
+    url = base_url or os.environ.get("OPENAI_BASE_URL", "").strip()
+    key = (api_key or os.environ.get("OPENAI_API_KEY", "")).strip()
+    if not url and not key:
+        raise UsageError("no key and no server: set OPENAI_API_KEY, or give a base URL")
+    if not key.isascii() or any(not letter.isprintable() or letter == " " for letter in key):
+        raise UsageError("the API key holds characters that no key has: check OPENAI_API_KEY")
+    return Server(model=model, base_url=checked_url(url or _OPENAI_URL), key=key or _PLACEHOLDER_KEY)
+
+
+class LoopClients:
+    """One client for each event loop, made at first use.
+
+    It is closed with its loop, with these clients when nobody holds them any more, or by `close`.
+    """
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self._timeout = openai.Timeout(timeout_seconds, connect=min(_CONNECT_SECONDS, timeout_seconds))
+        self._leases: _Leases = {}
+        weakref.finalize(self, _end_all, self._leases).atexit = False
+
+    async def client(self, server: Server) -> openai.AsyncOpenAI:
+        """The running loop's client."""
+        loop = asyncio.get_running_loop()
+        client, _ = self._leases.get(loop, (None, None))
+        if client is None or client.is_closed():
+            for ended in [other for other in list(self._leases) if other.is_closed()]:
+                self._leases.pop(ended, None)
+            lease = _lease(server, self._timeout)
+            client = await anext(lease)
+            self._leases[loop] = client, lease
+        return client
+
+    async def close(self) -> None:
+        """Close the running loop's connections."""
+        _, lease = self._leases.pop(asyncio.get_running_loop(), (None, None))
+        if lease is not None:
+            await lease.aclose()
+
+
+async def _lease(server: Server, timeout: openai.Timeout) -> _Lease:
+    """A client for as long as this generator lives: a loop closes its generators when it ends."""
+    http_client = openai.DefaultAsyncHttpxClient(timeout=timeout)
+    client = openai.AsyncOpenAI(
+        api_key=server.key, base_url=server.base_url, max_retries=0, http_client=http_client
+    )
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _end_all(leases: _Leases) -> None:
+    for loop, (_, lease) in list(leases.items()):
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(loop.create_task, lease.aclose())
