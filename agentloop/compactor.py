@@ -25,7 +25,7 @@ from agentloop.errors import AgentLoopError, ConflictError
 from agentloop.events import Compacted, ModelCalled, Ranges, Record
 from agentloop.exchanges import Unit, covered_ranges
 from agentloop.identifiers import missing
-from agentloop.labelled import neutral
+from agentloop.labelled import neutral, record_of
 from agentloop.messages import Message
 from agentloop.sessions import Session
 from agentloop.stream import CompactionEnded, CompactionStarted
@@ -156,7 +156,7 @@ class _Work:
         if after.tokens >= context.tokens:
             raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
         present = "\n".join(message.text for message in after.messages)
-        texts = (entry.original.text for entry in reversed(self.covered))
+        texts = (record_of(entry.original.text) for entry in reversed(self.covered))
         return replace(event, after=self.budget.size(after), lost=missing(texts, present, most=MOST_LOST))
 
     async def _append(self, event: Compacted, calls: tuple[ModelCalled, ...]) -> None:

@@ -79,11 +79,11 @@ class Ladder:
         if result and result.status == "done" and not fits(session.context, budget):
             plan = self.plan(session.context, budget, reason=reason, why=why, strategy=SMALL_TAIL)
             session, result = await self._summarise(session, budget, plan and replace(plan, tier=2))
-        if not fits(session.context, budget) and not (result and result.status == "vetoed"):
+        if not fits(session.context, budget) and not was_vetoed(result):
             session = await self._digest(session, budget, reason=reason, why=why)
         if not fits(session.context, budget):
             session = await self._shorten(session, budget)
-        check_fits(session.context, budget)
+        check_fits(session.context, budget, vetoed=result.error if was_vetoed(result) else None)
         return session
 
     def plan(
@@ -207,8 +207,15 @@ def size_after(context: Context, items: Sequence[ClearedItem], budget: Budget) -
     return int(budget.size(context) - budget.ratio(context) * gain)
 
 
-def check_fits(context: Context, budget: Budget) -> None:
+def was_vetoed(result: CompactionResult | None) -> bool:
+    """Whether a callback forbade the compaction."""
+    return result is not None and result.status == "vetoed"
+
+
+def check_fits(context: Context, budget: Budget, *, vetoed: str | None = None) -> None:
     """Raise what says why the next request does not fit, if it does not.
+
+    `vetoed` is the reason of a callback that forbade to compact.
 
     Raises:
         ContextOverflowError: with the largest part named.
@@ -216,7 +223,9 @@ def check_fits(context: Context, budget: Budget) -> None:
     size = budget.size(context)
     if size <= budget.limit:
         return
-    if budget.fixed > budget.limit // 2:
+    if vetoed is not None:
+        largest = f"a callback vetoed the compaction ({vetoed}): let it pass"
+    elif budget.fixed > budget.limit // 2:
         largest = f"instructions and tool schemas take {budget.fixed:,} tokens: shorten them"
     else:
         entry = max(context.visible, key=lambda entry: entry.tokens)

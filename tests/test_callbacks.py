@@ -17,6 +17,7 @@ from agentloop.callbacks import (
     Veto,
 )
 from agentloop.compaction import Compaction
+from agentloop.errors import ContextOverflowError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.runner import Runner
 from agentloop.stream import CallbackFailed, CompactionEnded, RunEnded, StreamEvent, event_type
@@ -173,3 +174,11 @@ async def test_a_class_with_some_of_the_methods_will_do(tmp_path: Path) -> None:
     partial: Any = Partial()
     await runner_for(ScriptedModel(["one"]), tmp_path, partial).run("Go", session_id="s")
     assert partial.seen > 3
+
+
+async def test_a_veto_that_leaves_no_room_is_named(tmp_path: Path) -> None:
+    model = ScriptedModel([*(f"answer {at} " + "so " * 400 for at in range(30))], window=4_000)
+    runner = runner_for(model, tmp_path, Recorder(Veto("I need it all")))
+    with pytest.raises(ContextOverflowError, match=r"vetoed the compaction \(I need it all\)"):
+        for turn in range(30):
+            await runner.run(f"question {turn} " + "please " * 100, session_id="s")

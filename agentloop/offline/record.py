@@ -121,6 +121,7 @@ def _blocks(conversation: str) -> Iterator[tuple[str, str]]:
     labels = list(_LABEL.finditer(conversation))
     if not labels:
         yield "User", conversation.strip()
+        return
     for label, following in zip(labels, [*labels[1:], None], strict=True):
         who = label["who"] or label["tool"] or "call"
         yield who, conversation[label.end() : following.start() if following else None].strip()
