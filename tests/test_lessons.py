@@ -1,0 +1,223 @@
+"""The lessons: each runs alone and offline, says what it teaches, and shows what it says."""
+
+import ast
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agentloop
+from agentloop import Agent, Message, OfflineModel, Runner
+from agentloop.events import MessageAdded as MessageStored
+from agentloop.stream import (
+    CompactionEnded,
+    CompactionStarted,
+    MessageAdded,
+    ResultsCleared,
+    RunEnded,
+)
+from lessons import l00_chat, l01_loop, l02_tools, l06_context_compaction, l10_callbacks_memory
+from tests.cli_kit import ROOT, Finished, environment
+from tests.cli_kit import agentloop as command_line
+
+LESSONS = sorted((ROOT / "lessons").glob("l*.py"))
+SECTIONS = ["The problem", "The picture", "How it works", "What changed", "Try it"]
+PUBLIC_MODULES = {"stream", "steps", "testing", "transcripts", "workspace"}
+SHOWN = {
+    "l00_chat": ("Your name is Ada.", "I do not see your name", "holds 4 messages"),
+    "l01_loop": ("by hand", '→ count_words({"text": "to be or not to be"})', "message for message: yes"),
+    "l02_tools": ('"maximum": 250', "Call fetch again", "There is no tool 'knead'", "the bread is baked"),
+    "l06_context_compaction": ("1 micro", "2 auto", "3 compact", "all there was", "transcript_", "undo:"),
+    "l10_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
+}
+
+each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+
+
+def run_alone(path: Path, tmp_path: Path, *arguments: str) -> Finished:
+    """The lesson as a program in an empty folder, warnings being errors; it must leave nothing behind."""
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(path), *arguments],
+        cwd=here,
+        env=environment(tmp_path, TMPDIR=str(temporary), PYTHONUTF8="1"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert list(here.iterdir()) == []
+    assert list(temporary.iterdir()) == []
+    return Finished(status=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+
+
+@each_lesson
+def test_runs_alone_and_shows_what_it_teaches(path: Path, tmp_path: Path) -> None:
+    done = run_alone(path, tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert [text for text in SHOWN[path.stem] if text not in done.out] == []
+    assert len(done.out.splitlines()) <= 40
+
+
+@each_lesson
+def test_takes_a_prompt(path: Path, tmp_path: Path) -> None:
+    done = run_alone(path, tmp_path, "--prompt", "Our password is marmalade, I told you.")
+    assert (done.status, done.err) == (0, "")
+    assert "marmalade" in done.out
+
+
+@each_lesson
+def test_its_text_has_a_motto_and_every_section(path: Path, tmp_path: Path) -> None:
+    text = ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    assert text is not None
+    motto, blank, *_ = text.splitlines()
+    assert (motto[-1], blank) == (".", "")
+    assert re.findall(r"^(?=\S)(?!\Z).+$", text, re.MULTILINE)[1:] == SECTIONS
+    assert f"python lessons/{path.name}" in text
+    assert motto in run_alone(path, tmp_path, "--help").out
+
+
+@each_lesson
+def test_uses_public_names_only(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            package, _, module = (node.module or "").partition(".")
+            names = {alias.name for alias in node.names}
+            assert package in {"agentloop", "pydantic"} | sys.stdlib_module_names
+            assert package != "agentloop" or module in PUBLIC_MODULES or names <= set(agentloop.__all__)
+            assert not any(name.startswith("_") for name in names)
+
+
+def test_a_conversation_is_all_that_a_model_knows() -> None:
+    shown = l00_chat.main()
+    assert "Ada" in shown.remembered
+    assert "Ada" not in shown.forgotten
+    assert [message.role for message in shown.messages] == ["user", "assistant"] * 2
+
+
+def test_the_loop_by_hand_and_the_runner_say_the_same() -> None:
+    shown = l01_loop.main()
+    assert shown.same
+    assert [message.role for message in shown.by_hand] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert [message.text for message in shown.by_hand if message.role == "tool"] == ["4", "6"]
+    assert len(inspect.getsource(l01_loop.loop).splitlines()) <= 20
+
+
+def test_a_differing_conversation_is_not_called_the_same() -> None:
+    shown = l01_loop.Shown(by_hand=(Message.user("a"),), by_runner=(Message.user("b"),))
+    assert not shown.same
+
+
+def test_whatever_goes_wrong_in_a_tool_is_an_answer() -> None:
+    shown = l02_tools.main()
+    told = [text for _, text in shown.answers]
+    assert list(shown.schema["function"]["parameters"]["properties"]) == ["degrees"]
+    assert "there is flour, salt, yeast" in told[0]
+    assert "less than or equal to 250" in told[1]
+    assert "its battery is empty" in told[2]
+    assert "There is no tool 'knead'" in told[3]
+    assert told[4:] == ["the bread is baked", "flour is on the table", "the oven is at 220 °C"]
+    assert "baked" in shown.output
+
+
+def test_a_cold_oven_ends_at_its_time_limit() -> None:
+    shown = l02_tools.main("Use bake on 'bread'.")
+    assert [text for _, text in shown.answers] == [
+        "bake timed out after 2 s; what it did until then stays done"
+    ]
+
+
+def test_all_three_layers_work_on_a_run_over_many_files() -> None:
+    shown = l06_context_compaction.main()
+    reasons = [event.reason for event in shown.events if isinstance(event, CompactionStarted)]
+    ended = [event for event in shown.events if isinstance(event, CompactionEnded)]
+    assert any(isinstance(event, ResultsCleared) for event in shown.events)
+    assert reasons.count("threshold") >= 2
+    assert reasons[-1] == "tool"
+    assert "overflow" not in reasons
+    assert {event.status for event in ended} == {"done"}
+    assert all(event.tokens_after < event.tokens_before for event in ended)
+    answer = next(event.output for event in shown.events if isinstance(event, RunEnded))
+    assert [name for name in l06_context_compaction.PLANTS if f"{name}.py: Grows the" not in answer] == []
+
+
+def test_each_transcript_was_the_whole_history_when_it_was_made() -> None:
+    shown = l06_context_compaction.main()
+    said: list[dict[str, object]] = []
+    wanted = []
+    for event in shown.events:
+        if isinstance(event, MessageAdded):
+            said.append(event.message.to_openai())
+        elif isinstance(event, CompactionStarted):
+            wanted.append(list(said))
+    assert [[json.loads(line) for line in each.lines] for each in shown.transcripts] == wanted
+    assert [each.name for each in shown.transcripts] == [
+        event.transcript for event in shown.events if isinstance(event, CompactionEnded)
+    ]
+    assert not any("... [truncated" in line for each in shown.transcripts for line in each.lines)
+
+
+def test_undo_gives_the_messages_back() -> None:
+    shown = l06_context_compaction.main()
+    assert shown.tokens_undone > shown.tokens_compacted
+
+
+def test_a_transcript_that_lacks_a_message_is_not_called_whole() -> None:
+    said = [Message.user("a"), Message.assistant("b")]
+    lines = [json.dumps(message.to_openai()) for message in said]
+    transcript = l06_context_compaction.Transcript
+    assert transcript(name="t", lines=tuple(lines)).is_whole(said)
+    assert not transcript(name="t", lines=(lines[1],)).is_whole(said)
+
+
+def test_facts_that_left_one_session_are_known_in_the_next() -> None:
+    shown = l10_callbacks_memory.main()
+    assert shown.gathered >= 2
+    assert [fact.text for fact in shown.facts] == [
+        "My allergy is peanuts.",
+        "My sister's name is Ada, and she cooks on Sundays.",
+    ]
+    assert shown.with_memory == "Your allergy is peanuts."
+    assert "peanuts" not in shown.without_memory
+
+
+async def test_a_fact_points_at_the_position_it_came_from(tmp_path: Path) -> None:
+    keeper = l10_callbacks_memory.FactKeeper(OfflineModel(), tmp_path / "facts.json")
+    async with Runner(Agent(OfflineModel()), callbacks=[keeper], transcripts=None) as runner:
+        for text in ("Hello.", "My boat is blue.", "My boat is blue. My dog is old.", "Good night."):
+            await runner.run(text, session_id="s")
+        await runner.compact("s")
+        records = {record.seq: record.event for record in await runner.store.read("s")}
+    facts = l10_callbacks_memory.load(keeper.path)
+    assert [fact.text for fact in facts] == ["My boat is blue.", "My dog is old."]
+    for fact in facts:
+        event = records[fact.seq]
+        assert isinstance(event, MessageStored)
+        assert fact.text in event.message.text
+
+
+def test_the_command_line_lists_the_lessons(tmp_path: Path) -> None:
+    done = command_line("lessons", cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert [line.split()[0] for line in lines] == ["0", "1", "2", "6", "10"]
+    assert [path.stem for path, line in zip(LESSONS, lines, strict=True) if path.stem not in line] == []
+
+
+def test_the_command_line_runs_a_lesson_with_a_prompt(tmp_path: Path) -> None:
+    done = command_line("lessons", "6", "--prompt", "Read red_kale.py and say what it does.", cwd=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert "red_kale.py: Grows the red kale, from the seed to the kitchen." in done.out
+    assert "2 auto" not in done.out
+
+
+def test_a_lesson_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+    done = command_line("lessons", "7", cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert "there is no lesson 7" in done.complaint()
