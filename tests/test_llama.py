@@ -1,12 +1,17 @@
 """Against a real server: llama.cpp's, with a small real model. Run with `pytest -m llama`."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from agentloop.agent import Agent
+from agentloop.compaction import Compaction
 from agentloop.errors import ContextTooLongError
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.openai_chat import OpenAIChat
+from agentloop.runner import Runner
+from agentloop.stream import CompactionEnded, RunEnded, StreamEvent, TextDelta
 from tests.llama_server import WINDOW, llama_server
 
 pytestmark = pytest.mark.llama
@@ -61,3 +66,35 @@ async def test_a_real_overflow(llama_url: str, stream: bool) -> None:
     assert caught.value.window == WINDOW
     assert caught.value.tokens is not None
     assert caught.value.tokens > 3_000
+
+
+TURNS = 7
+STORY = "The river rises in spring and the bridge at kilometre {turn} is closed. " * 22
+
+
+async def chat(runner: Runner, turns: int) -> list[StreamEvent]:
+    """Turn upon turn of one session, until far more was said than the window holds."""
+    events: list[StreamEvent] = []
+    for turn in range(turns):
+        async for event in runner.stream(STORY.format(turn=turn), session_id="s"):
+            events.append(event)
+    return events
+
+
+@pytest.mark.parametrize("window", [WINDOW, None], ids=["known", "learnt"])
+async def test_a_chat_outgrows_the_window_and_goes_on(
+    llama_url: str, tmp_path: Path, window: int | None
+) -> None:
+    model = OpenAIChat(
+        "smollm2", base_url=llama_url, window=window, max_output_tokens=OUTPUT, temperature=0.0
+    )
+    policy = Compaction(summary_share=0.05)
+    runner = Runner(Agent(model, instructions="Be brief.", compaction=policy), transcripts=tmp_path)
+    events = await chat(runner, TURNS)
+    ended = [event for event in events if isinstance(event, RunEnded)]
+    assert [event.status for event in ended] == ["answered"] * TURNS
+    assert all(event.usage.input_tokens <= 3 * WINDOW for event in ended)
+    compactions = [event for event in events if isinstance(event, CompactionEnded)]
+    assert any(event.status == "done" for event in compactions)
+    assert len(list(tmp_path.glob("transcript_*.jsonl"))) >= sum(e.status == "done" for e in compactions)
+    assert sum(isinstance(event, TextDelta) for event in events) > TURNS

@@ -1,0 +1,189 @@
+"""The main job on real input: the standard library's email package, read through a small window."""
+
+import asyncio
+import email
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentloop.agent import Agent
+from agentloop.compaction import Compaction
+from agentloop.errors import ContextOverflowError
+from agentloop.events import Compacted, MessageAdded
+from agentloop.messages import Message
+from agentloop.micro import MicroCompact
+from agentloop.models import Answer, ModelRequest
+from agentloop.offline import OfflineModel
+from agentloop.openai_chat import OpenAIChat
+from agentloop.retry import RetryPolicy
+from agentloop.runner import Runner
+from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, TextDelta
+from agentloop.transcripts import listed, load
+from agentloop.workspace import workspace_tools
+from tests.kit import watched
+from tests.strict_provider import StrictProvider
+from tests.strict_replies import (
+    MARKER,
+    OVERFLOWS,
+    Answered,
+    Body,
+    Call,
+    ExtractiveSummariser,
+    Reply,
+    asks_for_summary,
+    calling,
+    script,
+)
+
+FOLDER = Path(email.__file__).parent
+TASK = "Read every Python file in this folder and say what each one does."
+
+
+def file_names() -> Iterator[str]:
+    return (path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.py"))
+
+
+def reader(body: Body) -> Answered:
+    """The offline model, behind the provider."""
+    request = ModelRequest(
+        messages=tuple(body["messages"]),
+        tools=tuple(body.get("tools", ())),
+        purpose="summary" if asks_for_summary(body) else "agent",
+        max_output_tokens=body.get("max_tokens"),
+    )
+
+    async def last() -> Answer:
+        *_, answer = [part async for part in OfflineModel().stream(request)]
+        assert isinstance(answer, Answer)
+        return answer
+
+    message = asyncio.run(last()).message
+    asked = tuple(Call(name=call.name, arguments=call.arguments) for call in message.tool_calls)
+    return Reply(text=message.text, calls=asked)
+
+
+async def said(runner: Runner) -> list[Message]:
+    records = await runner.store.read("s")
+    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
+
+
+@pytest.mark.parametrize("window", [4_000, 8_000, 16_000])
+async def test_the_offline_model_names_every_file(tmp_path: Path, window: int) -> None:
+    agent = Agent(OfflineModel(window=window), tools=workspace_tools(FOLDER), instructions="Be brief.")
+    runner = Runner(agent, transcripts=tmp_path)
+    events = await watched(runner, TASK)
+    ended = events[-1]
+    assert isinstance(ended, RunEnded)
+    assert [name for name in file_names() if f"{name}: " not in ended.output] == []
+    done = [event for event in events if isinstance(event, CompactionEnded)]
+    assert all(event.status == "done" for event in done)
+    assert len(done) >= 3 or any(isinstance(event, ResultsCleared) for event in events)
+    assert len(done) >= 3 or window > 8_000
+    history = await said(runner)
+    for path in listed(tmp_path):
+        saved = load(path).messages
+        assert list(saved) == history[: len(saved)]
+    assert len(listed(tmp_path)) == len(done)
+
+
+@pytest.mark.parametrize("micro", [None, MicroCompact(min_gain_tokens=0)], ids=["auto", "all layers"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_so_does_a_strict_provider_with_a_window_of_16k(
+    tmp_path: Path, stream: bool, micro: MicroCompact | None
+) -> None:
+    with StrictProvider(reader, window=16_000, modes=["V8", "V9"]) as server:
+        model = OpenAIChat("m", base_url=server.url, window="16k", stream=stream)
+        tools = workspace_tools(FOLDER)
+        agent = Agent(model, tools=tools, instructions="Be brief.", compaction=Compaction(micro=micro))
+        runner = Runner(agent, transcripts=tmp_path, store=f"sqlite:///{tmp_path}/s.db")
+        events = await watched(runner, TASK)
+        await runner.close()
+        assert server.refusals == []
+    ended = events[-1]
+    assert isinstance(ended, RunEnded)
+    assert [name for name in file_names() if f"{name}: " not in ended.output] == []
+    wanted = CompactionEnded if micro is None else ResultsCleared
+    assert any(isinstance(event, wanted) for event in events)
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert text.endswith(ended.output)
+
+
+def looking(rounds: int) -> ExtractiveSummariser:
+    """A model that looks `rounds` times, one to three times at once, and then says all facts in sight."""
+    asked = iter(range(rounds))
+
+    def answer(body: Body) -> Answered | str:
+        at = next(asked, None)
+        if at is None:
+            texts = json.dumps(body["messages"])
+            return "I know " + " ".join(dict.fromkeys(MARKER.findall(texts)))
+        return Reply(calls=tuple(calling("look", at=f"{at}-{n}") for n in range(at % 3 + 1)))
+
+    return ExtractiveSummariser(answer)
+
+
+def look(at: str) -> str:
+    """Look somewhere."""
+    number = int(at.split("-")[0]) * 3 + int(at.split("-")[1])
+    return f"FACT-{number:06x} " + "and so on " * 300 + f"FACT-{number + 4096:06x}"
+
+
+async def run_looking(tmp_path: Path, server: StrictProvider, **options: Any) -> tuple[Any, list[Message]]:
+    retry = RetryPolicy(first_wait_seconds=0.0, jitter_seconds=0.0)
+    model = OpenAIChat("m", base_url=server.url, retry=retry, **options)
+    agent = Agent(model, tools=[look], instructions="Look.", compaction=Compaction(micro=None))
+    runner = Runner(agent, transcripts=tmp_path)
+    result = await runner.run("Look around. FACT-abcdef", session_id="s")
+    return result, await said(runner)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    ["right", "absent", "zeros", "output-only", "first-only", "half", "double", "cumulative"],
+)
+async def test_no_request_is_invalid_and_nothing_is_lost_whatever_usage_says(
+    tmp_path: Path, usage: str
+) -> None:
+    with StrictProvider(looking(30), window=16_000, usage=usage, modes=["V8", "V9"]) as server:
+        result, history = await run_looking(tmp_path, server, window=16_000)
+        assert server.refusals == []
+    known = set(MARKER.findall(result.output))
+    assert known == {fact for message in history for fact in MARKER.findall(message.text)}
+    assert 2 <= len(result.compactions) <= 10
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.3, 1.7])
+@pytest.mark.parametrize("dialect", sorted(OVERFLOWS))
+async def test_a_window_that_is_not_known_is_learnt_from_the_overflow(
+    tmp_path: Path, dialect: str, factor: float
+) -> None:
+    with StrictProvider(looking(20), window=12_000, overflow=dialect, factor=factor) as server:
+        result, history = await run_looking(tmp_path, server)
+        refused = [line for line in server.refusals if not line.startswith("V10")]
+        assert refused == []
+        assert len(server.refusals) <= (10 if dialect == "bare-500" else 4)
+    known = set(MARKER.findall(result.output))
+    assert known == {fact for message in history for fact in MARKER.findall(message.text)}
+    assert result.compactions
+
+
+async def test_a_window_that_is_known_is_never_exceeded_by_the_servers_count(tmp_path: Path) -> None:
+    with StrictProvider(looking(40), window=12_000, factor=1.3) as server:
+        result, _ = await run_looking(tmp_path, server, window=12_000, max_output_tokens=1_000)
+        assert server.refusals == []
+    assert result.compactions
+
+
+async def test_a_prompt_that_the_server_finds_too_long_ends_in_a_typed_error(tmp_path: Path) -> None:
+    with StrictProvider(ExtractiveSummariser(script(["here"])), window=2_000) as server:
+        model = OpenAIChat("m", base_url=server.url)
+        runner = Runner(Agent(model), transcripts=tmp_path)
+        with pytest.raises(ContextOverflowError):
+            await runner.run("word " * 9_000, session_id="s")
+        assert len(server.requests) <= 2
+        assert (await runner.run("short", session_id="s")).output == "here"
+    records = [record.event for record in await runner.store.read("s")]
+    assert any(isinstance(event, Compacted) for event in records)
