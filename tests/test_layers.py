@@ -1,0 +1,80 @@
+"""The README's map is true: every module stands in it, imports point down, each vendor has one door."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "agentloop"
+DOORS = {
+    "openai": {"openai_chat"},
+    "httpx2": {"openai_chat"},
+    "tenacity": {"retry"},
+    "tiktoken": {"tokens"},
+    "genai_prices": {"windows"},
+    "pydantic": {"tool_schemas"},
+    "docstring_parser": {"docstrings"},
+    "sqlite3": {"stores"},
+    "structlog": {"cli"},
+    "click": {"cli"},
+    "rich": {"cli"},
+    "prompt_toolkit": {"cli"},
+    "platformdirs": {"cli"},
+}
+
+
+def layers() -> dict[str, int]:
+    """The map in the README."""
+    rows = re.findall(r"^\| (\d+) \| ((?:`\w+` ?)+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    return {name: int(layer) for layer, names in rows for name in re.findall(r"\w+", names)}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Every file of the package with the name that the map has for it."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).with_suffix("").parts[0], ast.parse(path.read_text())
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """The full names that a file imports, those for type checkers alone left out."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def test_the_map_names_every_module_once() -> None:
+    found = {name for name, _ in modules()} - {"__init__", "__main__"}
+    assert found == set(layers())
+
+
+def test_imports_point_down() -> None:
+    order = layers()
+    upward = [
+        f"{name} imports {imported}"
+        for name, tree in modules()
+        if name in order
+        for imported in imports(tree)
+        if imported.startswith("agentloop.")
+        and (other := imported.split(".")[1]) in order
+        and other != name
+        and order[other] >= order[name]
+    ]
+    assert upward == []
+
+
+def test_each_vendor_has_one_door() -> None:
+    elsewhere = [
+        f"{name} imports {imported}"
+        for name, tree in modules()
+        for imported in imports(tree)
+        if name not in DOORS.get(imported.split(".")[0], {name})
+    ]
+    assert elsewhere == []
