@@ -98,5 +98,8 @@ async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled)
 
 
 def _hash(request: ModelRequest) -> str:
-    body = json.dumps((request.messages, request.tools), ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()
+    body = _ENCODER.encode((request.messages, request.tools))
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)

@@ -1,6 +1,6 @@
 """What the model sees now: the fold of the log.
 
-`Context` is a value. `add` costs what the record costs, not what the log costs, and a context grown
+`Context` is a value. `add` costs what the records cost, not what the log costs, and a context grown
 record by record equals one folded from scratch. Only four kinds of record change it: `MessageAdded`
 appends, `Cleared` shows messages shortened, `Compacted` puts a summary in the place of what it covers,
 `Restored` takes one back. `ModelCalled` leaves the provider's own count, which sizes rest on.
@@ -95,8 +95,8 @@ class Context:
         """This context with the next records of the log."""
         context, growth = self, 0
         for at, record in enumerate(records):
-            if isinstance(record.event, Cleared | Compacted | Restored):
-                context = context._grow(records[growth:at])._rewrite(record)
+            if isinstance(event := record.event, Cleared | Compacted | Restored):
+                context = context._grow(records[growth:at])._rewrite(record.seq, event)
                 growth = at + 1
         return context._grow(records[growth:])
 
@@ -135,15 +135,14 @@ class Context:
             ratios={**self.ratios, **{each.model: each.measured / each.counted for each in reports}},
         )
 
-    def _rewrite(self, record: Record) -> "Context":
-        match record.event:
-            case Cleared() as event:
-                return self._clear(record.seq, event)
-            case Compacted() as event:
-                return self._compact(record.seq, event)
+    def _rewrite(self, seq: int, event: Cleared | Compacted | Restored) -> "Context":
+        match event:
+            case Cleared():
+                return self._clear(seq, event)
+            case Compacted():
+                return self._compact(seq, event)
             case Restored(seq=taken_back):
-                return self._restore(record.seq, taken_back)
-        return self
+                return self._restore(seq, taken_back)
 
     def _clear(self, seq: int, event: Cleared) -> "Context":
         items = {item.seq: item for item in event.items}
@@ -153,7 +152,7 @@ class Context:
     def _compact(self, seq: int, event: Compacted) -> "Context":
         left = (entry for entry in self.visible if not holds(event.covers, entry.seq))
         return replace(
-            self._rewritten(seq, (*left, _summary(seq, event))),
+            self._rewritten(seq, _acknowledged((*left, _summary(seq, event)))),
             compactions=(*self.compactions, (seq, event)),
         )
 
@@ -162,10 +161,10 @@ class Context:
         entries = [_summary(at, event) for at, event in compactions]
         entries.extend(_as_shown(entry, self.cleared.get(entry.seq)) for entry in self.said)
         left = (entry for entry in entries if not _covered(entry, compactions))
-        return replace(self._rewritten(seq, left), compactions=compactions)
+        return replace(self._rewritten(seq, _acknowledged(left)), compactions=compactions)
 
     def _rewritten(self, seq: int, entries: Iterable[Entry]) -> "Context":
-        visible = Growing(_acknowledged(entries))
+        visible = Growing(entries)
         tokens = sum(entry.tokens for entry in visible)
         return replace(self, length=seq, visible=visible, tokens=tokens, epoch=seq, anchor=None)
 
@@ -207,10 +206,12 @@ def _said(seq: int, event: MessageAdded) -> Entry:
 
 def _report(event: Event) -> Anchor | None:
     """The provider's count that this record holds, if it is one to rest on."""
-    if not isinstance(event, ModelCalled) or event.purpose != "agent" or event.usage is None:
+    if not isinstance(event, ModelCalled) or event.purpose != "agent":
         return None
-    measured, counted = event.usage.input_tokens, event.counted
-    return Anchor(model=event.model, measured=measured, counted=counted) if _believable(measured, counted) else None
+    measured = event.usage.input_tokens if event.usage else 0
+    if not _believable(measured, event.counted):
+        return None
+    return Anchor(model=event.model, measured=measured, counted=event.counted)
 
 
 def _covered(entry: Entry, compactions: Iterable[tuple[int, Compacted]]) -> bool:
@@ -223,7 +224,9 @@ def _summary(seq: int, event: Compacted) -> Entry:
 
 
 def _as_shown(entry: Entry, item: ClearedItem | None) -> Entry:
-    return entry if item is None else replace(entry, message=item.message, tokens=item.tokens)
+    if item is None or entry.kind != "said":
+        return entry
+    return replace(entry, message=item.message, tokens=item.tokens)
 
 
 def _acknowledged(entries: Iterable[Entry]) -> Iterator[Entry]:

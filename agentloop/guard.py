@@ -1,6 +1,7 @@
 """Judges compactions by their outcome, so that none is tried again in vain."""
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 from agentloop.budget import Budget
 from agentloop.context import Context
@@ -20,17 +21,16 @@ STEPS_BETWEEN_REQUESTED = 3
 
 @dataclass(slots=True, kw_only=True)
 class Guard:
-    """What one run has seen of its compactions."""
+    """What one run has seen of its compactions; `heard` is how much of the log it knows."""
 
     strikes: int = 0
     last_size: int | None = None
-    user_seq: int = 0
+    heard: int = 0
 
     def allows(self, context: Context, budget: Budget) -> bool:
         """Whether an automatic compaction may be tried now."""
-        newest = context.newest_user.seq if context.newest_user else 0
-        if newest > self.user_seq:
-            self.user_seq, self.strikes, self.last_size = newest, 0, None
+        if self._hears_a_user(context):
+            self.strikes, self.last_size = 0, None
         if self.last_size is None:
             return True
         wanted = RELEASE if self.strikes >= STRIKES else GROWTH
@@ -40,3 +40,9 @@ class Guard:
         """Take note of one compaction: a strike, or a clean slate."""
         self.strikes = 0 if helped else self.strikes + 1
         self.last_size = size
+
+    def _hears_a_user(self, context: Context) -> bool:
+        """Whether a user said something since it last asked; looks at nothing older."""
+        heard, self.heard = self.heard, context.length
+        new = takewhile(lambda entry: entry.at > heard, reversed(context.visible))
+        return any(entry.is_user for entry in new)

@@ -6,6 +6,7 @@ byte, since the log records how it is shown.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,61 +41,89 @@ class MicroCompact:
 
 
 class Clearing:
-    """What could be cleared so far in one session: looks at each message once.
+    """What could be cleared so far in one session: looks at each message once, and counts each stub once.
 
-    It holds nothing that the context does not say: a context that was rewritten starts it anew.
+    Stubs are counted only when they could save enough. It holds nothing that the context does not say: a
+    context that was compacted or restored starts it anew.
     """
 
     def __init__(self, policy: MicroCompact, counter: TokenCounter) -> None:
         self._policy = policy
         self._counter = counter
         self._epoch = -1
+        self._compactions: Sequence[object] = ()
         self._seen = 0
-        self._items: list[ClearedItem] = []
+        self._uncounted: list[Entry] = []
+        self._most = 0
+        self._found: list[tuple[int, ClearedItem]] = []
         self._gain = 0
 
     def batch(self, context: Context, *, min_gain_tokens: int) -> tuple[ClearedItem, ...]:
         """What to clear now: all that may be, once it saves at least that much; else nothing."""
+        wanted = max(1, min_gain_tokens)
         if context.epoch != self._epoch:
-            self._epoch, self._seen, self._items, self._gain = context.epoch, 0, [], 0
+            self._follow(context)
+        self._look(context)
+        if self._gain + self._most >= wanted:
+            self._count()
+        return tuple(item for _, item in self._found) if self._gain >= wanted else ()
+
+    def _follow(self, context: Context) -> None:
+        """Forget what is shown shortened by now; begin anew where entries have changed places."""
+        if context.compactions != self._compactions:
+            self._seen, self._uncounted, self._found = 0, [], []
+        self._epoch, self._compactions = context.epoch, context.compactions
+        self._uncounted = [entry for entry in self._uncounted if entry.seq not in context.cleared]
+        self._most = sum(entry.tokens for entry in self._uncounted)
+        self._found = [(gain, item) for gain, item in self._found if item.seq not in context.cleared]
+        self._gain = sum(gain for gain, _ in self._found)
+
+    def _look(self, context: Context) -> None:
         horizon = min(len(context.visible) - self._policy.keep_messages, _unread(context))
         while self._seen < horizon:
-            self._look(context.visible[self._seen])
+            entry = context.visible[self._seen]
+            if _may_shorten(entry, self._policy):
+                self._uncounted.append(entry)
+                self._most += entry.tokens
             self._seen += 1
-        return tuple(self._items) if self._items and self._gain >= min_gain_tokens else ()
 
-    def _look(self, entry: Entry) -> None:
-        item = cleared(entry, self._policy, self._counter)
-        if item is not None:
-            self._items.append(item)
-            self._gain += entry.tokens - item.tokens
+    def _count(self) -> None:
+        for entry in self._uncounted:
+            if item := cleared(entry, self._policy, self._counter):
+                self._found.append((entry.tokens - item.tokens, item))
+                self._gain += entry.tokens - item.tokens
+        self._uncounted, self._most = [], 0
 
 
 def cleared(entry: Entry, policy: MicroCompact, counter: TokenCounter) -> ClearedItem | None:
     """How the entry is shown when cleared; None where clearing saves nothing or must not touch it."""
-    if entry.cleared or entry.keep or entry.kind != "said":
+    if not _may_shorten(entry, policy):
         return None
     shown = _shortened(entry, policy)
-    if shown is None:
-        return None
     tokens = count_message(shown, counter)
     return ClearedItem(seq=entry.seq, message=shown, tokens=tokens) if tokens < entry.tokens else None
 
 
-def _shortened(entry: Entry, policy: MicroCompact) -> Message | None:
+def _may_shorten(entry: Entry, policy: MicroCompact) -> bool:
+    """Whether something in it is long, and it is neither shortened already nor to be kept."""
+    if entry.cleared or entry.keep or entry.kind != "said":
+        return False
     message = entry.message
     if message.role == "tool":
-        text = message.text
-        if len(text) <= policy.max_chars and isinstance(message.content, str | None):
-            return None
+        return len(message.text) > policy.max_chars or isinstance(message.content, tuple)
+    return any(len(call.arguments) > policy.max_argument_chars for call in message.tool_calls)
+
+
+def _shortened(entry: Entry, policy: MicroCompact) -> Message:
+    message = entry.message
+    if message.role == "tool":
         way_back = (
             f"the whole is in {entry.spilled}" if entry.spilled else "call the tool again for the whole"
         )
-        return replace(message, content=stub(text, policy.max_chars, way_back), extra={}, omits=())
-    if any(len(call.arguments) > policy.max_argument_chars for call in message.tool_calls):
-        calls = tuple(_short_call(call, policy.max_argument_chars) for call in message.tool_calls)
-        return replace(message, tool_calls=calls)
-    return None
+        content = stub(message.text, policy.max_chars, way_back)
+        return replace(message, content=content, extra={}, omits=())
+    calls = tuple(_short_call(call, policy.max_argument_chars) for call in message.tool_calls)
+    return replace(message, tool_calls=calls)
 
 
 def stub(text: str, max_chars: int, way_back: str) -> str:

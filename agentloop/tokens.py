@@ -9,6 +9,7 @@ import binascii
 import functools
 import gzip
 import importlib.util
+import io
 import json
 import re
 import threading
@@ -210,9 +211,11 @@ def _vocabulary_of(model: str) -> str:
 def _load(name: str) -> _Encode:
     import tiktoken
 
-    words = _vocabulary_bytes(name).split()
-    ranks = dict(zip(map(binascii.a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+    lines = map(bytes.split, io.BytesIO(_vocabulary_bytes(name)))
+    ranks = {binascii.a2b_base64(word): int(rank) for word, rank in lines}
     encoding = tiktoken.Encoding(name, pat_str=_PATTERNS[name], mergeable_ranks=ranks, special_tokens={})
+    # The encoding has made its own of them; these 200,000 objects would stay as long as it does.
+    ranks.clear()
     return encoding.encode_ordinary
 
 

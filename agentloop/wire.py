@@ -46,6 +46,9 @@ def arranged(messages: Sequence[Message]) -> Iterator[Message]:
     for at, message in enumerate(messages):
         if message.role == "tool" or _says_nothing(message):
             continue
+        if not message.tool_calls:
+            yield message
+            continue
         calls = tuple(_named(call, used) for call in message.tool_calls)
         yield replace(message, tool_calls=calls) if calls != message.tool_calls else message
         for call, renamed in zip(message.tool_calls, calls, strict=True):
@@ -70,7 +73,7 @@ def decoded_arguments(arguments: str) -> dict[str, Any] | None:
     if not arguments.strip():
         return {}
     try:
-        value = json.loads(arguments, parse_constant=_refuse)
+        value = _ARGUMENTS.decode(arguments)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -78,6 +81,9 @@ def decoded_arguments(arguments: str) -> dict[str, Any] | None:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
+
+
+_ARGUMENTS = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _results(messages: Sequence[Message]) -> dict[tuple[int, str], deque[Message]]:
@@ -100,10 +106,11 @@ def _answer(call_id: str, results: deque[Message] | None) -> Message:
 
 
 def _named(call: ToolCall, used: set[str]) -> ToolCall:
-    name, number = call.id, 1
+    given = _cleaned(call.id)
+    name, number = given, 1
     while not name or name in used:
         number += 1
-        name = f"{call.id or 'call'}_{number}"
+        name = f"{given or 'call'}_{number}"
     used.add(name)
     return call if name == call.id else replace(call, id=name)
 
@@ -128,13 +135,19 @@ def _call_to_wire(call: ToolCall) -> dict[str, Any]:
 
 
 def _is_clean(message: Message) -> bool:
-    if message.extra or not isinstance(message.content, str | None):
+    if message.extra or isinstance(message.content, tuple):
         return False
-    texts = [message.content or "", *(call.arguments + call.name + call.id for call in message.tool_calls)]
-    return all(text.isascii() or _encodes(text) for text in texts)
+    texts = [message.content or "", message.tool_call_id or "", message.name or ""]
+    for call in message.tool_calls:
+        if call.extra:
+            return False
+        texts += (call.id, call.name, call.arguments)
+    return _encodes("".join(texts))
 
 
 def _encodes(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

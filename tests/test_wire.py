@@ -109,3 +109,24 @@ def test_a_system_message_of_an_imported_log_stands_first_unless_there_are_instr
 def test_provider_fields_of_an_assistant_message_go_back_as_they_came() -> None:
     data = {"role": "assistant", "content": "x", "reasoning_content": "because", "vendor": {"a": [1]}}
     assert sent([Message.from_openai(data)], None) == [data]
+
+
+def test_what_is_no_utf_8_or_json_anywhere_in_a_message_is_cleaned_and_stays_apart() -> None:
+    data = {
+        "role": "assistant",
+        "content": None,
+        "name": "\udc00",
+        "tool_calls": [
+            {
+                "id": "\ud800",
+                "type": "function",
+                "function": {"name": "a", "arguments": "{}"},
+                "x": float("nan"),
+            },
+            {"id": "\ud801", "type": "function", "function": {"name": "b", "arguments": "{}"}},
+        ],
+    }
+    log = [Message.from_openai(data), Message.tool("\ud801", "two"), Message.tool("\ud800", "one")]
+    request = sent(log, None)
+    assert violations({"messages": request}) == []
+    assert [message["content"] for message in request[1:]] == ["one", "two"]

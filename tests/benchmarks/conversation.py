@@ -1,0 +1,76 @@
+"""A long conversation, the same at every run, and a run that does everything of a step but ask a model."""
+
+import random
+from collections.abc import Iterator
+
+from agentloop.agent import Agent
+from agentloop.budget import Budget
+from agentloop.compaction import Compaction
+from agentloop.compactor import Compactor
+from agentloop.events import ModelCalled
+from agentloop.ladder import Ladder
+from agentloop.messages import Message, ToolCall, Usage
+from agentloop.room import Room
+from agentloop.run import Run
+from agentloop.sessions import Session
+from agentloop.steps import next_step
+from agentloop.stream import AnyStreamEvent
+from agentloop.testing import ScriptedModel
+from agentloop.tokens import TokenCounter, counter_for
+from agentloop.watch import Watch
+
+MODEL = "bench"
+COUNTER = counter_for(MODEL)
+
+
+def conversation(*, words: tuple[int, int, int] = (13, 163, 21)) -> Iterator[Message]:
+    """Turns without end: a request, a call, its result, an answer; about 90 tokens a message.
+
+    `words` are the lengths of request, result and answer, each drawn within a half more or less.
+    """
+    rng = random.Random(7)
+    known = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(2, 9))) for _ in range(800)]
+    known += ["the", "of", "to", "and", "is", "a", "in", "for"] * 200
+
+    def text(length: int) -> str:
+        return " ".join(rng.choices(known, k=rng.randint(length // 2, length * 3 // 2)))
+
+    number = 0
+    while True:
+        number += 1
+        call = ToolCall(id=f"call_{number}", name="look", arguments=f'{{"path": "src/file_{number}.py"}}')
+        yield Message.user(text(words[0]))
+        yield Message.assistant(None, [call])
+        yield Message.tool(call.id, text(words[1]))
+        yield Message.assistant(text(words[2]))
+
+
+def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) -> Run:
+    """A run with this policy and a window of so many tokens, watched by nobody."""
+    model = ScriptedModel([], name=MODEL)
+    compactor = Compactor(counter=counter, transcripts=None, watch=Watch("bench", "run", _unseen))
+    ladder = Ladder(policy=policy, model=model, compactor=compactor)
+    budget = Budget(window=window, reserve=4096, fixed=1000, model=MODEL)
+    return Run(
+        agent=Agent(model, compaction=policy),
+        room=Room(policy=policy, budget=budget, ladder=ladder),
+        watch=compactor.watch,
+        counter=counter,
+        spills=None,
+    )
+
+
+async def step(run: Run, session: Session, message: Message) -> Session:
+    """What the loop does for one message, beside asking the model: decide, make room, count, append, show."""
+    next_step(session.context.messages)
+    session = await run.room.make(session)
+    counted = run.room.budget.counted(session.context)
+    called = ModelCalled(purpose="agent", model=MODEL, counted=counted, usage=Usage(input_tokens=counted))
+    said = run.added(message)
+    session = await session.append(called, said)
+    await run.show(session, said)
+    return session
+
+
+def _unseen(event: AnyStreamEvent) -> None:
+    """Nobody watches."""
