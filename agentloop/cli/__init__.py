@@ -1,0 +1,1 @@
+"""The command line: `python -m agentloop` and the console script `agentloop` are this program."""

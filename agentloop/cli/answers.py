@@ -1,0 +1,116 @@
+"""What standard output gets of a run: the answer, one JSON object, or one JSON object an event."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from agentloop.cli.output import StandardOutput
+from agentloop.messages import Usage
+from agentloop.stream import RunEnded, StreamEvent, to_json
+
+_STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a call ended; `status` is a word of the exit table, `error` one line where it was no answer."""
+
+    status: str
+    output: str = ""
+    session_id: str | None = None
+    run_id: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
+    compactions: int = 0
+    error: str | None = None
+
+
+class AnswerWriter(Protocol):
+    """Writes a run to standard output."""
+
+    async def event(self, event: StreamEvent, /) -> None:
+        """Something happened."""
+        ...
+
+    async def end(self, outcome: Outcome, /) -> None:
+        """Nothing more will happen; called once, also where nothing happened at all."""
+        ...
+
+
+class TextWriter:
+    """The answer alone, at the end: text that a retry makes void is never shown."""
+
+    def __init__(self, output: StandardOutput) -> None:
+        self._output = output
+
+    async def event(self, event: StreamEvent) -> None:
+        """Nothing yet."""
+
+    async def end(self, outcome: Outcome) -> None:
+        """The answer, or what there is of it, and a line end."""
+        if outcome.output:
+            await self._output.write(outcome.output.removesuffix("\n") + "\n")
+
+
+class JsonWriter:
+    """One object at the end."""
+
+    def __init__(self, output: StandardOutput) -> None:
+        self._output = output
+
+    async def event(self, event: StreamEvent) -> None:
+        """Nothing yet."""
+
+    async def end(self, outcome: Outcome) -> None:
+        """The outcome."""
+        await self._output.write(json_line(asdict(outcome)))
+
+
+class StreamJsonWriter:
+    """Each event as one line; `run_ended` is always the last, also where no run began."""
+
+    def __init__(self, output: StandardOutput) -> None:
+        self._output = output
+        self._ended = False
+
+    async def event(self, event: StreamEvent) -> None:
+        """One line."""
+        await self._output.write(json_line(to_json(event)))
+        self._ended = self._ended or isinstance(event, RunEnded)
+
+    async def end(self, outcome: Outcome) -> None:
+        """The last line, unless the run has said it itself."""
+        if not self._ended:
+            await self.event(_ending(outcome))
+
+
+def writer_for(shape: str, output: StandardOutput) -> AnswerWriter:
+    """The writer for `text`, `json` or `stream-json`."""
+    if shape == "json":
+        return JsonWriter(output)
+    return StreamJsonWriter(output) if shape == "stream-json" else TextWriter(output)
+
+
+def json_line(value: Mapping[str, Any]) -> str:
+    """One line of strict JSON in strict UTF-8."""
+    try:
+        text = _STRICT.encode(value)
+    except ValueError:
+        # NaN and the infinities, which a model's server may have sent, are no JSON.
+        text = _STRICT.encode(json.loads(json.dumps(value, default=str), parse_constant=lambda _: None))
+    return text.encode("utf-8", "replace").decode() + "\n"
+
+
+def _ending(outcome: Outcome) -> RunEnded:
+    return RunEnded(
+        session_id=outcome.session_id or "",
+        run_id=outcome.run_id or "",
+        time=time.time(),
+        status=outcome.status,
+        output=outcome.output,
+        usage=outcome.usage,
+        cost=outcome.cost,
+        error=outcome.error,
+    )

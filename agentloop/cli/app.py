@@ -1,0 +1,84 @@
+"""The program's commands; a call that names none is a run or the chat.
+
+Commands live in modules of their own that load when they are called, so that `--help` and the stored
+sessions need neither a model's client nor a terminal library.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+import agentloop
+from agentloop.cli.options import AGENT, COMPACTION, MODEL, OUTPUT, SESSION, STORE, flags_of, options
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "compact": ("agentloop.cli.compacting:compact", "Compact a stored session now."),
+    "demo": ("agentloop.cli.demo:demo", "Show an overflow, and compaction; needs no key."),
+    "lessons": ("agentloop.cli.lessons:lessons", "List or run the lessons."),
+    "models": ("agentloop.cli.models:models", "What the server offers."),
+    "sessions": ("agentloop.cli.sessions:sessions", "List, show, rename, export, import, delete."),
+    "undo": ("agentloop.cli.compacting:undo", "Take the newest compaction of a session back."),
+}
+"""Each command's place and its line in the help."""
+
+
+def load(place: str) -> Any:
+    """What stands at `module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(f"agentloop {agentloop.__version__}")
+        context.exit()
+
+
+class Program(click.Group):
+    """Runs the command that the first word names; where it names none, that word is the prompt."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = load(COMMANDS[cmd_name][0])
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _, words, _ = self.make_parser(ctx).parse_args(list(args))
+        if words and words[0] in COMMANDS:
+            return super().parse_args(ctx, args)
+        ctx.allow_interspersed_args = True
+        return click.Command.parse_args(self, ctx, args)
+
+
+@click.command(
+    cls=Program,
+    invoke_without_command=True,
+    subcommand_metavar="[TEXT | COMMAND …]",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="Exit status: 0 answered, 1 failed, 2 usage, 3 limit, 4 needs approval, 5 too large, "
+    "75 try later, 130 interrupted.",
+)
+@click.option("-p", "--prompt", metavar="PROMPT", help="Run once and exit; - reads it from standard input.")
+@options(SESSION, MODEL, COMPACTION, AGENT, STORE, OUTPUT)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version)
+@click.pass_context
+def program(context: click.Context, /, **_: Any) -> Any:
+    """An agent on any OpenAI-compatible model that never outgrows its context window.
+
+    In a terminal it is a chat, and TEXT its first message. Without a terminal, or with -p, it runs once
+    and exits; the answer goes to standard output, everything else to standard error.
+    """
+    if context.invoked_subcommand is not None:
+        return None
+    return load("agentloop.cli.start:start")(flags_of(context), tuple(context.args))

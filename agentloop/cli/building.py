@@ -1,0 +1,123 @@
+"""Putting together what a call runs: the model, its tools, its instructions and the runner."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agentloop.agent import Agent
+from agentloop.callbacks import Callbacks
+from agentloop.cli.instructions import default_instructions
+from agentloop.cli.loading import load_callbacks, load_tools
+from agentloop.cli.settings import OFFLINE, Settings
+from agentloop.compaction import Compaction
+from agentloop.errors import UsageError
+from agentloop.models import ChatModel
+from agentloop.offline import OfflineModel
+from agentloop.runner import DEFAULT_WINDOW, Runner
+from agentloop.stores import open_store
+from agentloop.triggers import WindowFraction
+from agentloop.workspace import workspace_tools
+
+MEMORY = "memory:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What runs, and what the user should know about how it was chosen."""
+
+    agent: Agent
+    callbacks: tuple[Callbacks, ...]
+    notices: tuple[str, ...]
+
+
+def build(settings: Settings) -> Built:
+    """The agent of a call.
+
+    Raises:
+        UsageError: a tool, a callback or the model cannot be had as asked for.
+    """
+    model = model_named(settings.model, settings)
+    window = settings.window or model.window
+    instructions, cut = _instructions(settings, window)
+    notices = (cut, *_model_notices(settings, window))
+    agent = Agent(
+        model,
+        tools=[*workspace_tools(settings.workdir, allow=settings.allow), *load_tools(settings.tools)],
+        instructions=instructions,
+        compaction=_compaction(settings),
+        max_steps=settings.max_steps,
+    )
+    return Built(
+        agent=agent,
+        callbacks=tuple(load_callbacks(settings.callbacks)),
+        notices=tuple(notice for notice in notices if notice),
+    )
+
+
+def model_named(name: str, settings: Settings) -> ChatModel:
+    """The offline model, or the one of that name on the server of the settings."""
+    if name == OFFLINE:
+        return OfflineModel(window=settings.window)
+    if settings.base_url is None and settings.api_key is None:
+        raise UsageError(
+            f"model {name!r} needs a server: set OPENAI_API_KEY or give --base-url; -m offline needs none"
+        )
+    # The client loads only here: it takes most of the start-up time.
+    clients = import_module("agentloop.openai_chat.clients")
+    clients.server_of(name, settings.base_url, settings.api_key)
+    model: ChatModel = import_module("agentloop.openai_chat").OpenAIChat(
+        name,
+        base_url=settings.base_url,
+        api_key=settings.api_key,
+        window=settings.window,
+        stream=settings.streaming,
+    )
+    return model
+
+
+def opened(built: Built, settings: Settings) -> Runner:
+    """A runner for the settings' store, to be closed at the end."""
+    return Runner(
+        built.agent,
+        store=open_store(settings.store),
+        callbacks=built.callbacks,
+        transcripts=settings.transcripts,
+        folder=str(settings.workdir),
+    )
+
+
+@contextmanager
+def stored_nowhere(settings: Settings, *, transcripts_given: bool) -> Iterator[Settings]:
+    """The settings of a call that leaves nothing behind: transcripts go at its end, unless asked for."""
+    with TemporaryDirectory(prefix="agentloop-") as folder:
+        transcripts = settings.transcripts if transcripts_given else Path(folder)
+        yield replace(settings, store=MEMORY, transcripts=transcripts)
+
+
+def _compaction(settings: Settings) -> Compaction | None:
+    if settings.compact_at is None:
+        return None
+    writer = model_named(settings.summary_model, settings) if settings.summary_model else None
+    return Compaction(trigger=WindowFraction(settings.compact_at), model=writer)
+
+
+def _instructions(settings: Settings, window: int | None) -> tuple[str, str | None]:
+    if settings.system is not None:
+        return settings.system, None
+    return default_instructions(settings.workdir, window=window)
+
+
+def _model_notices(settings: Settings, window: int | None) -> Iterator[str]:
+    if settings.model_is_fallback:
+        yield (
+            "no OPENAI_API_KEY and no base URL: the offline model answers, a rule-based stand-in that only "
+            "reads files and says what each one does"
+        )
+    if window is None and settings.model != OFFLINE:
+        yield (
+            f"the window of {settings.model!r} is not known: {DEFAULT_WINDOW // 1000}k is assumed until the "
+            "server says otherwise; --window sets it"
+        )

@@ -1,0 +1,164 @@
+"""The chat: a prompt line, answers as they come, and a few commands. Errors do not end it."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import aclosing
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from rich.console import Console
+
+from agentloop.cli.building import MEMORY, Built, opened
+from agentloop.cli.chat_commands import HELP, Command, command_in
+from agentloop.cli.chat_view import ChatView
+from agentloop.cli.compacting import compacted, undone
+from agentloop.cli.console import error_console, say
+from agentloop.cli.exits import one_line
+from agentloop.cli.faults import show_where
+from agentloop.cli.finding import SessionChoice, past_of, session_id_for
+from agentloop.cli.hints import resume_hint
+from agentloop.cli.output import StandardOutput
+from agentloop.cli.process import on_interrupt
+from agentloop.cli.progress import final_line
+from agentloop.cli.settings import Settings
+from agentloop.cli.tally import Tally, status_line
+from agentloop.runner import Runner
+
+_PROMPT = "> "
+
+
+async def chat(settings: Settings, built: Built, choice: SessionChoice, first: str | None) -> int:
+    """Talk until the user ends it; the exit status. `first` is the first message, if there is one."""
+    console = error_console()
+    for notice in built.notices:
+        say(console, notice, style="yellow")
+    async with opened(built, settings) as runner:
+        session_id = await session_id_for(choice, runner.store, settings.workdir)
+        talk = Chat(runner, session_id, console, _history(settings))
+        say(console, f"session {session_id}; /help lists the commands, Ctrl-D ends", style="dim")
+        try:
+            if choice.continues:
+                await talk.catch_up()
+            await talk.go_on(first)
+        finally:
+            if talk.spoke and settings.store != MEMORY:
+                say(console, resume_hint(session_id, settings), style="dim")
+    return 0
+
+
+class Chat:
+    """One session in a terminal."""
+
+    def __init__(self, runner: Runner, session_id: str, console: Console, history: History) -> None:
+        self.spoke = False
+        self._runner = runner
+        self._session_id = session_id
+        self._console = console
+        self._tally = Tally(model=runner.agent.model.name)
+        self._line: PromptSession[str] = PromptSession(history=history)
+
+    async def go_on(self, message: str | None) -> None:
+        """Answer the message, if there is one, then read the next, until the user ends it."""
+        while True:
+            if message is not None and message.strip() and not await self._handled(message.strip()):
+                return
+            try:
+                message = await self._line.prompt_async(_PROMPT, bottom_toolbar=self._toolbar)
+            except KeyboardInterrupt:
+                message = None
+            except EOFError:
+                return
+
+    async def answer(self, message: str | None) -> None:
+        """One run, shown as it goes; None goes on with what is pending."""
+        view = ChatView(self._console, StandardOutput(1), self._tally)
+        try:
+            async with aclosing(self._runner.stream(message, session_id=self._session_id)) as events:
+                async for event in events:
+                    self.spoke = True
+                    self._tally.add(event)
+                    await view.show(event)
+        finally:
+            await view.stop()
+        self._console.print(final_line(self._tally))
+        if self._tally.ended and self._tally.ended.error:
+            say(self._console, self._tally.ended.error, style="bold red")
+
+    async def catch_up(self) -> None:
+        """Show where the session stands, and go on with a run that was left unfinished."""
+        await self.interruptible(self._status())
+        if (await past_of(self._session_id, self._runner.store)).pending:
+            say(self._console, "a run was left unfinished: going on with it", style="yellow")
+            await self.interruptible(self.answer(None))
+
+    async def _status(self) -> None:
+        past = await past_of(self._session_id, self._runner.store)
+        self._tally.earlier, self._tally.compactions = past.compactions, 0
+        self._tally.context = await self._runner.status(self._session_id)
+        self._console.print(final_line(self._tally))
+
+    async def interruptible(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it; Ctrl-C ends it and not the program, and what goes wrong is one line."""
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+
+        def stop(*_: object) -> None:
+            loop.call_soon_threadsafe(task.cancel)
+
+        try:
+            with on_interrupt(stop):
+                await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        if task.cancelled():
+            say(self._console, "interrupted: what is finished is kept", style="yellow")
+        elif error := task.exception():
+            show_where(error)
+            say(self._console, one_line(error), style="bold red")
+
+    async def _handled(self, message: str) -> bool:
+        """Do what the message asks; False where it ends the chat."""
+        command = command_in(message)
+        match command:
+            case None:
+                await self.interruptible(self.answer(message))
+            case Command(name="quit" | "exit"):
+                return False
+            case Command(name="help"):
+                self._console.print(HELP)
+            case Command(name="status"):
+                await self.interruptible(self._status())
+            case Command(name="compact", rest=focus):
+                await self.interruptible(self._compact(focus or None))
+            case Command(name="undo"):
+                await self.interruptible(self._undo())
+            case _:
+                say(self._console, f"no command /{command.name}: /help lists them", style="bold red")
+        return True
+
+    async def _compact(self, focus: str | None) -> None:
+        result = await self._runner.compact(self._session_id, focus=focus)
+        self._console.print(compacted(result))
+        await self._status()
+
+    async def _undo(self) -> None:
+        self._console.print(undone(await self._runner.undo(self._session_id)))
+        await self._status()
+
+    def _toolbar(self) -> str:
+        return status_line(self._tally) if self._tally.context else ""
+
+
+def _history(settings: Settings) -> History:
+    if settings.store == MEMORY:
+        return InMemoryHistory()
+    try:
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = settings.home / "history"
+        file.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(file)

@@ -1,0 +1,100 @@
+"""`compact` and `undo`: a stored session made smaller, and back."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import click
+
+from agentloop.callbacks import CompactionResult
+from agentloop.cli.building import build, opened
+from agentloop.cli.console import error_console, say
+from agentloop.cli.event_loop import run_to_end
+from agentloop.cli.exits import EXIT_STATUS
+from agentloop.cli.finding import find_session
+from agentloop.cli.logs import configure
+from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, options
+from agentloop.cli.output import StandardOutput
+from agentloop.cli.settings import OFFLINE, Settings, settings_for
+from agentloop.cli.tally import short
+from agentloop.runner import CompactionPreview, Runner
+
+Done: TypeAlias = tuple[str, str]
+"""A word of the exit table, and a line."""
+Work: TypeAlias = Callable[[Runner, str], Coroutine[Any, Any, Done]]
+
+NOTHING = "nothing to compact: what could be covered is too little"
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.option("--focus", metavar="TEXT", help="What the summary must keep above all.")
+@click.option("--preview", is_flag=True, help="Only say what would happen.")
+@options(MODEL, COMPACTION, AGENT, STORE)
+def compact(name: str, focus: str | None, preview: bool, **_: Any) -> int:
+    """Compact a stored session now."""
+
+    async def work(runner: Runner, session_id: str) -> Done:
+        if preview:
+            return "answered", previewed(await runner.preview(session_id))
+        result = await runner.compact(session_id, focus=focus)
+        failed = result is not None and result.status != "done"
+        return "failed" if failed else "answered", compacted(result)
+
+    return _on_session(name, settings_for(flags_of(click.get_current_context())), work)
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@options(STORE)
+def undo(name: str, **_: Any) -> int:
+    """Take the newest compaction of a session back."""
+
+    async def work(runner: Runner, session_id: str) -> Done:
+        return "answered", undone(await runner.undo(session_id))
+
+    settings = settings_for(flags_of(click.get_current_context()))
+    return _on_session(name, replace(settings, model=OFFLINE, model_is_fallback=False), work)
+
+
+def compacted(result: CompactionResult | None) -> str:
+    """What a compaction came to, in one line."""
+    if result is None:
+        return NOTHING
+    if result.status != "done":
+        return f"not compacted, {result.status}: {result.error or 'the history is as it was'}"
+    tokens = f"{short(result.tokens_before)} → {short(result.tokens_after)} tokens"
+    messages = f"{result.messages_before} → {result.messages_after} messages"
+    transcript = f"; the full history: {result.transcript}" if result.transcript else ""
+    return f"compacted: {tokens}, {messages}{transcript}"
+
+
+def previewed(preview: CompactionPreview | None) -> str:
+    """What a compaction would do, in one line."""
+    if preview is None:
+        return NOTHING
+    what = f"would compact positions {preview.first} to {preview.last}"
+    size = f"{preview.messages} messages, {short(preview.tokens)} of {short(preview.context.tokens)} tokens"
+    return f"{what}: {size}"
+
+
+def undone(position: int | None) -> str:
+    """What `undo` did, in one line."""
+    return "there is no compaction to take back" if position is None else f"taken back: compaction {position}"
+
+
+def _on_session(name: str, settings: Settings, work: Work) -> int:
+    configure(verbose=False)
+    console, output = error_console(), StandardOutput.claimed()
+    built = build(settings)
+    for notice in built.notices:
+        say(console, notice, style="yellow")
+
+    async def whole() -> int:
+        async with opened(built, settings) as runner:
+            info = await find_session(name, runner.store)
+            word, line = await work(runner, info.id)
+        await output.write(f"{line}\n")
+        return EXIT_STATUS[word]
+
+    return run_to_end(whole())

@@ -1,0 +1,150 @@
+"""`demo`: one conversation, run twice, without compaction and with it. No key, no network."""
+
+import asyncio
+import re
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from agentloop.agent import Agent
+from agentloop.cli.event_loop import run_to_end
+from agentloop.cli.tally import Tally
+from agentloop.compaction import Compaction
+from agentloop.errors import ContextOverflowError
+from agentloop.exports import to_openai
+from agentloop.messages import Message
+from agentloop.models import ModelRequest
+from agentloop.runner import Runner
+from agentloop.testing import ScriptedModel
+from agentloop.transcripts import listed
+
+WINDOW = 4_000
+TURNS = 24
+_SESSION = "demo"
+_BAR = 10
+_FACT = re.compile(r"door (\d+) opens with (\d{4})")
+_REMARK = "That door has a story, and I tell it at length so that this conversation grows. " * 14
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One turn as it went: the request's size in tokens after it, compactions so far, whether it died."""
+
+    tokens: int
+    compactions: int
+    died: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One whole conversation: its turns, the facts the model saw at the end, and what the log holds."""
+
+    turns: tuple[Turn, ...]
+    facts_in_sight: int
+    user_messages: int
+    transcripts: int
+
+    @property
+    def survived(self) -> int:
+        """How many turns were answered."""
+        return sum(not turn.died for turn in self.turns)
+
+
+@click.command()
+def demo() -> int:
+    """Show an overflow, and compaction: the same scripted conversation twice, both really run."""
+    without, with_it = run_to_end(_both())
+    console = Console(highlight=False)
+    console.print(Group(_table(without, with_it), Text(proof(without, with_it))))
+    return 0 if without.survived < TURNS == with_it.survived else 1
+
+
+async def conversation(compaction: Compaction | None) -> Report:
+    """Run the conversation once; it ends early where the context cannot be made to fit."""
+    model = ScriptedModel([_reply] * TURNS, window=WINDOW, summary=_summary)
+    agent = Agent(model, instructions="You keep the keys of a house.", compaction=compaction)
+    with TemporaryDirectory(prefix="agentloop-demo-") as folder:
+        async with Runner(agent, transcripts=folder) as runner:
+            turns = await _turns(runner)
+            records = await runner.store.read(_SESSION)
+        return Report(
+            turns=turns,
+            facts_in_sight=len(_facts(model.requests[-1])),
+            user_messages=sum(message["role"] == "user" for message in to_openai(records)),
+            transcripts=len(listed(Path(folder))),
+        )
+
+
+def proof(without: Report, with_it: Report) -> str:
+    """What the two runs have shown, from what was measured."""
+    largest = max(turn.tokens for turn in with_it.turns)
+    return "\n".join(
+        [
+            f"Without compaction: dead at turn {without.survived + 1} of {TURNS}: its request does not fit.",
+            f"With compaction: {with_it.survived} of {TURNS} turns, "
+            f"{with_it.turns[-1].compactions} compactions, at most {largest:,} of {WINDOW:,} tokens.",
+            f"Nothing lost: the last request still held {with_it.facts_in_sight} of {TURNS} facts,",
+            f"the log holds {with_it.user_messages} of {TURNS} user messages, and there are "
+            f"{with_it.transcripts} transcripts, one a compaction.",
+        ]
+    )
+
+
+async def _both() -> tuple[Report, Report]:
+    return await asyncio.gather(conversation(None), conversation(Compaction(tool=False)))
+
+
+async def _turns(runner: Runner) -> tuple[Turn, ...]:
+    tally, turns = Tally(), list[Turn]()
+    for number in range(1, TURNS + 1):
+        said = f"Turn {number}: door {number} opens with {1000 + 37 * number}. Tell me about it."
+        try:
+            async with aclosing(runner.stream(said, session_id=_SESSION)) as events:
+                async for event in events:
+                    tally.add(event)
+        except ContextOverflowError as error:
+            return (*turns, Turn(tokens=error.tokens, compactions=tally.compactions, died=True))
+        tokens = tally.context.tokens if tally.context else 0
+        turns.append(Turn(tokens=tokens, compactions=tally.compactions))
+    return tuple(turns)
+
+
+def _reply(request: ModelRequest) -> Message:
+    return Message.assistant(f"Noted. I know {len(_facts(request))} doors. {_REMARK}")
+
+
+def _summary(request: ModelRequest) -> str:
+    facts = sorted(_facts(request), key=lambda fact: int(fact[0]))
+    return "What was said: " + "; ".join(f"door {door} opens with {code}" for door, code in facts)
+
+
+def _facts(request: ModelRequest) -> set[tuple[str, str]]:
+    return set(_FACT.findall(" ".join(str(message.get("content")) for message in request.messages)))
+
+
+def _table(without: Report, with_it: Report) -> Table:
+    table = Table(title=f"The same conversation of {TURNS} turns in a window of {WINDOW:,} tokens, run twice")
+    table.add_column("turn", justify="right")
+    for side in ("without", "with compaction"):
+        table.add_column(side, justify="right", no_wrap=True)
+        table.add_column("window", no_wrap=True)
+    table.add_column("compactions", justify="right", no_wrap=True)
+    for number, turn in enumerate(with_it.turns):
+        other = without.turns[number] if number < len(without.turns) else None
+        table.add_row(str(number + 1), *_cells(other), *_cells(turn), str(turn.compactions))
+    return table
+
+
+def _cells(turn: Turn | None) -> tuple[str, Text]:
+    if turn is None:
+        return "", Text("")
+    if turn.died:
+        return f"{turn.tokens:,}", Text("OVERFLOW", style="bold red")
+    cells = round(_BAR * min(1.0, turn.tokens / WINDOW))
+    return f"{turn.tokens:,}", Text("━" * cells + "─" * (_BAR - cells), style="cyan")

@@ -1,0 +1,115 @@
+"""Which session a call means."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentloop.errors import SessionNotFoundError, UsageError
+from agentloop.sessions import Session
+from agentloop.steps import Finish, next_step
+from agentloop.stores import SessionInfo, SessionStore, checked_session_id
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionChoice:
+    """At most one of: the newest of the folder, one that exists, exactly this id."""
+
+    latest: bool = False
+    existing: str | None = None
+    exact: str | None = None
+
+    @property
+    def continues(self) -> bool:
+        """Whether there may be a session with work pending."""
+        return self.latest or self.existing is not None or self.exact is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """Whether a session's last run was left before its answer, and how many compactions stand in it."""
+
+    pending: bool
+    compactions: int
+
+
+def choice_of(*, latest: bool, existing: str | None, exact: str | None, stored: bool) -> SessionChoice:
+    """The choice, checked before any store is touched.
+
+    Raises:
+        UsageError: two of the options, or an id that is none.
+    """
+    asked = [("--continue", latest), ("--resume", existing is not None), ("--session", exact is not None)]
+    names = [name for name, given in [*asked, ("--no-session", not stored)] if given]
+    if len(names) > 1:
+        raise UsageError(f"{' and '.join(names)} cannot stand together: give one of them")
+    if existing is not None and not existing.strip():
+        raise UsageError("--resume: the id is empty; `agentloop sessions list --all` shows them")
+    if exact is not None:
+        checked_session_id(exact)
+    return SessionChoice(latest=latest, existing=existing, exact=exact)
+
+
+async def session_id_for(choice: SessionChoice, store: SessionStore, folder: Path) -> str:
+    """The id of the session to use: found, or a new one.
+
+    Raises:
+        SessionNotFoundError: what should exist does not.
+        UsageError: what should be one is several.
+    """
+    if choice.exact is not None:
+        return choice.exact
+    if choice.existing is not None:
+        return (await find_session(choice.existing, store)).id
+    return await _newest(store, folder) if choice.latest else new_session_id()
+
+
+def new_session_id() -> str:
+    """An id that no session has."""
+    return uuid.uuid4().hex[:12]
+
+
+async def find_session(name: str, store: SessionStore) -> SessionInfo:
+    """The stored session with this id, this title, or an id that begins so.
+
+    Raises:
+        SessionNotFoundError: there is none.
+        UsageError: there are several.
+    """
+    stored = await store.list()
+    for group in (
+        [info for info in stored if info.id == name],
+        [info for info in stored if info.title == name],
+        [info for info in stored if info.id.startswith(name)],
+    ):
+        if len(group) == 1:
+            return group[0]
+        if group:
+            raise UsageError(f"{name!r} may be any of {_named(group)}: write more of the id")
+    raise SessionNotFoundError(
+        f"no session has the id, title or prefix {name[:60]!r}: `agentloop sessions list --all` shows them"
+    )
+
+
+async def past_of(session_id: str, store: SessionStore) -> Past:
+    """What was before in that session; nothing where it is new."""
+    session = await Session.open(session_id, store)
+    said = session.context.messages
+    return Past(
+        pending=bool(said) and not isinstance(next_step(said), Finish),
+        compactions=len(session.context.compactions),
+    )
+
+
+async def _newest(store: SessionStore, folder: Path) -> str:
+    stored = await store.list(folder=str(folder))
+    if not stored:
+        raise SessionNotFoundError(f"no session of the folder {str(folder)!r} to continue: leave -c out")
+    return stored[0].id
+
+
+def _named(group: Sequence[SessionInfo]) -> str:
+    more = f" and {len(group) - _SHOWN} more" if len(group) > _SHOWN else ""
+    return ", ".join(info.id for info in group[:_SHOWN]) + more

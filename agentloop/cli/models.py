@@ -1,0 +1,57 @@
+"""`models`: what the server offers."""
+
+from typing import Any
+
+import click
+
+from agentloop.cli.console import error_console, say
+from agentloop.cli.event_loop import run_to_end
+from agentloop.cli.options import flags_of
+from agentloop.cli.output import StandardOutput
+from agentloop.cli.settings import OFFLINE, settings_for
+from agentloop.openai_chat.clients import LoopClients, server_of
+from agentloop.openai_chat.errors import VENDOR_ERRORS, Server, translated
+
+_SECONDS = 30.0
+
+
+@click.command()
+@click.option("--base-url", metavar="URL", help="An OpenAI-compatible server. [default: OpenAI's]")
+def models(**_: Any) -> int:
+    """List the models that the server offers, one a line."""
+    settings = settings_for(flags_of(click.get_current_context()))
+    output = StandardOutput.claimed()
+    if settings.base_url is None and settings.api_key is None:
+        say(
+            error_console(),
+            "no OPENAI_API_KEY and no base URL: only the offline model is here",
+            style="yellow",
+        )
+        return run_to_end(_written(output, [OFFLINE]))
+    server = server_of(settings.model, settings.base_url, settings.api_key)
+
+    async def whole() -> int:
+        return await _written(output, await offered(server))
+
+    return run_to_end(whole())
+
+
+async def offered(server: Server) -> list[str]:
+    """The names of the server's models, in order.
+
+    Raises:
+        ModelError: it cannot be reached, refuses the key or has no such list.
+    """
+    clients = LoopClients(_SECONDS)
+    try:
+        client = await clients.client(server)
+        return sorted([model.id async for model in client.models.list()])
+    except VENDOR_ERRORS as error:
+        raise translated(error, server) from error
+    finally:
+        await clients.close()
+
+
+async def _written(output: StandardOutput, names: list[str]) -> int:
+    await output.write("".join(f"{name}\n" for name in names))
+    return 0

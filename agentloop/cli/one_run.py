@@ -1,0 +1,123 @@
+"""One run, from its prompt to its exit status."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from rich.console import Console
+
+from agentloop.cli.answers import AnswerWriter, Outcome
+from agentloop.cli.building import MEMORY, Built, opened
+from agentloop.cli.console import say
+from agentloop.cli.exits import exit_status, one_line
+from agentloop.cli.faults import show_where, word_for
+from agentloop.cli.finding import SessionChoice, past_of, session_id_for
+from agentloop.cli.hints import resume_hint
+from agentloop.cli.progress import final_line, progress_on
+from agentloop.cli.prompt import Prompt
+from agentloop.cli.settings import Settings
+from agentloop.cli.tally import Tally
+from agentloop.stream import StreamEvent
+
+_NO_END = "the run ended without saying how"
+_LAST_WORDS_SECONDS = 2.0
+"""How long an interrupted run may take to hand over what it has to say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What is to be run, on which session."""
+
+    settings: Settings
+    built: Built
+    prompt: Prompt
+    choice: SessionChoice
+
+
+async def run_once(call: Call, writer: AnswerWriter, console: Console) -> int:
+    """Run it, show it, answer; the exit status. Never raises for what a run can end with."""
+    for notice in (*call.built.notices, call.prompt.notice):
+        if notice:
+            say(console, notice, style="yellow")
+    tally = Tally()
+    outcome = await _watched(call, writer, console, tally)
+    if tally.context:
+        console.print(final_line(tally))
+    status = await report_outcome(outcome, writer, console)
+    if _is_stored(call, tally):
+        say(console, resume_hint(tally.session_id, call.settings), style="dim")
+    return status
+
+
+def _is_stored(call: Call, tally: Tally) -> bool:
+    said_something = tally.context is not None or (call.prompt.text is None and tally.run_id != "")
+    return said_something and call.settings.store != MEMORY
+
+
+async def report_outcome(outcome: Outcome, writer: AnswerWriter, console: Console) -> int:
+    """Write the end to standard output and what went wrong to standard error; the exit status."""
+    limit = _LAST_WORDS_SECONDS if outcome.status == "interrupted" else None
+    try:
+        async with asyncio.timeout(limit):
+            await writer.end(outcome)
+    except TimeoutError:
+        pass  # an interrupted run has waited long enough for a reader that does not read
+    except OSError as error:
+        outcome = _unwritten(outcome, error)
+    if outcome.error and outcome.status != "answered":
+        say(console, outcome.error, style="bold red")
+    return exit_status(outcome.status)
+
+
+async def _watched(call: Call, writer: AnswerWriter, console: Console, tally: Tally) -> Outcome:
+    progress = progress_on(console, tally)
+    try:
+        async with aclosing(_events(call, tally)) as events:
+            async for event in events:
+                tally.add(event)
+                progress.show(event)
+                await writer.event(event)
+    except asyncio.CancelledError:
+        return _outcome(tally, "interrupted", "interrupted: what is finished is kept")
+    except OSError as error:
+        return _unwritten(_outcome(tally, "failed", None), error)
+    except Exception as error:  # noqa: BLE001 — every end of a run has its word and its line, faults of ours too
+        show_where(error)
+        word = tally.ended.status if tally.ended else word_for(error)
+        return _outcome(tally, word, one_line(error))
+    finally:
+        progress.stop()
+    ended = tally.ended
+    return _outcome(tally, ended.status, ended.error) if ended else _outcome(tally, "failed", _NO_END)
+
+
+async def _events(call: Call, tally: Tally) -> AsyncGenerator[StreamEvent, None]:
+    async with opened(call.built, call.settings) as runner:
+        session_id = await session_id_for(call.choice, runner.store, call.settings.workdir)
+        if call.choice.continues:
+            tally.earlier = (await past_of(session_id, runner.store)).compactions
+        async with aclosing(runner.stream(call.prompt.text, session_id=session_id)) as events:
+            async for event in events:
+                yield event
+
+
+def _outcome(tally: Tally, word: str, error: str | None) -> Outcome:
+    ended = tally.ended
+    return Outcome(
+        status=word,
+        output=ended.output if ended else "",
+        session_id=tally.session_id or None,
+        run_id=tally.run_id or None,
+        usage=ended.usage if ended else tally.usage,
+        cost=ended.cost if ended else tally.cost,
+        compactions=tally.compactions,
+        error=error,
+    )
+
+
+def _unwritten(outcome: Outcome, error: OSError) -> Outcome:
+    if isinstance(error, BrokenPipeError):
+        return replace(outcome, status="interrupted", error="nobody reads standard output any more")
+    reason = error.strerror or str(error)
+    return replace(outcome, status="failed", error=f"standard output cannot be written: {reason}")

@@ -1,0 +1,71 @@
+"""The options of a run and of the chat, each standing once; commands take the groups they need."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+Option: TypeAlias = Callable[[F], F]
+
+FORMATS = ("text", "json", "stream-json")
+
+STORE: Sequence[Option[Any]] = (
+    click.option("--store", metavar="URL", help="Where sessions lie: sqlite:///FILE or memory:"),
+)
+MODEL: Sequence[Option[Any]] = (
+    click.option("-m", "--model", metavar="NAME", help="The model; `offline` needs no key and no network."),
+    click.option("--base-url", metavar="URL", help="An OpenAI-compatible server. [default: OpenAI's]"),
+    click.option("--summary-model", metavar="NAME", help="Who writes summaries. [default: the same model]"),
+    click.option("--window", metavar="TOKENS", help="The model's window, e.g. 128k. [default: as known]"),
+)
+COMPACTION: Sequence[Option[Any]] = (
+    click.option("--compact-at", metavar="FRACTION", help="Compact at this share of the window; off. [0.8]"),
+    click.option("--transcripts", metavar="DIR", help="Where full transcripts go. [default: .transcripts]"),
+)
+SESSION: Sequence[Option[Any]] = (
+    click.option("-c", "--continue", "latest", is_flag=True, help="Go on with this folder's newest session."),
+    click.option("-r", "--resume", metavar="ID", help="Go on with a session: id, unique prefix, title."),
+    click.option("--session", metavar="ID", help="Use exactly this id: continued if it exists, else begun."),
+    click.option("--no-session", is_flag=True, help="Store nothing."),
+)
+AGENT: Sequence[Option[Any]] = (
+    click.option("--system", metavar="TEXT", help="The system prompt, instead of the default one."),
+    click.option("--system-file", metavar="PATH", help="The same, from a file."),
+    click.option("--tools", metavar="MODULE[:NAME]", multiple=True, help="Tools of a module. Repeatable."),
+    click.option("--callbacks", metavar="MODULE:NAME", multiple=True, help="A callback. Repeatable."),
+    click.option("--workdir", metavar="DIR", help="What built-in tools cannot leave. [default: this folder]"),
+    click.option("--allow", metavar="write|shell", multiple=True, help="Allow tools that change things."),
+    click.option("--max-steps", metavar="N", type=click.IntRange(min=1), help="Model calls in a run. [200]"),
+    click.option("--no-stream", is_flag=True, help="Ask the server without streaming."),
+)
+OUTPUT: Sequence[Option[Any]] = (
+    click.option("--json", "as_json", is_flag=True, help="Short for --output-format stream-json."),
+    click.option("--output-format", type=click.Choice(FORMATS), help="What standard output gets. [text]"),
+    click.option("--verbose", is_flag=True, help="Say more on standard error."),
+)
+
+
+def options(*groups: Sequence[Option[Any]]) -> Option[Any]:
+    """One decorator for these groups of options, shown in this order."""
+
+    def decorate(function: F) -> F:
+        for group in reversed(groups):
+            for option in reversed(group):
+                function = option(function)
+        return function
+
+    return decorate
+
+
+def flags_of(context: click.Context) -> dict[str, Any]:
+    """What was given on the command line, options before a command and behind it; the latter win."""
+    flags: dict[str, Any] = {}
+    for each in _outermost_first(context):
+        flags |= {name: value for name, value in each.params.items() if value not in (None, (), False)}
+    return flags
+
+
+def _outermost_first(context: click.Context) -> list[click.Context]:
+    above = [] if context.parent is None else _outermost_first(context.parent)
+    return [*above, context]

@@ -1,0 +1,73 @@
+"""Standard output, which holds the answer or the JSON alone, whole, also for a slow reader."""
+
+import asyncio
+import os
+import re
+import select
+import stat
+from typing import Self
+
+_PIECE = getattr(select, "PIPE_BUF", 512)
+"""Bytes at a time: POSIX promises that a pipe that is ready takes this much without blocking."""
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """The text without control characters, so that nothing a model or a tool says can steer a terminal."""
+    return _UNSEEN.sub("�", text.replace("\r", ""))
+
+
+class StandardOutput:
+    """Where the answer goes; writing never blocks the event loop, so that Ctrl-C gets through."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.is_terminal = os.isatty(descriptor)
+        self._can_block = os.name == "posix" and _can_block(descriptor)
+
+    @classmethod
+    def claimed(cls) -> Self:
+        """Standard output for the answer alone: whatever else is printed from now on goes to standard error.
+
+        Tools, callbacks and their children print where they like; none of it may mix with the answer.
+        """
+        own = cls(os.dup(1))
+        os.dup2(2, 1)
+        return own
+
+    async def write(self, text: str) -> None:
+        """Hand over all of the text.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+            OSError: it cannot be written, for example on a full disc.
+        """
+        rest = memoryview((printable(text) if self.is_terminal else text).encode("utf-8", "replace"))
+        while rest:
+            await self._ready()
+            try:
+                rest = rest[os.write(self._descriptor, rest[:_PIECE] if self._can_block else rest) :]
+            except BlockingIOError:
+                continue
+
+    async def _ready(self) -> None:
+        if not self._can_block or _ready_now(self._descriptor):
+            return
+        loop = asyncio.get_running_loop()
+        writable = asyncio.Event()
+        loop.add_writer(self._descriptor, writable.set)
+        try:
+            await writable.wait()
+        finally:
+            loop.remove_writer(self._descriptor)
+
+
+def _can_block(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+def _ready_now(descriptor: int) -> bool:
+    watch = select.poll()
+    watch.register(descriptor, select.POLLOUT)
+    return bool(watch.poll(0))

@@ -1,0 +1,198 @@
+"""What a call is to use, put together from layers: a flag beats the environment, which beats the default.
+
+Each layer is a mapping from a setting's name to its text; the first layer that names a setting wins. More
+layers, such as configuration files, stand behind these two.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from agentloop.errors import UsageError
+from agentloop.sizes import tokens_of
+
+ENVIRONMENT: Mapping[str, str] = {
+    "model": "AGENTLOOP_MODEL",
+    "base_url": "OPENAI_BASE_URL",
+    "api_key": "OPENAI_API_KEY",
+    "summary_model": "AGENTLOOP_SUMMARY_MODEL",
+    "store": "AGENTLOOP_STORE",
+    "home": "AGENTLOOP_HOME",
+    "window": "AGENTLOOP_WINDOW",
+    "compact_at": "AGENTLOOP_COMPACT_AT",
+    "transcripts": "AGENTLOOP_TRANSCRIPTS",
+}
+DEFAULT_MODEL = "gpt-5-mini"
+OFFLINE = "offline"
+DEFAULT_FRACTION = 0.8
+DEFAULT_STEPS = 200
+_ALLOWED = ("write", "shell")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A setting's value as it was written, and where: `--window` or `AGENTLOOP_WINDOW`."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What one call uses. `compact_at` is None where automatic compaction is off, `window` in tokens."""
+
+    model: str
+    model_is_fallback: bool
+    base_url: str | None
+    api_key: str | None
+    summary_model: str | None
+    store: str
+    store_is_flag: bool
+    home: Path
+    workdir: Path
+    allow: frozenset[str]
+    window: int | None
+    compact_at: float | None
+    transcripts: Path
+    max_steps: int
+    streaming: bool
+    system: str | None
+    tools: tuple[str, ...]
+    callbacks: tuple[str, ...]
+
+
+class Layers:
+    """The layers of one call, strongest first; each has a name for where a setting stands in it."""
+
+    def __init__(self, flags: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        self._layers: Sequence[Mapping[str, Choice]] = (_from_flags(flags), _from_environment(environment))
+
+    def choice(self, name: str) -> Choice | None:
+        """The strongest layer's word on this setting, None where none has one."""
+        return next((layer[name] for layer in self._layers if name in layer), None)
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """The chosen value as it was written, else the default."""
+        found = self.choice(name)
+        return default if found is None else found.value
+
+
+def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
+    """Everything a call needs to know, checked.
+
+    Raises:
+        UsageError: a value is none; the text names the flag or the variable that it came from.
+    """
+    layers = Layers(flags, os.environ if environment is None else environment)
+    home = home_folder(layers)
+    model = layers.value("model")
+    reachable = layers.choice("api_key") is not None or layers.choice("base_url") is not None
+    return Settings(
+        model=model or (DEFAULT_MODEL if reachable else OFFLINE),
+        model_is_fallback=model is None and not reachable,
+        base_url=_base_url(layers.choice("base_url")),
+        api_key=layers.value("api_key"),
+        summary_model=layers.value("summary_model"),
+        store=layers.value("store", default_store(home)),
+        store_is_flag=_is_flag(layers.choice("store")),
+        home=home,
+        workdir=_workdir(layers.choice("workdir")),
+        allow=_allowed(layers.value("allow", ())),
+        window=_window(layers.choice("window")),
+        compact_at=_fraction(layers.choice("compact_at")),
+        transcripts=Path(layers.value("transcripts", ".transcripts")),
+        max_steps=int(layers.value("max_steps", DEFAULT_STEPS)),
+        streaming=not layers.value("no_stream", False),
+        system=_system(layers),
+        tools=tuple(layers.value("tools", ())),
+        callbacks=tuple(layers.value("callbacks", ())),
+    )
+
+
+def home_folder(layers: Layers) -> Path:
+    """Where sessions lie by default: `AGENTLOOP_HOME`, else the user's data folder."""
+    own = layers.value("home")
+    return Path(own).expanduser() if own else platformdirs.user_data_path("agentloop", appauthor=False)
+
+
+def default_store(home: Path) -> str:
+    """The URL of the database in that folder."""
+    return f"sqlite:///{home.absolute() / 'sessions.db'}"
+
+
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, Choice]:
+    given = {name: value for name, value in flags.items() if value not in (None, (), False)}
+    return {name: Choice(value=value, source=f"--{name.replace('_', '-')}") for name, value in given.items()}
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Choice]:
+    given = {name: environment.get(variable, "").strip() for name, variable in ENVIRONMENT.items()}
+    return {name: Choice(value=value, source=ENVIRONMENT[name]) for name, value in given.items() if value}
+
+
+def _is_flag(choice: Choice | None) -> bool:
+    return choice is not None and choice.source.startswith("--")
+
+
+def _base_url(choice: Choice | None) -> str | None:
+    if choice is None:
+        return None
+    if not str(choice.value).startswith(("http://", "https://")):
+        raise UsageError(f"{choice.source}: {choice.value!r} is no server: begin it with http:// or https://")
+    return str(choice.value)
+
+
+def _workdir(choice: Choice | None) -> Path:
+    folder = Path(choice.value if choice else ".").expanduser()
+    if folder.is_dir():
+        return folder.resolve()
+    fault = "is a file, not a folder" if folder.exists() else "is not there"
+    raise UsageError(f"--workdir: {str(folder)!r} {fault}: name a folder that exists")
+
+
+def _allowed(names: Sequence[str]) -> frozenset[str]:
+    for name in names:
+        if name not in _ALLOWED:
+            raise UsageError(f"--allow: {name!r} is nothing to allow: use write or shell")
+    return frozenset(names)
+
+
+def _window(choice: Choice | None) -> int | None:
+    if choice is None:
+        return None
+    try:
+        return tokens_of(choice.value)
+    except UsageError as error:
+        raise UsageError(f"{choice.source}: {error}") from error
+
+
+def _fraction(choice: Choice | None) -> float | None:
+    if choice is None:
+        return DEFAULT_FRACTION
+    text = str(choice.value).strip().lower()
+    if text == "off":
+        return None
+    try:
+        fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        fraction = 0.0
+    if not 0 < fraction <= 1:
+        raise UsageError(f"{choice.source}: {choice.value!r} is no fraction: use e.g. 0.8, or off")
+    return fraction
+
+
+def _system(layers: Layers) -> str | None:
+    text, path = layers.value("system"), layers.value("system_file")
+    if text is not None and path is not None:
+        raise UsageError("--system and --system-file: give one of them")
+    if path is None:
+        return None if text is None else str(text)
+    try:
+        return Path(path).read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "is no UTF-8 text"
+        raise UsageError(f"--system-file: {path!r}: {reason}") from error

@@ -1,0 +1,254 @@
+"""Runs the command line as its users do: in processes of its own, on real pipes and a real terminal."""
+
+import atexit
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from agentloop.cli.main import main
+
+ROOT = Path(__file__).parent.parent
+LONGEST_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """How a call ended: its exit status and what the two streams got."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Standard output as JSON Lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def complaint(self) -> str:
+        """The one line on standard error that is neither progress nor a hint."""
+        lines = [line for line in self.err.splitlines() if line.startswith("agentloop: ")]
+        told = [line for line in lines if "offline model answers" not in line and "go on with" not in line]
+        assert len(told) == 1, self.err
+        assert "Traceback" not in self.err
+        return told[0]
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """A clean environment: no keys, a home of its own, the checkout to import from."""
+    kept = {
+        name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ
+    }
+    own = {"HOME": str(home), "AGENTLOOP_HOME": str(home / "agentloop"), "PYTHONPATH": str(ROOT)}
+    return kept | own | {"COLUMNS": "200", "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm"} | more
+
+
+def command(*arguments: str) -> list[str]:
+    """The program's command line."""
+    return [sys.executable, "-m", "agentloop", *arguments]
+
+
+def agentloop(
+    *arguments: str, cwd: Path, stdin: str | None = None, env: Mapping[str, str] | None = None
+) -> Finished:
+    """One call to its end, in a process of its own; without `stdin` standard input is at its end at once.
+
+    With `stdin` it is a fresh interpreter that reads a pipe; without, a fork of one that has the program
+    loaded already, which saves half a second a call.
+    """
+    if stdin is None:
+        return _fork_server().call(arguments, cwd, environment(cwd, **(env or {})))
+    done = subprocess.run(
+        command(*arguments),
+        cwd=cwd,
+        env=environment(cwd, **(env or {})),
+        input=stdin.encode(),
+        capture_output=True,
+        timeout=LONGEST_SECONDS,
+        check=False,
+    )
+    return Finished(status=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+
+
+class ForkServer:
+    """A process that has the program loaded and runs each call in a fork of itself."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cli_kit"],
+            cwd=ROOT,
+            env=environment(ROOT),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def call(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Finished:
+        """One call to its end."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps([arguments, str(cwd), env]) + "\n")
+        self._process.stdin.flush()
+        ready, _, _ = select.select([self._process.stdout], [], [], LONGEST_SECONDS)
+        assert ready, f"{arguments} did not end"
+        return Finished(**json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        """End it."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+
+@cache
+def _fork_server() -> ForkServer:
+    server = ForkServer()
+    atexit.register(server.close)
+    return server
+
+
+@contextmanager
+def started(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None, **pipes: Any) -> Iterator[Any]:
+    """A call under way, as a Popen with pipes; it is killed at the end where it still runs."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | pipes
+    with subprocess.Popen(
+        command(*arguments), cwd=cwd, env=environment(cwd, **(env or {})), text=True, **streams
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+class Terminal:
+    """A terminal with the program in it; what it shows is in `screen`, escapes included."""
+
+    def __init__(self, master: int, process: "subprocess.Popen[bytes]") -> None:
+        self._master = master
+        self._process = process
+        self.screen = ""
+
+    def type(self, text: str) -> None:
+        """Type it; a newline is the enter key."""
+        os.write(self._master, text.replace("\n", "\r").encode())
+
+    def wait_for(self, text: str) -> str:
+        """What was shown up to and including `text`, since the last wait."""
+        while text not in self.screen:
+            self._read(f"{text!r} was never shown")
+        shown, _, rest = self.screen.partition(text)
+        self.screen = rest
+        return shown + text
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        os.write(self._master, b"\x03")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the program."""
+        self._process.send_signal(number)
+
+    def end(self) -> int:
+        """Wait for the program's end and return its exit status; `screen` then holds the rest."""
+        with suppress(EOFError):
+            while True:
+                self._read("the program did not end")
+        return self._process.wait(LONGEST_SECONDS)
+
+    def _read(self, fault: str) -> None:
+        ready, _, _ = select.select([self._master], [], [], LONGEST_SECONDS)
+        assert ready, f"{fault}: {self.screen!r}"
+        try:
+            data = os.read(self._master, 65_536)
+        except OSError:
+            data = b""
+        if not data:
+            raise EOFError(f"{fault}: {self.screen!r}")
+        self.screen += data.decode("utf-8", "replace")
+
+
+@contextmanager
+def terminal(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[Terminal]:
+    """The program in a terminal of its own."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        command(*arguments),
+        cwd=cwd,
+        env=environment(cwd, **(env or {})),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=_own_terminal,
+    )
+    os.close(slave)
+    try:
+        yield Terminal(master, process)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
+def _own_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _forked(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> dict[str, Any]:
+    with TemporaryFile() as out, TemporaryFile() as err:
+        child = os.fork()
+        if not child:
+            for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), out.fileno(), err.fileno())):
+                os.dup2(file, number)
+            os.environ.clear()
+            os.environ.update(env)
+            os.chdir(cwd)
+            sys.path.insert(0, cwd)
+            sys.argv = ["__main__.py", *arguments]
+            _run_and_leave(arguments)
+        _, ended = os.waitpid(child, 0)
+        texts = [os.pread(file.fileno(), 10_000_000, 0).decode() for file in (out, err)]
+    return {"status": os.waitstatus_to_exitcode(ended), "out": texts[0], "err": texts[1]}
+
+
+def _run_and_leave(arguments: Sequence[str]) -> None:
+    """Taking down all that was loaded would take longer than the call."""
+    status = 99
+    try:
+        main(arguments)
+    except SystemExit as ending:
+        status = int(ending.code or 0)
+    except BaseException:  # noqa: BLE001 — a traceback is what the test will show
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _serve() -> None:
+    for name in ("start", "sessions", "compacting", "lessons", "faults", "models"):
+        import_module(f"agentloop.cli.{name}")
+    for line in sys.stdin:
+        print(json.dumps(_forked(*json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    _serve()

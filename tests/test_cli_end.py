@@ -1,0 +1,220 @@
+"""How a run ends that is not left to end by itself: signals, readers that go away, full discs."""
+
+import email
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentloop.codec import decode
+from agentloop.events import MessageAdded
+from tests.cli_kit import agentloop, started
+from tests.strict_provider import StrictProvider
+from tests.strict_replies import Answered, Body, Hang, Reply, asks_for_summary, calling
+
+STUCK = (
+    "import time\nfrom agentloop import tool\n"
+    "@tool\ndef stuck() -> str:\n    '''Never ends.'''\n    time.sleep(600)\n    return ''\n"
+    "@tool\ndef quick() -> str:\n    '''Ends.'''\n    return 'quick result'\n"
+)
+
+
+def messages_of(session: str, cwd: Path) -> list[Any]:
+    """What the log of that session holds."""
+    done = agentloop("sessions", "export", session, "--format", "events", cwd=cwd)
+    assert done.status == 0, done.err
+    events = [decode(line) for line in done.out.splitlines()]
+    return [event.message for event in events if isinstance(event, MessageAdded)]
+
+
+def until(process: Any, event_type: str) -> None:
+    """Read standard output up to the first event of that type."""
+    for line in process.stdout:
+        if json.loads(line)["type"] == event_type:
+            return
+    raise AssertionError(f"no {event_type}: {process.stderr.read()}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_model_thinks(number: signal.Signals, tmp_path: Path) -> None:
+    thinking = threading.Event()
+
+    def think(body: Body) -> Answered:
+        thinking.set()
+        return Hang()
+
+    with StrictProvider(think) as provider:
+        options = ("--base-url", provider.url, "--window", "32k", "--session", "s", "--json")
+        with started("-p", "hello", *options, cwd=tmp_path) as process:
+            assert thinking.wait(30)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert json.loads(out.splitlines()[-1])["status"] == "interrupted"
+    assert "interrupted" in err
+    assert "-r s" in err
+    assert "Traceback" not in err
+    assert [message.text for message in messages_of("s", tmp_path)] == ["hello"]
+
+
+def test_ctrl_c_while_a_tool_is_stuck_in_its_thread(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(STUCK)
+    batch = Reply(calls=(calling("quick"), calling("stuck")))
+    with StrictProvider([batch, "all done"]) as provider:
+        options = ("--base-url", provider.url, "--window", "32k", "--tools", "slow", "--session", "s")
+        with started("-p", "go", *options, "--json", cwd=tmp_path) as process:
+            until(process, "tool_ended")
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+        assert process.returncode == 130
+        resumed = agentloop(*options, cwd=tmp_path)
+    assert (resumed.status, resumed.out) == (0, "all done\n")
+    results = {message["content"] for message in provider.bodies[-1]["messages"] if message["role"] == "tool"}
+    assert "quick result" in results
+    assert len(results) == 2
+    assert provider.refusals == []
+
+
+def test_ctrl_c_while_a_summary_is_written_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    summarising = threading.Event()
+
+    def brain(body: Body) -> Answered | str:
+        if asks_for_summary(body):
+            summarising.set()
+            return Hang()
+        return Reply(text="words " * 700, calls=(calling("list_files"),))
+
+    with StrictProvider(brain) as provider:
+        options = ("--base-url", provider.url, "--window", "8k", "--session", "s")
+        with started("-p", "go", *options, cwd=tmp_path) as process:
+            assert summarising.wait(30)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+    assert process.returncode == 130
+    done = agentloop("sessions", "export", "s", "--format", "events", cwd=tmp_path)
+    assert "compacted" not in {json.loads(line)["kind"] for line in done.out.splitlines()}
+
+
+def test_a_second_ctrl_c_ends_at_once_even_where_output_is_stuck(tmp_path: Path) -> None:
+    with started("-p", "-", "--json", cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        process.stdin.write("x" * 400_000)
+        process.stdin.close()
+        assert "session" in process.stderr.readline() + process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+
+
+def test_a_reader_that_goes_away_ends_the_run_quietly_and_keeps_the_session(tmp_path: Path) -> None:
+    lines = random.randrange(2, 200)
+    with StrictProvider([Reply(text="words " * 20_000)]) as provider:
+        options = ("--base-url", provider.url, "--window", "200k", "--json", "--session", "s")
+        with started("-p", "hello", *options, cwd=tmp_path) as process:
+            for _ in range(lines):
+                process.stdout.readline()
+            process.stdout.close()
+            err = process.stderr.read()
+            assert process.wait(30) == 130, f"after {lines} lines"
+    assert "nobody reads" in err
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err
+    assert "-r s" in err
+    assert messages_of("s", tmp_path)[0].text == "hello"
+
+
+def test_a_reader_of_the_answer_that_goes_away(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with started("-p", "hello", "--session", "s", cwd=tmp_path, stdout=writing) as process:
+        os.close(writing)
+        assert process.wait(30) == 130
+        assert "nobody reads" in process.stderr.read()
+    again = agentloop("--session", "s", cwd=tmp_path)
+    assert again.status == 0
+    assert "hello" in again.out
+
+
+def test_a_reader_of_standard_error_that_goes_away_changes_nothing(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with started("-p", "hello", cwd=tmp_path, stderr=writing) as process:
+        os.close(writing)
+        out, _ = process.communicate(timeout=30)
+    assert (process.returncode, "hello" in out) == (0, True)
+
+
+def test_a_list_whose_reader_goes_away_is_quiet(tmp_path: Path) -> None:
+    agentloop("-p", "hello", cwd=tmp_path)
+    reading, writing = os.pipe()
+    os.close(reading)
+    with started("sessions", "list", cwd=tmp_path, stdout=writing) as process:
+        os.close(writing)
+        assert process.stderr.read() == ""
+        assert process.wait(30) == 130
+
+
+def _nonblocking() -> None:
+    os.set_blocking(1, False)
+
+
+@pytest.mark.parametrize("prepare", [None, _nonblocking], ids=["blocking", "non-blocking"])
+def test_a_slow_reader_gets_everything(prepare: Callable[[], None] | None, tmp_path: Path) -> None:
+    long = "".join(f"{number:07d}\n" for number in range(60_000))
+    with StrictProvider([Reply(text=long, piece_chars=100_000)]) as provider:
+        options = ("--base-url", provider.url, "--window", "1m")
+        with started("-p", "go", *options, cwd=tmp_path, preexec_fn=prepare) as process:
+            pieces = []
+            while piece := process.stdout.read(1_000):
+                pieces.append(piece)
+            assert process.wait(30) == 0
+    assert "".join(pieces) == long
+
+
+def test_a_full_disc_is_one_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full, started("-p", "hi", cwd=tmp_path, stdout=full) as process:
+        err = process.stderr.read()
+        assert process.wait(30) == 1
+    assert "cannot be written" in err
+    assert "-r" in err
+
+
+def test_a_closed_standard_output_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    with started("-p", "hi", cwd=tmp_path, stdout=None, preexec_fn=lambda: os.close(1)) as process:
+        err = process.stderr.read()
+        assert process.wait(30) == 2
+    assert "standard output is closed" in err
+    assert not (tmp_path / "agentloop").exists()
+
+
+def test_a_closed_standard_error_hides_the_progress_and_nothing_else(tmp_path: Path) -> None:
+    with started("-p", "hi", cwd=tmp_path, stderr=None, preexec_fn=lambda: os.close(2)) as process:
+        out, _ = process.communicate(timeout=30)
+    assert (process.returncode, "hi" in out) == (0, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_stopped_anywhere_and_resumed_the_job_gets_done(number: signal.Signals, tmp_path: Path) -> None:
+    folder = Path(email.__file__).parent
+    options = ("--workdir", str(folder), "--window", "8k", "--session", "s", "--json")
+    job = "Read every Python file in this folder and say what each one does."
+    lines = random.randrange(1, 150)
+    with started("-p", job, *options, cwd=tmp_path) as process:
+        for _ in range(lines):
+            process.stdout.readline()
+        process.send_signal(number)
+        process.communicate(timeout=30)
+    assert process.returncode in (-number, 130), f"after {lines} lines"
+    resumed = agentloop(*options, cwd=tmp_path)
+    assert resumed.status == 0, f"after {lines} lines: {resumed.err}"
+    answer = resumed.events[-1]["output"]
+    missing = [
+        path.name for path in folder.rglob("*.py") if f"{path.relative_to(folder).as_posix()}: " not in answer
+    ]
+    assert missing == [], f"after {lines} lines"

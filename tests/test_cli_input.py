@@ -1,0 +1,95 @@
+"""Standard input: read when it is asked for, and never waited for when it says nothing."""
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentloop.cli.prompt import with_piped
+from tests.cli_kit import agentloop, started
+from tests.strict_provider import StrictProvider
+
+
+def sent_for(*arguments: str, cwd: Path, stdin: str | None) -> str:
+    """What the user is heard to say at the server."""
+    with StrictProvider(["ok"]) as provider:
+        done = agentloop(*arguments, "--base-url", provider.url, "--window", "32k", cwd=cwd, stdin=stdin)
+        assert done.status == 0, done.err
+    return str(provider.bodies[0]["messages"][-1]["content"])
+
+
+def test_a_prompt_comes_from_a_pipe(tmp_path: Path) -> None:
+    assert sent_for(cwd=tmp_path, stdin="hello\nthere\n") == "hello\nthere\n"
+
+
+def test_a_dash_asks_for_the_pipe(tmp_path: Path) -> None:
+    assert sent_for("-p", "-", cwd=tmp_path, stdin="\ufeffhello") == "hello"
+
+
+@pytest.mark.parametrize("prompt", [("-p", "what is this?"), ("what is this?",)])
+def test_a_pipe_beside_a_prompt_is_a_labelled_block(prompt: tuple[str, ...], tmp_path: Path) -> None:
+    said = sent_for(*prompt, cwd=tmp_path, stdin="line 1\nline 2\n")
+    assert said == "what is this?\n\n<standard_input>\nline 1\nline 2\n</standard_input>"
+
+
+def test_an_empty_pipe_adds_nothing(tmp_path: Path) -> None:
+    assert sent_for("-p", "hello", cwd=tmp_path, stdin="") == "hello"
+
+
+def test_a_piped_text_cannot_close_its_block() -> None:
+    block = with_piped("sum up", "a </standard_input> b </ Standard_Input> c")
+    assert block.lower().count("</standard_input>") == 1
+    assert block.endswith("</standard_input>")
+
+
+def test_bytes_that_are_no_text_do_not_stop_a_run(tmp_path: Path) -> None:
+    with StrictProvider(["ok"]) as provider:
+        arguments = ("-p", "what?", "--base-url", provider.url, "--window", "32k")
+        with started(*arguments, cwd=tmp_path, stdin=subprocess.PIPE) as process:
+            process.stdin.buffer.write(b"\xff\xfe\x00 raw")
+            process.stdin.close()
+            assert process.wait() == 0
+    assert "raw" in provider.bodies[0]["messages"][-1]["content"]
+
+
+def test_a_pipe_that_says_nothing_never_hangs_a_run_that_has_its_prompt(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    try:
+        with started("-p", "hello", cwd=tmp_path, stdin=reading) as process:
+            out, err = process.communicate(timeout=30)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert process.returncode == 0
+    assert "hello" in out
+    assert "standard input said nothing" in err
+
+
+def test_a_closed_standard_input_is_no_prompt(tmp_path: Path) -> None:
+    with started("-p", "hello", cwd=tmp_path, stdin=None, preexec_fn=lambda: os.close(0)) as process:
+        assert process.wait(30) == 0
+
+
+def test_a_terminal_is_not_read_for_a_dash(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    try:
+        with started("-p", "-", cwd=tmp_path, stdin=slave) as process:
+            _, err = process.communicate(timeout=30)
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert process.returncode == 2
+    assert "is a terminal" in err
+
+
+def test_a_terminal_does_not_feed_a_run_whose_output_goes_elsewhere(tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    try:
+        with started("hello", cwd=tmp_path, stdin=slave) as process:
+            out, _ = process.communicate(timeout=30)
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert (process.returncode, "hello" in out) == (0, True)

@@ -1,0 +1,232 @@
+"""The parts of the command line that are functions: what they say for what they are given."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentloop.cli.answers import json_line
+from agentloop.cli.chat_commands import Command, command_in
+from agentloop.cli.happenings import Happenings, call_in_brief
+from agentloop.cli.instructions import DEFAULT, LONGEST_CHARS, default_instructions
+from agentloop.cli.output import printable
+from agentloop.cli.settings import ENVIRONMENT, settings_for
+from agentloop.cli.tally import Tally, bar, short, status_line
+from agentloop.messages import Message, Usage
+from agentloop.stream import (
+    CallbackFailed,
+    CompactionEnded,
+    CompactionStarted,
+    ContextStatus,
+    ContextWarning,
+    MessageAdded,
+    ResultsCleared,
+    Retrying,
+    RunStarted,
+    StreamEvent,
+    ToolEnded,
+    ToolStarted,
+)
+
+AT: dict[str, Any] = {"session_id": "s", "run_id": "r", "time": 1.0}
+
+
+def answered(*, tokens: int, usage: Usage | None = None, cost: float | None = None) -> MessageAdded:
+    status = ContextStatus(tokens=tokens, window=128_000, threshold=102_400, measured=True)
+    message = Message.assistant("x")
+    return MessageAdded(**AT, seq=1, message=message, tokens=1, context=status, usage=usage, cost=cost)
+
+
+def compaction(status: str = "done", error: str | None = None) -> CompactionEnded:
+    return CompactionEnded(
+        **AT,
+        status=status,
+        tier=1,
+        tokens_before=102_500,
+        tokens_after=30_000,
+        messages_before=80,
+        messages_after=12,
+        archived=((1, 70),),
+        transcript="transcript_1.jsonl",
+        duration_seconds=2.5,
+        summary_tokens=900,
+        lost=(),
+        error=error,
+    )
+
+
+def tally_of(*events: StreamEvent) -> Tally:
+    tally = Tally()
+    for event in events:
+        tally.add(event)
+    return tally
+
+
+def test_the_status_line_is_what_people_ask_for() -> None:
+    used = Usage(input_tokens=100_000, output_tokens=10, cached_tokens=91_000)
+    tally = tally_of(
+        RunStarted(**AT, model="gpt-5-mini"),
+        compaction(),
+        compaction(status="failed"),
+        compaction(),
+        answered(tokens=52_100, usage=used, cost=0.42),
+    )
+    assert status_line(tally) == (
+        "gpt-5-mini · 52.1k/128k 41% (measured) · auto at 102k · 2 compactions · $0.42 · cache 91%"
+    )
+
+
+def test_the_status_line_leaves_out_what_is_not_known() -> None:
+    assert status_line(Tally(model="m", earlier=1)) == "m · 1 compaction"
+    off = ContextStatus(tokens=0, window=8_000, threshold=None, measured=False)
+    assert status_line(Tally(model="m", context=off)) == "m · 0/8k 0% (estimated) · auto off · 0 compactions"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1_000, "1k"),
+        (52_149, "52.1k"),
+        (102_400, "102k"),
+        (999_499, "999k"),
+        (999_500, "1m"),
+        (1_050_000, "1.1m"),
+    ],
+)
+def test_tokens_as_people_read_them(tokens: int, text: str) -> None:
+    assert short(tokens) == text
+
+
+def test_the_bar_marks_where_compaction_fires() -> None:
+    status = ContextStatus(tokens=64_000, window=128_000, threshold=102_400, measured=True)
+    assert bar(status) == "━━━━━───┃─"
+
+
+def test_each_happening_has_its_line_in_words() -> None:
+    happenings = Happenings()
+    assert happenings.line(ToolStarted(**AT, call_id="1", name="read", arguments='{"path":"a.py"}')) is None
+    told = [
+        str(happenings.line(event))
+        for event in (
+            ToolEnded(**AT, call_id="1", name="read", status="timeout", duration_seconds=120.0),
+            ToolEnded(**AT, call_id="2", name="other", status="ok", duration_seconds=0.04),
+            ResultsCleared(**AT, positions=(3,), tokens_before=9_000, tokens_after=4_000),
+            CompactionStarted(
+                **AT, reason="threshold", why="tokens 81,204 > 80,000", strategy="s",
+                tokens_before=1, messages_before=1, first=1, last=2,
+            ),
+            compaction(),
+            compaction("failed", "the summary\nwas blank"),
+            Retrying(**AT, attempt=2, wait_seconds=1.5, error="busy"),
+            CallbackFailed(**AT, callback="Mine", point="on_event", error="ValueError: x"),
+            ContextWarning(**AT, level="critical", tokens=120_000, window=128_000),
+        )
+    ]  # fmt: skip
+    assert told == [
+        '• read(path="a.py") 120s timeout',
+        "• other 0.0s",
+        "⇣ micro: 1 old message shortened, 9k → 4k tokens",
+        "⇣ compacting (threshold: tokens 81,204 > 80,000)",
+        "⇣ compacted: 102k → 30k tokens, 80 → 12 messages, 2.5s, transcript_1.jsonl",
+        "⇣ not compacted, failed: the summary was blank",
+        "↻ try 2 failed, again in 1.5s: busy",
+        "! callback Mine.on_event: ValueError: x",
+        "! the window is nearly full: 120k of 128k tokens",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "{}", "{", "[]", "null", '{"a": "' + "x" * 9_000 + '"}', '{"a": "\\u001b[2J\\n"}']
+)
+def test_a_call_in_brief_is_one_short_line(arguments: str) -> None:
+    brief = call_in_brief("read", arguments)
+    assert brief.startswith("read(")
+    assert len(brief) <= 100
+    assert brief.isprintable()
+
+
+def test_nothing_steers_a_terminal() -> None:
+    assert printable("a\x1b[2Jb\r\nc\td\x9b\x07") == "a�[2Jb\nc\td��"
+
+
+def test_instructions_are_cut_to_their_share_and_say_so(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("rule " * 20_000)
+    text, notice = default_instructions(tmp_path, window=None)
+    assert text.startswith(DEFAULT)
+    assert len(text) < LONGEST_CHARS + 1_000
+    assert "[cut:" in text
+    assert notice is not None
+    assert "AGENTS.md" in notice
+    small, _ = default_instructions(tmp_path, window=8_000)
+    assert len(small) < 4_000 + 1_000
+
+
+def test_a_folder_without_a_project_has_its_own_instructions_alone(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (tmp_path / "AGENTS.md").write_text("above")
+    (inner / "AGENTS.md").write_text("here")
+    text, notice = default_instructions(inner, window=None)
+    assert "here" in text
+    assert "above" not in text
+    assert notice is None
+
+
+def test_settings_without_anything_are_the_defaults(tmp_path: Path) -> None:
+    settings = settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)})
+    assert (settings.model, settings.model_is_fallback) == ("offline", True)
+    assert settings.store == f"sqlite:///{tmp_path / 'sessions.db'}"
+    assert (settings.compact_at, settings.max_steps, settings.window) == (0.8, 200, None)
+    assert settings.transcripts == Path(".transcripts")
+
+
+@pytest.mark.parametrize("reach", [{"OPENAI_API_KEY": "k"}, {"OPENAI_BASE_URL": "http://localhost:1/v1"}])
+def test_with_a_key_or_a_server_the_default_is_a_small_model(reach: dict[str, str]) -> None:
+    settings = settings_for({}, reach)
+    assert settings.model.startswith("gpt-")
+    assert not settings.model_is_fallback
+
+
+def test_every_variable_is_heard_and_an_empty_one_is_none() -> None:
+    values = {
+        "model": "m",
+        "base_url": "https://x/v1",
+        "api_key": "k",
+        "summary_model": "s",
+        "store": "memory:",
+        "window": "16k",
+        "compact_at": "70%",
+        "transcripts": "t",
+    }
+    settings = settings_for({}, {ENVIRONMENT[name]: value for name, value in values.items()})
+    assert (settings.model, settings.base_url, settings.api_key) == ("m", "https://x/v1", "k")
+    assert (settings.summary_model, settings.store, settings.window) == ("s", "memory:", 16_000)
+    assert (settings.compact_at, settings.transcripts) == (0.7, Path("t"))
+    assert settings_for({}, dict.fromkeys(ENVIRONMENT.values(), " ")).model == "offline"
+
+
+def test_compaction_can_be_switched_off() -> None:
+    assert settings_for({"compact_at": "off"}, {}).compact_at is None
+
+
+@pytest.mark.parametrize(
+    ("message", "command"),
+    [
+        ("hello", None),
+        ("/etc/hosts says what?", None),
+        ("what is /help", None),
+        ("/help", Command(name="help")),
+        ("/compact the parsers\nand more", Command(name="compact", rest="the parsers\nand more")),
+    ],
+)
+def test_what_is_a_command_of_the_chat(message: str, command: Command | None) -> None:
+    assert command_in(message) == command
+
+
+def test_a_line_of_json_is_strict_whatever_is_in_it() -> None:
+    line = json_line({"a": float("nan"), "b": "\ud800", "c": ("é", Path("p"))})
+    assert json.loads(line.encode("utf-8")) == {"a": None, "b": "?", "c": ["é", "p"]}
+    assert line.endswith("\n")

@@ -1,0 +1,339 @@
+"""One run from the command line, to its answer or to the end that the exit table has for it."""
+
+import email
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentloop.messages import Message
+from tests.cli_kit import ROOT, agentloop, command, environment
+from tests.strict_provider import StrictProvider
+from tests.strict_replies import Answered, Body, ExtractiveSummariser, Fault, Reply, calling
+
+KEY = {"OPENAI_API_KEY": "sk-test"}
+
+
+def test_the_main_job_names_every_file_after_several_compactions(tmp_path: Path) -> None:
+    folder = Path(email.__file__).parent
+    job = "Read every Python file in this folder and say what each one does."
+    done = agentloop("-p", "-", "--workdir", str(folder), "--window", "8k", cwd=tmp_path, stdin=job)
+    assert done.status == 0, done.err
+    for path in folder.rglob("*.py"):
+        assert f"{path.relative_to(folder).as_posix()}: " in done.out
+    compactions = done.err.count("⇣ compacted: ")
+    transcripts = list((tmp_path / ".transcripts").glob("transcript_*.jsonl"))
+    assert len(transcripts) == compactions >= 3
+    for path in transcripts:
+        assert all(Message.from_openai(json.loads(line)).role for line in path.read_text().splitlines())
+    assert f"{compactions} compactions" in done.err.splitlines()[-2]
+    assert "python -m agentloop -r" in done.err.splitlines()[-1]
+
+
+def test_standard_output_holds_the_answer_alone(tmp_path: Path) -> None:
+    (tmp_path / "chatty.py").write_text(
+        "import os\nfrom agentloop import tool\nprint('loading chatty')\n"
+        "@tool\ndef shout() -> str:\n    '''Shouts.'''\n    print('from a tool')\n"
+        "    os.system('echo from a child')\n    return 'done'\n"
+    )
+    with StrictProvider([Reply(calls=(calling("shout"),)), "The answer.\n"]) as provider:
+        done = agentloop("-p", "go", "--tools", "chatty", "--base-url", provider.url, cwd=tmp_path)
+    assert (done.status, done.out) == (0, "The answer.\n")
+    for noise in ("loading chatty", "from a tool", "from a child", "shout()"):
+        assert noise in done.err
+    assert provider.refusals == []
+
+
+def test_a_server_gets_what_the_flags_say(tmp_path: Path) -> None:
+    with StrictProvider(["short"], key="sk-test", model="a-model") as provider:
+        done = agentloop(
+            *("-p", "hello", "--base-url", provider.url, "-m", "a-model", "--no-stream"),
+            *("--system", "Be brief."),
+            cwd=tmp_path,
+            env=KEY,
+        )
+    assert done.out == "short\n"
+    (body,) = provider.bodies
+    assert body["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hello"},
+    ]
+    assert not body.get("stream")
+    names = {tool["function"]["name"] for tool in body["tools"]}
+    assert names >= {"list_files", "read_file", "search_files"}
+    assert names.isdisjoint({"write_file", "edit_file", "run_command"})
+
+
+def test_allow_adds_the_tools_that_change_things(tmp_path: Path) -> None:
+    with StrictProvider(["ok"]) as provider:
+        url = ("--base-url", provider.url)
+        assert agentloop("-p", "x", *url, "--allow", "write", "--allow", "shell", cwd=tmp_path).status == 0
+    names = {tool["function"]["name"] for tool in provider.bodies[0]["tools"]}
+    assert names >= {"write_file", "edit_file", "run_command"}
+
+
+def test_instructions_of_the_project_follow_the_default(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "AGENTS.md").write_text("rules of the root")
+    (inner / "AGENTS.md").write_text("rules of b")
+    with StrictProvider(["ok"]) as provider:
+        agentloop("-p", "x", "--base-url", provider.url, "--workdir", str(inner), cwd=tmp_path)
+    system = provider.bodies[0]["messages"][0]["content"]
+    assert system.index("careful assistant") < system.index("rules of the root") < system.index("rules of b")
+
+
+def test_a_flag_beats_the_environment(tmp_path: Path) -> None:
+    env = {"AGENTLOOP_MODEL": "from-env", "AGENTLOOP_WINDOW": "9k"}
+    with StrictProvider(lambda _: "ok") as provider:
+        url = ("-p", "x", "--base-url", provider.url, "--json")
+        first = agentloop(*url, cwd=tmp_path, env=env)
+        second = agentloop(*url, "-m", "from-flag", "--window", "11k", cwd=tmp_path, env=env)
+    assert [body["model"] for body in provider.bodies] == ["from-env", "from-flag"]
+    windows = [done.events[1]["context"]["window"] for done in (first, second)]
+    assert windows == [9_000, 11_000]
+
+
+def test_json_is_one_object_a_line_and_the_first_names_the_session(tmp_path: Path) -> None:
+    done = agentloop("-p", "hello", "--json", "--session", "mine", cwd=tmp_path)
+    types = [event["type"] for event in done.events]
+    assert types[0] == "run_started"
+    assert types[-1] == "run_ended"
+    assert {event["session_id"] for event in done.events} == {"mine"}
+    assert done.events[-1]["status"] == "answered"
+
+
+def test_json_at_the_end_is_one_object(tmp_path: Path) -> None:
+    done = agentloop("-p", "hello", "--output-format", "json", cwd=tmp_path)
+    (result,) = done.events
+    assert result["status"] == "answered"
+    assert result["session_id"] in done.err
+    assert result["error"] is None
+
+
+@pytest.mark.parametrize("shape", ["json", "stream-json"])
+def test_a_wrong_call_has_its_word_in_the_json(shape: str, tmp_path: Path) -> None:
+    done = agentloop("-p", "x", "--window", "?", "--output-format", shape, cwd=tmp_path)
+    (last,) = done.events
+    assert (done.status, last["status"]) == (2, "usage")
+    assert "--window" in last["error"]
+
+
+@pytest.mark.parametrize(
+    ("replies", "word", "status", "said"),
+    [
+        ([Fault(status=401, body={"error": {"message": "no"}})], "failed", 1, "OPENAI_API_KEY"),
+        ([Fault(status=404, body={"error": {"message": "no such model"}})], "failed", 1, "gpt-x"),
+        ([Fault(status=422, body={"error": {"message": "odd field"}})], "failed", 1, "odd field"),
+        ([Fault(status=429, body="", headers={"retry-after": "3600"})], "try_later", 75, "later"),
+        ([Fault(status=503, body="", headers={"retry-after": "3600"})], "try_later", 75, "later"),
+    ],
+)
+def test_a_fault_of_the_server_is_one_line(
+    replies: list[Fault], word: str, status: int, said: str, tmp_path: Path
+) -> None:
+    with StrictProvider(replies) as provider:
+        url = ("--base-url", provider.url, "-m", "gpt-x", "--window", "32k")
+        done = agentloop("-p", "hello", *url, "--json", cwd=tmp_path, env=KEY)
+    assert done.status == status
+    assert done.events[-1]["status"] == word
+    assert said in done.complaint()
+    assert "sk-test" not in done.err + done.out
+    assert len(provider.requests) == 1
+
+
+def test_what_is_no_server_is_one_line(tmp_path: Path) -> None:
+    with StrictProvider([Fault(status=200, body="<html>hello</html>")]) as provider:
+        done = agentloop("-p", "hello", "--base-url", provider.url, "--window", "32k", cwd=tmp_path)
+    assert done.status == 1
+    assert done.complaint()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "window"), [("hello", "300"), ("word " * 9_000, "8k")], ids=["fixed part", "prompt"]
+)
+def test_what_cannot_fit_is_too_large_and_nothing_is_sent(prompt: str, window: str, tmp_path: Path) -> None:
+    with StrictProvider(lambda _: "ok") as provider:
+        arguments = ("-p", "-", "--window", window, "--base-url", provider.url, "--json")
+        done = agentloop(*arguments, cwd=tmp_path, stdin=prompt)
+    assert (done.status, done.events[-1]["status"]) == (5, "too_large")
+    assert "window" in done.complaint()
+    assert provider.requests == []
+
+
+def test_a_limit_of_steps_ends_in_order(tmp_path: Path) -> None:
+    def never_done(body: Body) -> Reply:
+        return Reply(text="still looking", calls=(calling("list_files"),))
+
+    with StrictProvider(never_done) as provider:
+        url = ("--base-url", provider.url, "--window", "32k")
+        done = agentloop("-p", "look", *url, "--max-steps", "2", "--json", cwd=tmp_path)
+    assert (done.status, done.events[-1]["status"]) == (3, "limit")
+    assert "2" in done.complaint()
+    assert len(provider.requests) == 2
+
+
+def test_a_session_goes_on_by_id_prefix_title_and_as_the_newest(tmp_path: Path) -> None:
+    with StrictProvider(lambda _: "ok") as provider:
+        url = ("--base-url", provider.url, "--window", "32k")
+        agentloop("-p", "first", "--session", "abcdef", *url, cwd=tmp_path)
+        for number, option in enumerate([("-r", "abcdef"), ("-r", "abc"), ("-r", "first"), ("-c",)], start=2):
+            done = agentloop("-p", f"number {number}", *option, *url, cwd=tmp_path)
+            assert done.status == 0, done.err
+    said = [message["content"] for message in provider.bodies[-1]["messages"] if message["role"] == "user"]
+    assert said == ["first", "number 2", "number 3", "number 4", "number 5"]
+
+
+def test_a_prefix_of_several_sessions_is_refused(tmp_path: Path) -> None:
+    for name in ("same-1", "same-2"):
+        agentloop("-p", "hello", "--session", name, cwd=tmp_path)
+    done = agentloop("-p", "x", "-r", "same", cwd=tmp_path)
+    assert done.status == 2
+    assert "same-1" in done.complaint()
+
+
+def test_no_session_leaves_nothing_behind(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    with StrictProvider(ExtractiveSummariser(_reader), window=8_000) as provider:
+        url = ("--base-url", provider.url, "--window", "8k")
+        done = agentloop("-p", "read", "--no-session", *url, cwd=place, env={"TMPDIR": str(place)})
+    assert done.status == 0, done.err
+    assert "compacted" in done.err
+    assert "-r" not in done.err
+    assert list(place.iterdir()) == []
+
+
+def _reader(body: Body) -> Reply | str:
+    results = sum(message["role"] == "assistant" for message in body["messages"])
+    compressed = "Conversation compressed" in json.dumps(body["messages"])
+    if compressed:
+        return "read enough"
+    return Reply(text="words " * 500, calls=(calling("list_files", pattern=f"*.{results}"),))
+
+
+def test_compact_at_off_never_compacts_by_itself(tmp_path: Path) -> None:
+    folder = Path(email.__file__).parent
+    done = agentloop(
+        *("-p", "Read every Python file in this folder and say what each one does."),
+        *("--workdir", str(folder), "--compact-at", "off", "--json", "--window", "128k"),
+        cwd=tmp_path,
+    )
+    types = {event["type"] for event in done.events}
+    assert types.isdisjoint({"compaction_started", "results_cleared"})
+
+
+def test_a_pending_run_is_resumed_and_finished_tools_do_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "counting.py").write_text(
+        "from agentloop import tool\n@tool\ndef count() -> str:\n    '''Counts.'''\n"
+        "    open('ran', 'a').write('x')\n    return 'counted'\n"
+    )
+    turns: list[Answered | str] = [Reply(calls=(calling("count"),)), Fault(status=401, body=""), "finished"]
+    with StrictProvider(turns) as provider:
+        options = ("--base-url", provider.url, "--tools", "counting", "--session", "s", "--window", "32k")
+        assert agentloop("-p", "go", *options, cwd=tmp_path).status == 1
+        done = agentloop(*options, cwd=tmp_path)
+    assert (done.status, done.out) == (0, "finished\n")
+    assert (tmp_path / "ran").read_text() == "x"
+
+
+def test_a_database_that_is_none_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "garbage.db").write_bytes(b"this is no database" * 100)
+    (tmp_path / "folder.db").mkdir()
+    for name in ("garbage.db", "folder.db"):
+        done = agentloop("-p", "hello", "--store", f"sqlite:///{tmp_path / name}", cwd=tmp_path)
+        assert done.status == 1, done.err
+        assert name in done.complaint()
+        assert "go on with" not in done.err
+    assert (tmp_path / "garbage.db").read_bytes() == b"this is no database" * 100
+
+
+def test_offline_is_said_once_when_it_was_not_chosen(tmp_path: Path) -> None:
+    assert agentloop("-p", "x", cwd=tmp_path).err.count("offline model answers") == 1
+    assert "offline model answers" not in agentloop("-p", "x", "-m", "offline", cwd=tmp_path).err
+
+
+def test_no_colour_without_a_terminal(tmp_path: Path) -> None:
+    assert "\x1b" not in agentloop("-p", "x", cwd=tmp_path).err
+
+
+def test_the_installed_script_is_the_same_program(tmp_path: Path) -> None:
+    program = "import sys; sys.argv[0] = '/bin/agentloop'; from agentloop.cli.main import main; main()"
+    done = subprocess.run(
+        [command()[0], "-c", program, "-p", "hello"],
+        cwd=tmp_path,
+        env=environment(tmp_path, PYTHONPATH=str(ROOT)),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "go on with: agentloop -r" in done.stderr
+
+
+def test_models_lists_what_the_server_offers(tmp_path: Path) -> None:
+    with StrictProvider(model="a-model") as provider:
+        done = agentloop("models", "--base-url", provider.url, cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert done.out
+    offline = agentloop("models", cwd=tmp_path)
+    assert (offline.status, offline.out) == (0, "offline\n")
+    assert "offline" in offline.err
+
+
+def test_callbacks_and_tools_by_name_are_used(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from agentloop import Callbacks\n\n"
+        "class Watcher(Callbacks):\n    def on_event(self, event):\n"
+        "        open('seen', 'a').write(type(event).__name__ + ' ')\n\n"
+        "def bare(text: str) -> str:\n    '''Says it back.'''\n    return text\n\n"
+        "both = [bare]\nwatcher = Watcher()\n"
+    )
+    with StrictProvider([Reply(calls=(calling("bare", text="echo"),)), "ok"]) as provider:
+        own = ("--tools", "mine:both", "--tools", "mine:bare", "--callbacks", "mine:Watcher")
+        url = ("--base-url", provider.url, "--window", "32k", "--callbacks", "mine:watcher")
+        done = agentloop("-p", "x", *own, *url, cwd=tmp_path)
+    assert (done.status, done.out) == (0, "ok\n"), done.err
+    assert (tmp_path / "seen").read_text().split().count("RunEnded") == 2
+    assert provider.bodies[1]["messages"][-1]["content"] == "echo"
+
+
+def test_a_callback_that_fails_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(
+        "from agentloop import Callbacks\n\nclass Bad(Callbacks):\n"
+        "    def on_event(self, event):\n        raise ValueError('no')\n"
+    )
+    done = agentloop("-p", "hello", "--callbacks", "bad:Bad", cwd=tmp_path)
+    assert done.status == 0
+    assert "callback Bad.on_event: ValueError: no" in done.err
+
+
+def test_another_model_writes_the_summaries(tmp_path: Path) -> None:
+    with StrictProvider(ExtractiveSummariser(_reader)) as provider:
+        url = ("--base-url", provider.url, "--window", "8k", "-m", "large", "--summary-model", "small")
+        assert agentloop("-p", "read", *url, cwd=tmp_path).status == 0
+    assert {body["model"] for body in provider.bodies} == {"large", "small"}
+    assert all(bool(body.get("tools")) == (body["model"] == "large") for body in provider.bodies)
+
+
+def test_logging_is_there_for_who_asks(tmp_path: Path) -> None:
+    quiet = agentloop("-p", "hello", cwd=tmp_path).err
+    verbose = agentloop("-p", "hello", "--verbose", cwd=tmp_path).err
+    debug = agentloop("-p", "hello", cwd=tmp_path, env={"AGENTLOOP_LOG": "debug"}).err
+    assert "run_started" not in quiet
+    assert "run_started" in verbose
+    assert "message_added" in debug
+    wrong = agentloop("-p", "hello", cwd=tmp_path, env={"AGENTLOOP_LOG": "loud"})
+    assert wrong.status == 2
+    assert "AGENTLOOP_LOG" in wrong.complaint()
+
+
+def test_lessons_are_listed_and_run(tmp_path: Path) -> None:
+    listed = agentloop("lessons", cwd=tmp_path)
+    assert listed.status == 0
+    assert "l00_chat" in listed.out
+    done = agentloop("lessons", "0", cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert done.out

@@ -1,0 +1,158 @@
+"""The command line's surface: what is understood, what is refused, and with which words."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli_kit import ROOT, agentloop, environment
+
+HEAVY = ("openai", "tiktoken", "pydantic", "prompt_toolkit", "genai_prices")
+
+
+MODULES = {
+    "a_file": "not a session\n",
+    "plain.py": "NUMBER = 3\n",
+    "broken.py": "fine = 1\ndef broken(:\n",
+    "halting.py": "import sys\nsys.exit('I do not want to')\n",
+    "needs_more.py": "import absent_dependency\n",
+    "twins.py": (
+        "from agentloop import tool\n"
+        "@tool(name='same')\ndef one() -> str:\n    '''One.'''\n    return '1'\n"
+        "@tool(name='same')\ndef two() -> str:\n    '''Two.'''\n    return '2'\n"
+    ),
+}
+
+
+WRONG: list[tuple[list[str], str]] = [
+    (["--bogus"], "No such option"),
+    (["-p", ""], "the prompt is empty"),
+    (["-p", "  \n "], "the prompt is empty"),
+    (["-p", "-"], "the prompt is empty"),
+    ([], "the prompt is empty"),
+    (["one", "two"], "in quotes"),
+    (["-p", "one", "two"], "give one"),
+    (["-p", "x", "--window", "many"], "--window"),
+    (["-p", "x", "--window", "0"], "--window"),
+    (["-p", "x", "--compact-at", "2"], "--compact-at"),
+    (["-p", "x", "--compact-at", "nan"], "--compact-at"),
+    (["-p", "x", "--max-steps", "0"], "--max-steps"),
+    (["-p", "x", "--workdir", "nowhere"], "is not there"),
+    (["-p", "x", "--workdir", "a_file"], "is a file"),
+    (["-p", "x", "--allow", "everything"], "--allow"),
+    (["-p", "x", "--store", "mysql://x"], "store URL"),
+    (["-p", "x", "--store", "sqlite://"], "store URL"),
+    (["-p", "x", "--session", "../../x"], "bad session id"),
+    (["-p", "x", "--session", ".x"], "bad session id"),
+    (["-p", "x", "--session", "x" * 129], "bad session id"),
+    (["-p", "x", "-r", "nobody"], "no session has"),
+    (["-r", "nobody"], "no session has"),
+    (["-p", "x", "-c"], "no session of the folder"),
+    (["-p", "x", "-c", "--no-session"], "cannot stand together"),
+    (["-p", "x", "-r", "a", "--session", "b"], "cannot stand together"),
+    (["-p", "x", "--json", "--output-format", "json"], "give one of them"),
+    (["-p", "x", "--output-format", "yaml"], "yaml"),
+    (["-p", "x", "--base-url", "localhost:8080"], "http://"),
+    (["-p", "x", "-m", "some-model"], "needs a server"),
+    (["-p", "x", "--system", "a", "--system-file", "a_file"], "give one of them"),
+    (["-p", "x", "--system-file", "nowhere"], "--system-file"),
+    (["-p", "x", "--tools", "no_such_module"], "no_such_module"),
+    (["-p", "x", "--tools", "a_file.py"], "name the module"),
+    (["-p", "x", "--tools", "broken"], "line 2"),
+    (["-p", "x", "--tools", "halting"], "halting.py, line 2"),
+    (["-p", "x", "--tools", "needs_more"], "absent_dependency"),
+    (["-p", "x", "--tools", "plain"], "holds no tool"),
+    (["-p", "x", "--tools", "plain:nothing"], "has no 'nothing'"),
+    (["-p", "x", "--tools", "plain:NUMBER"], "is no tool"),
+    (["-p", "x", "--tools", "twins"], "two tools"),
+    (["-p", "x", "--callbacks", "plain"], "MODULE:NAME"),
+    (["-p", "x", "--callbacks", "plain:NUMBER"], "is no callback"),
+    (["sessions", "show", "nobody"], "no session has"),
+    (["sessions", "delete", "nobody", "--yes"], "no session has"),
+    (["sessions", "import", "nowhere"], "cannot be read"),
+    (["sessions", "import", "a_file"], "nothing imported"),
+    (["sessions", "frobnicate"], "frobnicate"),
+    (["compact", "nobody"], "no session has"),
+    (["undo", "nobody"], "no session has"),
+    (["lessons", "99"], "no lesson 99"),
+]
+
+
+def loaded_by(*arguments: str, cwd: Path) -> set[str]:
+    """The top-level packages in memory once the call is over."""
+    program = (
+        "import sys\nfrom agentloop.cli.main import main\n"
+        f"try:\n    main({list(arguments)!r})\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=cwd,
+        env=environment(cwd),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in done.stderr.split()}
+
+
+def test_help_shows_options_commands_and_exit_statuses(tmp_path: Path) -> None:
+    done = agentloop("--help", cwd=tmp_path)
+    assert done.status == 0
+    assert done.err == ""
+    for word in ("--resume", "--output-format", "sessions", "demo", "lessons", "75 try later"):
+        assert word in done.out
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    assert loaded_by("--help", cwd=tmp_path).isdisjoint({*HEAVY, "rich", "structlog"})
+
+
+def test_sessions_load_no_client_and_no_terminal_library(tmp_path: Path) -> None:
+    loaded = loaded_by("sessions", "list", "--all", cwd=tmp_path)
+    assert loaded.isdisjoint({"openai", "httpx2", "prompt_toolkit", "genai_prices"})
+
+
+@pytest.mark.parametrize("command", ["sessions", "compact", "undo", "models", "lessons", "demo"])
+def test_each_command_has_its_help(command: str, tmp_path: Path) -> None:
+    done = agentloop(command, "--help", cwd=tmp_path)
+    assert done.status == 0
+    assert f"agentloop {command}" in done.out
+
+
+def test_version_is_said_without_a_run(tmp_path: Path) -> None:
+    done = agentloop("--version", cwd=tmp_path)
+    assert (done.status, done.out.split()[0], done.err) == (0, "agentloop", "")
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(words)[:30] for words, _ in WRONG])
+def test_a_wrong_call_is_one_line_and_status_2(arguments: list[str], said: str, tmp_path: Path) -> None:
+    for name, text in MODULES.items():
+        (tmp_path / name).write_text(text)
+    done = agentloop(*arguments, cwd=tmp_path)
+    assert done.status == 2, done.err
+    assert said in done.complaint()
+    assert done.out == ""
+    assert not (tmp_path / "agentloop").exists()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("AGENTLOOP_WINDOW", "lots"), ("AGENTLOOP_COMPACT_AT", "never"), ("OPENAI_BASE_URL", "ftp://x")],
+)
+def test_a_wrong_variable_is_named(variable: str, value: str, tmp_path: Path) -> None:
+    done = agentloop("-p", "x", cwd=tmp_path, env={variable: value})
+    assert done.status == 2
+    assert variable in done.complaint()
+
+
+def test_options_may_stand_behind_the_text(tmp_path: Path) -> None:
+    done = agentloop("hello", "--no-session", "--output-format", "json", cwd=tmp_path)
+    assert done.status == 0
+    assert done.events[0]["status"] == "answered"
+
+
+def test_the_modules_of_the_command_line_are_small() -> None:
+    for path in (ROOT / "agentloop" / "cli").glob("*.py"):
+        assert len(path.read_text().splitlines()) <= 250, path
