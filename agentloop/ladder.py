@@ -79,11 +79,11 @@ class Ladder:
         if result and result.status == "done" and not fits(session.context, budget):
             plan = self.plan(session.context, budget, reason=reason, why=why, strategy=SMALL_TAIL)
             session, result = await self._summarise(session, budget, plan and replace(plan, tier=2))
-        if not fits(session.context, budget) and not was_vetoed(result):
+        if not fits(session.context, budget) and veto_of(result) is None:
             session = await self._digest(session, budget, reason=reason, why=why)
         if not fits(session.context, budget):
             session = await self._shorten(session, budget)
-        check_fits(session.context, budget, vetoed=result.error if was_vetoed(result) else None)
+        check_fits(session.context, budget, vetoed=veto_of(result))
         return session
 
     def plan(
@@ -207,9 +207,9 @@ def size_after(context: Context, items: Sequence[ClearedItem], budget: Budget) -
     return int(budget.size(context) - budget.ratio(context) * gain)
 
 
-def was_vetoed(result: CompactionResult | None) -> bool:
-    """Whether a callback forbade the compaction."""
-    return result is not None and result.status == "vetoed"
+def veto_of(result: CompactionResult | None) -> str | None:
+    """The reason of a callback that forbade the compaction, if one did."""
+    return result.error if result is not None and result.status == "vetoed" else None
 
 
 def check_fits(context: Context, budget: Budget, *, vetoed: str | None = None) -> None:

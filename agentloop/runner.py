@@ -17,8 +17,10 @@ from agentloop.compactor import Compactor
 from agentloop.errors import (
     AgentLoopError,
     ContextOverflowError,
+    ContextTooLongError,
     ModelUnavailableError,
     SessionNotFoundError,
+    StoreError,
     UsageError,
 )
 from agentloop.events import Described, Event, Restored, RunEnded, RunStarted
@@ -209,11 +211,8 @@ class Runner:
         run = self._new_run(session_id, deps, sink)
         try:
             ended = await loop(run, await self._begin(run, session, message))
-        except asyncio.CancelledError:
-            await to_its_end(self._fail(run, "interrupted", "cancelled"))
-            raise
-        except AgentLoopError as error:
-            await self._fail(run, status_of(error), str(error))
+        except BaseException as error:
+            await to_its_end(self._fail(run, error))
             raise
         finally:
             self._learnt = run.room.budget
@@ -252,13 +251,15 @@ class Runner:
         title = " ".join(message.text.split())[:MOST_TITLE_CHARS]
         return (Described(title=title or None, folder=self._folder),)
 
-    async def _fail(self, run: Run, status: str, error: str) -> None:
+    async def _fail(self, run: Run, error: BaseException) -> None:
         """Note in the log how the run ended, where it began there and the log still takes it; show it."""
-        if run.begun:
+        status = status_of(error)
+        if run.begun and not isinstance(error, StoreError):
             with contextlib.suppress(AgentLoopError):
                 session = await Session.open(run.watch.session_id, self.store)
                 await session.append(_ended(run, status))
-        await self._show_end(run, status, output="", error=error)
+        text = str(error) or type(error).__name__
+        await self._show_end(run, status, output="", error="cancelled" if status == "interrupted" else text)
 
     async def _show_end(self, run: Run, status: str, *, output: str, error: str | None) -> None:
         await run.watch.say(
@@ -302,12 +303,14 @@ class Runner:
         )
 
 
-def status_of(error: AgentLoopError) -> str:
-    """The word of the exit table for an error."""
+def status_of(error: BaseException) -> str:
+    """The word of the exit table for what ended a run."""
     match error:
+        case asyncio.CancelledError() | KeyboardInterrupt():
+            return "interrupted"
         case UsageError():
             return "usage"
-        case ContextOverflowError():
+        case ContextOverflowError() | ContextTooLongError():
             return "too_large"
         case ModelUnavailableError():
             return "try_later"

@@ -1,7 +1,5 @@
 """The SQLite store on disc: rights, reopening, several processes and loops, faults and cancellation."""
 
-
-
 import asyncio
 import contextlib
 import functools
