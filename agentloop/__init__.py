@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentloop import stores, strategies, testing, triggers
+    from agentloop import stores, strategies, stream, testing, triggers, workspace
     from agentloop.agent import Agent
     from agentloop.callbacks import (
         Callbacks,
@@ -20,20 +20,28 @@ if TYPE_CHECKING:
     from agentloop.compaction import Compaction
     from agentloop.errors import (
         AgentLoopError,
+        BadAnswerError,
         ConflictError,
         ContextOverflowError,
+        ContextTooLongError,
         ModelError,
+        ModelRefusedError,
+        ModelUnavailableError,
         RetryTool,
+        SessionNotFoundError,
         StoreError,
+        ToolDefinitionError,
         UsageError,
     )
     from agentloop.messages import Message, ToolCall, Usage
     from agentloop.micro import MicroCompact
-    from agentloop.models import Answer, ChatModel, ModelRequest, TextPart
+    from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
     from agentloop.offline import OfflineModel
     from agentloop.openai_chat import OpenAIChat
+    from agentloop.results import CompactionPreview, RunResult
+    from agentloop.retry import RetryPolicy
     from agentloop.run_context import RunContext
-    from agentloop.runner import Runner, RunResult
+    from agentloop.runner import Runner
     from agentloop.sync import SyncRunner
     from agentloop.tools import Tool, ToolRegistry, tool
 
@@ -45,63 +53,82 @@ _HOMES = {
     "compaction": ("Compaction",),
     "errors": (
         "AgentLoopError",
+        "BadAnswerError",
         "ConflictError",
         "ContextOverflowError",
+        "ContextTooLongError",
         "ModelError",
+        "ModelRefusedError",
+        "ModelUnavailableError",
         "RetryTool",
+        "SessionNotFoundError",
         "StoreError",
+        "ToolDefinitionError",
         "UsageError",
     ),
     "messages": ("Message", "ToolCall", "Usage"),
     "micro": ("MicroCompact",),
-    "models": ("Answer", "ChatModel", "ModelRequest", "TextPart"),
+    "models": ("Answer", "ChatModel", "ModelRequest", "Retry", "TextPart"),
     "offline": ("OfflineModel",),
     "openai_chat": ("OpenAIChat",),
+    "results": ("CompactionPreview", "RunResult"),
+    "retry": ("RetryPolicy",),
     "run_context": ("RunContext",),
-    "runner": ("RunResult", "Runner"),
+    "runner": ("Runner",),
     "sync": ("SyncRunner",),
     "tools": ("Tool", "ToolRegistry", "tool"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("stores", "strategies", "testing", "triggers")
+_MODULES = ("stores", "strategies", "stream", "testing", "triggers", "workspace")
 
 __all__ = [
     "Agent",
     "AgentLoopError",
     "Answer",
+    "BadAnswerError",
     "Callbacks",
     "ChatModel",
     "Compaction",
+    "CompactionPreview",
     "CompactionRequest",
     "CompactionResult",
     "ConflictError",
     "ContextOverflowError",
+    "ContextTooLongError",
     "Focus",
     "Message",
     "MicroCompact",
     "ModelError",
+    "ModelRefusedError",
     "ModelRequest",
+    "ModelUnavailableError",
     "OfflineModel",
     "OpenAIChat",
     "Replace",
+    "Retry",
+    "RetryPolicy",
     "RetryTool",
     "RunContext",
     "RunResult",
     "Runner",
+    "SessionNotFoundError",
     "StoreError",
     "SyncRunner",
     "TextPart",
     "Tool",
     "ToolCall",
+    "ToolDefinitionError",
     "ToolRegistry",
     "Usage",
     "UsageError",
     "Veto",
     "stores",
     "strategies",
+    "stream",
     "testing",
     "tool",
     "triggers",
+    "workspace",
 ]
 
 

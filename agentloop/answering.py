@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from agentloop.callbacks import CompactionResult
 from agentloop.compact_tool import COMPACT, focus_of, outcome_text
@@ -11,7 +11,7 @@ from agentloop.messages import Message, ToolCall
 from agentloop.prompts import INTERRUPTED
 from agentloop.run import Run
 from agentloop.sessions import Session
-from agentloop.stream import ToolEnded, ToolStarted
+from agentloop.stream import ToolEnded, ToolStarted, ToolStatus
 from agentloop.threads import in_thread, to_its_end
 from agentloop.tool_results import shortened, spill
 
@@ -42,47 +42,41 @@ async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
     again = [call for call in calls if (known := run.agent.registry.get(call.name)) and known.idempotent]
     lost = [run.added(Message.tool(call.id, INTERRUPTED)) for call in calls if call not in again]
     if lost:
-        session = await session.append(*lost)
-        await run.show(session, *lost)
+        session = await run.record(session, *lost)
     return await _side_by_side(run, session, again, share=len(calls))
 
 
 async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *, share: int) -> Session:
-    tasks = {asyncio.create_task(_result(run, call, share)): call for call in calls}
+    tasks = [asyncio.create_task(_result(run, call, share)) for call in calls]
     waiting = set(tasks)
+
+    async def store(finished: Collection[asyncio.Task[MessageAdded]]) -> None:
+        nonlocal session
+        results = [task.result() for task in tasks if task in finished]
+        session = await run.record(session, *results)
+
     try:
         while waiting:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            results = [task.result() for task in tasks if task in done]
-            session = await to_its_end(_store(run, session, results))
+            await to_its_end(store(done))
         return session
     finally:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        finished = [task.result() for task in tasks if task in waiting and not task.cancelled()]
-        if finished:
-            await to_its_end(_store(run, session, finished))
-
-
-async def _store(run: Run, session: Session, results: Sequence[MessageAdded]) -> Session:
-    session = await session.append(*results)
-    await run.show(session, *results)
-    return session
+        if finished := [task for task in waiting if not task.cancelled() and task.exception() is None]:
+            await to_its_end(store(finished))
 
 
 async def _result(run: Run, call: ToolCall, share: int) -> MessageAdded:
-    await run.watch.say(ToolStarted, call_id=call.id, name=call.name, arguments=call.arguments)
+    await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
     started = time.monotonic()
-    status = "interrupted"
+    status: ToolStatus = "interrupted"
     try:
         reply = await run.agent.registry.answer(call, run.context_for(call.id))
         status = reply.status
     finally:
-        seconds = time.monotonic() - started
-        await run.watch.say(
-            ToolEnded, call_id=call.id, name=call.name, status=status, duration_seconds=seconds
-        )
+        await _ended(run, call, status, started)
     known = run.agent.registry.get(call.name)
     text, spilled = await _fitted(run, reply.text, call, share)
     return run.added(Message.tool(call.id, text), keep=bool(known and known.keep), spilled=spilled)
@@ -90,15 +84,16 @@ async def _result(run: Run, call: ToolCall, share: int) -> MessageAdded:
 
 async def _fitted(run: Run, text: str, call: ToolCall, share: int) -> tuple[str, str | None]:
     """The result as it may stand in the context: long ones head and tail, the whole in a file."""
-    most_tokens = max(100, int(run.room.budget.room * RESULT_SHARE) // max(1, share))
+    most_tokens = max(100, int(run.room.budget.for_context * RESULT_SHARE) // max(1, share))
     most_chars = min(MOST_RESULT_CHARS, most_tokens * 4)
     if len(text) <= most_chars and (len(text) <= most_tokens or run.counter(text) <= most_tokens):
         return text, None
     whole = await _spilled(run, text, call)
-    shown = shortened(text, max_chars=most_chars, whole=whole)
+    rest = f"the whole is in {whole}" if whole else "call the tool again for the rest"
+    shown = shortened(text, max_chars=most_chars, rest=rest)
     while run.counter(shown) > most_tokens and most_chars > 200:
         most_chars = max(200, most_chars // 2)
-        shown = shortened(text, max_chars=most_chars, whole=whole)
+        shown = shortened(text, max_chars=most_chars, rest=rest)
     return shown, whole
 
 
@@ -116,17 +111,18 @@ async def _compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Ses
     """One compaction for all wishes of a batch, by the same mechanism as any other."""
     focus = "; ".join(focus for call in asked if (focus := focus_of(call))) or None
     for call in asked:
-        await run.watch.say(ToolStarted, call_id=call.id, name=call.name, arguments=call.arguments)
+        await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
     started = time.monotonic()
     result: CompactionResult | None
-    session, result = await run.room.requested(
-        session, reason="tool", why="the model asked for it", focus=focus
-    )
+    session, result = await run.room.wished(session, focus)
     results = [run.added(Message.tool(call.id, outcome_text(result))) for call in asked]
     for call in asked:
-        status = "error" if result and result.status != "done" else "ok"
-        seconds = time.monotonic() - started
-        await run.watch.say(
-            ToolEnded, call_id=call.id, name=call.name, status=status, duration_seconds=seconds
-        )
-    return await _store(run, session, results)
+        status: ToolStatus = "error" if result and result.status != "done" else "ok"
+        await _ended(run, call, status, started)
+    return await run.record(session, *results)
+
+
+async def _ended(run: Run, call: ToolCall, status: ToolStatus, started: float) -> None:
+    seconds = time.monotonic() - started
+    ended = ToolEnded(call_id=call.id, name=call.name, status=status, duration_seconds=seconds)
+    await run.watch.say(ended)

@@ -1,9 +1,17 @@
 """How much room there is, in tokens: the one number that decides everything."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 
 from agentloop.context import Context
+from agentloop.errors import ContextOverflowError, ContextTooLongError
+from agentloop.messages import Json, Message
+from agentloop.models import ChatModel
+from agentloop.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, count_tools
+
+DEFAULT_WINDOW = 128_000
+"""The window of a model that names none, until its server says otherwise."""
 
 TARGET = 0.5
 """Where clearing and compaction bring a request to: this share of the largest that may be sent."""
@@ -11,21 +19,43 @@ TARGET = 0.5
 SHARE_OF_TASK = 0.1
 """The session's first user message stays verbatim while it takes at most this share of the window."""
 
+UNTOLD_OVERFLOW = 0.85
+"""Where an overflow names no limit, the window is taken to be this share of the request refused."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """What a request may hold.
 
-    `window` is the most tokens the model takes, answer included; `reserve` is kept free for the answer;
-    `fixed` is the size of instructions, tool schemas and overhead, by our own count. `model` names whose
-    reports sizes rest on; `least_ratio` is the provider's count over ours that an overflow has proved.
+    `window` is the most tokens the model takes, answer included; `fixed` the size of instructions, tool
+    schemas and overhead, by our own count. `model` names whose reports sizes rest on; `least_ratio` is the
+    provider's count over ours that an overflow has proved.
     """
 
     window: int
-    reserve: int
     fixed: int
     model: str
+    max_output_tokens: int | None = None
     least_ratio: float = 1.0
+
+    @classmethod
+    def of(
+        cls, model: ChatModel, instructions: str | None, schemas: Sequence[Json], counter: TokenCounter
+    ) -> "Budget":
+        """The budget of an agent's requests, before anything was learnt of its server."""
+        system = Message(role="system", content=instructions)
+        spoken = count_message(system, counter) if instructions else 0
+        return cls(
+            window=model.window or DEFAULT_WINDOW,
+            fixed=REQUEST_OVERHEAD + spoken + count_tools(schemas, counter),
+            model=model.name,
+            max_output_tokens=model.max_output_tokens,
+        )
+
+    @property
+    def reserve(self) -> int:
+        """What is kept free for the answer: its limit where it has one, else an eighth, up to 4,096."""
+        return min(self.max_output_tokens or min(4_096, self.window // 8), self.window // 2)
 
     @property
     def limit(self) -> int:
@@ -33,12 +63,12 @@ class Budget:
         return self.window - self.reserve
 
     @property
-    def room(self) -> int:
-        """What the limit leaves for the context."""
+    def for_context(self) -> int:
+        """What the limit leaves beside the fixed part."""
         return max(0, self.limit - self.fixed)
 
     @property
-    def task_share(self) -> int:
+    def task_tokens(self) -> int:
         """Up to this length the session's first user message stays verbatim."""
         return int(self.window * SHARE_OF_TASK)
 
@@ -52,12 +82,15 @@ class Budget:
         What was added since, or everything where no report holds, is our count, raised by the ratio by
         which this provider was last seen to count more than we do.
         """
-        counted = self.counted(context)
-        ratio = self.ratio(context)
-        anchor = context.anchor
-        if anchor and anchor.model == self.model and counted >= anchor.counted:
-            return anchor.measured + ceil(ratio * (counted - anchor.counted))
+        counted, ratio = self.counted(context), self.ratio(context)
+        report = context.anchor(self.model)
+        if report and counted >= report.counted:
+            return report.measured + ceil(ratio * (counted - report.counted))
         return ceil(ratio * counted)
+
+    def fits(self, context: Context) -> bool:
+        """Whether the next request may be sent."""
+        return self.size(context) <= self.limit
 
     def own(self, tokens: int, context: Context) -> int:
         """A number of the provider's tokens in tokens of our own count."""
@@ -65,13 +98,63 @@ class Budget:
 
     def ratio(self, context: Context) -> float:
         """By how much the provider counts more than we do; never below 1."""
-        return max(1.0, self.least_ratio, context.ratios.get(self.model, 1.0))
+        return max(1.0, self.least_ratio, context.ratio(self.model))
 
     def measured(self, context: Context) -> bool:
         """Whether `size` rests on the provider's count of this very context."""
-        return context.anchor is not None and context.anchor.model == self.model
+        return context.anchor(self.model) is not None
+
+    def learnt(self, context: Context, error: ContextTooLongError) -> "Budget":
+        """The budget after what an overflow said: the window, and how much more the server counts."""
+        counted, size = self.counted(context), self.size(context)
+        undercounted = error.tokens is not None and error.tokens > size
+        ratio = error.tokens / counted if undercounted and error.tokens else 1.0
+        window = error.window or self.window
+        if error.window is None and not undercounted:
+            window = int(size * UNTOLD_OVERFLOW)
+        return self.narrowed(replace(self, window=window, least_ratio=ratio))
+
+    def narrowed(self, other: "Budget") -> "Budget":
+        """This budget with what another one, of the same requests, knows to be less."""
+        return replace(
+            self,
+            window=min(self.window, other.window),
+            least_ratio=max(self.least_ratio, other.least_ratio),
+        )
+
+    def check(self, context: Context, *, vetoed: str | None = None) -> None:
+        """Say why the next request does not fit, if it does not.
+
+        `vetoed` is the reason of a callback that forbade to compact.
+
+        Raises:
+            ContextOverflowError: with the largest part named.
+        """
+        if self.fits(context):
+            return
+        size = self.size(context)
+        raise ContextOverflowError(
+            f"the context cannot be made to fit: {size:,} tokens, and the window of {self.window:,} leaves "
+            f"{self.limit:,}; {self._largest(context, vetoed)}, or use a larger window",
+            tokens=size,
+            window=self.window,
+        )
+
+    def _largest(self, context: Context, vetoed: str | None) -> str:
+        entry = max(context.visible, key=lambda entry: entry.tokens, default=None)
+        if vetoed is not None:
+            return f"a callback vetoed the compaction ({vetoed}): let it pass"
+        if entry is None or self.fixed > self.limit // 2:
+            return f"instructions and tool schemas take {self.fixed:,} tokens: shorten them"
+        said = f"the {entry.message.role} message at position {entry.seq}"
+        who = "the prompt" if entry is context.newest_user else said
+        return f"{who} has {entry.tokens:,} tokens: shorten it"
 
 
-def default_reserve(window: int, max_output_tokens: int | None) -> int:
-    """What is kept free for the answer: its limit where it has one, else an eighth up to 4,096."""
-    return min(max_output_tokens or min(4096, window // 8), window // 2)
+def overflow(error: ContextTooLongError, budget: Budget, context: Context) -> ContextOverflowError:
+    """The server's refusal as the error of a run that cannot go on."""
+    return ContextOverflowError(
+        f"{error}; a new session, a larger window or compaction helps",
+        tokens=error.tokens or budget.size(context),
+        window=error.window or budget.window,
+    )

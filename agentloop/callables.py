@@ -22,6 +22,13 @@ def inner_function(function: Callable[..., Any]) -> Callable[..., Any]:
     return inner
 
 
+def name_of(function: Callable[..., Any]) -> str:
+    """The name of a function behind its partials, or of the class of an object to call."""
+    called = without_partials(function)
+    name: str = getattr(called, "__name__", type(called).__name__)
+    return name
+
+
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether a call gives a coroutine, as far as can be seen before calling."""
     called = without_partials(function)

@@ -6,13 +6,13 @@ never replaces the run's outcome and never loses a compaction.
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from agentloop.events import Ranges
-from agentloop.messages import Message
-from agentloop.stream import StreamEvent
-from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
+from agentloop.messages import Message, Usage
+from agentloop.stream import CompactionReason, CompactionStatus, StreamEvent
+from agentloop.threads import DeadlineError, in_thread, within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class CompactionRequest:
 
     session_id: str
     run_id: str
-    reason: str
+    reason: CompactionReason
     why: str
     messages: tuple[Positioned, ...]
     tokens_before: int
@@ -42,13 +42,16 @@ class CompactionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What a compaction came to; the fields are those of the event `CompactionEnded`.
+    """What a compaction came to; sizes in tokens.
 
-    `seq` is the position of its record where it was done, and what `undo` takes back.
+    `tier` is the rung of the ladder: 1 a summary, 2 one with a smaller tail, 3 a digest without a model.
+    `archived` are the positions it hides, `lost` the identifiers among them that are no longer in sight;
+    `usage` and `cost` (US dollars) are what its requests took, also where it failed. `seq` is the position
+    of its record where it was done, and what `undo` takes back.
     """
 
-    status: str
-    reason: str
+    status: CompactionStatus
+    reason: CompactionReason
     why: str
     strategy: str
     tier: int
@@ -63,6 +66,8 @@ class CompactionResult:
     summary_tokens: int = 0
     lost: tuple[str, ...] = ()
     error: str | None = None
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
     seq: int | None = None
 
 
@@ -147,14 +152,15 @@ class CallbackList:
     async def _call(self, callback: Callbacks, point: str, argument: Any) -> Any:
         method = getattr(callback, point)
         try:
-            if point == "on_event" or inspect.iscoroutinefunction(method):
-                answer = method(argument)
+            if point == "on_event":
+                answer = _contained(method, argument)
                 return await self._within(answer) if inspect.isawaitable(answer) else answer
-            return await self._within(_called_in_thread(method, argument))
+            return await self._within(_called(method, argument))
         except DeadlineError:
             await self._report(callback, point, f"took longer than {self.limit_seconds:g} s")
-        except (Exception, SystemExit, SelfCancelledError) as error:  # noqa: BLE001 — a user's code may raise anything
-            await self._report(callback, point, f"{type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 — whatever a user's callback raises is an event
+            cause = error.__cause__ if isinstance(error, _ExitError) else error
+            await self._report(callback, point, f"{type(cause).__name__}: {cause}")
         return None
 
     async def _within(self, answer: Awaitable[Any]) -> Any:
@@ -164,10 +170,26 @@ class CallbackList:
         await self.failed(type(callback).__name__, point, error)
 
 
+class _ExitError(Exception):
+    """A callback wanted to end the program; on an event loop that would end the loop."""
+
+
+def _contained(method: Callable[[Any], Any], argument: Any) -> Any:
+    try:
+        return method(argument)
+    except SystemExit as error:
+        raise _ExitError from error
+
+
 async def _awaited(answer: Awaitable[Any]) -> Any:
-    return await answer
+    try:
+        return await answer
+    except SystemExit as error:
+        raise _ExitError from error
 
 
-async def _called_in_thread(method: Callable[[Any], Any], argument: Any) -> Any:
-    answer = await in_thread(method, argument)
+async def _called(method: Callable[[Any], Any], argument: Any) -> Any:
+    if inspect.iscoroutinefunction(method):
+        return await method(argument)
+    answer = await in_thread(_contained, method, argument)
     return await answer if inspect.isawaitable(answer) else answer

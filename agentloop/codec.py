@@ -10,26 +10,13 @@ by newer code. A record of an unknown kind is kept as it is, to the byte.
 
 import dataclasses
 import json
-import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from agentloop.errors import StoreError, UsageError
-from agentloop.events import (
-    Cleared,
-    Compacted,
-    Described,
-    Event,
-    MessageAdded,
-    ModelCalled,
-    Noted,
-    Restored,
-    RunEnded,
-    RunStarted,
-    Unknown,
-)
+from agentloop.events import AnyEvent, Event, Unknown, kind_name
 from agentloop.messages import Message
 
 SCHEMA_VERSION = 1
@@ -194,18 +181,7 @@ def _fields(kind: type) -> tuple[_Field, ...]:
 _ACCEPTED: Mapping[Any, tuple[type, ...]] = {float: (float, int)}
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _CLASSES: Mapping[str, type[Event]] = {
-    re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind
-    for kind in (
-        MessageAdded,
-        Cleared,
-        Compacted,
-        Restored,
-        ModelCalled,
-        RunStarted,
-        RunEnded,
-        Described,
-        Noted,
-    )
+    kind_name(kind): kind for kind in get_args(AnyEvent) if kind is not Unknown
 }
 _KINDS: Mapping[type[Event], str] = {kind: name for name, kind in _CLASSES.items()}
 _FIELDS: Mapping[str, tuple[_Field, ...]] = {name: _fields(kind) for name, kind in _CLASSES.items()}

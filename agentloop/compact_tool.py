@@ -2,7 +2,6 @@
 
 from agentloop.callbacks import CompactionResult
 from agentloop.messages import Json, ToolCall
-from agentloop.wire import decoded_arguments
 
 COMPACT = "compact"
 
@@ -27,7 +26,7 @@ COMPACT_SCHEMA: Json = {
 
 def focus_of(call: ToolCall) -> str | None:
     """What the model asked to keep, if it said so."""
-    focus = (decoded_arguments(call.arguments) or {}).get("focus")
+    focus = (call.decoded() or {}).get("focus")
     return focus if isinstance(focus, str) and focus.strip() else None
 
 

@@ -6,10 +6,10 @@ the session, exactly as it was.
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from agentloop.budget import Budget
 from agentloop.callbacks import (
@@ -20,16 +20,22 @@ from agentloop.callbacks import (
     Replace,
     Veto,
 )
-from agentloop.context import Context, Entry
+from agentloop.context import Context
+from agentloop.entries import Entry
 from agentloop.errors import AgentLoopError, ConflictError
 from agentloop.events import Compacted, ModelCalled, Ranges, Record
 from agentloop.exchanges import Unit, covered_ranges
 from agentloop.identifiers import missing
-from agentloop.labelled import neutral, record_of
-from agentloop.messages import Message
+from agentloop.labelled import neutral, summary_in
+from agentloop.messages import Message, Usage
 from agentloop.sessions import Session
-from agentloop.stream import CompactionEnded, CompactionStarted
-from agentloop.summary import Summary, summary_message
+from agentloop.stream import (
+    CompactionEnded,
+    CompactionReason,
+    CompactionStarted,
+    CompactionStatus,
+)
+from agentloop.summary import Note, summary_message
 from agentloop.threads import in_thread, to_its_end
 from agentloop.tokens import TokenCounter, count_message
 from agentloop.transcripts import save
@@ -38,8 +44,8 @@ from agentloop.watch import Watch
 MOST_LOST = 100
 """So many identifiers are listed as lost at the most."""
 
-Writer = Callable[[tuple[Entry, ...], Context, str | None], Awaitable[Summary]]
-"""Writes what stands for these entries of this context, with the focus asked for."""
+Writer: TypeAlias = Callable[[tuple[Entry, ...], Context, str | None, Note], Awaitable[str]]
+"""Writes what stands for these entries of this context, with the focus asked for; notes its requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,7 @@ class Plan:
     The replacement stands before the first message at or after position `at`.
     """
 
-    reason: str
+    reason: CompactionReason
     why: str
     strategy: str
     tier: int
@@ -75,7 +81,7 @@ class Plan:
 
 
 class _EndedError(AgentLoopError):
-    def __init__(self, status: str, text: str) -> None:
+    def __init__(self, status: CompactionStatus, text: str) -> None:
         super().__init__(text)
         self.status = status
 
@@ -97,49 +103,56 @@ class Compactor:
 
 
 class _Work:
-    """One plan being carried out: its request, its clock and its result."""
+    """One plan being carried out: its request, its clock, its model calls and its result."""
 
     def __init__(self, *, compactor: Compactor, session: Session, plan: Plan, budget: Budget) -> None:
         self.compactor, self.session, self.plan, self.budget = compactor, session, plan, budget
         self.covered, self.covers = plan.entries, plan.covers(session.context)
-        self.before = budget.size(session.context)
+        self.size_before = budget.size(session.context)
         self.started = time.monotonic()
         self.transcript: str | None = None
-        self.after = session
+        self.calls: list[ModelCalled] = []
+        self.compacted = session
         self.result = self._result("failed", error="cancelled")
 
     async def done(self) -> tuple[Session, CompactionResult]:
-        await self._say_started()
         try:
+            await self._say_started()
             await self._compact()
         except _EndedError as error:
             self.result = self._result(error.status, error=str(error))
         except AgentLoopError as error:
             self.result = self._result("failed", error=str(error))
+        except Exception as error:
+            self.result = self._result("failed", error=f"{type(error).__name__}: {error}")
+            raise
         finally:
-            await self._say_ended(self.result)
-        return self.after, self.result
+            await self._say_ended()
+        return self.compacted, self.result
 
     async def _compact(self) -> None:
-        plan, watch = self.plan, self.compactor.watch
-        replies = await watch.called.before_compaction(self._request())
+        watch = self.compactor.watch
+        replies = await watch.callback_list.before_compaction(self._request())
         for reply in replies:
             if isinstance(reply, Veto):
                 raise _EndedError("vetoed", reply.reason)
         self.transcript = await self._save_transcript()
-        given = next((reply.summary for reply in replies if isinstance(reply, Replace)), None)
-        wishes = [plan.focus, *(reply.text for reply in replies if isinstance(reply, Focus))]
-        focus = "; ".join(wish for wish in wishes if wish) or None
-        if given is None:
-            summary = await plan.write(self.covered, self.session.context, focus)
-        else:
-            summary = Summary(text=neutral(given))
-        await to_its_end(self._append(self._event(summary), summary.calls))
-        await watch.called.after_compaction(self.result)
+        text = await self._written(replies)
+        await to_its_end(self._append(self._event(text)))
+        await watch.callback_list.after_compaction(self.result)
 
-    def _event(self, summary: Summary) -> Compacted:
+    async def _written(self, replies: Sequence[Veto | Focus | Replace]) -> str:
+        """The text of a callback, else that of the plan's writer."""
+        for reply in replies:
+            if isinstance(reply, Replace):
+                return neutral(reply.summary)
+        wishes = [self.plan.focus, *(reply.text for reply in replies if isinstance(reply, Focus))]
+        focus = "; ".join(wish for wish in wishes if wish) or None
+        return await self.plan.write(self.covered, self.session.context, focus, self.calls.append)
+
+    def _event(self, written: str) -> Compacted:
         context, plan = self.session.context, self.plan
-        text = summary_message(summary.text, self.transcript)
+        text = summary_message(written, self.transcript)
         event = Compacted(
             covers=self.covers,
             replacement=text,
@@ -149,22 +162,22 @@ class _Work:
             why=plan.why,
             strategy=plan.strategy,
             tier=plan.tier,
-            before=self.before,
+            before=self.size_before,
             transcript=self.transcript,
         )
         after = context.add(Record(seq=context.length + 1, event=event))
         if after.tokens >= context.tokens:
             raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
         present = "\n".join(message.text for message in after.messages)
-        texts = (record_of(entry.original.text) for entry in reversed(self.covered))
+        texts = (summary_in(entry.original.text) for entry in reversed(self.covered))
         return replace(event, after=self.budget.size(after), lost=missing(texts, present, most=MOST_LOST))
 
-    async def _append(self, event: Compacted, calls: tuple[ModelCalled, ...]) -> None:
+    async def _append(self, event: Compacted) -> None:
         """Write the compaction; messages that others added meanwhile do not invalidate it."""
         session = self.session
         while True:
             try:
-                self.after = await session.append(*calls, event)
+                self.compacted = await session.append(*self.calls, event)
                 break
             except ConflictError as error:
                 session = await session.reload()
@@ -176,14 +189,13 @@ class _Work:
         folder = self.compactor.transcripts
         if folder is None:
             return None
-        history = await self.session.history()
+        history = [entry.original for entry in self.session.context.said]
         return (await in_thread(lambda: save(folder, history, epoch=int(time.time())))).name
 
     def _request(self) -> CompactionRequest:
-        watch = self.compactor.watch
         return CompactionRequest(
             session_id=self.session.id,
-            run_id=watch.run_id,
+            run_id=self.compactor.watch.run_id,
             reason=self.plan.reason,
             why=self.plan.why,
             messages=tuple(
@@ -191,23 +203,24 @@ class _Work:
                 for entry in self.covered
                 if entry.kind == "said"
             ),
-            tokens_before=self.before,
+            tokens_before=self.size_before,
             focus=self.plan.focus,
         )
 
     def _result(
-        self, status: str, *, event: Compacted | None = None, error: str | None = None
+        self, status: CompactionStatus, *, event: Compacted | None = None, error: str | None = None
     ) -> CompactionResult:
-        before, after = self.session.context, self.after.context
+        before, after = self.session.context, self.compacted.context
         seqs = [seq for seq, other in after.compactions if other is event]
+        costs = [called.cost for called in self.calls if called.cost is not None]
         return CompactionResult(
             status=status,
             reason=self.plan.reason,
             why=self.plan.why,
             strategy=self.plan.strategy,
             tier=self.plan.tier,
-            tokens_before=self.before,
-            tokens_after=event.after if event else self.before,
+            tokens_before=self.size_before,
+            tokens_after=event.after if event else self.size_before,
             messages_before=len(before.visible),
             messages_after=len(after.visible),
             archived=event.covers if event else (),
@@ -217,28 +230,28 @@ class _Work:
             summary_tokens=event.tokens if event else 0,
             lost=event.lost if event else (),
             error=error,
+            usage=sum((called.usage for called in self.calls if called.usage), Usage()),
+            cost=sum(costs) if costs else None,
             seq=seqs[0] if seqs else None,
         )
 
     async def _say_started(self) -> None:
-        await self.compactor.watch.say(
-            CompactionStarted,
+        started = CompactionStarted(
             reason=self.plan.reason,
             why=self.plan.why,
             strategy=self.plan.strategy,
-            tokens_before=self.before,
+            tokens_before=self.size_before,
             messages_before=len(self.session.context.visible),
             first=self.covers[0][0],
             last=self.covers[-1][1],
         )
+        await self.compactor.watch.say(started)
 
-    async def _say_ended(self, result: CompactionResult) -> None:
-        shown: dict[str, Any] = {
-            each.name: getattr(result, each.name)
-            for each in fields(CompactionEnded)
-            if each.name in _ENDED_FIELDS
-        }
-        await self.compactor.watch.say(CompactionEnded, **shown)
+    async def _say_ended(self) -> None:
+        shown = {name: getattr(self.result, name) for name in _ENDED_FIELDS}
+        await self.compactor.watch.say(CompactionEnded(**shown))
 
 
-_ENDED_FIELDS = {each.name for each in fields(CompactionResult)}
+_ENDED_FIELDS = {each.name for each in fields(CompactionEnded)} & {
+    each.name for each in fields(CompactionResult)
+}

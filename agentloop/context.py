@@ -8,13 +8,12 @@ appends, `Cleared` shows messages shortened, `Compacted` puts a summary in the p
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, overload
 
+from agentloop.entries import Entry, Shown, acknowledged
 from agentloop.events import (
     Cleared,
     ClearedItem,
     Compacted,
-    Event,
     MessageAdded,
     ModelCalled,
     Record,
@@ -22,48 +21,17 @@ from agentloop.events import (
 )
 from agentloop.growing import Growing
 from agentloop.messages import Message
-from agentloop.prompts import ACKNOWLEDGEMENT, ACKNOWLEDGEMENT_TOKENS
 from agentloop.ranges import holds
-
-Kind = Literal["said", "summary", "acknowledgement"]
 
 TELLING_TOKENS = 500
 """From this size on, the provider's count over ours tells of its vocabulary; below, of its overhead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One message in sight.
-
-    `message` is how it is shown and `tokens` the length of that; `original` is what the log holds. `at`
-    orders entries: a position for what was said, the place given by its compaction for a summary.
-    """
+class Report:
+    """A provider's count of one request, `measured`, beside ours, `counted`; `seq` is where it stands."""
 
     seq: int
-    message: Message
-    tokens: int
-    original: Message
-    kind: Kind = "said"
-    at: int = 0
-    keep: bool = False
-    spilled: str | None = None
-
-    @property
-    def cleared(self) -> bool:
-        """Whether it is shown shortened."""
-        return self.message is not self.original
-
-    @property
-    def is_user(self) -> bool:
-        """Whether a real user said it: summaries start no turn."""
-        return self.kind == "said" and self.message.role == "user"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Anchor:
-    """The provider's count of one request, held against ours; stale once the context is rewritten."""
-
-    model: str
     measured: int
     counted: int
 
@@ -73,7 +41,8 @@ class Context:
     """The fold of a log's first `length` records.
 
     `visible` is what the model sees, oldest first; `tokens` its length. `said` is everything ever said on
-    the main line. `epoch` is the position of the last record that rewrote what was visible.
+    the main line. `epoch` is the position of the last record that rewrote what was visible; `reports` holds
+    each model's newest count that can be true.
     """
 
     length: int = 0
@@ -83,8 +52,7 @@ class Context:
     compactions: tuple[tuple[int, Compacted], ...] = ()
     cleared: Mapping[int, ClearedItem] = field(default_factory=dict)
     epoch: int = 0
-    anchor: Anchor | None = None
-    ratios: Mapping[str, float] = field(default_factory=dict)
+    reports: Mapping[str, Report] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Context":
@@ -115,6 +83,16 @@ class Context:
         """The session's first real user message, in sight or not."""
         return next((entry for entry in self.said if entry.is_user), None)
 
+    def anchor(self, model: str) -> Report | None:
+        """The model's count of what is in sight; None once the context was rewritten."""
+        report = self.reports.get(model)
+        return report if report and report.seq > self.epoch else None
+
+    def ratio(self, model: str) -> float:
+        """The model's tokens for one of ours; 1 until a report tells, since small ones tell of overhead."""
+        report = self.reports.get(model)
+        return report.measured / report.counted if report and report.counted >= TELLING_TOKENS else 1.0
+
     def _grow(self, records: Sequence[Record]) -> "Context":
         """This context with records that rewrite nothing, all at once."""
         if not records:
@@ -124,15 +102,14 @@ class Context:
             for record in records
             if isinstance(record.event, MessageAdded) and record.event.branch is None
         ]
-        reports = [report for record in records if (report := _report(record.event))]
+        reports = {model: report for record in records for model, report in _reported(record)}
         return replace(
             self,
             length=records[-1].seq,
             said=self.said.plus(*entries),
             visible=self.visible.plus(*entries),
             tokens=self.tokens + sum(entry.tokens for entry in entries),
-            anchor=reports[-1] if reports else self.anchor,
-            ratios={**self.ratios, **{each.model: each.measured / each.counted for each in reports}},
+            reports={**self.reports, **reports} if reports else self.reports,
         )
 
     def _rewrite(self, seq: int, event: Cleared | Compacted | Restored) -> "Context":
@@ -152,7 +129,7 @@ class Context:
     def _compact(self, seq: int, event: Compacted) -> "Context":
         left = (entry for entry in self.visible if not holds(event.covers, entry.seq))
         return replace(
-            self._rewritten(seq, _acknowledged((*left, _summary(seq, event)))),
+            self._rewritten(seq, acknowledged((*left, _summary(seq, event)))),
             compactions=(*self.compactions, (seq, event)),
         )
 
@@ -161,34 +138,12 @@ class Context:
         entries = [_summary(at, event) for at, event in compactions]
         entries.extend(_as_shown(entry, self.cleared.get(entry.seq)) for entry in self.said)
         left = (entry for entry in entries if not _covered(entry, compactions))
-        return replace(self._rewritten(seq, _acknowledged(left)), compactions=compactions)
+        return replace(self._rewritten(seq, acknowledged(left)), compactions=compactions)
 
     def _rewritten(self, seq: int, entries: Iterable[Entry]) -> "Context":
         visible = Growing(entries)
         tokens = sum(entry.tokens for entry in visible)
-        return replace(self, length=seq, visible=visible, tokens=tokens, epoch=seq, anchor=None)
-
-
-class Shown(Sequence[Message]):
-    """Entries seen as the messages they show."""
-
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._entries = entries
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    @overload
-    def __getitem__(self, index: int) -> Message: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Message]: ...
-    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        if isinstance(index, slice):
-            return [entry.message for entry in self._entries[index]]
-        return self._entries[index].message
-
-    def __iter__(self) -> Iterator[Message]:
-        return (entry.message for entry in self._entries)
+        return replace(self, length=seq, visible=visible, tokens=tokens, epoch=seq)
 
 
 def _said(seq: int, event: MessageAdded) -> Entry:
@@ -204,14 +159,13 @@ def _said(seq: int, event: MessageAdded) -> Entry:
     )
 
 
-def _report(event: Event) -> Anchor | None:
+def _reported(record: Record) -> Iterator[tuple[str, Report]]:
     """The provider's count that this record holds, if it is one to rest on."""
-    if not isinstance(event, ModelCalled) or event.purpose != "agent":
-        return None
-    measured = event.usage.input_tokens if event.usage else 0
-    if not _believable(measured, event.counted):
-        return None
-    return Anchor(model=event.model, measured=measured, counted=event.counted)
+    event = record.event
+    if isinstance(event, ModelCalled) and event.purpose == "agent":
+        measured = event.usage.input_tokens if event.usage else 0
+        if _believable(measured, event.counted):
+            yield event.model, Report(seq=record.seq, measured=measured, counted=event.counted)
 
 
 def _covered(entry: Entry, compactions: Iterable[tuple[int, Compacted]]) -> bool:
@@ -229,32 +183,6 @@ def _as_shown(entry: Entry, item: ClearedItem | None) -> Entry:
     return replace(entry, message=item.message, tokens=item.tokens)
 
 
-def _acknowledged(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """In order, a short assistant message between two user messages of which one is a summary."""
-    before: Entry | None = None
-    for entry in sorted(entries, key=lambda entry: (entry.at, entry.kind == "said", entry.seq)):
-        if entry.kind == "acknowledgement":
-            continue
-        if before and _speak_as_users(before, entry) and "summary" in (before.kind, entry.kind):
-            yield Entry(
-                seq=entry.seq,
-                message=_ACKNOWLEDGED,
-                tokens=ACKNOWLEDGEMENT_TOKENS,
-                original=_ACKNOWLEDGED,
-                kind="acknowledgement",
-                at=entry.at,
-            )
-        yield entry
-        before = entry
-
-
-def _speak_as_users(*entries: Entry) -> bool:
-    return all(entry.message.role == "user" for entry in entries)
-
-
 def _believable(measured: int, counted: int) -> bool:
     """Providers report nothing, zeros, or the sum of all calls; none of these may move the line."""
     return counted > 0 and 0.5 < measured / counted < 2.0
-
-
-_ACKNOWLEDGED = Message.assistant(ACKNOWLEDGEMENT)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from agentloop.context import Entry
-from agentloop.labelled import head_and_tail, neutral, record_of
+from agentloop.entries import Entry
+from agentloop.labelled import neutral, summary_in
+from agentloop.pairing import answers
 from agentloop.tokens import TokenCounter
+from agentloop.tool_results import shortened
 
 EARLIER_SHARE = 0.7
 """The share of the digest that an earlier record may take."""
@@ -12,12 +14,12 @@ EARLIER_SHARE = 0.7
 
 def digest(covered: Sequence[Entry], *, max_tokens: int, counter: TokenCounter) -> str:
     """What was asked, said and done, one line each, newest kept first, in at most about `max_tokens`."""
-    earlier = [record_of(entry.original.text) for entry in covered if entry.kind == "summary"]
+    earlier = [summary_in(entry.original.text) for entry in covered if entry.kind == "summary"]
     said = [entry for entry in covered if entry.kind == "said"]
     left = max_tokens
     sections: list[str] = []
     if earlier:
-        record = head_and_tail(earlier[-1], int(max_tokens * EARLIER_SHARE) * 3)
+        record = shortened(earlier[-1], max_chars=int(max_tokens * EARLIER_SHARE) * 3)
         sections.append(record)
         left -= counter(record)
     for title, lines in (
@@ -50,12 +52,13 @@ def _answered(said: Sequence[Entry]) -> Iterator[str]:
 
 
 def _done(said: Sequence[Entry]) -> Iterator[str]:
-    results = {entry.original.tool_call_id: entry.original.text for entry in said}
-    for entry in said:
-        for call in entry.original.tool_calls:
-            outcome = results.get(call.id, "no result")
+    messages = [entry.original for entry in said]
+    for at, places in answers(messages).items():
+        for call, place in zip(messages[at].tool_calls, places, strict=True):
+            outcome = "no result" if place is None else messages[place].text
             yield f"{_line(f'{call.name}({call.arguments}', 100)}) → {_line(outcome, 60)[2:]}"
 
 
 def _line(text: str, max_chars: int) -> str:
-    return "- " + head_and_tail(" ".join(text[: max_chars * 4].split()), max_chars).replace("\n", " ")
+    words = " ".join(text[: max_chars * 4].split())
+    return "- " + (words if len(words) <= max_chars else words[: max_chars - 1] + "…")

@@ -5,6 +5,7 @@ point at positions. `id` tells a retried append from another writer's equal reco
 (seconds since the epoch) say nothing about what happened, so they do not count in comparisons.
 """
 
+import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -148,6 +149,25 @@ class Unknown(Event):
 
     kind: str
     body: str
+
+
+AnyEvent: TypeAlias = (
+    MessageAdded
+    | Cleared
+    | Compacted
+    | Restored
+    | ModelCalled
+    | RunStarted
+    | RunEnded
+    | Described
+    | Noted
+    | Unknown
+)
+
+
+def kind_name(kind: type) -> str:
+    """The snake_case name of an event class, e.g. `message_added`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

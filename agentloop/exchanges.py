@@ -7,8 +7,10 @@ results stand. Exchanges are atomic: kept whole, folded whole.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentloop.context import Context, Entry
+from agentloop.context import Context
+from agentloop.entries import Entry
 from agentloop.events import Ranges
+from agentloop.pairing import answers
 from agentloop.ranges import ranges_between
 
 
@@ -40,46 +42,41 @@ class Unit:
 
 def units_of(entries: Sequence[Entry]) -> list[Unit]:
     """The entries in units, in the order in which the units begin; acknowledgements are left out."""
-    groups: list[list[Entry]] = []
-    waiting: dict[str, list[list[Entry]]] = {}
-    open_calls: dict[int, int] = {}
-    for entry in entries:
-        if entry.kind == "acknowledgement":
-            continue
-        asked = waiting.get(entry.message.tool_call_id or "") if entry.message.role == "tool" else None
-        if asked:
-            group = asked.pop()
-            group.append(entry)
-            open_calls[id(group)] -= 1
-            continue
-        group = [entry]
-        groups.append(group)
-        open_calls[id(group)] = len(entry.message.tool_calls)
-        for call in entry.message.tool_calls:
-            waiting.setdefault(call.id, []).append(group)
-    return [Unit(entries=tuple(group), complete=open_calls[id(group)] == 0) for group in groups]
+    shown = [entry for entry in entries if entry.kind != "acknowledgement"]
+    answered = answers([entry.message for entry in shown])
+    placed = {place for places in answered.values() for place in places}
+    return [
+        _unit(entry, [None if place is None else shown[place] for place in answered.get(at, ())])
+        for at, entry in enumerate(shown)
+        if at not in placed
+    ]
 
 
-def may_go(context: Context, *, task_share_tokens: int) -> list[Unit]:
+def _unit(asking: Entry, results: Sequence[Entry | None]) -> Unit:
+    there = sorted((entry for entry in results if entry), key=lambda entry: entry.at)
+    return Unit(entries=(asking, *there), complete=None not in results)
+
+
+def may_go(context: Context, *, task_tokens: int) -> list[Unit]:
     """The units that a compaction may cover, oldest first.
 
     Never among them: the newest real user message; the session's first one while it is at most
-    `task_share_tokens` long; an exchange at the end that waits for results, or whose results the model has
+    `task_tokens` long; an exchange at the end that waits for results, or whose results the model has
     not read yet.
     """
-    kept = {entry.seq for entry in _protected(context, task_share_tokens)}
+    kept = {entry.seq for entry in _protected(context, task_tokens)}
     units = units_of(context.visible)
     if units and (not units[-1].complete or units[-1].entries[-1].message.role == "tool"):
         units.pop()
     return [unit for unit in units if not kept.intersection(unit.seqs)]
 
 
-def safe_cover(context: Context, wanted: frozenset[int], *, task_share_tokens: int) -> tuple[Unit, ...]:
+def safe_cover(context: Context, wanted: frozenset[int], *, task_tokens: int) -> tuple[Unit, ...]:
     """The units that are wholly among the wanted positions and may go, whoever chose the cut.
 
     None where that is nothing but an earlier summary.
     """
-    units = may_go(context, task_share_tokens=task_share_tokens)
+    units = may_go(context, task_tokens=task_tokens)
     covered = tuple(unit for unit in units if wanted.issuperset(unit.seqs))
     return covered if hold_news(covered) else ()
 
@@ -96,9 +93,9 @@ def covered_ranges(context: Context, units: Sequence[Unit]) -> Ranges:
     return ranges_between(covered, kept)
 
 
-def _protected(context: Context, task_share_tokens: int) -> list[Entry]:
+def _protected(context: Context, task_tokens: int) -> list[Entry]:
     newest, task = context.newest_user, context.task
     kept = [newest] if newest else []
-    if task and task.tokens <= task_share_tokens:
+    if task and task.tokens <= task_tokens:
         kept.append(task)
     return kept

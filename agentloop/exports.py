@@ -1,17 +1,14 @@
 """Sessions as files: chat-completions messages, events, or text to read; and back."""
 
 import json
-from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeGuard
 
 from agentloop.codec import decode, encode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import Cleared, Compacted, Event, MessageAdded, Record, Restored
-from agentloop.markdown import to_markdown
 from agentloop.messages import Message
-
-__all__ = ["parse", "to_events", "to_markdown", "to_openai"]
+from agentloop.pairing import answers
 
 
 def to_openai(records: Iterable[Record]) -> list[dict[str, Any]]:
@@ -54,31 +51,14 @@ def _is_main(event: Event) -> TypeGuard[MessageAdded]:
 
 
 def _arranged(said: Sequence[Message]) -> Iterator[Message]:
-    """Results behind their calls; where an id was used before, a result answers the newest call."""
-    results, placed = _results(said)
+    """Results right behind their calls; what answers no call stays where it stood."""
+    answered = answers(said)
+    placed = {place for places in answered.values() for place in places}
     for at, message in enumerate(said):
         if at in placed:
             continue
         yield message
-        for call in message.tool_calls:
-            if waiting := results[at, call.id]:
-                yield said[waiting.popleft()]
-
-
-def _results(said: Sequence[Message]) -> tuple[dict[tuple[int, str], deque[int]], set[int]]:
-    """The places of the results of each call, by the place of the asking message and the call's id."""
-    asked: dict[str, tuple[int, int]] = {}
-    results: dict[tuple[int, str], deque[int]] = defaultdict(deque)
-    placed: set[int] = set()
-    for at, message in enumerate(said):
-        asking, wanted = asked.get(message.tool_call_id or "", (0, 0))
-        if message.role == "tool" and len(results[asking, message.tool_call_id or ""]) < wanted:
-            results[asking, message.tool_call_id or ""].append(at)
-            placed.add(at)
-        for call in message.tool_calls:
-            before, times = asked.get(call.id, (at, 0))
-            asked[call.id] = (at, times + 1 if before == at else 1)
-    return results, placed
+        yield from (said[place] for place in answered.get(at, ()) if place is not None)
 
 
 def _list(text: str) -> list[Any]:

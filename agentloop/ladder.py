@@ -9,24 +9,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agentloop.budget import TARGET, Budget
+from agentloop.callables import name_of
 from agentloop.callbacks import CompactionResult
 from agentloop.compaction import Compaction
 from agentloop.compactor import Compactor, Plan
-from agentloop.context import Context, Entry
+from agentloop.context import Context
 from agentloop.digest import digest
-from agentloop.errors import ContextOverflowError
+from agentloop.entries import Entry
 from agentloop.events import Cleared, ClearedItem
 from agentloop.exchanges import Unit, safe_cover
 from agentloop.guard import Guard
-from agentloop.micro import Clearing, MicroCompact, cleared
+from agentloop.micro import Clearing, MicroCompact, cleared_item
 from agentloop.models import ChatModel
 from agentloop.sessions import Session
 from agentloop.strategies import KeepRecentFraction, Strategy
-from agentloop.stream import ResultsCleared
-from agentloop.summary import Summariser, Summary, summary_budget
+from agentloop.stream import CompactionReason, ResultsCleared
+from agentloop.summary import Note, Summariser, summary_budget
 
 WORTH = 0.05
-"""A compaction that nobody asked for must cover at least this share of the limit."""
+"""A compaction that no person asked for must cover at least this share of the limit."""
 
 LEAST_SUMMARY_TOKENS = 100
 MOST_SUMMARY_TOKENS = 8_000
@@ -41,29 +42,30 @@ SHORTENING = tuple(
 
 @dataclass(slots=True, kw_only=True)
 class Ladder:
-    """The rungs for one run. `model` is the agent's; `done` lists what its compactions came to."""
+    """The rungs for one run. `model` is the agent's; `outcomes` lists what its compactions came to."""
 
     policy: Compaction
     model: ChatModel
     compactor: Compactor
     guard: Guard = field(default_factory=Guard)
-    done: list[CompactionResult] = field(default_factory=list)
-    clearing: Clearing = field(init=False)
+    outcomes: list[CompactionResult] = field(default_factory=list)
+    clearing: Clearing | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.clearing = Clearing(self.policy.micro or MicroCompact(), self.compactor.counter)
+        micro = self.policy.micro
+        self.clearing = Clearing(micro, self.compactor.counter) if micro else None
 
     async def clear_in_batches(self, session: Session, budget: Budget) -> Session:
         """Clear old results once that saves enough (layer one, before every request)."""
-        if self.policy.micro is None:
+        if self.policy.micro is None or self.clearing is None:
             return session
         wanted = self.policy.micro.min_gain_tokens
         items = self.clearing.batch(
-            session.context, min_gain_tokens=budget.room // 4 if wanted is None else wanted
+            session.context, min_gain_tokens=budget.for_context // 4 if wanted is None else wanted
         )
         return await self._clear(session, budget, items) if items else session
 
-    async def climb(self, session: Session, budget: Budget, *, reason: str, why: str) -> Session:
+    async def climb(self, session: Session, budget: Budget, *, reason: CompactionReason, why: str) -> Session:
         """The session with a request that fits, by as few rungs as that takes.
 
         Raises:
@@ -73,17 +75,17 @@ class Ladder:
         if enough:
             return session
         result = None
-        if self.guard.allows(session.context, budget):
+        if self.guard.allows(size=budget.size(session.context), limit=budget.limit):
             plan = self.plan(session.context, budget, reason=reason, why=why)
             session, result = await self._summarise(session, budget, plan)
-        if result and result.status == "done" and not fits(session.context, budget):
+        if result and result.status == "done" and not budget.fits(session.context):
             plan = self.plan(session.context, budget, reason=reason, why=why, strategy=SMALL_TAIL)
             session, result = await self._summarise(session, budget, plan and replace(plan, tier=2))
-        if not fits(session.context, budget) and veto_of(result) is None:
+        if not budget.fits(session.context) and veto_of(result) is None:
             session = await self._digest(session, budget, reason=reason, why=why)
-        if not fits(session.context, budget):
+        if not budget.fits(session.context):
             session = await self._shorten(session, budget)
-        check_fits(session.context, budget, vetoed=veto_of(result))
+        budget.check(session.context, vetoed=veto_of(result))
         return session
 
     def plan(
@@ -91,7 +93,7 @@ class Ladder:
         context: Context,
         budget: Budget,
         *,
-        reason: str,
+        reason: CompactionReason,
         why: str,
         focus: str | None = None,
         strategy: Strategy | None = None,
@@ -101,13 +103,13 @@ class Ladder:
         cut = strategy(context, budget)
         if cut is None:
             return None
-        covered = safe_cover(context, cut.positions, task_share_tokens=budget.task_share)
+        covered = safe_cover(context, cut.positions, task_tokens=budget.task_tokens)
         if not covered:
             return None
         return Plan(
             reason=reason,
             why=why,
-            strategy=getattr(strategy, "__name__", type(strategy).__name__),
+            strategy=name_of(strategy),
             tier=1,
             covered=covered,
             at=cut.at,
@@ -120,7 +122,7 @@ class Ladder:
     ) -> tuple[Session, CompactionResult]:
         """Carry out the plan, and note how it went."""
         session, result = await self.compactor.carry_out(session, plan, budget)
-        self.done.append(result)
+        self.outcomes.append(result)
         self.guard.judge(helped=result.status == "done", size=budget.size(session.context))
         return session, result
 
@@ -131,12 +133,13 @@ class Ladder:
             counter=self.compactor.counter,
             budget=summary_budget(model, budget, longest=longest),
             limit_seconds=self.policy.summary_seconds,
+            on_part=self.compactor.watch.retrying,
         )
 
     def _longest(self, context: Context, budget: Budget, covered: Sequence[Unit]) -> int:
         """The longest summary: a share of the window, and most of what the kept part leaves of it."""
         kept = context.tokens - sum(unit.tokens for unit in covered)
-        left = int(0.8 * (budget.own(budget.room, context) - kept))
+        left = int(0.8 * (budget.own(budget.for_context, context) - kept))
         return max(
             LEAST_SUMMARY_TOKENS,
             min(int(budget.window * self.policy.summary_share), left, MOST_SUMMARY_TOKENS),
@@ -144,7 +147,7 @@ class Ladder:
 
     async def _clear_enough(self, session: Session, budget: Budget) -> tuple[Session, bool]:
         """Clear all that may be cleared, where that alone brings the request to the target."""
-        if self.policy.micro is None:
+        if self.clearing is None:
             return session, False
         items = self.clearing.batch(session.context, min_gain_tokens=0)
         if size_after(session.context, items, budget) > TARGET * budget.limit:
@@ -154,19 +157,21 @@ class Ladder:
     async def _summarise(
         self, session: Session, budget: Budget, plan: Plan | None
     ) -> tuple[Session, CompactionResult | None]:
-        if plan and (plan.tokens >= WORTH * budget.limit or not fits(session.context, budget)):
+        if plan and (plan.tokens >= WORTH * budget.limit or not budget.fits(session.context)):
             return await self.carry_out(session, budget, plan)
         self.guard.judge(helped=False, size=budget.size(session.context))
         return session, None
 
-    async def _digest(self, session: Session, budget: Budget, *, reason: str, why: str) -> Session:
+    async def _digest(
+        self, session: Session, budget: Budget, *, reason: CompactionReason, why: str
+    ) -> Session:
         plan = self.plan(session.context, budget, reason=reason, why=why, strategy=SMALL_TAIL)
         if plan is None:
             return session
         most = self._longest(session.context, budget, plan.covered)
 
-        async def write(covered: tuple[Entry, ...], context: Context, focus: str | None) -> Summary:
-            return Summary(text=digest(covered, max_tokens=most, counter=self.compactor.counter))
+        async def write(covered: tuple[Entry, ...], context: Context, focus: str | None, note: Note) -> str:
+            return digest(covered, max_tokens=most, counter=self.compactor.counter)
 
         plan = replace(plan, tier=3, strategy="digest", write=write)
         session, _ = await self.carry_out(session, budget, plan)
@@ -175,7 +180,7 @@ class Ladder:
     async def _shorten(self, session: Session, budget: Budget) -> Session:
         items: tuple[ClearedItem, ...] = ()
         for policy in SHORTENING:
-            found = (cleared(entry, policy, self.compactor.counter) for entry in session.context.visible)
+            found = (cleared_item(entry, policy, self.compactor.counter) for entry in session.context.visible)
             items = tuple(item for item in found if item)
             if size_after(session.context, items, budget) <= budget.limit:
                 break
@@ -184,18 +189,13 @@ class Ladder:
     async def _clear(self, session: Session, budget: Budget, items: tuple[ClearedItem, ...]) -> Session:
         before = budget.size(session.context)
         session = await session.append(Cleared(items=items))
-        await self.compactor.watch.say(
-            ResultsCleared,
+        cleared = ResultsCleared(
             positions=tuple(item.seq for item in items),
             tokens_before=before,
             tokens_after=budget.size(session.context),
         )
+        await self.compactor.watch.say(cleared)
         return session
-
-
-def fits(context: Context, budget: Budget) -> bool:
-    """Whether the next request may be sent."""
-    return budget.size(context) <= budget.limit
 
 
 def size_after(context: Context, items: Sequence[ClearedItem], budget: Budget) -> int:
@@ -210,31 +210,3 @@ def size_after(context: Context, items: Sequence[ClearedItem], budget: Budget) -
 def veto_of(result: CompactionResult | None) -> str | None:
     """The reason of a callback that forbade the compaction, if one did."""
     return result.error if result is not None and result.status == "vetoed" else None
-
-
-def check_fits(context: Context, budget: Budget, *, vetoed: str | None = None) -> None:
-    """Raise what says why the next request does not fit, if it does not.
-
-    `vetoed` is the reason of a callback that forbade to compact.
-
-    Raises:
-        ContextOverflowError: with the largest part named.
-    """
-    size = budget.size(context)
-    if size <= budget.limit:
-        return
-    if vetoed is not None:
-        largest = f"a callback vetoed the compaction ({vetoed}): let it pass"
-    elif budget.fixed > budget.limit // 2:
-        largest = f"instructions and tool schemas take {budget.fixed:,} tokens: shorten them"
-    else:
-        entry = max(context.visible, key=lambda entry: entry.tokens)
-        largest = (
-            f"the largest message (position {entry.seq}, {entry.message.role}) has {entry.tokens:,} tokens"
-        )
-    raise ContextOverflowError(
-        f"the context cannot be made to fit: {size:,} tokens, the window of {budget.window:,} leaves "
-        f"{budget.limit:,}; {largest}, or use a larger window",
-        tokens=size,
-        window=budget.window,
-    )

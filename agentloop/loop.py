@@ -7,6 +7,7 @@ from agentloop.asking import ask
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.steps import AskModel, Finish, RunTools, next_step
+from agentloop.stream import RunStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +15,7 @@ class Ended:
     """How a run ended in order: `status` is `answered`, or `limit` for the `reason` given."""
 
     session: Session
-    status: str
+    status: RunStatus
     output: str
     reason: str | None = None
 

@@ -5,6 +5,7 @@ known fields of an unusual shape, travel in `extra`; fields the original left ou
 """
 
 import copy
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,16 @@ class ToolCall:
     def to_openai(self) -> dict[str, Any]:
         """The dict this call came from, or the plain form of one made here."""
         return _merged(self._plain(), self.extra, self.omits)
+
+    def decoded(self) -> dict[str, Any] | None:
+        """The arguments as a dict; None where the text is no JSON object. Blank text is no argument."""
+        if not self.arguments.strip():
+            return {}
+        try:
+            value = _STRICT.decode(self.arguments)
+        except (ValueError, RecursionError):
+            return None
+        return value if isinstance(value, dict) else None
 
     def _plain(self) -> dict[str, Any]:
         function = {"name": self.name, "arguments": self.arguments}
@@ -142,11 +153,6 @@ class Usage:
             cached_tokens=_count(cached),
         )
 
-    @property
-    def total_tokens(self) -> int:
-        """Input and output together."""
-        return self.input_tokens + self.output_tokens
-
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
@@ -190,4 +196,9 @@ def _merged(plain: dict[str, Any], extra: Json, omits: tuple[str, ...]) -> dict[
     return plain | copy.deepcopy(dict(extra)) if extra else plain
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
 _NOTHING = object()
+_STRICT = json.JSONDecoder(parse_constant=_refuse)

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentloop.context import Context, Entry
+from agentloop.context import Context
+from agentloop.entries import Entry
 from agentloop.errors import UsageError
 from agentloop.events import ClearedItem
 from agentloop.messages import Message, ToolCall
 from agentloop.tokens import TokenCounter, count_message
-from agentloop.wire import decoded_arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +89,13 @@ class Clearing:
 
     def _count(self) -> None:
         for entry in self._uncounted:
-            if item := cleared(entry, self._policy, self._counter):
+            if item := cleared_item(entry, self._policy, self._counter):
                 self._found.append((entry.tokens - item.tokens, item))
                 self._gain += entry.tokens - item.tokens
         self._uncounted, self._most = [], 0
 
 
-def cleared(entry: Entry, policy: MicroCompact, counter: TokenCounter) -> ClearedItem | None:
+def cleared_item(entry: Entry, policy: MicroCompact, counter: TokenCounter) -> ClearedItem | None:
     """How the entry is shown when cleared; None where clearing saves nothing or must not touch it."""
     if not _may_shorten(entry, policy):
         return None
@@ -135,7 +135,7 @@ def stub(text: str, max_chars: int, way_back: str) -> str:
 def _short_call(call: ToolCall, max_chars: int) -> ToolCall:
     if len(call.arguments) <= max_chars:
         return call
-    arguments = decoded_arguments(call.arguments)
+    arguments = call.decoded()
     if arguments is None:
         short: dict[str, Any] = {"unreadable_arguments": _short_value(call.arguments, max_chars)}
     else:

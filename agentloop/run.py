@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentloop.agent import Agent
-from agentloop.events import MessageAdded
+from agentloop.events import Event, MessageAdded
 from agentloop.messages import Message, Usage
 from agentloop.room import Room
 from agentloop.run_context import RunContext
@@ -19,7 +19,11 @@ from agentloop.watch import Watch
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run while it goes on; `spills` is the folder for results too long to show, None for nowhere."""
+    """One run while it goes on; `spills` is the folder for results too long to show, None for nowhere.
+
+    `answered` is what the agent's own requests used, `cut_off` how many answers in a row the output limit
+    cut off, `begun` whether the log knows of this run.
+    """
 
     agent: Agent
     room: Room
@@ -27,8 +31,8 @@ class Run:
     counter: TokenCounter
     spills: Path | None
     deps: Any = None
-    usage: Usage = field(default_factory=Usage)
-    cost: float | None = None
+    answered: Usage = field(default_factory=Usage)
+    paid: float | None = None
     cut_off: int = 0
     begun: bool = False
 
@@ -37,39 +41,74 @@ class Run:
         """The run's id."""
         return self.watch.run_id
 
+    @property
+    def usage(self) -> Usage:
+        """What all requests of this run used, those for summaries too."""
+        return sum((outcome.usage for outcome in self.room.ladder.outcomes), self.answered)
+
+    @property
+    def cost(self) -> float | None:
+        """What they cost in US dollars; None where no price is known."""
+        costs = [self.paid, *(outcome.cost for outcome in self.room.ladder.outcomes)]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if known else None
+
     def spend(self, usage: Usage | None, cost: float | None) -> None:
-        """Add what one request used."""
-        self.usage += usage or Usage()
+        """Add what one request of the agent used."""
+        self.answered += usage or Usage()
         if cost is not None:
-            self.cost = (self.cost or 0.0) + cost
+            self.paid = (self.paid or 0.0) + cost
 
-    def added(self, message: Message, **marks: Any) -> MessageAdded:
-        """The record of this message, its tokens counted; `marks` are further fields of it."""
-        tokens = count_message(message, self.counter)
-        return MessageAdded(message=message, tokens=tokens, run_id=self.id, **marks)
+    def added(
+        self,
+        message: Message,
+        *,
+        keep: bool = False,
+        spilled: str | None = None,
+        finish: str | None = None,
+    ) -> MessageAdded:
+        """The record of this message, its tokens counted."""
+        return MessageAdded(
+            message=message,
+            tokens=count_message(message, self.counter),
+            run_id=self.id,
+            keep=keep,
+            spilled=spilled,
+            finish=finish,
+        )
 
-    async def show(self, session: Session, *events: MessageAdded, **fields: Any) -> None:
-        """Show that these messages, among the newest of the session, stand in its log."""
+    async def record(
+        self, session: Session, *events: Event, usage: Usage | None = None, cost: float | None = None
+    ) -> Session:
+        """The session with these events stored, and its new messages shown.
+
+        `usage` and `cost` are what the messages of the model took.
+        """
+        first = session.context.length + 1
+        session = await session.append(*events)
         status = self.room.status(session.context)
-        for event in events:
-            newest_first = reversed(session.context.said)
-            seq = next(entry.seq for entry in newest_first if entry.original is event.message)
-            await self.watch.say(
-                MessageShown,
-                seq=seq,
-                message=event.message,
-                tokens=event.tokens,
-                context=status,
-                **fields,
-            )
+        for seq, event in enumerate(events, first):
+            if isinstance(event, MessageAdded):
+                by_model = event.message.role == "assistant"
+                shown = MessageShown(
+                    seq=seq,
+                    message=event.message,
+                    tokens=event.tokens,
+                    context=status,
+                    usage=usage if by_model else None,
+                    cost=cost if by_model else None,
+                )
+                await self.watch.say(shown)
+        return session
 
     def context_for(self, call_id: str) -> RunContext[Any]:
         """What a tool may know of this run; its progress is shown from whatever thread it speaks in."""
         loop = asyncio.get_running_loop()
 
         def progress(text: str) -> None:
-            said = self.watch.say(ToolProgress, call_id=call_id, text=text)
-            asyncio.run_coroutine_threadsafe(said, loop)
+            if not loop.is_closed():
+                said = self.watch.say(ToolProgress(call_id=call_id, text=text))
+                asyncio.run_coroutine_threadsafe(said, loop)
 
         return RunContext(
             session_id=self.watch.session_id,

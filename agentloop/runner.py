@@ -4,77 +4,37 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from agentloop.agent import Agent
 from agentloop.answering import settle
-from agentloop.budget import Budget, default_reserve
+from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks, CompactionResult
 from agentloop.compaction import Compaction
 from agentloop.compactor import Compactor
-from agentloop.errors import (
-    AgentLoopError,
-    ContextOverflowError,
-    ContextTooLongError,
-    ModelUnavailableError,
-    SessionNotFoundError,
-    StoreError,
-    UsageError,
-)
-from agentloop.events import Described, Event, Restored, RunEnded, RunStarted
+from agentloop.context import Context
+from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
+from agentloop.events import Described, Event, MessageAdded, Record, Restored, RunEnded, RunStarted
 from agentloop.ladder import Ladder
 from agentloop.loop import loop
-from agentloop.messages import Message, Usage
+from agentloop.messages import Message
+from agentloop.results import CompactionPreview, RunResult, status_of
 from agentloop.room import Room
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.steps import RunTools, next_step
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore
-from agentloop.stream import AnyStreamEvent, ContextStatus
+from agentloop.stream import AnyStreamEvent, ContextStatus, RunStatus
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStarted as RunStartedShown
 from agentloop.threads import to_its_end
-from agentloop.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, count_tools, counter_for
+from agentloop.tokens import counter_for
 from agentloop.watch import CALLBACK_SECONDS, Sink, Watch
 from agentloop.wire import arranged
 
-DEFAULT_WINDOW = 128_000
-"""The window of a model that names none, until its server says otherwise."""
-
 MOST_TITLE_CHARS = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """What a run came to.
-
-    `status` is a word of the exit table: `answered`, or `limit` where a limit ended it. `messages` is what
-    the model sees at the end; the whole history stands in the log. `cost` is in US dollars, None where no
-    price is known.
-    """
-
-    output: str
-    status: str
-    session_id: str
-    run_id: str
-    usage: Usage
-    cost: float | None
-    messages: tuple[Message, ...]
-    compactions: tuple[CompactionResult, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionPreview:
-    """What a compaction asked for now would cover: positions, messages, and tokens by our count."""
-
-    first: int
-    last: int
-    messages: int
-    tokens: int
-    context: ContextStatus
 
 
 class Runner:
@@ -102,7 +62,7 @@ class Runner:
         self._folder = folder
         self._callback_seconds = callback_seconds
         self._counter = counter_for(agent.model.name)
-        self._learnt: Budget | None = None
+        self._budget = Budget.of(agent.model, agent.instructions, agent.schemas, self._counter)
 
     async def run(
         self, prompt: str | Message, *, session_id: str | None = None, deps: Any = None
@@ -154,7 +114,7 @@ class Runner:
         """
         session = await self._existing(session_id)
         run = self._new_run(session_id, None, _unseen)
-        _, result = await run.room.requested(session, reason="manual", why="asked for", focus=focus)
+        _, result = await run.room.asked(session, focus)
         return result
 
     async def preview(self, session_id: str) -> CompactionPreview | None:
@@ -211,12 +171,12 @@ class Runner:
         run = self._new_run(session_id, deps, sink)
         try:
             ended = await loop(run, await self._begin(run, session, message))
+            session = await to_its_end(ended.session.append(_ended(run, ended.status)))
         except BaseException as error:
             await to_its_end(self._fail(run, error))
             raise
         finally:
-            self._learnt = run.room.budget
-        session = await ended.session.append(_ended(run, ended.status))
+            self._budget = self._budget.narrowed(run.room.budget)
         await self._show_end(run, ended.status, output=ended.output, error=ended.reason)
         return RunResult(
             output=ended.output,
@@ -226,27 +186,24 @@ class Runner:
             usage=run.usage,
             cost=run.cost,
             messages=tuple(arranged(session.context.messages)),
-            compactions=tuple(run.room.ladder.done),
+            compactions=tuple(run.room.ladder.outcomes),
         )
 
     async def _begin(self, run: Run, session: Session, message: Message | None) -> Session:
         """Settle what was in flight, then say the prompt."""
-        await run.watch.say(RunStartedShown, model=self.agent.model.name)
-        check_prompt_fits(run.room.budget, message, self._counter)
+        await run.watch.say(RunStartedShown(model=self.agent.model.name))
+        said = run.added(message) if message else None
+        check_prompt(run.room.budget, said)
+        began = RunStarted(run_id=run.id, model=self.agent.model.name)
+        session = await session.append(began, *self._described(session, message))
         run.begun = True
         step = next_step(session.context.messages)
         if isinstance(step, RunTools):
             session = await settle(run, session, step.calls)
-        began = RunStarted(run_id=run.id, model=self.agent.model.name)
-        if message is None:
-            return await session.append(began)
-        said = run.added(message)
-        session = await session.append(began, *self._described(session, message), said)
-        await run.show(session, said)
-        return session
+        return await run.record(session, said) if said else session
 
-    def _described(self, session: Session, message: Message) -> tuple[Event, ...]:
-        if session.context.said:
+    def _described(self, session: Session, message: Message | None) -> tuple[Event, ...]:
+        if session.context.said or message is None:
             return ()
         title = " ".join(message.text.split())[:MOST_TITLE_CHARS]
         return (Described(title=title or None, folder=self._folder),)
@@ -258,13 +215,12 @@ class Runner:
             with contextlib.suppress(AgentLoopError):
                 session = await Session.open(run.watch.session_id, self.store)
                 await session.append(_ended(run, status))
-        text = str(error) or type(error).__name__
-        await self._show_end(run, status, output="", error="cancelled" if status == "interrupted" else text)
+        text = "cancelled" if status == "interrupted" else str(error) or type(error).__name__
+        await self._show_end(run, status, output="", error=text)
 
-    async def _show_end(self, run: Run, status: str, *, output: str, error: str | None) -> None:
-        await run.watch.say(
-            RunEndedShown, status=status, output=output, usage=run.usage, cost=run.cost, error=error
-        )
+    async def _show_end(self, run: Run, status: RunStatus, *, output: str, error: str | None) -> None:
+        ended = RunEndedShown(status=status, output=output, usage=run.usage, cost=run.cost, error=error)
+        await run.watch.say(ended)
 
     async def _existing(self, session_id: str) -> Session:
         session = await Session.open(session_id, self.store)
@@ -275,67 +231,26 @@ class Runner:
     def _new_run(self, session_id: str, deps: Any, sink: Sink) -> Run:
         watch = Watch(session_id, uuid.uuid4().hex, sink, self._callbacks, self._callback_seconds)
         compactor = Compactor(counter=self._counter, transcripts=self._transcripts, watch=watch)
-        policy, model = self.agent.compaction, self.agent.model
-        ladder = Ladder(policy=policy or Compaction(), model=model, compactor=compactor)
+        policy = self.agent.compaction
+        ladder = Ladder(policy=policy or Compaction(), model=self.agent.model, compactor=compactor)
         return Run(
             agent=self.agent,
-            room=Room(policy=policy, budget=self._budget(), ladder=ladder),
+            room=Room(policy=policy, budget=self._budget, ladder=ladder),
             watch=watch,
             counter=self._counter,
             spills=self._transcripts,
             deps=deps,
         )
 
-    def _budget(self) -> Budget:
-        if self._learnt is not None:
-            return self._learnt
-        model = self.agent.model
-        window = model.window or DEFAULT_WINDOW
-        instructions = self.agent.instructions
-        system = (
-            count_message(Message(role="system", content=instructions), self._counter) if instructions else 0
-        )
-        return Budget(
-            window=window,
-            reserve=default_reserve(window, model.max_output_tokens),
-            fixed=REQUEST_OVERHEAD + system + count_tools(self.agent.schemas, self._counter),
-            model=model.name,
-        )
 
-
-def status_of(error: BaseException) -> str:
-    """The word of the exit table for what ended a run."""
-    match error:
-        case asyncio.CancelledError() | KeyboardInterrupt():
-            return "interrupted"
-        case UsageError():
-            return "usage"
-        case ContextOverflowError() | ContextTooLongError():
-            return "too_large"
-        case ModelUnavailableError():
-            return "try_later"
-    return "failed"
-
-
-def check_prompt_fits(budget: Budget, message: Message | None, counter: TokenCounter) -> None:
+def check_prompt(budget: Budget, said: MessageAdded | None) -> None:
     """Refuse what can never fit before anything is stored.
 
     Raises:
         ContextOverflowError: the fixed part, or it together with the prompt, is larger than the window.
     """
-    said = count_message(message, counter) if message else 0
-    if budget.fixed + said <= budget.limit:
-        return
-    if budget.fixed > budget.limit:
-        text = f"instructions and tool schemas take {budget.fixed:,} tokens"
-    else:
-        text = f"the prompt has {said:,} tokens beside {budget.fixed:,} of instructions and tool schemas"
-    raise ContextOverflowError(
-        f"{text}, and the window of {budget.window:,} leaves {budget.limit:,}: "
-        "shorten it, or use a larger window",
-        tokens=budget.fixed + said,
-        window=budget.window,
-    )
+    alone = [Record(seq=1, event=said)] if said else []
+    budget.check(Context.of(alone))
 
 
 def _spoken(prompt: str | Message) -> Message:
@@ -345,7 +260,7 @@ def _spoken(prompt: str | Message) -> Message:
     return message
 
 
-def _ended(run: Run, status: str) -> RunEnded:
+def _ended(run: Run, status: RunStatus) -> RunEnded:
     return RunEnded(run_id=run.id, status=status, usage=run.usage)
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from agentloop.context import Context
-from agentloop.events import Event, MessageAdded, Record
-from agentloop.messages import Message
+from agentloop.events import Event, Record
 from agentloop.stores.base import SessionStore, checked_session_id
 
 
@@ -43,15 +42,6 @@ class Session:
         """The session as it is in the store now."""
         records = await self.store.read(self.id, after=self.context.length)
         return self._with([record.event for record in records])
-
-    async def history(self) -> tuple[Message, ...]:
-        """Every message ever said on the main line, as the log holds it."""
-        records = await self.store.read(self.id)
-        return tuple(
-            record.event.message
-            for record in records
-            if isinstance(record.event, MessageAdded) and record.event.branch is None
-        )
 
     def _with(self, events: Sequence[Event]) -> Self:
         records = (Record(seq=seq, event=event) for seq, event in enumerate(events, self.context.length + 1))

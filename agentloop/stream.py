@@ -5,12 +5,19 @@ Every `CompactionStarted` is followed by exactly one `CompactionEnded`, whatever
 """
 
 import dataclasses
-import re
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from agentloop.events import Ranges
+from agentloop.events import Ranges, kind_name
 from agentloop.messages import Message, Usage
+
+CompactionReason: TypeAlias = Literal["threshold", "tool", "manual", "overflow", "idle"]
+CompactionStatus: TypeAlias = Literal["done", "failed", "vetoed", "conflict", "ineffective"]
+RunStatus: TypeAlias = Literal[
+    "answered", "failed", "usage", "limit", "needs_approval", "too_large", "try_later", "interrupted"
+]
+ToolStatus: TypeAlias = Literal["ok", "error", "timeout", "interrupted"]
+Level: TypeAlias = Literal["none", "warning", "critical"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +25,8 @@ class ContextStatus:
     """How full the window is.
 
     `tokens` is the size of the next request, fixed part included; `measured` says whether it rests on
-    the provider's own count. `threshold` is where automatic compaction fires, None where it is off.
+    the provider's own count. `threshold` is where automatic compaction fires, None where it is off or its
+    trigger has no such place.
     """
 
     tokens: int
@@ -29,11 +37,11 @@ class ContextStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEvent:
-    """What all of them carry."""
+    """What all of them carry; filled in when the event is shown."""
 
-    session_id: str
-    run_id: str
-    time: float
+    session_id: str = ""
+    run_id: str = ""
+    time: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +93,11 @@ class ToolProgress(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolEnded(StreamEvent):
-    """A tool call has its result; `status` is ok, error, timeout or interrupted."""
+    """A tool call has its result."""
 
     call_id: str
     name: str
-    status: str
+    status: ToolStatus
     duration_seconds: float
 
 
@@ -106,7 +114,7 @@ class ResultsCleared(StreamEvent):
 class CompactionStarted(StreamEvent):
     """A compaction of positions `first` to `last` begins; `why` is the trigger's own words."""
 
-    reason: str
+    reason: CompactionReason
     why: str
     strategy: str
     tokens_before: int
@@ -117,9 +125,9 @@ class CompactionStarted(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionEnded(StreamEvent):
-    """The compaction is over; `status` is done, failed, vetoed, conflict or ineffective."""
+    """The compaction is over; see `CompactionResult` for the fields."""
 
-    status: str
+    status: CompactionStatus
     tier: int
     tokens_before: int
     tokens_after: int
@@ -137,7 +145,7 @@ class CompactionEnded(StreamEvent):
 class ContextWarning(StreamEvent):
     """The level of the window's filling changed: none under 80 %, warning to 90 %, critical above."""
 
-    level: str
+    level: Level
     tokens: int
     window: int
 
@@ -164,7 +172,7 @@ class CallbackFailed(StreamEvent):
 class RunEnded(StreamEvent):
     """The run is over; `status` is a word of the exit table."""
 
-    status: str
+    status: RunStatus
     output: str
     usage: Usage
     cost: float | None
@@ -190,7 +198,7 @@ AnyStreamEvent: TypeAlias = (
 
 def event_type(event: StreamEvent) -> str:
     """The snake_case name of the event, e.g. `compaction_started`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
+    return kind_name(type(event))
 
 
 def to_json(event: StreamEvent) -> dict[str, Any]:

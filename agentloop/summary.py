@@ -2,16 +2,18 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from agentloop.budget import Budget
-from agentloop.context import Context, Entry
+from agentloop.calling import OnPart, call
+from agentloop.context import Context
+from agentloop.entries import Entry
 from agentloop.errors import AgentLoopError, BadAnswerError, ContextTooLongError
 from agentloop.events import ModelCalled
-from agentloop.labelled import head_and_tail, labelled, neutral, record_of
-from agentloop.models import Answer, ChatModel, ModelRequest
+from agentloop.labelled import labelled, neutral, summary_in
+from agentloop.models import ChatModel, ModelRequest
 from agentloop.prompts import (
     COMPRESSED,
     SUMMARY_FOCUS,
@@ -21,6 +23,7 @@ from agentloop.prompts import (
     SUMMARY_SYSTEM,
 )
 from agentloop.tokens import TokenCounter
+from agentloop.tool_results import shortened
 
 MAX_PIECES = 6
 """The most requests of one summary: what is longer is cut to head and tail, block by block."""
@@ -39,19 +42,15 @@ class SummaryRefusedError(AgentLoopError):
     """The model's text cannot stand for the conversation; the text says why."""
 
 
+Note: TypeAlias = Callable[[ModelCalled], None]
+"""Takes note of each request that was answered."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """An accepted summary and the requests that it took."""
-
-    text: str
-    calls: tuple[ModelCalled, ...] = ()
-
-
-@dataclass(slots=True, kw_only=True)
 class Summariser:
     """Writes the summary of what a compaction covers.
 
-    `budget` is the summariser's own (its window, and as reserve the longest summary); `limit_seconds`
+    `budget` is the summariser's own (its window, and as its output the longest summary); `limit_seconds`
     bounds one summary, all of its requests together.
     """
 
@@ -59,22 +58,25 @@ class Summariser:
     counter: TokenCounter
     budget: Budget
     limit_seconds: float
-    calls: list[ModelCalled] = field(default_factory=list)
+    on_part: OnPart
 
-    async def write(self, covered: Sequence[Entry], context: Context, focus: str | None) -> Summary:
+    async def write(self, covered: Sequence[Entry], context: Context, focus: str | None, note: Note) -> str:
         """The summary of these entries, as the log holds them.
 
         Raises:
             SummaryRefusedError: two texts in a row were blank, cut off, too long, a call, an error, or old.
-            ModelError: the model gave no answer at all.
+            ModelError: the model gave no answer at all, or none in time.
         """
         fault = None
-        for _ in range(2):
-            text, finish = await self._read_in_pieces(covered, context, focus, fault)
-            fault = fault_of(text, finish, covered, self.counter)
-            if fault is None:
-                capped = head_and_tail(text.strip(), self._most_chars(text))
-                return Summary(text=neutral(capped), calls=tuple(self.calls))
+        try:
+            async with asyncio.timeout(self.limit_seconds):
+                for _ in range(2):
+                    text, finish = await self._read_in_pieces(covered, context, focus, fault, note)
+                    fault = fault_of(text, finish, covered, self.counter)
+                    if fault is None:
+                        return neutral(shortened(text.strip(), max_chars=self._most_chars(text)))
+        except TimeoutError as error:
+            raise BadAnswerError(f"the summary took longer than {self.limit_seconds:g} s") from error
         raise SummaryRefusedError(f"the summary was refused: {fault}")
 
     def _most_chars(self, text: str) -> int:
@@ -82,28 +84,29 @@ class Summariser:
         return len(text) if tokens <= self.budget.reserve else len(text) * self.budget.reserve // tokens
 
     async def _read_in_pieces(
-        self, covered: Sequence[Entry], context: Context, focus: str | None, fault: str | None
+        self, covered: Sequence[Entry], context: Context, focus: str | None, fault: str | None, note: Note
     ) -> tuple[str, str | None]:
-        room = self.budget.own(self.budget.room, context)
+        room = self.budget.own(self.budget.for_context, context)
         for _ in range(3):
             try:
-                return await self._fold(covered, room, focus, fault)
+                return await self._fold(covered, room, focus, fault, note)
             except ContextTooLongError as error:
                 smaller = (error.window or self.budget.window) - self.budget.reserve - self.budget.fixed
                 room = min(room // 2, max(smaller, room // 4))
         raise SummaryRefusedError("the summariser's own request is too long for its window")
 
     async def _fold(
-        self, covered: Sequence[Entry], room: int, focus: str | None, fault: str | None
+        self, covered: Sequence[Entry], room: int, focus: str | None, fault: str | None, note: Note
     ) -> tuple[str, str | None]:
         record, finish = "", None
         for piece in pieces(covered, room=room - self.budget.reserve, counter=self.counter):
-            record, finish = await self._ask(_question(piece, record, focus, fault, self.budget.reserve))
+            question = _question(piece, record, focus, fault, self.budget.reserve)
+            record, finish = await self._ask(question, note)
             if finish == "length" or not record.strip():
                 break
         return record, finish
 
-    async def _ask(self, question: str) -> tuple[str, str | None]:
+    async def _ask(self, question: str, note: Note) -> tuple[str, str | None]:
         request = ModelRequest(
             messages=(
                 {"role": "system", "content": SUMMARY_SYSTEM},
@@ -112,28 +115,19 @@ class Summariser:
             purpose="summary",
             max_output_tokens=self.budget.reserve,
         )
-        answer = await self._answer(request)
-        self.calls.append(ModelCalled(purpose="summary", model=self.model.name, usage=answer.usage))
+        counted = PROMPT_TOKENS + self.counter(question)
+        answer, called = await call(self.model, request, counted=counted, on_part=self.on_part)
+        note(called)
         if answer.message.tool_calls:
             return "", "tool_calls"
         return answer.message.text, answer.finish
 
-    async def _answer(self, request: ModelRequest) -> Answer:
-        try:
-            async with asyncio.timeout(self.limit_seconds), aclosing(self.model.stream(request)) as parts:
-                async for part in parts:
-                    if isinstance(part, Answer):
-                        return part
-        except TimeoutError as error:
-            raise BadAnswerError(f"the summary took longer than {self.limit_seconds:g} s") from error
-        raise BadAnswerError("the model ended without an answer")
-
 
 def summary_budget(model: ChatModel, agent: Budget, *, longest: int) -> Budget:
-    """The room of a summary's requests: the summariser's window, the longest summary as its reserve."""
+    """The room of a summary's requests: the summariser's window, the longest summary as its output."""
     window = min(model.window or agent.window, agent.window) if model.name == agent.model else model.window
     return replace(
-        agent, window=window or agent.window, reserve=longest, fixed=PROMPT_TOKENS, model=model.name
+        agent, window=window or agent.window, max_output_tokens=longest, fixed=PROMPT_TOKENS, model=model.name
     )
 
 
@@ -170,7 +164,7 @@ def pieces(covered: Sequence[Entry], *, room: int, counter: TokenCounter) -> lis
 def _cut(block: str, tokens: int, most: int, counter: TokenCounter) -> tuple[str, int]:
     if tokens <= most:
         return block, tokens
-    short = head_and_tail(block, len(block) * most // tokens)
+    short = shortened(block, max_chars=len(block) * most // tokens)
     return short, counter(short) + 2
 
 
@@ -224,4 +218,4 @@ _LONGEST_NAME = "transcript_1700000000-100.jsonl"
 
 
 def _known_texts(covered: Sequence[Entry]) -> set[str]:
-    return {record_of(entry.original.text).strip() for entry in covered}
+    return {summary_in(entry.original.text).strip() for entry in covered}

@@ -2,14 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from agentloop.agent import Agent
-from agentloop.callbacks import CompactionResult
+from agentloop.callbacks import Callbacks, CompactionResult
 from agentloop.messages import Message
-from agentloop.runner import CompactionPreview, Runner, RunResult
+from agentloop.results import CompactionPreview, RunResult
+from agentloop.runner import Runner
+from agentloop.stores.base import SessionStore
 from agentloop.stream import AnyStreamEvent, ContextStatus
+from agentloop.watch import CALLBACK_SECONDS
 
 T = TypeVar("T")
 
@@ -48,8 +52,24 @@ class SyncRunner:
     Closing it stops its loop; it is a context manager for that.
     """
 
-    def __init__(self, agent: Agent, **options: Any) -> None:
-        self._runner = Runner(agent, **options)
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        store: str | SessionStore = "memory:",
+        callbacks: Iterable[Callbacks] = (),
+        transcripts: Path | str | None = Path(".transcripts"),
+        folder: str | None = None,
+        callback_seconds: float = CALLBACK_SECONDS,
+    ) -> None:
+        self._runner = Runner(
+            agent,
+            store=store,
+            callbacks=callbacks,
+            transcripts=transcripts,
+            folder=folder,
+            callback_seconds=callback_seconds,
+        )
         self._portal = Portal()
 
     def run(self, prompt: str | Message, *, session_id: str | None = None, deps: Any = None) -> RunResult:

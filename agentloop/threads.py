@@ -79,11 +79,15 @@ async def within(
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run the work to its end even when cancelled meanwhile; the cancellation goes on after it."""
+    """Run the work to its end even when cancelled meanwhile; the cancellation goes on after it.
+
+    What the work raises after a cancellation is dropped; a second cancellation leaves the work to itself.
+    """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        task.add_done_callback(_drop)
         await asyncio.wait({task})
         raise
 

@@ -107,12 +107,16 @@ def _object(text: str) -> Json:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise ArgumentsError(f"they are not valid JSON ({error}); give one JSON object") from None
     if not isinstance(value, dict):
         raise ArgumentsError(f"they are {_kind(value)}; give one JSON object")
     return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _kind(value: object) -> str:

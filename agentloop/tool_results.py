@@ -8,32 +8,30 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from agentloop.plain_values import as_text, error_text
-
-__all__ = ["as_text", "error_text", "shortened", "spill"]
+from agentloop.ondisc import make_private_folder
 
 _MOST_BACK = 64
 
 
-def shortened(text: str, *, max_chars: int, whole: str | None) -> str:
+def shortened(text: str, *, max_chars: int, rest: str = "") -> str:
     """The text itself if it has at most `max_chars` characters, else its head and tail around a marker.
 
     Head and tail stand about two to one and are cut between whole characters, never inside one that is
-    made of several code points. `whole` names the file that holds everything, None where there is none.
-    The result has at most `max_chars` characters as long as the marker alone (about 100) fits into it.
+    made of several code points. `rest` says how to get what was left out. The text that comes back has at
+    most `max_chars` characters as long as the marker alone (about 100) fits into it.
     """
     if len(text) <= max_chars:
         return text
-    room = max(0, max_chars - len(_marker(len(text), len(text), whole)))
+    room = max(0, max_chars - len(_marker(len(text), len(text), rest)))
     end = _boundary_before(text, room - room // 3)
     start = _boundary_after(text, len(text) - room // 3)
-    short = text[:end] + _marker(start - end, len(text), whole) + text[start:]
+    short = text[:end] + _marker(start - end, len(text), rest) + text[start:]
     return short if len(short) < len(text) else text
 
 
-def _marker(left_out: int, total: int, whole: str | None) -> str:
-    rest = f"the whole is in {whole}" if whole else "call the tool again for the rest"
-    return f"\n... [{left_out:,} of {total:,} characters left out; {rest}] ...\n"
+def _marker(left_out: int, total: int, rest: str) -> str:
+    way = f"; {rest}" if rest else ""
+    return f"\n... [{left_out:,} of {total:,} characters left out{way}] ...\n"
 
 
 def _boundary_before(text: str, index: int) -> int:
@@ -72,8 +70,7 @@ def spill(folder: Path, name: str, text: str) -> Path:
     Raises:
         OSError: it could not be written; nothing is left behind.
     """
-    if not folder.is_dir():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folder)
     stem = "result_" + (re.sub(r"[^A-Za-z0-9_-]", "_", name)[:200] or "unnamed")
     descriptor, path = _new_file(folder, stem)
     try:

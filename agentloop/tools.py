@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from agentloop.callables import without_partials
+from agentloop.callables import name_of, without_partials
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json, ToolCall
 from agentloop.run_context import RunContext
@@ -84,7 +84,7 @@ class Tool:
         options = _options(function) or _Options()
         signature = _signature_of(function)
         return cls(
-            name=options.name if options.name is not None else _own_name(function),
+            name=options.name if options.name is not None else name_of(function),
             description=signature.description,
             parameters=signature.parameters,
             function=function,
@@ -213,12 +213,6 @@ def _signature_of(function: Callable[..., Any]) -> "Signature":
     from agentloop.tool_schemas import signature_of  # here, so that pydantic loads with the first tool
 
     return signature_of(function)
-
-
-def _own_name(function: Callable[..., Any]) -> str:
-    called = without_partials(function)
-    name: str = getattr(called, "__name__", type(called).__name__)
-    return name
 
 
 def _place(function: Callable[..., Any]) -> str:

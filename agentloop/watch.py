@@ -1,15 +1,16 @@
-"""Shows what happens in a run to whoever watches: the stream's reader first, then the callbacks."""
+"""Shows what happens in a run to whoever watches: the log and the stream's reader first, then callbacks."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from agentloop.callbacks import CallbackList, Callbacks
 from agentloop.log import log_event
-from agentloop.stream import AnyStreamEvent, CallbackFailed, StreamEvent
+from agentloop.models import Retry, TextPart
+from agentloop.stream import AnyStreamEvent, CallbackFailed, Retrying
 
-Sink = Callable[[AnyStreamEvent], None]
+Sink: TypeAlias = Callable[[AnyStreamEvent], None]
 
 CALLBACK_SECONDS = 30.0
 """The time limit of one callback, unless the runner is given another."""
@@ -22,30 +23,37 @@ class Watch:
     session_id: str
     run_id: str
     sink: Sink
-    callbacks: Sequence[Callbacks] = ()
+    callbacks: tuple[Callbacks, ...] = ()
     limit_seconds: float = CALLBACK_SECONDS
-    called: CallbackList = field(init=False)
+    callback_list: CallbackList = field(init=False)
     _reported: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        self.called = CallbackList(
-            callbacks=tuple(self.callbacks), limit_seconds=self.limit_seconds, failed=self._failed
+        self.callback_list = CallbackList(
+            callbacks=self.callbacks, limit_seconds=self.limit_seconds, failed=self._failed
         )
 
-    async def say(self, kind: type[StreamEvent], **fields: Any) -> None:
-        """Show an event of this kind with these fields."""
-        event: Any = kind(session_id=self.session_id, run_id=self.run_id, time=time.time(), **fields)
+    async def say(self, event: AnyStreamEvent) -> None:
+        """Show the event, its session, run and time filled in."""
+        event = self._show(event)
+        if self.callbacks:
+            await self.callback_list.on_event(event)
+
+    async def retrying(self, part: TextPart | Retry) -> None:
+        """Show that a request is tried again; text is passed over."""
+        if isinstance(part, Retry):
+            await self.say(Retrying(attempt=part.attempt, wait_seconds=part.wait_seconds, error=part.error))
+
+    def _show(self, event: AnyStreamEvent) -> AnyStreamEvent:
+        event = replace(event, session_id=self.session_id, run_id=self.run_id, time=time.time())
         log_event(event)
         self.sink(event)
-        if self.callbacks:
-            await self.called.on_event(event)
+        return event
 
     async def _failed(self, callback: str, point: str, error: str) -> None:
-        fields = {"callback": callback, "point": point, "error": error}
+        event = CallbackFailed(callback=callback, point=point, error=error)
         if point != "on_event":
-            await self.say(CallbackFailed, **fields)
+            await self.say(event)
         elif callback not in self._reported:
             self._reported.add(callback)
-            self.sink(
-                CallbackFailed(session_id=self.session_id, run_id=self.run_id, time=time.time(), **fields)
-            )
+            self._show(event)

@@ -7,12 +7,12 @@ imported histories, broken arguments and lone surrogates. The log is never touch
 """
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agentloop.messages import Message, ToolCall
+from agentloop.pairing import answers
 from agentloop.prompts import INTERRUPTED, SYSTEM_IN_LOG
 
 _SYSTEM_ROLES = ("system", "developer")
@@ -41,7 +41,7 @@ def arranged(messages: Sequence[Message]) -> Iterator[Message]:
     repeats another is left out, and so is an assistant message with neither text nor call. Ids that are
     empty or were used before get new ones.
     """
-    results = _results(messages)
+    answered = answers(messages)
     used: set[str] = set()
     for at, message in enumerate(messages):
         if message.role == "tool" or _says_nothing(message):
@@ -51,8 +51,8 @@ def arranged(messages: Sequence[Message]) -> Iterator[Message]:
             continue
         calls = tuple(_named(call, used) for call in message.tool_calls)
         yield replace(message, tool_calls=calls) if calls != message.tool_calls else message
-        for call, renamed in zip(message.tool_calls, calls, strict=True):
-            yield _answer(renamed.id, results.get((at, call.id)))
+        for call, place in zip(calls, answered[at], strict=True):
+            yield _answer(call.id, None if place is None else messages[place])
 
 
 def to_wire(message: Message) -> dict[str, Any]:
@@ -68,40 +68,9 @@ def to_wire(message: Message) -> dict[str, Any]:
     return data if _is_clean(message) else _cleaned(data)
 
 
-def decoded_arguments(arguments: str) -> dict[str, Any] | None:
-    """The call's arguments as a dict; None where the text is no JSON object. Blank text is no argument."""
-    if not arguments.strip():
-        return {}
-    try:
-        value = _ARGUMENTS.decode(arguments)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
-
-
-_ARGUMENTS = json.JSONDecoder(parse_constant=_refuse)
-
-
-def _results(messages: Sequence[Message]) -> dict[tuple[int, str], deque[Message]]:
-    """The results by the index of the message that asked and the call's id; a repeated id is the newest's."""
-    asked: dict[str, int] = {}
-    results: dict[tuple[int, str], deque[Message]] = {}
-    for at, message in enumerate(messages):
-        if message.role == "tool":
-            call_id = message.tool_call_id or ""
-            if call_id in asked:
-                results.setdefault((asked[call_id], call_id), deque()).append(message)
-        for call in message.tool_calls:
-            asked[call.id] = at
-    return results
-
-
-def _answer(call_id: str, results: deque[Message] | None) -> Message:
-    result = results.popleft() if results else Message.tool(call_id, INTERRUPTED)
+def _answer(call_id: str, result: Message | None) -> Message:
+    if result is None:
+        return Message.tool(call_id, INTERRUPTED)
     return result if result.tool_call_id == call_id else replace(result, tool_call_id=call_id)
 
 
@@ -125,7 +94,7 @@ def _as_user(message: Message) -> Message:
 
 def _call_to_wire(call: ToolCall) -> dict[str, Any]:
     arguments = call.arguments
-    if decoded_arguments(arguments) is None:
+    if call.decoded() is None:
         arguments = json.dumps({"unreadable_arguments": arguments})
     elif not arguments.strip():
         arguments = "{}"

@@ -2,21 +2,26 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
 from hypothesis import strategies as st
 
+from agentloop.budget import Budget
 from agentloop.context import Context
 from agentloop.events import Event, MessageAdded, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.runner import Runner
 from agentloop.stream import AnyStreamEvent
+from agentloop.testing import calls
 from agentloop.tokens import count_message, counter_for
 from tests.strict_rules import violations
 
 COUNTER = counter_for("test")
+BUDGET = Budget(window=4000, fixed=100, model="m")
 
 texts = st.text(max_size=60) | st.sampled_from(
     ["", " ", "\ud800", "a\x00b", "<|endoftext|>", "日本語🙂", "x" * 900]
@@ -94,3 +99,31 @@ async def watched(runner: Runner, prompt: str | None, *, session_id: str = "s") 
 async def until(condition: asyncio.Event) -> None:
     """Wait for the condition, for as long as a broken test may take."""
     await asyncio.wait_for(condition.wait(), timeout=20)
+
+
+FACT = re.compile(r"FACT-[0-9a-f]{6}")
+
+
+def lines(name: str, words: int = 400) -> str:
+    """A result with a fact at its head and one at its end."""
+    return f"FACT-{crc32(name.encode()) % 16**6:06x} {name} " + "word " * words + f"FACT-{len(name):06x}"
+
+
+def read(name: str, words: int = 400) -> str:
+    """Read a file."""
+    return lines(name, words)
+
+
+def every_fact(request: ModelRequest) -> str:
+    """A summary that says every fact of its input, each once."""
+    text = "\n".join(str(message["content"]) for message in request.messages)
+    return "Facts: " + " ".join(dict.fromkeys(FACT.findall(text)))
+
+
+def reading(count: int, width: int = 1, words: int = 400) -> list[Any]:
+    """Answers that read `count` batches of `width` files, then end."""
+    batches = [
+        calls(*(("read", {"name": f"file_{batch}_{at}", "words": words}) for at in range(width)))
+        for batch in range(count)
+    ]
+    return [*batches, "all read"]

@@ -22,8 +22,7 @@ from agentloop.events import Compacted, MessageAdded
 from agentloop.runner import Runner
 from agentloop.stream import CallbackFailed, CompactionEnded, RunEnded, StreamEvent, event_type
 from agentloop.testing import ScriptedModel
-from tests.kit import watched
-from tests.test_compaction import every_fact, read, reading
+from tests.kit import every_fact, read, reading, watched
 
 
 class Recorder(Callbacks):

@@ -5,7 +5,6 @@ import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -31,35 +30,9 @@ from agentloop.stream import (
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from agentloop.tokens import count_request, counter_for
 from agentloop.triggers import WindowFraction
-from tests.kit import assert_valid, watched
+from tests.kit import FACT, assert_valid, every_fact, lines, read, reading, watched
 
 WINDOW = 8_000
-FACT = re.compile(r"FACT-[0-9a-f]{6}")
-
-
-def lines(name: str, words: int = 400) -> str:
-    """A result with a fact at its head and one at its end."""
-    return f"FACT-{crc32(name.encode()) % 16**6:06x} {name} " + "word " * words + f"FACT-{len(name):06x}"
-
-
-def read(name: str, words: int = 400) -> str:
-    """Read a file."""
-    return lines(name, words)
-
-
-def every_fact(request: ModelRequest) -> str:
-    """A summary that says every fact of its input, each once."""
-    text = "\n".join(str(message["content"]) for message in request.messages)
-    return "Facts: " + " ".join(dict.fromkeys(FACT.findall(text)))
-
-
-def reading(count: int, width: int = 1, words: int = 400) -> list[Any]:
-    """Answers that read `count` batches of `width` files, then end."""
-    batches = [
-        calls(*(("read", {"name": f"file_{batch}_{at}", "words": words}) for at in range(width)))
-        for batch in range(count)
-    ]
-    return [*batches, "all read"]
 
 
 def runner_for(model: Any, tmp_path: Path, **options: Any) -> Runner:

@@ -5,7 +5,6 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.budget import Budget
 from agentloop.context import Context
 from agentloop.events import (
     Cleared,
@@ -23,9 +22,7 @@ from agentloop.messages import Message, Usage
 from agentloop.prompts import ACKNOWLEDGEMENT
 from agentloop.ranges import holds, ranges_between
 from agentloop.strategies import KeepRecentFraction
-from tests.kit import added, context_of, histories, orderly, records_of
-
-BUDGET = Budget(window=4000, reserve=500, fixed=100, model="m")
+from tests.kit import BUDGET, added, context_of, histories, orderly, records_of
 
 
 @st.composite
@@ -136,7 +133,7 @@ def test_reports_that_cannot_be_true_are_ignored() -> None:
     for tokens in (0, 1, 50, 200, 90_000):
         reported = ModelCalled(purpose="agent", model="m", counted=100, usage=Usage(input_tokens=tokens))
         context = Context.of(records_of([added(Message.user("a")), reported]))
-        assert context.anchor is None, tokens
+        assert context.anchor("m") is None, tokens
 
 
 @given(st.lists(st.integers(), max_size=8), st.lists(st.integers(), max_size=4))

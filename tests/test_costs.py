@@ -144,7 +144,7 @@ async def test_l14_a_step_in_a_pause_of_the_guard_takes_as_many_operations_in_a_
         turn = (message for message in conversation() if message.role != "user")
         session = await session.append(*map(added, (Message.user("one long turn"), *islice(turn, length))))
         guard = run.room.ladder.guard
-        assert guard.allows(session.context, run.room.budget)
+        assert guard.allows(size=0, limit=WINDOW)
         guard.judge(helped=False, size=WINDOW)
         session = await step(run, session, Message.assistant("by now all is loaded"))
         with operations() as of_the_step:

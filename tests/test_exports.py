@@ -19,7 +19,8 @@ from agentloop.events import (
     Restored,
     Unknown,
 )
-from agentloop.exports import parse, to_events, to_markdown, to_openai
+from agentloop.exports import parse, to_events, to_openai
+from agentloop.markdown import to_markdown
 from agentloop.messages import Message, ToolCall
 
 

@@ -314,7 +314,7 @@ async def test_leaving_a_stream_early_cancels_its_run(tmp_path: Path) -> None:
     runner = runner_for(model, tmp_path)
     events = runner.stream("Go", session_id="s")
     assert event_type(await anext(events)) == "run_started"
-    await until(model.reached) if model.reached.is_set() else None
+    await until(model.reached)
     await events.aclose()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 

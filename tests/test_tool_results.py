@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agentloop.tool_results import as_text, error_text, shortened, spill
+from agentloop.plain_values import as_text, error_text
+from agentloop.tool_results import shortened, spill
 
 
 class Colour(enum.Enum):
@@ -264,12 +265,12 @@ TEXTS = st.text(
 
 
 def test_a_text_that_is_short_enough_is_itself() -> None:
-    assert shortened("x" * 100, max_chars=100, whole="f.txt") == "x" * 100
+    assert shortened("x" * 100, max_chars=100, rest="the whole is in f.txt") == "x" * 100
 
 
 def test_head_and_tail_stand_two_to_one_around_a_marker() -> None:
     text = "".join(chr(ord("a") + index % 26) for index in range(9_000))
-    short = shortened(text, max_chars=1_000, whole="result_c1.txt")
+    short = shortened(text, max_chars=1_000, rest="the whole is in result_c1.txt")
     head, marker, tail = short.partition("\n... [")[0], short.split("\n")[1], short.rpartition("] ...\n")[2]
     assert text.startswith(head)
     assert text.endswith(tail)
@@ -279,19 +280,19 @@ def test_head_and_tail_stand_two_to_one_around_a_marker() -> None:
     assert marker == f"... [{left_out:,} of 9,000 characters left out; the whole is in result_c1.txt] ..."
 
 
-def test_where_there_is_no_file_the_tool_is_named() -> None:
-    assert "; call the tool again for the rest] ..." in shortened("x" * 900, max_chars=200, whole=None)
+def test_the_marker_says_how_to_get_the_rest() -> None:
+    assert "left out; ask again] ..." in shortened("x" * 900, max_chars=200, rest="ask again")
 
 
 def test_the_text_itself_beats_a_longer_marker() -> None:
-    assert shortened("x" * 50, max_chars=40, whole=None) == "x" * 50
-    assert len(shortened("x" * 500, max_chars=0, whole=None)) < 120
+    assert shortened("x" * 30, max_chars=20) == "x" * 30
+    assert len(shortened("x" * 500, max_chars=0)) < 120
 
 
 @pytest.mark.parametrize("unit", ["👩🏽\u200d🚀", "e\u0301\u0302", "\ud83d\ude00", "\r\n", "❤\ufe0f"])
 @pytest.mark.parametrize("room", range(200, 212))
 def test_characters_of_several_code_points_stay_whole(unit: str, room: int) -> None:
-    short = shortened(unit * 1_000, max_chars=room, whole=None)
+    short = shortened(unit * 1_000, max_chars=room)
     head, tail = short.partition("\n... [")[0], short.rpartition("] ...\n")[2]
     assert head == unit * (len(head) // len(unit))
     assert tail == unit * (len(tail) // len(unit))
@@ -301,13 +302,13 @@ def test_characters_of_several_code_points_stay_whole(unit: str, room: int) -> N
 
 @pytest.mark.parametrize("text", ["a" + "\u0301" * 5_000, "\u200d" * 5_000])
 def test_an_endless_character_is_cut_nevertheless(text: str) -> None:
-    short = shortened(text, max_chars=1_000, whole=None)
+    short = shortened(text, max_chars=1_000)
     assert 900 < len(short) <= 1_000
 
 
 @given(TEXTS, st.integers(min_value=-5, max_value=500), st.none() | st.text(max_size=20))
 def test_l11_shortened_keeps_its_limit(text: str, max_chars: int, whole: str | None) -> None:
-    short = shortened(text, max_chars=max_chars, whole=whole)
+    short = shortened(text, max_chars=max_chars, rest=whole or "")
     assert len(short) <= len(text)
     if max_chars >= 120 + 2 * len(whole or ""):
         assert len(short) <= max_chars
@@ -318,7 +319,7 @@ def test_l11_shortened_keeps_its_limit(text: str, max_chars: int, whole: str | N
 @settings(max_examples=30)
 @given(st.lists(st.sampled_from(["\ud83d\ude00", "x", "\U0001f600"]), min_size=200, max_size=250))
 def test_l11_no_surrogate_pair_is_split(units: list[str]) -> None:
-    short = shortened("".join(units), max_chars=180, whole=None)
+    short = shortened("".join(units), max_chars=180)
     assert short.encode("utf-16", "surrogatepass").decode("utf-16")
 
 

@@ -10,9 +10,8 @@ from agentloop.messages import Message, ToolCall
 from agentloop.prompts import INTERRUPTED
 from agentloop.strategies import KeepRecentFraction
 from agentloop.wire import arranged, wire_messages
-from tests.kit import context_of, histories, orderly
+from tests.kit import BUDGET, context_of, histories, orderly
 from tests.strict_rules import violations
-from tests.test_context import BUDGET
 
 CALL = ToolCall(id="1", name="read", arguments="{}")
 OTHER = ToolCall(id="2", name="read", arguments="{}")

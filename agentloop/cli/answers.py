@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from agentloop.cli.output import StandardOutput
 from agentloop.messages import Usage
-from agentloop.stream import RunEnded, StreamEvent, to_json
+from agentloop.stream import RunEnded, RunStatus, StreamEvent, to_json
 
 _STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
 
@@ -17,7 +17,7 @@ _STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=st
 class Outcome:
     """How a call ended; `status` is a word of the exit table, `error` one line where it was no answer."""
 
-    status: str
+    status: RunStatus
     output: str = ""
     session_id: str | None = None
     run_id: str | None = None

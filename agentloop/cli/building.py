@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentloop.agent import Agent
+from agentloop.budget import DEFAULT_WINDOW
 from agentloop.callbacks import Callbacks
 from agentloop.cli.instructions import default_instructions
 from agentloop.cli.loading import load_callbacks, load_tools
@@ -16,7 +17,7 @@ from agentloop.compaction import Compaction
 from agentloop.errors import UsageError
 from agentloop.models import ChatModel
 from agentloop.offline import OfflineModel
-from agentloop.runner import DEFAULT_WINDOW, Runner
+from agentloop.runner import Runner
 from agentloop.stores import open_store
 from agentloop.triggers import WindowFraction
 from agentloop.workspace import workspace_tools

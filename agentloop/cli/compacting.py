@@ -17,7 +17,8 @@ from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, opt
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
 from agentloop.cli.tally import short
-from agentloop.runner import CompactionPreview, Runner
+from agentloop.results import CompactionPreview
+from agentloop.runner import Runner
 
 Done: TypeAlias = tuple[str, str]
 """A word of the exit table, and a line."""

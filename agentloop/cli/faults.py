@@ -9,7 +9,7 @@ from agentloop.cli.console import error_console, say
 from agentloop.cli.exits import exit_status, one_line
 from agentloop.cli.logs import is_verbose
 from agentloop.errors import AgentLoopError
-from agentloop.runner import status_of
+from agentloop.results import status_of
 
 
 def status_after(error: Exception) -> int:
@@ -23,11 +23,6 @@ def status_after(error: Exception) -> int:
             return _reported(_system_fault(error), "failed")
     show_where(error)
     return _reported(one_line(error), "failed")
-
-
-def word_for(error: Exception) -> str:
-    """The word of the exit table for this error; one that is not ours is `failed`."""
-    return status_of(error) if isinstance(error, AgentLoopError) else "failed"
 
 
 def show_where(error: BaseException) -> None:

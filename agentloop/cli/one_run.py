@@ -11,14 +11,15 @@ from agentloop.cli.answers import AnswerWriter, Outcome
 from agentloop.cli.building import MEMORY, Built, opened
 from agentloop.cli.console import say
 from agentloop.cli.exits import exit_status, one_line
-from agentloop.cli.faults import show_where, word_for
+from agentloop.cli.faults import show_where
 from agentloop.cli.finding import SessionChoice, past_of, session_id_for
 from agentloop.cli.hints import resume_hint
 from agentloop.cli.progress import final_line, progress_on
 from agentloop.cli.prompt import Prompt
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally
-from agentloop.stream import StreamEvent
+from agentloop.results import status_of
+from agentloop.stream import RunStatus, StreamEvent
 
 _NO_END = "the run ended without saying how"
 _LAST_WORDS_SECONDS = 2.0
@@ -84,7 +85,7 @@ async def _watched(call: Call, writer: AnswerWriter, console: Console, tally: Ta
         return _unwritten(_outcome(tally, "failed", None), error)
     except Exception as error:  # noqa: BLE001 — every end of a run has its word and its line, faults of ours too
         show_where(error)
-        word = tally.ended.status if tally.ended else word_for(error)
+        word = tally.ended.status if tally.ended else status_of(error)
         return _outcome(tally, word, one_line(error))
     finally:
         progress.stop()
@@ -102,7 +103,7 @@ async def _events(call: Call, tally: Tally) -> AsyncGenerator[StreamEvent, None]
                 yield event
 
 
-def _outcome(tally: Tally, word: str, error: str | None) -> Outcome:
+def _outcome(tally: Tally, word: RunStatus, error: str | None) -> Outcome:
     ended = tally.ended
     return Outcome(
         status=word,

@@ -8,8 +8,6 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from openai import AsyncAPIResponse
@@ -95,7 +93,9 @@ class OpenAIChat:
         """
         if self._window is None and not self._looked_up:
             self._looked_up = True
-            self._window = _figures().known_window(self._name)
+            from agentloop.windows import known_window  # loads 150 ms of published figures
+
+            self._window = known_window(self._name)
         return self._window
 
     @property
@@ -175,8 +175,9 @@ class OpenAIChat:
     def _cost(self, usage: Usage | None, server: Server) -> float | None:
         if usage is None or is_loopback(server.base_url):
             return None
-        cost: float | None = _figures().price(self._name, usage, server.base_url)
-        return cost
+        from agentloop.windows import price  # loads 150 ms of published figures
+
+        return price(self._name, usage, server.base_url)
 
     def _note_size(self, answered_bytes: int) -> None:
         self._longest_answered_bytes = max(answered_bytes, self._longest_answered_bytes)
@@ -190,11 +191,6 @@ class OpenAIChat:
         if self._streams and dialect.asks_for_usage:
             body["stream_options"] = {"include_usage": True}
         return self._fields | body
-
-
-def _figures() -> ModuleType:
-    """Published windows and prices, loaded when first asked for: it takes 150 ms."""
-    return import_module("agentloop.windows")
 
 
 def _checked_fields(extra_body: Mapping[str, Any], temperature: float | None) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class KeepRecentFraction:
             raise UsageError(f"fraction must be at least 0 and below 1, not {self.fraction}")
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
-        units = may_go(context, task_share_tokens=budget.task_share)
+        units = may_go(context, task_tokens=budget.task_tokens)
         keep = min(int(self.fraction * context.tokens), _room_at_target(context, budget, units))
         split, kept = len(units), 0
         while split and kept + units[split - 1].tokens <= keep:

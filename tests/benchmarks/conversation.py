@@ -50,7 +50,7 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
     model = ScriptedModel([], name=MODEL)
     compactor = Compactor(counter=counter, transcripts=None, watch=Watch("bench", "run", _unseen))
     ladder = Ladder(policy=policy, model=model, compactor=compactor)
-    budget = Budget(window=window, reserve=4096, fixed=1000, model=MODEL)
+    budget = Budget(window=window, max_output_tokens=4096, fixed=1000, model=MODEL)
     return Run(
         agent=Agent(model, compaction=policy),
         room=Room(policy=policy, budget=budget, ladder=ladder),
@@ -67,9 +67,7 @@ async def step(run: Run, session: Session, message: Message) -> Session:
     counted = run.room.budget.counted(session.context)
     called = ModelCalled(purpose="agent", model=MODEL, counted=counted, usage=Usage(input_tokens=counted))
     said = run.added(message)
-    session = await session.append(called, said)
-    await run.show(session, said)
-    return session
+    return await run.record(session, called, said)
 
 
 def _unseen(event: AnyStreamEvent) -> None:
