@@ -3,20 +3,26 @@
 import asyncio
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-from agentloop.callbacks import CompactionResult
 from agentloop.compact_tool import COMPACT, focus_of, outcome_text
 from agentloop.events import MessageAdded
+from agentloop.fitting import fits, fitted
 from agentloop.messages import Message, ToolCall
+from agentloop.ondisc import refused
 from agentloop.prompts import INTERRUPTED
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.stream import ToolEnded, ToolStarted, ToolStatus
 from agentloop.threads import in_thread, to_its_end
-from agentloop.tool_results import shortened, spill
+from agentloop.tool_calls import ToolAnswer
+from agentloop.tool_results import spill
 
-MOST_RESULT_CHARS = 40_000
+MOST_RESULT_TOKENS = 10_000
 """Results longer than this are shortened when they are made, however large the window."""
+
+LEAST_RESULT_TOKENS = 100
+"""So much of a result is shown however small the window and large the batch."""
 
 RESULT_SHARE = 1 / 3
 """All results of one batch together get this share of the window's room for the context."""
@@ -47,13 +53,25 @@ async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
 
 
 async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *, share: int) -> Session:
-    tasks = [asyncio.create_task(_result(run, call, share)) for call in calls]
+    tasks = [asyncio.create_task(_replied(run, call)) for call in calls]
     waiting = set(tasks)
 
-    async def store(finished: Collection[asyncio.Task[MessageAdded]]) -> None:
+    async def store(finished: Collection[asyncio.Task[_Reply]]) -> None:
         nonlocal session
-        results = [task.result() for task in tasks if task in finished]
-        session = await run.record(session, *results)
+        replies = [task.result() for task in tasks if task in finished]
+        room = run.room.budget.room(session.context)
+        results = [await _result(run, reply, int(room * RESULT_SHARE) // share) for reply in replies]
+        session, show = await run.stored(session, *results)
+        for reply in replies:
+            await _ended(run, reply.call, reply.answer.status, reply.seconds)
+        await show()
+
+    async def cut_off() -> None:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        if finished := [task for task in waiting if not task.cancelled() and task.exception() is None]:
+            await store(finished)
 
     try:
         while waiting:
@@ -61,68 +79,74 @@ async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *
             await to_its_end(store(done))
         return session
     finally:
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        if finished := [task for task in waiting if not task.cancelled() and task.exception() is None]:
-            await to_its_end(store(finished))
+        if waiting:
+            await to_its_end(cut_off())
 
 
-async def _result(run: Run, call: ToolCall, share: int) -> MessageAdded:
-    await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reply:
+    """What a tool said, and how long it took."""
+
+    call: ToolCall
+    answer: ToolAnswer
+    seconds: float
+
+
+async def _replied(run: Run, call: ToolCall) -> _Reply:
+    """Run one call. The end of one that is cut off is told here, of any other once its result is stored."""
     started = time.monotonic()
-    status: ToolStatus = "interrupted"
     try:
-        reply = await run.agent.registry.answer(call, run.context_for(call.id))
-        status = reply.status
-    finally:
-        await _ended(run, call, status, started)
-    known = run.agent.registry.get(call.name)
-    text, spilled = await _fitted(run, reply.text, call, share)
-    return run.added(Message.tool(call.id, text), keep=bool(known and known.keep), spilled=spilled)
+        await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+        answer = await run.agent.registry.answer(call, run.context_for(call.id))
+    except BaseException:
+        await _ended(run, call, "interrupted", time.monotonic() - started)
+        raise
+    return _Reply(call=call, answer=answer, seconds=time.monotonic() - started)
 
 
-async def _fitted(run: Run, text: str, call: ToolCall, share: int) -> tuple[str, str | None]:
-    """The result as it may stand in the context: long ones head and tail, the whole in a file."""
-    most_tokens = max(100, int(run.room.budget.for_context * RESULT_SHARE) // max(1, share))
-    most_chars = min(MOST_RESULT_CHARS, most_tokens * 4)
-    if len(text) <= most_chars and (len(text) <= most_tokens or run.counter(text) <= most_tokens):
-        return text, None
-    whole = await _spilled(run, text, call)
-    rest = f"the whole is in {whole}" if whole else "call the tool again for the rest"
-    shown = shortened(text, max_chars=most_chars, rest=rest)
-    while run.counter(shown) > most_tokens and most_chars > 200:
-        most_chars = max(200, most_chars // 2)
-        shown = shortened(text, max_chars=most_chars, rest=rest)
-    return shown, whole
+async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageAdded:
+    """The record of a result; a long one stands there head and tail, the whole in a file."""
+    text, spilled = reply.answer.text, None
+    most_tokens = min(max(LEAST_RESULT_TOKENS, most_tokens), MOST_RESULT_TOKENS)
+    if not fits(text, max_tokens=most_tokens, counter=run.counter):
+        spilled, rest = await _spilled(run, text, reply.call)
+        text = fitted(text, max_tokens=most_tokens, counter=run.counter, rest=rest)
+    known = run.agent.registry.get(reply.call.name)
+    message = Message.tool(reply.call.id, text)
+    return run.added(message, keep=bool(known and known.keep), spilled=spilled)
 
 
-async def _spilled(run: Run, text: str, call: ToolCall) -> str | None:
-    folder = run.spills
+async def _spilled(run: Run, text: str, call: ToolCall) -> tuple[str | None, str]:
+    """The file that holds the whole text, None where there is none, and how to get it in words."""
+    folder, again = run.spills, "call the tool again for the rest"
     if folder is None:
-        return None
+        return None, again
     try:
-        return str(await in_thread(lambda: spill(folder, f"{run.watch.session_id}_{call.id}", text)))
-    except OSError:
-        return None
+        path = str(await in_thread(lambda: spill(folder, f"{run.watch.session_id}_{call.id}", text)))
+    except OSError as error:
+        return None, f"the whole could not be kept ({refused(folder, error)}); {again}"
+    return path, f"the whole is in {path}"
 
 
 async def _compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Session:
     """One compaction for all wishes of a batch, by the same mechanism as any other."""
     focus = "; ".join(focus for call in asked if (focus := focus_of(call))) or None
-    for call in asked:
-        await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
     started = time.monotonic()
-    result: CompactionResult | None
-    session, result = await run.room.wished(session, focus)
-    results = [run.added(Message.tool(call.id, outcome_text(result))) for call in asked]
-    for call in asked:
-        status: ToolStatus = "error" if result and result.status != "done" else "ok"
-        await _ended(run, call, status, started)
-    return await run.record(session, *results)
+    status: ToolStatus = "interrupted"
+    try:
+        for call in asked:
+            await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+        session, result = await run.room.wished(session, focus)
+        results = [run.added(Message.tool(call.id, outcome_text(result))) for call in asked]
+        session, show = await run.stored(session, *results)
+        status = "error" if result and result.status != "done" else "ok"
+    finally:
+        for call in asked:
+            await _ended(run, call, status, time.monotonic() - started)
+    await show()
+    return session
 
 
-async def _ended(run: Run, call: ToolCall, status: ToolStatus, started: float) -> None:
-    seconds = time.monotonic() - started
+async def _ended(run: Run, call: ToolCall, status: ToolStatus, seconds: float) -> None:
     ended = ToolEnded(call_id=call.id, name=call.name, status=status, duration_seconds=seconds)
     await run.watch.say(ended)

@@ -10,7 +10,7 @@ from agentloop.prompts import NOT_RUN_CUT_OFF
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.stream import TextDelta
-from agentloop.wire import wire_messages
+from agentloop.wire import wire_messages, wire_tools
 
 SMALLER_TRIES = 2
 """So often a request that the server found too long is made smaller and sent again."""
@@ -39,9 +39,10 @@ async def ask(run: Run, session: Session) -> Session:
 
 def request_for(run: Run, session: Session) -> ModelRequest:
     """The request that the context stands for."""
+    messages = wire_messages(session.context.messages, instructions=run.agent.instructions)
     return ModelRequest(
-        messages=wire_messages(session.context.messages, instructions=run.agent.instructions),
-        tools=run.agent.schemas,
+        messages=messages,
+        tools=wire_tools(run.agent.schemas, messages),
         max_output_tokens=run.agent.model.max_output_tokens,
     )
 

@@ -9,6 +9,7 @@ from agentloop.errors import ContextOverflowError, ContextTooLongError
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel
 from agentloop.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, count_tools
+from agentloop.wire import NO_TOOL
 
 DEFAULT_WINDOW = 128_000
 """The window of a model that names none, until its server says otherwise."""
@@ -47,7 +48,7 @@ class Budget:
         spoken = count_message(system, counter) if instructions else 0
         return cls(
             window=model.window or DEFAULT_WINDOW,
-            fixed=REQUEST_OVERHEAD + spoken + count_tools(schemas, counter),
+            fixed=REQUEST_OVERHEAD + spoken + count_tools(schemas or (NO_TOOL,), counter),
             model=model.name,
             max_output_tokens=model.max_output_tokens,
         )
@@ -61,11 +62,6 @@ class Budget:
     def limit(self) -> int:
         """The largest request that may be sent."""
         return self.window - self.reserve
-
-    @property
-    def for_context(self) -> int:
-        """What the limit leaves beside the fixed part."""
-        return max(0, self.limit - self.fixed)
 
     @property
     def task_tokens(self) -> int:
@@ -91,6 +87,10 @@ class Budget:
     def fits(self, context: Context) -> bool:
         """Whether the next request may be sent."""
         return self.size(context) <= self.limit
+
+    def room(self, context: Context) -> int:
+        """What the limit leaves for the context beside the fixed part, in tokens of our own count."""
+        return max(0, self.own(self.limit, context) - self.fixed)
 
     def own(self, tokens: int, context: Context) -> int:
         """A number of the provider's tokens in tokens of our own count."""

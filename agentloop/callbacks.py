@@ -4,15 +4,20 @@ A callback that raises or takes longer than its time limit is reported as a `Cal
 never replaces the run's outcome and never loses a compaction.
 """
 
+import asyncio
+import copy
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from agentloop.errors import UsageError
 from agentloop.events import Ranges
 from agentloop.messages import Message, Usage
+from agentloop.plain_values import error_text
 from agentloop.stream import CompactionReason, CompactionStatus, StreamEvent
-from agentloop.threads import DeadlineError, in_thread, within
+from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +50,8 @@ class CompactionResult:
     """What a compaction came to; sizes in tokens.
 
     `tier` is the rung of the ladder: 1 a summary, 2 one with a smaller tail, 3 a digest without a model.
-    `archived` are the positions it hides, `lost` the identifiers among them that are no longer in sight;
+    `archived` are the positions it hides, `lost` the identifiers among them that are no longer in sight,
+    `unread` the positions for which no summary stands, since they were more than the summariser could read;
     `usage` and `cost` (US dollars) are what its requests took, also where it failed. `seq` is the position
     of its record where it was done, and what `undo` takes back.
     """
@@ -65,31 +71,55 @@ class CompactionResult:
     summary: str = ""
     summary_tokens: int = 0
     lost: tuple[str, ...] = ()
+    unread: tuple[int, ...] = ()
     error: str | None = None
     usage: Usage = field(default_factory=Usage)
     cost: float | None = None
     seq: int | None = None
 
 
+MOST_FOCUS_CHARS = 4_000
+"""So much may be asked of one summary; more would crowd out what is to be summarised."""
+
+
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """Do not compact now."""
+    """Do not compact now. Raises `UsageError` where the reason is no text."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        _text_of(self, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """More to ask of the summary."""
+    """More to ask of the summary: at most `MOST_FOCUS_CHARS` characters, else `UsageError`."""
 
     text: str
+
+    def __post_init__(self) -> None:
+        if (length := len(_text_of(self, self.text))) > MOST_FOCUS_CHARS:
+            raise UsageError(
+                f"Focus takes at most {MOST_FOCUS_CHARS:,} characters, not {length:,}: ask for less"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Use this text as the summary; the model is not asked."""
+    """Use this text as the summary; the model is not asked. `UsageError` where it is blank or no text."""
 
     summary: str
+
+    def __post_init__(self) -> None:
+        if not _text_of(self, self.summary).strip():
+            raise UsageError("Replace takes a summary that says something: return a Veto to keep everything")
+
+
+def _text_of(reply: "Veto | Focus | Replace", value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise UsageError(f"{type(reply).__name__} takes a text, not {type(value).__name__}")
 
 
 Reply: TypeAlias = Veto | Focus | Replace | None
@@ -126,6 +156,7 @@ class CallbackList:
 
     async def before_compaction(self, request: CompactionRequest) -> list[Veto | Focus | Replace]:
         """What the callbacks ask for, in order; what is no reply is reported and passed over."""
+        request = replace(request, messages=tuple(map(_copied, request.messages)))
         replies: list[Veto | Focus | Replace] = []
         for callback in self._overriding("before_compaction"):
             reply = await self._call(callback, "before_compaction", request)
@@ -150,18 +181,23 @@ class CallbackList:
         return [each for each in self.callbacks if getattr(type(each), point, blank) is not blank]
 
     async def _call(self, callback: Callbacks, point: str, argument: Any) -> Any:
-        method = getattr(callback, point)
+        """What the callback answers; whatever else comes of it is reported, and the answer is None."""
         try:
-            if point == "on_event":
-                answer = _contained(method, argument)
-                return await self._within(answer) if inspect.isawaitable(answer) else answer
-            return await self._within(_called(method, argument))
+            return await self._answer(callback, point, argument)
         except DeadlineError:
             await self._report(callback, point, f"took longer than {self.limit_seconds:g} s")
-        except Exception as error:  # noqa: BLE001 — whatever a user's callback raises is an event
-            cause = error.__cause__ if isinstance(error, _ExitError) else error
-            await self._report(callback, point, f"{type(cause).__name__}: {cause}")
+        except SelfCancelledError as error:
+            await self._report(callback, point, str(error))
+        except _RaisedError as error:
+            await self._report(callback, point, error_text(error.raised))
         return None
+
+    async def _answer(self, callback: Callbacks, point: str, argument: Any) -> Any:
+        method = _called(getattr, callback, point)
+        if point != "on_event" and not inspect.iscoroutinefunction(method):
+            return await self._within(_in_thread(method, argument))
+        answer = _called(method, argument)
+        return await self._within(answer) if inspect.isawaitable(answer) else answer
 
     async def _within(self, answer: Awaitable[Any]) -> Any:
         return await within(_awaited(answer), seconds=self.limit_seconds)
@@ -170,26 +206,43 @@ class CallbackList:
         await self.failed(type(callback).__name__, point, error)
 
 
-class _ExitError(Exception):
-    """A callback wanted to end the program; on an event loop that would end the loop."""
+class _RaisedError(Exception):
+    """Holds what a callback raised: bare, a `SystemExit` would end the event loop, others the run."""
+
+    def __init__(self, raised: BaseException) -> None:
+        super().__init__()
+        self.raised = raised
 
 
-def _contained(method: Callable[[Any], Any], argument: Any) -> Any:
+def _copied(each: Positioned) -> Positioned:
+    """The message with parts and fields of its own, which a callback may change without harm."""
+    message = each.message
+    shared = isinstance(message.content, tuple) or message.extra or message.tool_calls
+    return replace(each, message=copy.deepcopy(message)) if shared else each
+
+
+def _called(method: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        return method(argument)
-    except SystemExit as error:
-        raise _ExitError from error
+        return method(*arguments)
+    except BaseException as error:  # whatever a user's callback raises is an event
+        raise _held(error) from error
+
+
+async def _in_thread(method: Callable[[Any], Any], argument: Any) -> Any:
+    answer = await in_thread(_called, method, argument)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 async def _awaited(answer: Awaitable[Any]) -> Any:
     try:
         return await answer
-    except SystemExit as error:
-        raise _ExitError from error
+    except (asyncio.CancelledError, GeneratorExit, _RaisedError):
+        raise  # `within` knows whose they are
+    except BaseException as error:  # whatever a user's callback raises is an event
+        raise _held(error) from error
 
 
-async def _called(method: Callable[[Any], Any], argument: Any) -> Any:
-    if inspect.iscoroutinefunction(method):
-        return await method(argument)
-    answer = await in_thread(_contained, method, argument)
-    return await answer if inspect.isawaitable(answer) else answer
+def _held(error: BaseException) -> BaseException:
+    """The error held, save a Ctrl-C: only the main thread gets one."""
+    main = threading.current_thread() is threading.main_thread()
+    return error if isinstance(error, KeyboardInterrupt) and main else _RaisedError(error)

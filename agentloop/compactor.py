@@ -22,12 +22,14 @@ from agentloop.callbacks import (
 )
 from agentloop.context import Context
 from agentloop.entries import Entry
-from agentloop.errors import AgentLoopError, ConflictError
+from agentloop.errors import AgentLoopError, ConflictError, SummaryRefusedError
 from agentloop.events import Compacted, ModelCalled, Ranges, Record
 from agentloop.exchanges import Unit, covered_ranges
 from agentloop.identifiers import missing
 from agentloop.labelled import neutral, summary_in
 from agentloop.messages import Message, Usage
+from agentloop.prompts import summary_message
+from agentloop.refusal import fault_of
 from agentloop.sessions import Session
 from agentloop.stream import (
     CompactionEnded,
@@ -35,7 +37,7 @@ from agentloop.stream import (
     CompactionStarted,
     CompactionStatus,
 )
-from agentloop.summary import Note, summary_message
+from agentloop.summary import Note, Written
 from agentloop.threads import in_thread, to_its_end
 from agentloop.tokens import TokenCounter, count_message
 from agentloop.transcripts import save
@@ -44,7 +46,7 @@ from agentloop.watch import Watch
 MOST_LOST = 100
 """So many identifiers are listed as lost at the most."""
 
-Writer: TypeAlias = Callable[[tuple[Entry, ...], Context, str | None, Note], Awaitable[str]]
+Writer: TypeAlias = Callable[[tuple[Entry, ...], Context, str | None, Note], Awaitable[Written]]
 """Writes what stands for these entries of this context, with the focus asked for; notes its requests."""
 
 
@@ -112,6 +114,7 @@ class _Work:
         self.started = time.monotonic()
         self.transcript: str | None = None
         self.calls: list[ModelCalled] = []
+        self.unread: tuple[int, ...] = ()
         self.compacted = session
         self.result = self._result("failed", error="cancelled")
 
@@ -123,9 +126,8 @@ class _Work:
             self.result = self._result(error.status, error=str(error))
         except AgentLoopError as error:
             self.result = self._result("failed", error=str(error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 — a model of the user's own may raise anything
             self.result = self._result("failed", error=f"{type(error).__name__}: {error}")
-            raise
         finally:
             await self._say_ended()
         return self.compacted, self.result
@@ -137,18 +139,25 @@ class _Work:
             if isinstance(reply, Veto):
                 raise _EndedError("vetoed", reply.reason)
         self.transcript = await self._save_transcript()
-        text = await self._written(replies)
-        await to_its_end(self._append(self._event(text)))
+        written = await self._written(replies)
+        self.unread = written.unread
+        await to_its_end(self._append(self._event(written.text)))
         await watch.callback_list.after_compaction(self.result)
 
-    async def _written(self, replies: Sequence[Veto | Focus | Replace]) -> str:
+    async def _written(self, replies: Sequence[Veto | Focus | Replace]) -> Written:
         """The text of a callback, else that of the plan's writer."""
         for reply in replies:
             if isinstance(reply, Replace):
-                return neutral(reply.summary)
+                return self._replaced(reply.summary)
         wishes = [self.plan.focus, *(reply.text for reply in replies if isinstance(reply, Focus))]
         focus = "; ".join(wish for wish in wishes if wish) or None
         return await self.plan.write(self.covered, self.session.context, focus, self.calls.append)
+
+    def _replaced(self, text: str) -> Written:
+        fault = fault_of(text, None, self.covered, self.session.context, self.compactor.counter)
+        if fault is not None:
+            raise SummaryRefusedError(f"the summary of a callback was refused: {fault}")
+        return Written(text=neutral(text))
 
     def _event(self, written: str) -> Compacted:
         context, plan = self.session.context, self.plan
@@ -229,6 +238,7 @@ class _Work:
             summary=event.replacement if event else "",
             summary_tokens=event.tokens if event else 0,
             lost=event.lost if event else (),
+            unread=self.unread if event else (),
             error=error,
             usage=sum((called.usage for called in self.calls if called.usage), Usage()),
             cost=sum(costs) if costs else None,

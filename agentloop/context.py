@@ -9,7 +9,7 @@ appends, `Cleared` shows messages shortened, `Compacted` puts a summary in the p
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentloop.entries import Entry, Shown, acknowledged
+from agentloop.entries import Entry, Shown, in_order
 from agentloop.events import (
     Cleared,
     ClearedItem,
@@ -22,6 +22,7 @@ from agentloop.events import (
 from agentloop.growing import Growing
 from agentloop.messages import Message
 from agentloop.ranges import holds
+from agentloop.unsaid import Unsaid
 
 TELLING_TOKENS = 500
 """From this size on, the provider's count over ours tells of its vocabulary; below, of its overhead."""
@@ -40,17 +41,18 @@ class Report:
 class Context:
     """The fold of a log's first `length` records.
 
-    `visible` is what the model sees, oldest first; `tokens` its length. `said` is everything ever said on
-    the main line. `epoch` is the position of the last record that rewrote what was visible; `reports` holds
-    each model's newest count that can be true.
+    `visible` is what the model sees, oldest first; `unsaid` what requests hold beside it; `tokens` the length
+    of both. `said` is everything ever said on the main line. `epoch` is the position of the last record that
+    rewrote what was visible; `reports` holds each model's newest count that can be true.
     """
 
     length: int = 0
     said: Growing[Entry] = field(default_factory=Growing)
     visible: Growing[Entry] = field(default_factory=Growing)
     tokens: int = 0
+    unsaid: Unsaid = field(default_factory=Unsaid)
     compactions: tuple[tuple[int, Compacted], ...] = ()
-    cleared: Mapping[int, ClearedItem] = field(default_factory=dict)
+    clearings: tuple[tuple[int, Cleared], ...] = ()
     epoch: int = 0
     reports: Mapping[str, Report] = field(default_factory=dict)
 
@@ -79,6 +81,16 @@ class Context:
         return next((entry for entry in reversed(self.visible) if entry.is_user), None)
 
     @property
+    def first(self) -> Entry | None:
+        """The first message ever said, whoever said it."""
+        return self.said[0] if self.said else None
+
+    @property
+    def cleared(self) -> Mapping[int, ClearedItem]:
+        """How messages are shown that are shown shortened, by their position."""
+        return {item.seq: item for _, event in self.clearings for item in event.items}
+
+    @property
     def task(self) -> Entry | None:
         """The session's first real user message, in sight or not."""
         return next((entry for entry in self.said if entry.is_user), None)
@@ -102,13 +114,15 @@ class Context:
             for record in records
             if isinstance(record.event, MessageAdded) and record.event.branch is None
         ]
+        unsaid = self.unsaid.after(entry.message for entry in entries) if entries else self.unsaid
         reports = {model: report for record in records for model, report in _reported(record)}
         return replace(
             self,
             length=records[-1].seq,
             said=self.said.plus(*entries),
             visible=self.visible.plus(*entries),
-            tokens=self.tokens + sum(entry.tokens for entry in entries),
+            tokens=self.tokens - self.unsaid.tokens + unsaid.tokens + sum(entry.tokens for entry in entries),
+            unsaid=unsaid,
             reports={**self.reports, **reports} if reports else self.reports,
         )
 
@@ -124,26 +138,38 @@ class Context:
     def _clear(self, seq: int, event: Cleared) -> "Context":
         items = {item.seq: item for item in event.items}
         shown = (_as_shown(entry, items.get(entry.seq)) for entry in self.visible)
-        return replace(self._rewritten(seq, shown), cleared={**self.cleared, **items})
+        context = self._rewritten(seq, shown, self.unsaid)
+        return replace(context, clearings=(*self.clearings, (seq, event)))
 
     def _compact(self, seq: int, event: Compacted) -> "Context":
         left = (entry for entry in self.visible if not holds(event.covers, entry.seq))
         return replace(
-            self._rewritten(seq, acknowledged((*left, _summary(seq, event)))),
+            self._arranged(seq, (*left, _summary(seq, event))),
             compactions=(*self.compactions, (seq, event)),
         )
 
     def _restore(self, seq: int, taken_back: int) -> "Context":
-        compactions = tuple(pair for pair in self.compactions if pair[0] != taken_back)
-        entries = [_summary(at, event) for at, event in compactions]
-        entries.extend(_as_shown(entry, self.cleared.get(entry.seq)) for entry in self.said)
-        left = (entry for entry in entries if not _covered(entry, compactions))
-        return replace(self._rewritten(seq, acknowledged(left)), compactions=compactions)
+        """As it was before that compaction, with what was said since.
 
-    def _rewritten(self, seq: int, entries: Iterable[Entry]) -> "Context":
+        What older messages were shortened to after it is forgotten too.
+        """
+        compactions = tuple(pair for pair in self.compactions if pair[0] != taken_back)
+        clearings = tuple(_kept_clearings(self.clearings, taken_back))
+        before = replace(self, compactions=compactions, clearings=clearings)
+        cleared = before.cleared
+        entries = [_summary(at, event) for at, event in compactions]
+        entries.extend(_as_shown(entry, cleared.get(entry.seq)) for entry in self.said)
+        left = (entry for entry in entries if not _covered(entry, compactions))
+        return before._arranged(seq, left)
+
+    def _arranged(self, seq: int, entries: Iterable[Entry]) -> "Context":
+        visible = in_order(entries)
+        return self._rewritten(seq, visible, Unsaid().after(entry.message for entry in visible))
+
+    def _rewritten(self, seq: int, entries: Iterable[Entry], unsaid: Unsaid) -> "Context":
         visible = Growing(entries)
-        tokens = sum(entry.tokens for entry in visible)
-        return replace(self, length=seq, visible=visible, tokens=tokens, epoch=seq)
+        tokens = unsaid.tokens + sum(entry.tokens for entry in visible)
+        return replace(self, length=seq, visible=visible, tokens=tokens, unsaid=unsaid, epoch=seq)
 
 
 def _said(seq: int, event: MessageAdded) -> Entry:
@@ -166,6 +192,15 @@ def _reported(record: Record) -> Iterator[tuple[str, Report]]:
         measured = event.usage.input_tokens if event.usage else 0
         if _believable(measured, event.counted):
             yield event.model, Report(seq=record.seq, measured=measured, counted=event.counted)
+
+
+def _kept_clearings(
+    clearings: Iterable[tuple[int, Cleared]], taken_back: int
+) -> Iterator[tuple[int, Cleared]]:
+    for seq, event in clearings:
+        items = tuple(item for item in event.items if seq < taken_back or item.seq > taken_back)
+        if items:
+            yield seq, replace(event, items=items)
 
 
 def _covered(entry: Entry, compactions: Iterable[tuple[int, Compacted]]) -> bool:

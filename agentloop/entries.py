@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, overload
 
 from agentloop.messages import Message
-from agentloop.prompts import ACKNOWLEDGEMENT, ACKNOWLEDGEMENT_TOKENS
 
-Kind = Literal["said", "summary", "acknowledgement"]
+Kind = Literal["said", "summary"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +14,7 @@ class Entry:
     """One message in sight.
 
     `message` is how it is shown and `tokens` the length of that; `original` is what the log holds. `at`
-    orders entries: a position for what was said, the place given by its compaction for a summary. An
-    acknowledgement, which no record holds, has the position of the entry that it stands before.
+    orders entries: a position for what was said, the place given by its compaction for a summary.
     """
 
     seq: int
@@ -61,27 +59,6 @@ class Shown(Sequence[Message]):
         return (entry.message for entry in self._entries)
 
 
-def acknowledged(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """In order, a short assistant message between two user messages of which one is a summary."""
-    before: Entry | None = None
-    for entry in sorted(entries, key=lambda entry: (entry.at, entry.kind == "said", entry.seq)):
-        if entry.kind == "acknowledgement":
-            continue
-        if before and _speak_as_users(before, entry) and "summary" in (before.kind, entry.kind):
-            yield Entry(
-                seq=entry.seq,
-                message=_ACKNOWLEDGED,
-                tokens=ACKNOWLEDGEMENT_TOKENS,
-                original=_ACKNOWLEDGED,
-                kind="acknowledgement",
-                at=entry.at,
-            )
-        yield entry
-        before = entry
-
-
-def _speak_as_users(*entries: Entry) -> bool:
-    return all(entry.message.role == "user" for entry in entries)
-
-
-_ACKNOWLEDGED = Message.assistant(ACKNOWLEDGEMENT)
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries as they stand in the context: a summary right before what it was placed at."""
+    return sorted(entries, key=lambda entry: (entry.at, entry.kind == "said", entry.seq))

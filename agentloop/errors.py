@@ -2,13 +2,14 @@
 
     AgentLoopError                    what every error of ours is
     ├── UsageError                    the call or the configuration is wrong; nothing was sent
-    │   ├── SessionNotFoundError      no stored session has that id
+    │   ├── SessionNotFoundError      no stored session has that id, prefix or title
     │   └── ToolDefinitionError       a function cannot become a tool, or two tools share a name
     ├── ModelError                    the model gave no usable answer
     │   ├── ModelUnavailableError     connection, 408, 409, 429, 5xx after all retries: later may work
     │   ├── ModelRefusedError         any other 4xx: the same request will be refused again
     │   ├── ContextTooLongError       the server says that the request exceeds its window
-    │   └── BadAnswerError            an answer came that is no answer
+    │   ├── BadAnswerError            an answer came that is no answer
+    │   └── SummaryRefusedError       a text came that cannot stand for the conversation
     ├── ContextOverflowError          the context cannot be made to fit, after the last rung
     └── StoreError                    a session could not be read or written; the log is as it was
         └── ConflictError             the log was not as long as the writer thought; nothing was written
@@ -71,6 +72,10 @@ class ContextTooLongError(ModelError):
 
 class BadAnswerError(ModelError):
     """An answer came that is no answer: not JSON, no choices, or broken off half way."""
+
+
+class SummaryRefusedError(ModelError):
+    """The model's text cannot stand for the conversation; the text says why."""
 
 
 class ContextOverflowError(AgentLoopError):

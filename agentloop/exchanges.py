@@ -41,8 +41,8 @@ class Unit:
 
 
 def units_of(entries: Sequence[Entry]) -> list[Unit]:
-    """The entries in units, in the order in which the units begin; acknowledgements are left out."""
-    shown = [entry for entry in entries if entry.kind != "acknowledgement"]
+    """The entries in units, in the order in which the units begin."""
+    shown = list(entries)
     answered = answers([entry.message for entry in shown])
     placed = {place for places in answered.values() for place in places}
     return [
@@ -60,14 +60,12 @@ def _unit(asking: Entry, results: Sequence[Entry | None]) -> Unit:
 def may_go(context: Context, *, task_tokens: int) -> list[Unit]:
     """The units that a compaction may cover, oldest first.
 
-    Never among them: the newest real user message; the session's first one while it is at most
-    `task_tokens` long; an exchange at the end that waits for results, or whose results the model has
-    not read yet.
+    Never among them: a system message that begins the session; the session's first real user message while
+    it is at most `task_tokens` long; the newest one; and the newest unit, which is an exchange that the
+    model has not read yet, or the answer that ends the session.
     """
-    kept = {entry.seq for entry in _protected(context, task_tokens)}
-    units = units_of(context.visible)
-    if units and (not units[-1].complete or units[-1].entries[-1].message.role == "tool"):
-        units.pop()
+    kept = {entry.seq for entry in protected(context, task_tokens)}
+    units = units_of(context.visible)[:-1]
     return [unit for unit in units if not kept.intersection(unit.seqs)]
 
 
@@ -79,6 +77,18 @@ def safe_cover(context: Context, wanted: frozenset[int], *, task_tokens: int) ->
     units = may_go(context, task_tokens=task_tokens)
     covered = tuple(unit for unit in units if wanted.issuperset(unit.seqs))
     return covered if hold_news(covered) else ()
+
+
+def clamped(context: Context, at: int, task_tokens: int) -> int:
+    """The place for a summary nearest to `at` where the kept messages stand as they must.
+
+    That is behind what begins the session, and not behind the newest user message: the live request is the
+    last thing that a user said.
+    """
+    newest = context.newest_user
+    before = [entry for entry in protected(context, task_tokens) if entry is not newest]
+    at = max(at, *(entry.at + 1 for entry in before), 0)
+    return min(at, newest.at) if newest else at
 
 
 def hold_news(units: Sequence[Unit]) -> bool:
@@ -93,9 +103,10 @@ def covered_ranges(context: Context, units: Sequence[Unit]) -> Ranges:
     return ranges_between(covered, kept)
 
 
-def _protected(context: Context, task_tokens: int) -> list[Entry]:
-    newest, task = context.newest_user, context.task
-    kept = [newest] if newest else []
-    if task and task.tokens <= task_tokens:
+def protected(context: Context, task_tokens: int) -> list[Entry]:
+    """The messages that no compaction hides, oldest first."""
+    first, task, newest = context.first, context.task, context.newest_user
+    kept = [first] if first and first.message.role in ("system", "developer") else []
+    if task and task.tokens <= task_tokens and task is not newest:
         kept.append(task)
-    return kept
+    return [*kept, newest] if newest else kept

@@ -17,14 +17,14 @@ from agentloop.context import Context
 from agentloop.digest import digest
 from agentloop.entries import Entry
 from agentloop.events import Cleared, ClearedItem
-from agentloop.exchanges import Unit, safe_cover
+from agentloop.exchanges import Unit, clamped, safe_cover
 from agentloop.guard import Guard
 from agentloop.micro import Clearing, MicroCompact, cleared_item
 from agentloop.models import ChatModel
 from agentloop.sessions import Session
 from agentloop.strategies import KeepRecentFraction, Strategy
 from agentloop.stream import CompactionReason, ResultsCleared
-from agentloop.summary import Note, Summariser, summary_budget
+from agentloop.summary import Note, Summariser, Written, summary_budget
 
 WORTH = 0.05
 """A compaction that no person asked for must cover at least this share of the limit."""
@@ -61,7 +61,7 @@ class Ladder:
             return session
         wanted = self.policy.micro.min_gain_tokens
         items = self.clearing.batch(
-            session.context, min_gain_tokens=budget.for_context // 4 if wanted is None else wanted
+            session.context, min_gain_tokens=budget.room(session.context) // 4 if wanted is None else wanted
         )
         return await self._clear(session, budget, items) if items else session
 
@@ -112,7 +112,7 @@ class Ladder:
             strategy=name_of(strategy),
             tier=1,
             covered=covered,
-            at=cut.at,
+            at=clamped(context, cut.at, budget.task_tokens),
             write=self._summariser(budget, self._longest(context, budget, covered)).write,
             focus=focus,
         )
@@ -139,7 +139,7 @@ class Ladder:
     def _longest(self, context: Context, budget: Budget, covered: Sequence[Unit]) -> int:
         """The longest summary: a share of the window, and most of what the kept part leaves of it."""
         kept = context.tokens - sum(unit.tokens for unit in covered)
-        left = int(0.8 * (budget.own(budget.for_context, context) - kept))
+        left = int(0.8 * (budget.room(context) - kept))
         return max(
             LEAST_SUMMARY_TOKENS,
             min(int(budget.window * self.policy.summary_share), left, MOST_SUMMARY_TOKENS),
@@ -170,8 +170,10 @@ class Ladder:
             return session
         most = self._longest(session.context, budget, plan.covered)
 
-        async def write(covered: tuple[Entry, ...], context: Context, focus: str | None, note: Note) -> str:
-            return digest(covered, max_tokens=most, counter=self.compactor.counter)
+        async def write(
+            covered: tuple[Entry, ...], context: Context, focus: str | None, note: Note
+        ) -> Written:
+            return Written(text=digest(covered, max_tokens=most, counter=self.compactor.counter))
 
         plan = replace(plan, tier=3, strategy="digest", write=write)
         session, _ = await self.carry_out(session, budget, plan)

@@ -2,6 +2,8 @@
 
 `from_openai` and `to_openai` are inverses for every chat-completions dict: fields not known here, and
 known fields of an unusual shape, travel in `extra`; fields the original left out are named in `omits`.
+What an unusual shape says is in the typed fields all the same: a refusal as text, a dict of arguments as
+JSON, a number as an id.
 """
 
 import copy
@@ -9,12 +11,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeGuard
 
 from agentloop.errors import UsageError
 
 Json: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = str | tuple[Json, ...] | None
+
+MOST_NESTED = 100
+"""So deep may lists and objects inside a message be nested: what copies and writes them is recursive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +35,14 @@ class ToolCall:
     @classmethod
     def from_openai(cls, data: Json) -> Self:
         """Read one item of `tool_calls`, losing nothing."""
-        function = data.get("function")
-        function = function if isinstance(function, Mapping) else {}
+        function, custom = _object(data.get("function")), _object(data.get("custom"))
+        arguments = function.get("arguments")
+        if not arguments and "input" in custom:
+            arguments = {"input": custom["input"]}
         typed = cls(
             id=_text(data.get("id")),
-            name=_text(function.get("name")),
-            arguments=_text(function.get("arguments")),
+            name=_text(function.get("name") or custom.get("name")),
+            arguments=_text(arguments),
         )
         extra, omits = _difference(data, typed._plain())
         return replace(typed, extra=extra, omits=omits)
@@ -95,17 +102,18 @@ class Message:
         """Read a chat-completions message, losing nothing.
 
         Raises:
-            UsageError: `data` is no mapping with a text `role`.
+            UsageError: `data` is no mapping with a text `role`, or nested too deep.
         """
         if not isinstance(data, Mapping) or not isinstance(data.get("role"), str):
             raise UsageError("a message must be a JSON object with a text field 'role'")
-        content, calls = data.get("content"), data.get("tool_calls")
+        _check_nesting(data)
+        call_id, name = data.get("tool_call_id"), data.get("name")
         typed = cls(
             role=data["role"],
-            content=_content(content),
-            tool_calls=_calls(calls),
-            tool_call_id=_text_or_none(data.get("tool_call_id")),
-            name=_text_or_none(data.get("name")),
+            content=_content(data),
+            tool_calls=_calls(data.get("tool_calls")),
+            tool_call_id=None if call_id is None else _text(call_id),
+            name=name if isinstance(name, str) else None,
         )
         extra, omits = _difference(data, typed._plain())
         return replace(typed, extra=extra, omits=omits)
@@ -116,10 +124,10 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The text of the content, text parts joined by newlines; other parts say nothing here."""
+        """The text of the content, texts and refusals joined by newlines; other parts say nothing here."""
         if isinstance(self.content, str):
             return self.content
-        parts = (part.get("text") for part in self.content or ())
+        parts = (part.get("text") or part.get("refusal") for part in self.content or ())
         return "\n".join(part for part in parts if isinstance(part, str))
 
     def _plain(self) -> dict[str, Any]:
@@ -161,24 +169,64 @@ class Usage:
         )
 
 
-def _content(value: object) -> Content:
-    if isinstance(value, list) and all(isinstance(part, Mapping) for part in value):
-        return tuple(copy.deepcopy(value))
-    return value if isinstance(value, str) else None
+def _content(data: Json) -> Content:
+    match data.get("content"):
+        case str(text):
+            return text
+        case None:
+            return _said_elsewhere(data)
+        case list(parts):
+            return tuple(_part(part) for part in parts)
+        case {"type": str()} as part:
+            return (_part(part),)
+        case value:
+            return _text(value)
+
+
+def _said_elsewhere(data: Json) -> str | None:
+    """What a message without content says: a refusal, or a call in the form that tool calls replaced."""
+    match data:
+        case {"refusal": str(text)} if text:
+            return text
+        case {"function_call": {"name": str(name), **rest}} if not data.get("tool_calls"):
+            return f"[called {name}({_text(rest.get('arguments'))})]"
+    return None
+
+
+def _part(value: object) -> Json:
+    if isinstance(value, Mapping):
+        return copy.deepcopy(value)
+    return {"type": "text", "text": _text(value)}
 
 
 def _calls(value: object) -> tuple[ToolCall, ...]:
-    if not isinstance(value, list):
-        return ()
-    return tuple(ToolCall.from_openai(call) for call in value if isinstance(call, Mapping))
+    calls = value if isinstance(value, list) else [value]
+    return tuple(ToolCall.from_openai(call) for call in calls if isinstance(call, Mapping))
+
+
+def _object(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    """The value itself where it is text, else as JSON; nothing is an empty text."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
 
 
-def _text_or_none(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _check_nesting(data: Json) -> None:
+    waiting = [(value, 1) for value in data.values() if _holds_more(value)]
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > MOST_NESTED:
+            raise UsageError(f"a message is nested over {MOST_NESTED} levels deep: give deep data as text")
+        inner = value.values() if isinstance(value, Mapping) else value
+        waiting.extend((each, depth + 1) for each in inner if _holds_more(each))
+
+
+def _holds_more(value: object) -> TypeGuard[Mapping[Any, Any] | Sequence[Any]]:
+    return isinstance(value, Mapping | list | tuple)
 
 
 def _count(value: object) -> int:

@@ -8,6 +8,7 @@ byte, since the log records how it is shown.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from agentloop.context import Context
@@ -72,17 +73,19 @@ class Clearing:
         """Forget what is shown shortened by now; begin anew where entries have changed places."""
         if context.compactions != self._compactions:
             self._seen, self._uncounted, self._found = 0, [], []
+        new = takewhile(lambda pair: pair[0] > self._epoch, reversed(context.clearings))
+        cleared = {item.seq for _, event in new for item in event.items}
         self._epoch, self._compactions = context.epoch, context.compactions
-        self._uncounted = [entry for entry in self._uncounted if entry.seq not in context.cleared]
+        self._uncounted = [entry for entry in self._uncounted if entry.seq not in cleared]
         self._most = sum(entry.tokens for entry in self._uncounted)
-        self._found = [(gain, item) for gain, item in self._found if item.seq not in context.cleared]
+        self._found = [(gain, item) for gain, item in self._found if item.seq not in cleared]
         self._gain = sum(gain for gain, _ in self._found)
 
     def _look(self, context: Context) -> None:
         horizon = min(len(context.visible) - self._policy.keep_messages, _unread(context))
         while self._seen < horizon:
             entry = context.visible[self._seen]
-            if _may_shorten(entry, self._policy):
+            if not entry.cleared and _may_shorten(entry, self._policy):
                 self._uncounted.append(entry)
                 self._most += entry.tokens
             self._seen += 1
@@ -105,17 +108,17 @@ def cleared_item(entry: Entry, policy: MicroCompact, counter: TokenCounter) -> C
 
 
 def _may_shorten(entry: Entry, policy: MicroCompact) -> bool:
-    """Whether something in it is long, and it is neither shortened already nor to be kept."""
-    if entry.cleared or entry.keep or entry.kind != "said":
+    """Whether something in it is long, and it is not to be kept."""
+    if entry.keep or entry.kind != "said":
         return False
-    message = entry.message
+    message = entry.original
     if message.role == "tool":
         return len(message.text) > policy.max_chars or isinstance(message.content, tuple)
     return any(len(call.arguments) > policy.max_argument_chars for call in message.tool_calls)
 
 
 def _shortened(entry: Entry, policy: MicroCompact) -> Message:
-    message = entry.message
+    message = entry.original
     if message.role == "tool":
         way_back = (
             f"the whole is in {entry.spilled}" if entry.spilled else "call the tool again for the whole"

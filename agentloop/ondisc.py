@@ -1,6 +1,7 @@
 """Folders that only their owner reads, and what the disc's refusals mean in words."""
 
 import errno
+import os
 from pathlib import Path
 
 from agentloop.errors import StoreError
@@ -23,6 +24,16 @@ def refused(path: Path, error: OSError) -> StoreError:
     """The operating system's refusal as one line that says what to do; chain it with `raise … from`."""
     advice = _ADVICE.get(error.errno or 0) or f"{error.strerror or error}: check the path and the disc"
     return StoreError(f"{path}: {advice}")
+
+
+def refuse_link(folder: Path) -> None:
+    """Refuse a folder that is a symbolic link: what is written must not land elsewhere.
+
+    Raises:
+        OSError: it is one.
+    """
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(folder))
 
 
 def make_private_folder(folder: Path) -> None:

@@ -19,7 +19,7 @@ def answers(messages: Sequence[Message]) -> dict[int, list[int | None]]:
             if open_calls := waiting.get(message.tool_call_id or ""):
                 asking, number = open_calls.popleft()
                 found[asking][number] = at
-        elif message.tool_calls:
+        elif message.role == "assistant" and message.tool_calls:
             found[at] = [None] * len(message.tool_calls)
             waiting |= {call.id: deque() for call in message.tool_calls}
             for number, call in enumerate(message.tool_calls):

@@ -1,6 +1,8 @@
 """What one run carries along: its agent, its room, its watchers, and what it has used."""
 
 import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,31 +86,44 @@ class Run:
 
         `usage` and `cost` are what the messages of the model took.
         """
+        session, show = await self.stored(session, *events, usage=usage, cost=cost)
+        await show()
+        return session
+
+    async def stored(
+        self, session: Session, *events: Event, usage: Usage | None = None, cost: float | None = None
+    ) -> tuple[Session, Callable[[], Awaitable[None]]]:
+        """The session with these events stored, and what shows its new messages."""
         first = session.context.length + 1
         session = await session.append(*events)
         status = self.room.status(session.context)
-        for seq, event in enumerate(events, first):
-            if isinstance(event, MessageAdded):
-                by_model = event.message.role == "assistant"
-                shown = MessageShown(
-                    seq=seq,
-                    message=event.message,
-                    tokens=event.tokens,
-                    context=status,
-                    usage=usage if by_model else None,
-                    cost=cost if by_model else None,
-                )
-                await self.watch.say(shown)
-        return session
+
+        async def show() -> None:
+            for seq, event in enumerate(events, first):
+                if isinstance(event, MessageAdded):
+                    by_model = event.message.role == "assistant"
+                    shown = MessageShown(
+                        seq=seq,
+                        message=event.message,
+                        tokens=event.tokens,
+                        context=status,
+                        usage=usage if by_model else None,
+                        cost=cost if by_model else None,
+                    )
+                    await self.watch.say(shown)
+
+        return session, show
 
     def context_for(self, call_id: str) -> RunContext[Any]:
-        """What a tool may know of this run; its progress is shown from whatever thread it speaks in."""
+        """What a tool may know of this run; its progress is shown from whatever thread it speaks in.
+
+        What a tool left behind says once the run has ended is dropped.
+        """
         loop = asyncio.get_running_loop()
 
         def progress(text: str) -> None:
-            if not loop.is_closed():
-                said = self.watch.say(ToolProgress(call_id=call_id, text=text))
-                asyncio.run_coroutine_threadsafe(said, loop)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody watches any more
+                loop.call_soon_threadsafe(self.watch.say_beside, ToolProgress(call_id=call_id, text=text))
 
         return RunContext(
             session_id=self.watch.session_id,

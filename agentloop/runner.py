@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import uuid
 from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
@@ -57,7 +58,7 @@ class Runner:
     ) -> None:
         self.agent = agent
         self.store = open_store(store)
-        self._callbacks = tuple(callbacks)
+        self._callbacks = _instances(callbacks)
         self._transcripts = None if transcripts is None else Path(transcripts)
         self._folder = folder
         self._callback_seconds = callback_seconds
@@ -75,7 +76,7 @@ class Runner:
             ModelError: the model gave no answer.
             StoreError: the session could not be read or written.
         """
-        return await self._run(prompt, session_id or _new_session_id(), deps, _unseen)
+        return await self._run(prompt, _new_session_id() if session_id is None else session_id, deps, _unseen)
 
     async def resume(self, session_id: str, *, deps: Any = None) -> RunResult:
         """Go on with a run that was interrupted; no finished tool runs again.
@@ -95,7 +96,9 @@ class Runner:
         The last event is `RunEnded`; where the run failed, the error is raised after it.
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
-        work = self._run(prompt, session_id or _new_session_id(), deps, events.put_nowait)
+        work = self._run(
+            prompt, _new_session_id() if session_id is None else session_id, deps, events.put_nowait
+        )
         task = asyncio.create_task(work)
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
@@ -253,11 +256,22 @@ def check_prompt(budget: Budget, said: MessageAdded | None) -> None:
     budget.check(Context.of(alone))
 
 
-def _spoken(prompt: str | Message) -> Message:
-    message = prompt if isinstance(prompt, Message) else Message.user(prompt)
-    if message.role != "user" or not (message.text.strip() or isinstance(message.content, tuple)):
+def _instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
+    given = tuple(callbacks)
+    for each in given:
+        if isinstance(each, type):
+            raise UsageError(f"callbacks takes objects, not classes: give {each.__name__}() instead")
+    return given
+
+
+def _spoken(prompt: object) -> Message:
+    message = Message.user(prompt) if isinstance(prompt, str) else prompt
+    if not isinstance(message, Message) or message.role != "user" or message.tool_calls:
+        raise UsageError("the prompt must be text, or a user message")
+    parts = message.content if isinstance(message.content, tuple) else ()
+    if not message.text.strip() and all(isinstance(part.get("text"), str) for part in parts):
         raise UsageError("the prompt is empty: say what is to be done")
-    return message
+    return copy.deepcopy(message)
 
 
 def _ended(run: Run, status: RunStatus) -> RunEnded:

@@ -1,18 +1,21 @@
 """The runner without `await`: one small portal to an event loop in the background, not a second copy."""
 
 import asyncio
+import concurrent.futures
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks, CompactionResult
+from agentloop.errors import AgentLoopError, UsageError
 from agentloop.messages import Message
 from agentloop.results import CompactionPreview, RunResult
 from agentloop.runner import Runner
 from agentloop.stores.base import SessionStore
 from agentloop.stream import AnyStreamEvent, ContextStatus
+from agentloop.threads import CANCEL_GRACE_SECONDS
 from agentloop.watch import CALLBACK_SECONDS
 
 T = TypeVar("T")
@@ -23,27 +26,112 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="agentloop-portal")
+        self._lock = threading.Lock()
+        self._running: set[asyncio.Task[Any]] = set()
+        self.closed = False
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="agentloop-portal")
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns; an interruption of the waiting thread cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """What the coroutine returns; interrupting the waiting thread cancels it and waits for its end.
+
+        Raises:
+            UsageError: the portal is closed, or this is its own thread, which would wait for itself.
+            AgentLoopError: the portal was closed meanwhile.
+        """
         try:
-            return future.result()
+            self._refuse_own_thread()
+            outcome = self._handed_in(work)
+        except UsageError:
+            work.close()
+            raise
+        return outcome.waited_for()
+
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Cancel what runs, wait for its end, run `last` and stop; harmless when called again.
+
+        Raises:
+            UsageError: this is the portal's own thread.
+        """
+        self._refuse_own_thread()
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+        try:
+            asyncio.run_coroutine_threadsafe(self._wound_up(last), self._loop).result()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                return self._loop.run_forever()
+            except (KeyboardInterrupt, SystemExit):  # its task holds it too, for who waits for that task
+                continue
+
+    def _refuse_own_thread(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise UsageError(
+                "a SyncRunner was called on its own event loop and would wait for itself for ever: "
+                "call it from a plain tool or another thread, or use Runner there"
+            )
+
+    def _handed_in(self, work: Coroutine[Any, Any, T]) -> "_Outcome[T]":
+        outcome = _Outcome[T](self._loop)
+
+        def start() -> None:
+            task = self._loop.create_task(work)
+            self._running.add(task)
+            outcome.task = task
+            task.add_done_callback(outcome.settle)
+            task.add_done_callback(self._running.discard)
+
+        with self._lock:
+            if self.closed:
+                raise UsageError("this SyncRunner is closed: make a new one")
+            self._loop.call_soon_threadsafe(start)
+        return outcome
+
+    async def _wound_up(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await _cancelled(self._running)
+        await self._loop.shutdown_asyncgens()
+        try:
+            await last()
+        finally:
+            await _cancelled(asyncio.all_tasks() - {asyncio.current_task()}, seconds=CANCEL_GRACE_SECONDS)
+
+
+class _Outcome(Generic[T]):
+    """What came of one task, for the thread that waits for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.task: asyncio.Task[T] | None = None
+        self._loop = loop
+        self._future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def waited_for(self) -> T:
+        try:
+            return self._future.result()
         except BaseException:
-            if future.cancel():
-                asyncio.run_coroutine_threadsafe(_others_done(), self._loop).result()
+            if not self._future.done():  # it was the waiting that was interrupted
+                self._loop.call_soon_threadsafe(self._cancel)
+                concurrent.futures.wait([self._future])
             raise
 
-    def close(self) -> None:
-        """Stop the loop; harmless when called again."""
-        if self._loop.is_closed():
-            return
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+    def settle(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self._future.set_exception(AgentLoopError("cancelled, as by closing its SyncRunner: resume it"))
+        elif error := task.exception():
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(task.result())
+
+    def _cancel(self) -> None:
+        if self.task:
+            self.task.cancel()
 
 
 class SyncRunner:
@@ -89,7 +177,8 @@ class SyncRunner:
             while (event := self._portal.run(_next(events))) is not None:
                 yield event
         finally:
-            self._portal.run(events.aclose())
+            if not self._portal.closed:  # closing has ended the run
+                self._portal.run(_left(events))
 
     def compact(self, session_id: str, *, focus: str | None = None) -> CompactionResult | None:
         """See `Runner.compact`."""
@@ -108,9 +197,11 @@ class SyncRunner:
         return self._portal.run(self._runner.status(session_id))
 
     def close(self) -> None:
-        """Close the store and stop the background loop."""
-        self._portal.run(self._runner.close())
-        self._portal.close()
+        """Cancel what other threads run, close the store and stop the background loop.
+
+        What was cancelled raises `AgentLoopError` in its thread; its session can be resumed.
+        """
+        self._portal.close(self._runner.close)
 
     def __enter__(self) -> Self:
         return self
@@ -123,8 +214,14 @@ async def _next(events: AsyncGenerator[AnyStreamEvent, None]) -> AnyStreamEvent 
     return await anext(events, None)
 
 
-async def _others_done() -> None:
-    """Wait until everything else on this loop has ended: what was cancelled puts its things in order."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    if others:
-        await asyncio.wait(others)
+async def _left(events: AsyncGenerator[AnyStreamEvent, None]) -> None:
+    await events.aclose()
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[Any] | None], *, seconds: float | None = None) -> None:
+    """Cancel the tasks and wait for their end."""
+    unwanted = {task for task in tasks if task}
+    for task in unwanted:
+        task.cancel()
+    if unwanted:
+        await asyncio.wait(unwanted, timeout=seconds)

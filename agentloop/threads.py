@@ -57,12 +57,13 @@ async def within(
 ) -> T:
     """The result of `work`, if it comes within `seconds` (`inf` waits for ever).
 
-    When time is up or the caller is cancelled, the work is cancelled and awaited; work that will not end is
-    left behind after `grace_seconds`.
+    When time is up or the caller is cancelled, the work is cancelled and awaited, however often the caller
+    is cancelled meanwhile; work that will not end is left behind after `grace_seconds`.
 
     Raises:
         DeadlineError: time was up.
-        SelfCancelledError: the work was cancelled by itself or by something it waited for.
+        SelfCancelledError: the work was cancelled by itself or by something it waited for, or raised
+            `GeneratorExit`, which in who waits for it would look like being closed.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -75,27 +76,46 @@ async def within(
         raise DeadlineError(f"timed out after {seconds:g} s")
     if task.cancelled():
         raise SelfCancelledError("cancelled by itself")
+    if isinstance(error := task.exception(), GeneratorExit):
+        raise SelfCancelledError("ended by GeneratorExit") from error
     return task.result()
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
     """Run the work to its end even when cancelled meanwhile; the cancellation goes on after it.
 
-    What the work raises after a cancellation is dropped; a second cancellation leaves the work to itself.
+    What the work raises after a cancellation is dropped. A second cancellation gives it
+    `CANCEL_GRACE_SECONDS` more, however many others follow, then leaves it to itself.
     """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         task.add_done_callback(_drop)
-        await asyncio.wait({task})
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            await _waited(task, CANCEL_GRACE_SECONDS)
         raise
 
 
 async def _stopped(task: asyncio.Task[Any], grace_seconds: float) -> None:
     task.add_done_callback(_drop)
     task.cancel()
-    await asyncio.wait({task}, timeout=grace_seconds)
+    if cancelled := await _waited(task, grace_seconds):
+        raise cancelled
+
+
+async def _waited(task: asyncio.Task[Any], seconds: float) -> asyncio.CancelledError | None:
+    """Wait for the task's end, whatever cancels the waiting; that cancellation."""
+    loop, cancelled = asyncio.get_running_loop(), None
+    end = loop.time() + seconds
+    while not task.done() and (left := end - loop.time()) > 0:
+        try:
+            await asyncio.wait({task}, timeout=left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
 
 
 def _drop(task: asyncio.Task[Any]) -> None:

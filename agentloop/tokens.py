@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from agentloop.estimate import estimate_tokens
 from agentloop.messages import Json, Message
 from agentloop.models import ModelRequest
+from agentloop.wire_form import to_wire
 
 MESSAGE_OVERHEAD = 5
 """Tokens around each message: 3 and 1 for the role by OpenAI's cookbook ("How to count tokens with
@@ -62,7 +63,7 @@ def count_message(message: Message, counter: TokenCounter) -> int:
 
     Images count by the provider's flat rule and other blobs of data as an image, never by their length.
     """
-    return _wire_tokens(message.to_openai(), counter)
+    return _wire_tokens(to_wire(message), counter)
 
 
 def count_tools(schemas: Sequence[Json], counter: TokenCounter) -> int:

@@ -47,8 +47,18 @@ async def answered(
     except Exception as error:  # noqa: BLE001 — a validator of the tool's author may raise anything
         return _failed(name, error)
     call = functools.partial(function, *args, **kwargs)
+    done: list[ToolAnswer] = []
+
+    async def work() -> ToolAnswer:
+        done.append(await _outcome(name, call))
+        return done[0]
+
     try:
-        return await within(_outcome(name, call), seconds=seconds)
+        return await within(work(), seconds=seconds)
+    except asyncio.CancelledError:
+        if done:  # it ended in spite of the cancelling: what it did is done
+            return done[0]
+        raise
     except DeadlineError:
         return ToolAnswer(
             f"{name} timed out after {seconds:g} s; what it did until then stays done", "timeout"

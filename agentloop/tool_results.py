@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from agentloop.ondisc import make_private_folder
+from agentloop.ondisc import make_private_folder, refuse_link
 
 _MOST_BACK = 64
 
@@ -60,7 +60,7 @@ def _inside_character(text: str, index: int) -> bool:
 
 
 def spill(folder: Path, name: str, text: str) -> Path:
-    """Write the whole text to a new file `result_<name>.txt` in the folder, and say where it is.
+    """Write the whole text to a new file `result_<name>.txt` in the folder, synced, and say where it is.
 
     The first 200 characters of the name are used; those other than A-Z a-z 0-9 _ - become `_`. No file is
     ever overwritten and no link followed: where the name is taken, the file is called
@@ -68,14 +68,17 @@ def spill(folder: Path, name: str, text: str) -> Path:
     Lone surrogates, which UTF-8 cannot hold, are written as `\\udXXX`.
 
     Raises:
-        OSError: it could not be written; nothing is left behind.
+        OSError: it could not be written, or the folder is a symbolic link; nothing is left behind.
     """
     make_private_folder(folder)
+    refuse_link(folder)
     stem = "result_" + (re.sub(r"[^A-Za-z0-9_-]", "_", name)[:200] or "unnamed")
     descriptor, path = _new_file(folder, stem)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(text.encode("utf-8", "backslashreplace"))
+            file.flush()
+            os.fsync(file.fileno())
     except BaseException:
         path.unlink(missing_ok=True)
         raise

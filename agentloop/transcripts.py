@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agentloop.errors import StoreError
 from agentloop.messages import Message
-from agentloop.ondisc import make_private_folder, refused
+from agentloop.ondisc import make_private_folder, refuse_link, refused
 
 _NAME = re.compile(r"transcript_(-?\d+)(?:-(\d+))?\.jsonl")
 _READABLE = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
@@ -104,8 +104,7 @@ def _make(folder: Path) -> None:
     if not folder.exists():
         make_private_folder(folder)
         _sync(folder.parent)
-    if folder.is_symlink():
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    refuse_link(folder)
 
 
 def _write(folder: Path, data: bytes, epoch: int) -> Path:

@@ -1,5 +1,6 @@
 """Shows what happens in a run to whoever watches: the log and the stream's reader first, then callbacks."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -8,7 +9,7 @@ from typing import TypeAlias
 from agentloop.callbacks import CallbackList, Callbacks
 from agentloop.log import log_event
 from agentloop.models import Retry, TextPart
-from agentloop.stream import AnyStreamEvent, CallbackFailed, Retrying
+from agentloop.stream import AnyStreamEvent, CallbackFailed, Retrying, RunEnded, RunStatus
 
 Sink: TypeAlias = Callable[[AnyStreamEvent], None]
 
@@ -27,6 +28,8 @@ class Watch:
     limit_seconds: float = CALLBACK_SECONDS
     callback_list: CallbackList = field(init=False)
     _reported: set[str] = field(default_factory=set, init=False)
+    _beside: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _ended: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.callback_list = CallbackList(
@@ -34,15 +37,34 @@ class Watch:
         )
 
     async def say(self, event: AnyStreamEvent) -> None:
-        """Show the event, its session, run and time filled in."""
+        """Show the event, its session, run and time filled in; nothing is shown after `RunEnded`."""
+        if isinstance(event, RunEnded):
+            await self._end(event.status)
         event = self._show(event)
         if self.callbacks:
             await self.callback_list.on_event(event)
+
+    def say_beside(self, event: AnyStreamEvent) -> None:
+        """Show the event while the run goes on with something else; dropped once the run has ended."""
+        if self._ended:
+            return
+        event = self._show(event)
+        if self.callbacks:
+            task = asyncio.create_task(self.callback_list.on_event(event))
+            self._beside.add(task)
+            task.add_done_callback(self._beside.discard)
 
     async def retrying(self, part: TextPart | Retry) -> None:
         """Show that a request is tried again; text is passed over."""
         if isinstance(part, Retry):
             await self.say(Retrying(attempt=part.attempt, wait_seconds=part.wait_seconds, error=part.error))
+
+    async def _end(self, status: RunStatus) -> None:
+        self._ended = True
+        if status == "interrupted":
+            for task in self._beside:
+                task.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
 
     def _show(self, event: AnyStreamEvent) -> AnyStreamEvent:
         event = replace(event, session_id=self.session_id, run_id=self.run_id, time=time.time())

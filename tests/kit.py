@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from agentloop.budget import Budget
@@ -20,6 +21,10 @@ from agentloop.testing import calls
 from agentloop.tokens import count_message, counter_for
 from tests.strict_rules import violations
 
+# The first count loads a vocabulary, and the machine may be busy: no test is judged by its clock.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
 COUNTER = counter_for("test")
 BUDGET = Budget(window=4000, fixed=100, model="m")
 
@@ -27,16 +32,64 @@ texts = st.text(max_size=60) | st.sampled_from(
     ["", " ", "\ud800", "a\x00b", "<|endoftext|>", "日本語🙂", "x" * 900]
 )
 call_ids = st.sampled_from(["", "a", "b", "c"]) | st.integers(0, 5).map("call_{}".format)
-arguments = st.sampled_from(["{}", "", " ", "null", "[]", '{"a": 1', "{}{}", '{"x": NaN}', '{"p": "é"}'])
-tool_calls = st.builds(ToolCall, id=call_ids, name=st.sampled_from(["read", "write"]), arguments=arguments)
+names = st.sampled_from(["read", "write", "", "a.b c", "\ud800", "読む", "n" * 80])
+arguments = st.sampled_from(
+    ["{}", "", " ", "null", "[]", '{"a": 1', "{}{}", '{"x": NaN}', '{"p": "é"}', '{"t": "' + "文\x00" * 3_000]
+)
+tool_calls = st.builds(ToolCall, id=call_ids, name=names, arguments=arguments)
 said = st.one_of(
     texts.map(Message.user),
     st.builds(Message.assistant, texts, st.lists(tool_calls, max_size=3)),
     st.builds(Message.tool, call_ids, texts),
     st.just(Message(role="system", content="be brief")),
 )
-histories = st.lists(said, max_size=25)
-"""Any history at all: late, shuffled, missing, repeated and orphaned results, broken arguments and ids."""
+
+odd = st.sampled_from([None, 5, True, float("nan"), {}, {"t": 1}, [], ["a", 2], "\udfff"])
+odd_parts = st.lists(
+    st.sampled_from(
+        [
+            "bare",
+            {"type": "text", "text": "part"},
+            {"type": "text"},
+            {"text": "untyped"},
+            {"type": "refusal", "refusal": "no"},
+            {"type": "image_url", "image_url": {"url": "u"}, "weight": float("inf")},
+        ]
+    ),
+    max_size=3,
+)
+odd_calls = st.one_of(
+    odd,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "id": call_ids | st.integers(0, 3) | odd,
+            "type": st.sampled_from(["function", "custom", ""]) | odd,
+            "function": odd
+            | st.fixed_dictionaries({}, optional={"name": names | odd, "arguments": arguments | odd}),
+            "custom": odd | st.just({"name": "run", "input": "text"}),
+        },
+    ),
+)
+imported = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(
+            ["system", "developer", "user", "assistant", "tool", "function", "critic", "a\nb"]
+        )
+    },
+    optional={
+        "content": texts | odd | odd_parts,
+        "tool_calls": odd | st.lists(odd_calls, max_size=3),
+        "tool_call_id": call_ids | st.integers(0, 3) | odd,
+        "name": names | odd,
+        "refusal": st.none() | st.just("I won't."),
+        "function_call": odd | st.just({"name": "old", "arguments": "{}"}),
+        "reasoning_content": st.just("because"),
+    },
+).map(Message.from_openai)
+histories = st.lists(said | imported, max_size=25)
+"""Any history at all: late, shuffled, missing, repeated and orphaned results, broken arguments, ids and
+names, roles and shapes that chat completions do not know."""
 
 
 @st.composite
@@ -117,7 +170,7 @@ def read(name: str, words: int = 400) -> str:
 def every_fact(request: ModelRequest) -> str:
     """A summary that says every fact of its input, each once."""
     text = "\n".join(str(message["content"]) for message in request.messages)
-    return "Facts: " + " ".join(dict.fromkeys(FACT.findall(text)))
+    return "Facts so far: " + (" ".join(dict.fromkeys(FACT.findall(text))) or "none")
 
 
 def reading(count: int, width: int = 1, words: int = 400) -> list[Any]:

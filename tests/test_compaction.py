@@ -467,7 +467,7 @@ async def test_a_compaction_that_lost_the_race_is_dropped_as_a_conflict(tmp_path
     async def summary(request: ModelRequest) -> str:
         other = ScriptedModel([], summary="shorter and other")
         await runner_for(other, tmp_path, store=store).compact("s")
-        return "mine"
+        return "my own summary"
 
     model = ScriptedModel(["one", "two", "three"], window=WINDOW, summary=summary)
     runner = runner_for(model, tmp_path, store=store)

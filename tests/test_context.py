@@ -1,11 +1,10 @@
 """The fold: what the model sees now, and what it can be taken back to."""
 
-from itertools import pairwise
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.context import Context
+from agentloop.estimate import estimate_tokens
 from agentloop.events import (
     Cleared,
     ClearedItem,
@@ -19,10 +18,20 @@ from agentloop.events import (
 )
 from agentloop.growing import Growing
 from agentloop.messages import Message, Usage
-from agentloop.prompts import ACKNOWLEDGEMENT
+from agentloop.models import ModelRequest
+from agentloop.pairing import answers
+from agentloop.prompts import (
+    ACKNOWLEDGEMENT_TOKENS,
+    GO_ON_TOKENS,
+    INTERRUPTED_TOKENS,
+    SYSTEM_IN_LOG_TOKENS,
+)
 from agentloop.ranges import holds, ranges_between
 from agentloop.strategies import KeepRecentFraction
-from tests.kit import BUDGET, added, context_of, histories, orderly, records_of
+from agentloop.tokens import REQUEST_OVERHEAD, count_request
+from agentloop.unsaid import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, says_nothing
+from agentloop.wire import alternating, arranged, wire_messages
+from tests.kit import BUDGET, COUNTER, added, context_of, histories, orderly, records_of
 
 
 @st.composite
@@ -87,7 +96,7 @@ def test_l8_undo_gives_back_the_context_before_the_compaction(messages: list[Mes
 
 
 @given(orderly(), st.sampled_from([0.0, 0.2, 0.5]))
-def test_l4_the_newest_user_message_stays_last_and_roles_alternate(
+def test_l4_the_newest_user_message_stays_last_and_the_task_in_sight(
     messages: list[Message], keep: float
 ) -> None:
     context = context_of(messages)
@@ -98,16 +107,57 @@ def test_l4_the_newest_user_message_stays_last_and_roles_alternate(
     users = [message for message in context.messages if message.role == "user"]
     assert users[-1] == next(message for message in reversed(messages) if message.role == "user")
     assert any(message == messages[0] for message in context.messages)
-    roles = [message.role for message in context.messages if message.role != "tool"]
-    assert all(pair != ("user", "user") for pair in pairwise(roles))
 
 
-def test_a_summary_before_a_user_message_is_acknowledged() -> None:
+def length_sent(context: Context) -> int:
+    """The tokens of the context's messages as a request holds them."""
+    request = ModelRequest(messages=wire_messages(context.messages))
+    return count_request(request, COUNTER) - REQUEST_OVERHEAD
+
+
+MOST_OFF = 12
+"""What a message may take beyond what was counted: the ids that a request gives its call and its result."""
+
+
+@given(st.one_of(histories, orderly()))
+def test_l9_no_request_is_longer_than_its_context_counts(messages: list[Message]) -> None:
+    context = context_of(messages)
+    calls = sum(len(message.tool_calls) for message in messages)
+    assert length_sent(context) <= context.tokens + MOST_OFF * (calls + 1)
+
+
+@given(orderly(), st.integers(0, 3))
+def test_l9_what_nobody_said_is_counted_as_long_as_it_is(messages: list[Message], stopped: int) -> None:
+    context = context_of([*messages, *(Message.user(f"and {number}") for number in range(stopped))])
+    assert abs(length_sent(context) - context.tokens) <= 2 * (stopped + 1)
+
+
+@given(histories)
+def test_l9_what_requests_add_is_what_is_counted(messages: list[Message]) -> None:
+    answered = answers(messages)
+    missing = [
+        call.id
+        for at, places in answered.items()
+        for call, place in zip(messages[at].tool_calls, places, strict=True)
+        if place is None
+    ]
+    sent = list(alternating(arranged(messages)))
+    spoken = any(message.role != "tool" and not says_nothing(message) for message in messages)
+    assert context_of(messages).unsaid.tokens == (
+        sum(INTERRUPTED_TOKENS + estimate_tokens(call_id) for call_id in missing)
+        + sum(ACKNOWLEDGEMENT_TOKENS for message in sent if message is ACKNOWLEDGED)
+        + sum(GO_ON_TOKENS for message in sent if message is TOLD_TO_GO_ON and spoken)
+        + sum(SYSTEM_IN_LOG_TOKENS for message in messages if message.role in SYSTEM_ROLES)
+    )
+
+
+def test_a_summary_before_a_user_message_is_acknowledged_and_counted_so() -> None:
     context = context_of([Message.user("a"), Message.assistant("b"), Message.user("c")])
-    event = Compacted(covers=((1, 2),), at=3, replacement="a and b", tokens=5)
+    event = Compacted(covers=((1, 2),), at=3, replacement="a and b", tokens=8)
     folded = context.add(Record(seq=4, event=event))
-    assert [message.text for message in folded.messages] == ["a and b", ACKNOWLEDGEMENT, "c"]
-    assert folded.tokens == sum(entry.tokens for entry in folded.visible)
+    sent = [message["role"] for message in wire_messages(folded.messages)]
+    assert sent == ["user", "assistant", "user"]
+    assert 0 <= folded.tokens - length_sent(folded) <= 2
 
 
 def test_messages_of_a_branch_are_no_part_of_the_main_line() -> None:

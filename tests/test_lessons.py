@@ -190,7 +190,7 @@ def test_facts_that_left_one_session_are_known_in_the_next() -> None:
 async def test_a_fact_points_at_the_position_it_came_from(tmp_path: Path) -> None:
     keeper = l10_callbacks_memory.FactKeeper(OfflineModel(), tmp_path / "facts.json")
     async with Runner(Agent(OfflineModel()), callbacks=[keeper], transcripts=None) as runner:
-        for text in ("Hello.", "My boat is blue.", "My boat is blue. My dog is old.", "Good night."):
+        for text in ("Hello.", "My boat is blue.", "My boat is blue. My dog is old.", "Good night.", "Bye."):
             await runner.run(text, session_id="s")
         await runner.compact("s")
         records = {record.seq: record.event for record in await runner.store.read("s")}

@@ -193,15 +193,18 @@ async def test_what_is_not_there_cannot_be_resumed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("session_id", ["../x", "/etc/x", "..", "", "x" * 300, "a\x00b", "a\nb", ".hidden"])
 async def test_l18_bad_ids_are_refused_before_anything_is_touched(tmp_path: Path, session_id: str) -> None:
     runner = runner_for(ScriptedModel(["one"]), tmp_path / "t", store=f"sqlite:///{tmp_path}/s.db")
-    if session_id:
-        with pytest.raises(UsageError, match="bad session id"):
-            await runner.run("Go", session_id=session_id)
+    with pytest.raises(UsageError, match="bad session id"):
+        await runner.run("Go", session_id=session_id)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("prompt", ["", "  \n", Message.assistant("x")])
-async def test_an_empty_prompt_is_refused(tmp_path: Path, prompt: Any) -> None:
-    with pytest.raises(UsageError, match="the prompt is empty"):
+NOTHING = Message(role="user", content=({"type": "text", "text": " "},))
+CALLING = Message(role="user", content="x", tool_calls=(ToolCall(id="1", name="a"),))
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n", Message.assistant("x"), 5, NOTHING, CALLING])
+async def test_what_is_no_prompt_is_refused(tmp_path: Path, prompt: Any) -> None:
+    with pytest.raises(UsageError, match=r"the prompt (is empty|must be text)"):
         await runner_for(ScriptedModel([]), tmp_path).run(prompt, session_id="s")
 
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentloop.errors import UsageError
-from agentloop.events import Event, MessageAdded
-from agentloop.messages import Message
+from agentloop.events import Cleared, ClearedItem, Event, MessageAdded, Noted
+from agentloop.messages import Message, ToolCall
 from agentloop.store_contract import CHECKS, Check, store_contract
 from agentloop.stores import InMemoryStore, SessionStore, SQLiteStore, open_store
 
@@ -28,6 +29,42 @@ async def test_the_contract(make_store: Callable[[], SessionStore], check: Check
 
 async def test_the_contract_in_one_call(make_store: Callable[[], SessionStore]) -> None:
     await store_contract(make_store)
+
+
+async def test_l3_nobody_can_change_what_was_written(make_store: Callable[[], SessionStore]) -> None:
+    def events() -> list[Event]:
+        parts = Message.from_openai({"role": "user", "content": [{"type": "text", "text": "a"}], "x": ["b"]})
+        call = ToolCall(id="c", name="n", extra={"signature": {"a": 1}})
+        item = ClearedItem(seq=1, message=parts, tokens=1)
+        return [
+            MessageAdded(message=Message.user("plain"), tokens=1),
+            MessageAdded(message=parts, tokens=1),
+            MessageAdded(message=Message.assistant(None, [call]), tokens=1),
+            Cleared(items=(item,)),
+            Noted(source="p", data={"k": ["v"]}),
+        ]
+
+    store, written = make_store(), events()
+    await store.append("s", written, expect=0)
+    for held in (written, [record.event for record in await store.read("s")]):
+        for event in held:
+            scribble(event)
+    assert [record.event for record in await store.read("s")] == events()
+    await store.close()
+
+
+def scribble(event: Any) -> None:
+    """Change everything about an event that Python lets one change."""
+    if isinstance(event, Noted):
+        event.data["k"].append("more")
+        return
+    messages: list[Any] = [item.message for item in getattr(event, "items", ())] or [event.message]
+    for message in messages:
+        message.extra["more"] = 1
+        for changeable in (*(message.content if isinstance(message.content, tuple) else ()), message.extra):
+            changeable["text"] = "scribbled"
+        for call in message.tool_calls:
+            call.extra["signature"] = "scribbled"
 
 
 class Careless(InMemoryStore):

@@ -1,13 +1,21 @@
 """The runner without await."""
 
+import asyncio
+import os
+import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentloop.agent import Agent
-from agentloop.errors import ContextOverflowError
-from agentloop.stream import event_type
+from agentloop.callbacks import Callbacks
+from agentloop.errors import AgentLoopError, ContextOverflowError, UsageError
+from agentloop.events import RunEnded
+from agentloop.stores import SQLiteStore
+from agentloop.stream import CallbackFailed, StreamEvent, event_type
 from agentloop.sync import SyncRunner
 from agentloop.testing import ScriptedModel, calls
 
@@ -52,3 +60,149 @@ def test_leaving_a_stream_early_ends_its_run(tmp_path: Path) -> None:
             if event_type(event) == "tool_started":
                 break
         assert runner.resume("s").status == "answered"
+
+
+class Elsewhere:
+    """Work in a thread of its own, and what came of it."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.outcome: Any = None
+        self._work = work
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.outcome = self._work()
+        except AgentLoopError as error:
+            self.outcome = error
+
+    def ended(self) -> Any:
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        return self.outcome
+
+
+def test_an_interrupt_ends_its_own_run_and_waits_for_no_other(tmp_path: Path) -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def wait() -> str:
+        """Wait for the other."""
+        started.set()
+        release.wait(20)
+        return "waited"
+
+    def interrupt() -> None:
+        """Press Ctrl-C."""
+        os.kill(os.getpid(), signal.SIGINT)
+        release.wait(20)
+
+    model = ScriptedModel([calls(wait={}), calls(interrupt={}), "the other's answer", "again"])
+    agent = Agent(model, tools=[wait, interrupt])
+    with SyncRunner(agent, store=f"sqlite:///{tmp_path}/s.db", transcripts=tmp_path) as runner:
+        other = Elsewhere(lambda: runner.run("a", session_id="a").output)
+        assert started.wait(20)
+        with pytest.raises(KeyboardInterrupt):
+            runner.run("b", session_id="b")
+        assert not release.is_set()
+        release.set()
+        assert other.ended() == "the other's answer"
+        assert runner.resume("b").output == "again"
+
+
+def test_closing_ends_what_other_threads_run(tmp_path: Path) -> None:
+    started = threading.Event()
+
+    async def hang() -> None:
+        """Never end."""
+        started.set()
+        await asyncio.Event().wait()
+
+    store = SQLiteStore(tmp_path / "s.db")
+    runner = SyncRunner(Agent(ScriptedModel([calls(hang={})]), tools=[hang]), store=store, transcripts=None)
+    other = Elsewhere(lambda: runner.run("a", session_id="a"))
+    assert started.wait(20)
+    runner.close()
+    error = other.ended()
+    assert type(error) is AgentLoopError
+    assert "closing" in str(error)
+    last = asyncio.run(SQLiteStore(tmp_path / "s.db").read("a"))[-1].event
+    assert isinstance(last, RunEnded)
+    assert last.status == "interrupted"
+
+
+def test_a_closed_runner_says_so(tmp_path: Path) -> None:
+    runner = runner_for(tmp_path, "one", "two")
+    events = runner.stream("Go", session_id="s")
+    assert event_type(next(events)) == "run_started"
+    runner.close()
+    runner.close()
+    with pytest.raises(UsageError, match="this SyncRunner is closed"):
+        runner.run("Go")
+    with pytest.raises(UsageError, match="this SyncRunner is closed"):
+        next(events)
+
+
+def test_leaving_a_stream_after_closing_is_quiet(tmp_path: Path) -> None:
+    with runner_for(tmp_path, "one") as runner:
+        events = runner.stream("Go", session_id="s")
+        next(events)
+    events.close()  # type: ignore[attr-defined]
+    with runner_for(tmp_path, "one") as runner:
+        assert runner.resume("s").output == "one"
+
+
+class Asking(Callbacks):
+    """Asks the very runner that waits for it."""
+
+    def __init__(self) -> None:
+        self.ask: Callable[[], object] = list
+        self.failed: list[str] = []
+
+    def on_event(self, event: StreamEvent) -> None:
+        if isinstance(event, CallbackFailed):
+            self.failed.append(event.error)
+        elif event_type(event) == "run_started":
+            self.ask()
+
+
+@pytest.mark.parametrize("what", ["status", "close", "stream"])
+def test_a_call_from_its_own_loop_is_refused(tmp_path: Path, what: str) -> None:
+    asking = Asking()
+    agent = Agent(ScriptedModel(["one"]))
+    with SyncRunner(agent, callbacks=[asking], transcripts=None) as runner:
+        asks = {
+            "status": lambda: runner.status("s"),
+            "close": runner.close,
+            "stream": lambda: list(runner.stream("Go")),
+        }
+        asking.ask = asks[what]
+        events = list(runner.stream("Go", session_id="s"))
+        failed = [event.error for event in events if isinstance(event, CallbackFailed)]
+        assert len(failed) == 1
+        assert "on its own event loop" in failed[0]
+        assert event_type(events[-1]) == "run_ended"
+
+
+def test_a_plain_tool_may_use_the_runner_that_runs_it(tmp_path: Path) -> None:
+    model = ScriptedModel([calls(ask={}), "inner", "outer"])
+
+    def ask() -> str:
+        """Ask another session."""
+        return runner.run("inner", session_id="other").output
+
+    with SyncRunner(Agent(model, tools=[ask]), transcripts=None) as runner:
+        result = runner.run("outer", session_id="s")
+    assert (result.output, result.messages[2].text) == ("outer", "inner")
+
+
+def test_an_interrupt_raised_on_the_loop_reaches_who_waits_and_leaves_the_loop(tmp_path: Path) -> None:
+    async def interrupt() -> None:
+        """Raise what is nobody's Ctrl-C."""
+        raise KeyboardInterrupt
+
+    agent = Agent(ScriptedModel([calls(interrupt={}), "went on"]), tools=[interrupt])
+    with SyncRunner(agent, transcripts=None) as runner:
+        with pytest.raises(KeyboardInterrupt):
+            runner.run("Go", session_id="s")
+        assert runner.resume("s").output == "went on"

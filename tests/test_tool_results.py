@@ -389,6 +389,15 @@ def test_a_folder_that_is_none_is_an_os_error(tmp_path: Path) -> None:
         spill(tmp_path / "file", "x", "text")
 
 
+def test_l18_no_linked_folder_is_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "linked").symlink_to(outside)
+    with pytest.raises(OSError, match="symbolic link"):
+        spill(tmp_path / "linked", "x", "text")
+    assert list(outside.iterdir()) == []
+
+
 @given(name=st.text(), text=st.text(alphabet=st.characters(exclude_categories=()), max_size=50))
 def test_any_name_and_any_text(tmp_path_factory: pytest.TempPathFactory, name: str, text: str) -> None:
     folder = tmp_path_factory.mktemp("spill")

@@ -1,35 +1,67 @@
 """Requests are valid for strict providers, whatever the log holds."""
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.events import Compacted, Record
-from agentloop.messages import Message, ToolCall
-from agentloop.prompts import INTERRUPTED
+from agentloop.agent import Agent
+from agentloop.compaction import Compaction
+from agentloop.context import Context
+from agentloop.errors import AgentLoopError, ModelUnavailableError, UsageError
+from agentloop.events import Compacted, MessageAdded, Record
+from agentloop.messages import MOST_NESTED, Message, ToolCall
+from agentloop.models import Answer, ModelRequest
+from agentloop.openai_chat import OpenAIChat
+from agentloop.prompts import ACKNOWLEDGEMENT, GO_ON, INTERRUPTED
+from agentloop.runner import Runner
+from agentloop.stores.memory import InMemoryStore
 from agentloop.strategies import KeepRecentFraction
-from agentloop.wire import arranged, wire_messages
-from tests.kit import BUDGET, context_of, histories, orderly
+from agentloop.testing import ScriptedModel, calls
+from agentloop.tokens import count_message, count_request, counter_for
+from agentloop.wire import arranged, wire_messages, wire_tools
+from agentloop.wire_form import MOST_UNREADABLE_CHARS
+from tests.kit import BUDGET, body_of, context_of, histories, orderly, until
+from tests.strict_provider import StrictProvider
+from tests.strict_replies import Call, Reply
 from tests.strict_rules import violations
 
 CALL = ToolCall(id="1", name="read", arguments="{}")
 OTHER = ToolCall(id="2", name="read", arguments="{}")
+MODES = ("V8", "V9", "content-never-null")
 
 
-def sent(messages: list[Message], instructions: str | None = "Be brief.") -> list[dict[str, object]]:
+def sent(messages: Sequence[Message], instructions: str | None = "Be brief.") -> list[dict[str, Any]]:
     """The messages of the request as a server would read them."""
     return list(json.loads(json.dumps(wire_messages(messages, instructions=instructions))))
 
 
-@given(st.one_of(histories, orderly()))
-def test_l2_any_history_makes_a_valid_request(messages: list[Message]) -> None:
-    request = {"model": "m", "messages": sent([*messages, Message.user("go on")])}
-    assert violations(request) == []
+def faults(messages: Sequence[Message], instructions: str | None = "Be brief.") -> list[str]:
+    """What any strict provider would refuse in the request of an agent without tools."""
+    body = sent(messages, instructions)
+    return violations({"messages": body, "tools": list(wire_tools((), body))}, modes=MODES)
 
 
-@given(orderly(), st.sampled_from([0.0, 0.1, 0.3, 0.6]), st.integers(1, 4))
-def test_l2_any_cut_makes_a_valid_request(messages: list[Message], keep: float, times: int) -> None:
+@given(st.one_of(histories, orderly()), st.sampled_from([None, "Be brief."]))
+def test_l2_any_history_makes_a_valid_request(messages: list[Message], instructions: str | None) -> None:
+    assert faults(messages, instructions) == []
+    assert faults([*messages, Message.user("go on")], instructions) == []
+
+
+@given(
+    st.one_of(histories, orderly()),
+    st.sampled_from([0.0, 0.1, 0.3, 0.6]),
+    st.integers(1, 4),
+    st.sampled_from([None, "Be brief."]),
+)
+def test_l2_any_cut_makes_a_valid_request(
+    messages: list[Message], keep: float, times: int, instructions: str | None
+) -> None:
     context = context_of(messages)
     for _ in range(times):
         cut = KeepRecentFraction(keep)(context, BUDGET)
@@ -37,12 +69,41 @@ def test_l2_any_cut_makes_a_valid_request(messages: list[Message], keep: float, 
             break
         event = Compacted(covers=cut.covers, at=cut.at, replacement="what was said", tokens=9)
         context = context.add(Record(seq=context.length + 1, event=event))
-        assert violations({"messages": sent(list(context.messages))}, modes=["V8"]) == []
+        assert faults(list(context.messages), instructions) == []
 
 
 @given(histories)
 def test_the_same_log_gives_the_same_bytes(messages: list[Message]) -> None:
     assert json.dumps(wire_messages(messages)) == json.dumps(wire_messages(list(messages)))
+
+
+def exchange(number: int) -> list[Message]:
+    """A call and its result."""
+    call = ToolCall(id=f"call_{number % 3}", name="read")
+    return [Message.assistant(None, [call]), Message.tool(call.id, "seen")]
+
+
+moments = st.sampled_from(["prompt", "answer", "blank", "exchange", "system", "critic"])
+
+
+@given(st.lists(moments, max_size=12), st.sampled_from([None, "Be brief."]))
+def test_l12_each_request_begins_with_the_bytes_of_the_one_before(
+    life: list[str], instructions: str | None
+) -> None:
+    log = [Message.user("go")]
+    before = json.dumps(sent(log, instructions))
+    for number, moment in enumerate(life):
+        log += {
+            "prompt": [Message.user(f"and {number}")],
+            "answer": [Message.assistant(f"so {number}")],
+            "blank": [Message.assistant(" ")],
+            "exchange": exchange(number),
+            "system": [Message(role="system", content="x")],
+            "critic": [Message(role="critic", content="x")],
+        }[moment]
+        now = json.dumps(sent(log, instructions))
+        assert now.startswith(before[:-1])
+        before = now
 
 
 def test_late_and_shuffled_results_move_to_their_calls_in_call_order() -> None:
@@ -87,27 +148,138 @@ def test_ids_used_again_are_made_unique_and_keep_their_own_results() -> None:
     assert answered == list(zip(asked, ["a", "b", "c"], strict=True))
 
 
+def test_user_and_assistant_take_turns_whatever_was_left_out_between() -> None:
+    log = [
+        Message.assistant("Hello."),
+        Message.assistant("Anyone?"),
+        Message.user("one"),
+        Message.assistant(" "),
+        Message.user("two"),
+        Message.assistant(None, [CALL]),
+        Message.tool("1", "a"),
+        Message.user("three"),
+    ]
+    assert [message["content"] for message in sent(log, None)] == [
+        *(GO_ON, "Hello.", GO_ON, "Anyone?", "one", ACKNOWLEDGEMENT, "two"),
+        *("", "a", ACKNOWLEDGEMENT, "three"),
+    ]
+
+
+def test_a_log_in_which_nobody_spoke_still_makes_a_request() -> None:
+    assert sent([Message.tool("9", "orphan")], None) == [{"role": "user", "content": GO_ON}]
+
+
 def test_broken_arguments_are_sent_as_an_object_that_shows_them() -> None:
     log = [
+        Message.user("go"),
         Message.assistant("", [ToolCall(id="1", name="read", arguments='{"path": "a')]),
         Message.tool("1", "x"),
     ]
-    request = sent(log, None)
-    call = request[0]["tool_calls"][0]["function"]  # type: ignore[index]
+    call = sent(log, None)[1]["tool_calls"][0]["function"]
     assert json.loads(call["arguments"]) == {"unreadable_arguments": '{"path": "a'}
+
+
+def test_long_broken_arguments_show_head_and_tail_in_their_own_script() -> None:
+    raw = '{"t": "' + "写一个很长的文件内容" * 900 + "末"
+    call = ToolCall(id="1", name="read", arguments=raw)
+    said = wire_messages([Message.user("go"), Message.assistant(None, [call])])[1]
+    text = said["tool_calls"][0]["function"]["arguments"]
+    shown = json.loads(text)["unreadable_arguments"]
+    assert (shown[:9], shown[-1]) == (raw[:9], "末")
+    assert len(text) < MOST_UNREADABLE_CHARS + 100
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "arguments"),
+    [
+        ({"id": "1", "function": {"name": "", "arguments": "{}"}}, "unnamed", {}),
+        ({"id": "1"}, "unnamed", {}),
+        ({"id": "1", "function": {"name": "a.b c", "arguments": ""}}, "a_b_c", {}),
+        ({"id": "1", "function": {"name": "n" * 80, "arguments": "{}"}}, "n" * 64, {}),
+        ({"id": "1", "function": {"name": "f", "arguments": {"path": "é"}}}, "f", {"path": "é"}),
+        ({"id": "1", "type": "custom", "custom": {"name": "f", "input": "x"}}, "f", {"input": "x"}),
+    ],
+)
+def test_a_call_of_any_shape_is_sent_as_one_that_names_a_function(
+    data: dict[str, Any], name: str, arguments: dict[str, Any]
+) -> None:
+    said = Message.from_openai({"role": "assistant", "content": None, "tool_calls": [data]})
+    (call,) = sent([Message.user("go"), said])[2]["tool_calls"]
+    assert call.keys() == {"id", "type", "function"}
+    assert (call["type"], call["function"]["name"]) == ("function", name)
+    assert json.loads(call["function"]["arguments"]) == arguments
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"content": {"type": "text", "text": "MARK"}}, "MARK"),
+        ({"content": {"t": "MARK"}}, '{"t": "MARK"}'),
+        ({"content": ["MARK", {"type": "text", "text": "b"}]}, "MARK\nb"),
+        ({"content": 5}, "5"),
+        ({"content": None, "refusal": "MARK"}, "MARK"),
+        ({"content": [{"type": "refusal", "refusal": "MARK"}]}, "MARK"),
+        ({"content": None, "function_call": {"name": "f", "arguments": '{"a": 1}'}}, '[called f({"a": 1})]'),
+    ],
+)
+def test_what_an_unusual_shape_says_is_seen_and_given_back_as_it_was(data: dict[str, Any], text: str) -> None:
+    data = {"role": "assistant", **data}
+    message = Message.from_openai(data)
+    assert message.text == text
+    assert message.to_openai() == data
+    assert faults([message]) == []
+    (seen,) = [each["content"] for each in sent([message]) if each["role"] == "assistant"]
+    assert seen == text or "MARK" in json.dumps(seen)
+
+
+def test_ids_that_are_numbers_pair_and_other_fields_never_win_over_typed_ones() -> None:
+    call = {"id": 7, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asked = {"role": "assistant", "content": {"t": 1}, "tool_calls": [call], "name": 5}
+    answered = {"role": "tool", "tool_call_id": 7, "content": None, "tool_calls": [call], "name": "a b"}
+    request = sent([Message.from_openai(data) for data in ({"role": "user"}, asked, answered)], None)
+    assert request[1]["tool_calls"][0]["id"] == request[2]["tool_call_id"] == "7"
+    assert request[2] == {"role": "tool", "tool_call_id": "7", "content": "", "name": "a_b"}
+
+
+def test_calls_of_a_user_are_no_calls() -> None:
+    log = [Message(role="user", content="x", tool_calls=(CALL,)), Message.tool("1", "r")]
+    assert sent(log, None) == [{"role": "user", "content": "x"}]
+
+
+def test_roles_that_chat_completions_do_not_know_are_labelled_user_text() -> None:
+    parts: tuple[dict[str, Any], ...] = ({"type": "text", "text": "x"},)
+    log = [Message(role="function", name="f", content="42"), Message(role="a\nb", content=parts)]
+    request = sent(log, None)
+    assert request[0] == {"role": "user", "content": "[function f message of an imported conversation]\n42"}
+    assert request[2]["content"][0]["text"] == "[a b message of an imported conversation]\n"
+    assert request[2]["content"][1] == parts[0]
+
+
+def test_deep_data_in_a_message_is_refused_in_one_line() -> None:
+    deep: Any = "x"
+    for _ in range(MOST_NESTED):
+        deep = [deep]
+    message = {"role": "user", "content": [], "vendor": deep}
+    assert Message.from_openai(message).to_openai() == message
+    with pytest.raises(UsageError, match=r"^a message is nested over 100 levels deep: .*$"):
+        Message.from_openai({**message, "vendor": [deep]})
+    round_about: dict[str, Any] = {}
+    round_about |= {"a": round_about, "b": round_about}
+    with pytest.raises(UsageError, match="nested"):
+        Message.from_openai({"role": "user", "vendor": round_about})
 
 
 def test_a_system_message_of_an_imported_log_stands_first_unless_there_are_instructions() -> None:
     log = [Message(role="system", content="old"), Message.user("hi")]
     assert [(m["role"], m["content"]) for m in sent(log, None)] == [("system", "old"), ("user", "hi")]
     with_instructions = sent(log, "new")
-    assert [m["role"] for m in with_instructions] == ["system", "user", "user"]
+    assert [m["role"] for m in with_instructions] == ["system", "user", "assistant", "user"]
     assert "old" in str(with_instructions[1]["content"])
 
 
 def test_provider_fields_of_an_assistant_message_go_back_as_they_came() -> None:
     data = {"role": "assistant", "content": "x", "reasoning_content": "because", "vendor": {"a": [1]}}
-    assert sent([Message.from_openai(data)], None) == [data]
+    assert sent([Message.user("go"), Message.from_openai(data)], None)[1] == data
 
 
 def test_what_is_no_utf_8_or_json_anywhere_in_a_message_is_cleaned_and_stays_apart() -> None:
@@ -125,7 +297,165 @@ def test_what_is_no_utf_8_or_json_anywhere_in_a_message_is_cleaned_and_stays_apa
             {"id": "\ud801", "type": "function", "function": {"name": "b", "arguments": "{}"}},
         ],
     }
-    log = [Message.from_openai(data), Message.tool("\ud801", "two"), Message.tool("\ud800", "one")]
-    request = sent(log, None)
-    assert violations({"messages": request}) == []
-    assert [message["content"] for message in request[1:]] == ["one", "two"]
+    log = [
+        Message.user("go"),
+        Message.from_openai(data),
+        Message.tool("\ud801", "two"),
+        Message.tool("\ud800", "one"),
+    ]
+    assert faults(log, None) == []
+    assert [message["content"] for message in sent(log, None)[2:]] == ["one", "two"]
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def holding(*messages: Message) -> InMemoryStore:
+    """A store whose session s holds these messages."""
+    store, counter = InMemoryStore(), counter_for("scripted")
+    events = [MessageAdded(message=each, tokens=count_message(each, counter)) for each in messages]
+    await store.append("s", events, expect=0)
+    return store
+
+
+Life = Callable[[Path], Awaitable[ScriptedModel]]
+"""What happens to a session before its last prompt; the model that was asked."""
+
+
+async def a_failed_run(folder: Path) -> ScriptedModel:
+    def fail(request: ModelRequest) -> str:
+        raise ModelUnavailableError("down")
+
+    model = ScriptedModel([fail, "ok"])
+    runner = Runner(Agent(model), transcripts=folder)
+    with pytest.raises(AgentLoopError):
+        await runner.run("a", session_id="s")
+    await runner.run("b", session_id="s")
+    return model
+
+
+async def a_cancelled_tool(folder: Path) -> ScriptedModel:
+    begun, never = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        """Wait."""
+        begun.set()
+        await never.wait()
+
+    model = ScriptedModel([calls(("wait", {})), "ok"])
+    runner = Runner(Agent(model, tools=[wait]), transcripts=folder)
+    task = asyncio.create_task(runner.run("a", session_id="s"))
+    await until(begun)
+    task.cancel()
+    await asyncio.wait({task})
+    await runner.run("b", session_id="s")
+    return model
+
+
+async def the_step_limit(folder: Path) -> ScriptedModel:
+    model = ScriptedModel([calls(("look", {})), "ok"])
+    runner = Runner(Agent(model, tools=[look], max_steps=1), transcripts=folder)
+    await runner.run("a", session_id="s")
+    await runner.run("b", session_id="s")
+    return model
+
+
+async def a_blank_answer(folder: Path) -> ScriptedModel:
+    model = ScriptedModel(["", "ok"])
+    runner = Runner(Agent(model), transcripts=folder)
+    await runner.run("a", session_id="s")
+    await runner.run("b", session_id="s")
+    return model
+
+
+async def folded_answers(folder: Path) -> ScriptedModel:
+    model = ScriptedModel(["word " * 6_000, "", "ok"], window=20_000)
+    runner = Runner(Agent(model), transcripts=folder)
+    await runner.run("a", session_id="s")
+    await runner.run("b", session_id="s")
+    assert await runner.compact("s")
+    await runner.run("c", session_id="s")
+    return model
+
+
+async def an_imported_system_message(folder: Path) -> ScriptedModel:
+    store = await holding(Message(role="system", content="old"), Message.user("a"), Message.assistant("b"))
+    model = ScriptedModel(["ok"])
+    await Runner(Agent(model, instructions="new"), store=store, transcripts=folder).run("b", session_id="s")
+    return model
+
+
+async def calls_and_no_tools(folder: Path) -> ScriptedModel:
+    store = await holding(
+        Message.user("a"), Message.assistant(None, [CALL]), Message.tool("1", "x"), Message.assistant("b")
+    )
+    model = ScriptedModel(["ok"])
+    await Runner(Agent(model, compaction=None), store=store, transcripts=folder).run("b", session_id="s")
+    return model
+
+
+async def an_orphan_alone(folder: Path) -> ScriptedModel:
+    store = await holding(Message.tool("1", "x"))
+    model = ScriptedModel(["ok"])
+    await Runner(Agent(model), store=store, transcripts=folder).resume("s")
+    return model
+
+
+@pytest.mark.parametrize(
+    "life",
+    [
+        a_failed_run,
+        a_cancelled_tool,
+        the_step_limit,
+        a_blank_answer,
+        folded_answers,
+        an_imported_system_message,
+        calls_and_no_tools,
+        an_orphan_alone,
+    ],
+)
+async def test_l1_whatever_happened_to_a_session_its_requests_suit_every_provider(
+    life: Life, tmp_path: Path
+) -> None:
+    model = await life(tmp_path)
+    assert model.requests
+    for request in model.requests:
+        assert violations(body_of(request), modes=MODES) == []
+
+
+@pytest.mark.parametrize("name", ["", "read file", "x" * 100])
+async def test_a_call_by_a_name_that_is_none_poisons_no_later_request(name: str, tmp_path: Path) -> None:
+    with StrictProvider([Reply(calls=(Call(name=name),)), "once", "twice"], modes=MODES) as server:
+        runner = Runner(Agent(OpenAIChat("m", base_url=server.url), tools=[look]), transcripts=tmp_path)
+        said = [(await runner.run(prompt, session_id="s")).output for prompt in ("go", "again")]
+        assert server.refusals == []
+    assert said == ["once", "twice"]
+
+
+async def test_l9_results_that_are_missing_are_counted_before_they_are_sent(tmp_path: Path) -> None:
+    asked = [Message.assistant(None, [ToolCall(id=f"c{at}", name="look")]) for at in range(300)]
+    store = await holding(Message.user("a"), *asked)
+    model = ScriptedModel(["ok"], window=8_000)
+    await Runner(Agent(model), store=store, transcripts=tmp_path).run("x", session_id="s")
+    counter = counter_for(model.name)
+    assert all(count_request(request, counter) <= 8_000 for request in model.requests)
+    assert [request.purpose for request in model.requests][-1] == "agent"
+
+
+async def test_l9_broken_arguments_are_counted_as_they_are_sent(tmp_path: Path) -> None:
+    raw = '{"t":"' + "写一个很长的文件内容" * 200
+    asked = [Message.assistant(None, [ToolCall(id=f"c{at}", name="look", arguments=raw)]) for at in range(3)]
+    cut_off = [
+        Answer(message=message, finish=finish)
+        for message, finish in zip(asked, ("length", "length", "stop"), strict=True)
+    ]
+    model = ScriptedModel([*cut_off, "ok"], window=16_000, usage=False)
+    policy = Compaction(micro=None)
+    runner = Runner(Agent(model, tools=[look], compaction=policy), transcripts=tmp_path)
+    await runner.run("x", session_id="s")
+    *_, last = model.requests
+    counted = Context.of(await runner.store.read("s")).tokens
+    fixed = count_request(ModelRequest(messages=(), tools=last.tools), counter_for(model.name))
+    assert count_request(last, counter_for(model.name)) <= counted + fixed

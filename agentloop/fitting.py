@@ -1,0 +1,35 @@
+"""Texts shortened to a number of tokens."""
+
+from agentloop.tokens import TokenCounter
+from agentloop.tool_results import shortened
+
+MOST_CHARS_A_TOKEN = 4
+"""English has about four characters a token (OpenAI's documentation); what has more is cut a little early."""
+
+LEAST_CHARS = 50
+"""Little more than the marker: shorter a text is not made."""
+
+SURELY_LONG = 20
+"""A text with so many characters for each token allowed is too long, and need not be counted."""
+
+
+def fits(text: str, *, max_tokens: int, counter: TokenCounter) -> bool:
+    """Whether the text has at most `max_tokens` tokens; one that is surely longer is not counted."""
+    if len(text) <= max_tokens:
+        return True
+    return len(text) <= max_tokens * SURELY_LONG and counter(text) <= max_tokens
+
+
+def fitted(text: str, *, max_tokens: int, counter: TokenCounter, rest: str = "") -> str:
+    """The text itself if it fits, else its head and tail around a marker.
+
+    `rest` says in the marker how to get what was left out; a marker is never shortened.
+    """
+    if fits(text, max_tokens=max_tokens, counter=counter):
+        return text
+    max_chars = min(len(text) - 1, max_tokens * MOST_CHARS_A_TOKEN)
+    short = shortened(text, max_chars=max_chars, rest=rest)
+    while (tokens := counter(short)) > max_tokens and max_chars > LEAST_CHARS:
+        max_chars = max(LEAST_CHARS, min(max_chars * 9 // 10, max_chars * max_tokens // tokens))
+        short = shortened(text, max_chars=max_chars, rest=rest)
+    return short

@@ -1,0 +1,111 @@
+"""What requests hold that nobody said: one rule for building them and for counting them.
+
+Strict providers want user and assistant by turns, a user first, and a result for every call. Where a user
+speaks after a user or after results, an assistant acknowledges; where an assistant speaks after an
+assistant or first, a user tells it to go on; a call without a result is answered as interrupted. Each is
+decided by what stands before, so that a message added changes nothing that was sent.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from agentloop.estimate import estimate_tokens
+from agentloop.messages import Message
+from agentloop.prompts import (
+    ACKNOWLEDGEMENT,
+    ACKNOWLEDGEMENT_TOKENS,
+    GO_ON,
+    GO_ON_TOKENS,
+    INTERRUPTED,
+    INTERRUPTED_TOKENS,
+    SYSTEM_IN_LOG_TOKENS,
+)
+
+Voice: TypeAlias = Literal["nobody", "user", "results", "assistant"]
+"""Who spoke last; an assistant's calls are followed by their results, wherever the log holds these."""
+
+SYSTEM_ROLES = frozenset({"system", "developer"})
+
+ACKNOWLEDGED = Message.assistant(ACKNOWLEDGEMENT)
+TOLD_TO_GO_ON = Message.user(GO_ON)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsaid:
+    """How long all of it is, in `tokens`, behind the messages seen so far.
+
+    `voice` spoke last; `waiting` has, by its id, how many results a call of the newest message that called
+    by that id still waits for.
+    """
+
+    tokens: int = 0
+    voice: Voice = "nobody"
+    waiting: Mapping[str, int] = field(default_factory=dict)
+
+    def after(self, messages: Iterable[Message]) -> "Unsaid":
+        """The same with these messages seen too; the work is that of the messages."""
+        tokens, voice, waiting = self.tokens, self.voice, dict(self.waiting)
+        for message in messages:
+            if message.role == "tool":
+                tokens -= _answered(message.tool_call_id or "", waiting)
+            elif not says_nothing(message):
+                tokens += _length_before(message, voice) + _asked(message, waiting)
+                voice = voice_of(message)
+        return Unsaid(tokens=tokens, voice=voice, waiting=waiting)
+
+
+def says_nothing(message: Message) -> bool:
+    """Whether it is an assistant's with neither text nor call, which no provider takes."""
+    return message.role == "assistant" and not message.tool_calls and not message.text.strip()
+
+
+def voice_of(message: Message) -> Voice:
+    """Who has spoken once this message, which is no result, was said."""
+    if message.role != "assistant":
+        return "user"
+    return "results" if message.tool_calls else "assistant"
+
+
+def put_before(message: Message, voice: Voice) -> Message | None:
+    """What must stand between what `voice` said and this message, which is no result; None for nothing."""
+    if message.role == "assistant":
+        return TOLD_TO_GO_ON if voice in ("nobody", "assistant") else None
+    return ACKNOWLEDGED if voice in ("user", "results") else None
+
+
+def interrupted(call_id: str) -> Message:
+    """The result of a call that has none."""
+    return Message.tool(call_id, INTERRUPTED)
+
+
+def _length_before(message: Message, voice: Voice) -> int:
+    label = SYSTEM_IN_LOG_TOKENS if message.role in SYSTEM_ROLES else 0
+    match put_before(message, voice):
+        case None:
+            return label
+        case Message(role="user"):
+            return label + GO_ON_TOKENS
+    return label + ACKNOWLEDGEMENT_TOKENS
+
+
+def _asked(message: Message, waiting: dict[str, int]) -> int:
+    if message.role != "assistant":
+        return 0
+    waiting.update(dict.fromkeys((call.id for call in message.tool_calls), 0))
+    for call in message.tool_calls:
+        waiting[call.id] += 1
+    return sum(_length_of_result(call.id) for call in message.tool_calls)
+
+
+def _answered(call_id: str, waiting: dict[str, int]) -> int:
+    if call_id not in waiting:
+        return 0
+    waiting[call_id] -= 1
+    if not waiting[call_id]:
+        del waiting[call_id]
+    return _length_of_result(call_id)
+
+
+def _length_of_result(call_id: str) -> int:
+    return INTERRUPTED_TOKENS + estimate_tokens(call_id)

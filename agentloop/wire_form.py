@@ -1,0 +1,144 @@
+"""One message as it is sent: strict JSON in strict UTF-8, of a shape that every provider takes.
+
+It is built from the typed fields of a message; of its other fields only those are added that say nothing
+about role, content or calls. The same message gives the same bytes, always, and is counted as it is here.
+"""
+
+import json
+import re
+from typing import Any
+
+from agentloop.messages import Content, Json, Message, ToolCall
+from agentloop.prompts import OTHER_ROLE_IN_LOG
+
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+
+MOST_UNREADABLE_CHARS = 2_000
+"""So much of arguments that are no JSON object is shown, two thirds of it from their head."""
+
+UNNAMED = "unnamed"
+"""The name of a call that has none."""
+
+
+def to_wire(message: Message) -> dict[str, Any]:
+    """The message as it is sent; one of a role that chat completions do not know is labelled user text."""
+    if message.role not in ROLES:
+        message = labelled_user(message, OTHER_ROLE_IN_LOG.format(role=_label(message)))
+    data: dict[str, Any] = {"role": message.role, "content": _content(message.content)}
+    if message.role == "assistant" and message.tool_calls:
+        data["tool_calls"] = [_call(call) for call in message.tool_calls]
+    if message.role == "tool":
+        data["tool_call_id"] = message.tool_call_id or ""
+    if message.name:
+        data["name"] = _NO_NAME.sub("_", message.name)[:_MOST_NAME_CHARS]
+    if message.extra:
+        data |= _others(message)
+    return data if _is_clean(message) else cleaned(data)
+
+
+def labelled_user(message: Message, label: str) -> Message:
+    """What the message says as a user's, behind a label that says whose it is."""
+    if isinstance(message.content, tuple):
+        return Message(role="user", content=({"type": "text", "text": label}, *message.content))
+    return Message.user(label + (message.content or ""))
+
+
+def cleaned(value: Any) -> Any:
+    """The value as strict JSON in strict UTF-8: lone surrogates become U+FFFD, what JSON lacks text."""
+    match value:
+        case str():
+            return (
+                value
+                if _encodes(value)
+                else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            )
+        case dict():
+            return {cleaned(str(key)): cleaned(item) for key, item in value.items()}
+        case list() | tuple():
+            return [cleaned(item) for item in value]
+        case float() if value != value or value in (float("inf"), float("-inf")):
+            return str(value)
+    return value
+
+
+def _content(content: Content) -> str | list[Any]:
+    if isinstance(content, str):
+        return content
+    return [_part(part) for part in content] if content else ""
+
+
+def _part(part: Json) -> Json:
+    """The part, one without a type or without its text as text."""
+    kind, text = part.get("type"), part.get("text")
+    if isinstance(kind, str) and kind not in ("", "text"):
+        return part
+    if isinstance(text, str):
+        return {**part, "type": "text"}
+    return {"type": "text", "text": json.dumps(cleaned(part), ensure_ascii=False)}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    name = _NO_FUNCTION_NAME.sub("_", call.name)[:_MOST_NAME_CHARS] or UNNAMED
+    function = {"name": name, "arguments": _arguments(call)}
+    extra = {key: value for key, value in call.extra.items() if key not in _TYPED_OF_A_CALL}
+    return {"id": call.id, "type": "function", "function": function, **extra}
+
+
+def _arguments(call: ToolCall) -> str:
+    if call.decoded() is None:
+        return json.dumps({"unreadable_arguments": _ends(call.arguments)}, ensure_ascii=False)
+    return call.arguments if call.arguments.strip() else "{}"
+
+
+def _ends(text: str) -> str:
+    """Head and tail of a text that is too long to be shown whole."""
+    gone = len(text) - MOST_UNREADABLE_CHARS
+    if gone <= 0:
+        return text
+    tail = MOST_UNREADABLE_CHARS // 3
+    head = text[: MOST_UNREADABLE_CHARS - tail]
+    return f"{head}... [{gone:,} of {len(text):,} characters left out] ...{text[-tail:]}"
+
+
+def _others(message: Message) -> dict[str, Any]:
+    """The fields that no typed field stands for."""
+    others = {key: value for key, value in message.extra.items() if key not in _TYPED}
+    if message.content is not None and others.get("refusal") == message.content:
+        del others["refusal"]
+    return others
+
+
+def _label(message: Message) -> str:
+    said = f"{message.role} {message.name or ''}".strip()
+    return _NO_LABEL.sub(" ", said)[:_MOST_NAME_CHARS].strip() or "unknown"
+
+
+def _is_clean(message: Message) -> bool:
+    if message.extra or isinstance(message.content, tuple):
+        return False
+    texts = [message.content or "", message.tool_call_id or "", message.name or ""]
+    for call in message.tool_calls:
+        if call.extra:
+            return False
+        texts += (call.id, call.name, call.arguments)
+    return _encodes("".join(texts))
+
+
+def _encodes(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# What OpenAI's API accepts as names of functions, and of those who speak.
+_NO_FUNCTION_NAME = re.compile(r"[^A-Za-z0-9_-]")
+_NO_NAME = re.compile(r"[\s<|\\/>]")
+_NO_LABEL = re.compile(r"[^\w -]|\n")
+_MOST_NAME_CHARS = 64
+
+_TYPED = frozenset({"role", "content", "tool_calls", "tool_call_id", "name", "function_call"})
+_TYPED_OF_A_CALL = frozenset({"id", "type", "function", "custom"})
