@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from agentloop.agent import Agent
+from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction
 from agentloop.errors import (
     BadAnswerError,
     ConflictError,
+    ContextTooLongError,
     ModelRefusedError,
     ModelUnavailableError,
     RetryTool,
@@ -34,8 +36,18 @@ from agentloop.runner import Runner
 from agentloop.steps import Finish, next_step
 from agentloop.stores.memory import InMemoryStore
 from agentloop.stores.sqlite import SQLiteStore
-from agentloop.stream import AnyStreamEvent, TextDelta, ToolEnded, ToolProgress, event_type, to_json
+from agentloop.stream import (
+    AnyStreamEvent,
+    StreamEvent,
+    TextDelta,
+    ToolEnded,
+    ToolProgress,
+    event_type,
+    to_json,
+)
+from agentloop.stream import MessageAdded as MessageShown
 from agentloop.testing import FailingModel, ScriptedModel, calls
+from agentloop.tokens import count_request, counter_for
 from agentloop.tools import tool
 from tests.kit import assert_valid, until, watched
 
@@ -490,3 +502,93 @@ async def test_l7_killed_and_resumed_no_finished_tool_runs_again(tmp_path: Path,
     records = await store.read("s")
     assert sum(isinstance(record.event, RunStarted) for record in records) == 2
     await store.close()
+
+
+async def test_a_conflict_at_the_very_end_still_ends_the_stream(tmp_path: Path) -> None:
+    store = InMemoryStore()
+
+    async def answer(request: ModelRequest) -> str:
+        return "done"
+
+    class Intruder(Callbacks):
+        async def on_event(self, event: StreamEvent) -> None:
+            if isinstance(event, MessageShown) and event.message.role == "assistant":
+                length = len(await store.read("s"))
+                late = MessageAdded(message=Message.user("me too"), tokens=4)
+                await store.append("s", [late], expect=length)
+
+    runner = runner_for(ScriptedModel([answer]), tmp_path, store=store, callbacks=[Intruder()])
+    events: list[AnyStreamEvent] = []
+    with pytest.raises(ConflictError):
+        async for event in runner.stream("Go", session_id="s"):
+            events.append(event)
+    assert event_type(events[-1]) == "run_ended"
+    assert to_json(events[-1])["status"] == "failed"
+
+
+async def test_arguments_that_are_no_json_do_not_run(tmp_path: Path) -> None:
+    ran: list[float] = []
+
+    def add(x: float) -> str:
+        """Add."""
+        ran.append(x)
+        return "ok"
+
+    batch = [ToolCall(id="1", name="add", arguments='{"x": NaN}')]
+    model = ScriptedModel([batch, "done"])
+    await runner_for(model, tmp_path, add).run("Go", session_id="s")
+    assert ran == []
+    assert "not valid JSON" in results(model.requests[-1])[0]
+    assert_valid(model.requests)
+
+
+async def test_what_one_run_learnt_of_the_window_stays_known(tmp_path: Path) -> None:
+    class Narrow(ScriptedModel):
+        """A server of 9,000 tokens that does not say so beforehand."""
+
+        refused = 0
+
+        async def stream(self, request: ModelRequest, /) -> Any:
+            tokens = count_request(request, counter_for(self.name))
+            if tokens > 9_000:
+                self.refused += 1
+                raise ContextTooLongError("too long", window=9_000, tokens=tokens)
+            async for part in super().stream(request):
+                yield part
+
+    model = Narrow(["so " * 3_000 for _ in range(12)])
+    runner = runner_for(model, tmp_path)
+    slow = asyncio.create_task(runner.run("first of another session", session_id="other"))
+    for turn in range(6):
+        await runner.run(f"turn {turn}", session_id="s")
+    await slow
+    for turn in range(4):
+        await runner.run(f"turn {turn}", session_id="t")
+    assert model.refused == 1
+    assert (await runner.status("t")).window == 9_000
+
+
+async def test_a_class_in_place_of_a_callback_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"give Callbacks\(\) instead"):
+        runner_for(ScriptedModel([]), tmp_path, callbacks=[Callbacks])
+
+
+async def test_finished_results_are_stored_before_anybody_is_told(tmp_path: Path) -> None:
+    ran: list[str] = []
+    stored: list[int] = []
+
+    class Looking(Callbacks):
+        async def on_event(self, event: StreamEvent) -> None:
+            if isinstance(event, ToolEnded):
+                stored.append(sum(message.role == "tool" for message in await said(runner)))
+
+    def work(name: str) -> str:
+        """Work."""
+        ran.append(name)
+        return f"{name} paid"
+
+    batch = calls(*(("work", {"name": name}) for name in "abc"))
+    runner = runner_for(ScriptedModel([batch, "done"]), tmp_path, work, callbacks=[Looking()])
+    await runner.run("Go", session_id="s")
+    assert all(there >= number for number, there in enumerate(stored, 1))
+    assert sorted(ran) == ["a", "b", "c"]
