@@ -63,7 +63,7 @@ class Runner:
         self._folder = folder
         self._callback_seconds = callback_seconds
         self._counter = counter_for(agent.model.name)
-        self._budget = Budget.of(agent.model, agent.instructions, agent.schemas, self._counter)
+        self._budget: Budget | None = None
 
     async def run(
         self, prompt: str | Message, *, session_id: str | None = None, deps: Any = None
@@ -179,7 +179,7 @@ class Runner:
             await to_its_end(self._fail(run, error))
             raise
         finally:
-            self._budget = self._budget.narrowed(run.room.budget)
+            self._budget = self._first_budget().narrowed(run.room.budget)
         await self._show_end(run, ended.status, output=ended.output, error=ended.reason)
         return RunResult(
             output=ended.output,
@@ -238,12 +238,19 @@ class Runner:
         ladder = Ladder(policy=policy or Compaction(), model=self.agent.model, compactor=compactor)
         return Run(
             agent=self.agent,
-            room=Room(policy=policy, budget=self._budget, ladder=ladder),
+            room=Room(policy=policy, budget=self._first_budget(), ladder=ladder),
             watch=watch,
             counter=self._counter,
             spills=self._transcripts,
             deps=deps,
         )
+
+    def _first_budget(self) -> Budget:
+        """What the next run begins with; made when first asked for, since counting loads a vocabulary."""
+        if self._budget is None:
+            agent = self.agent
+            self._budget = Budget.of(agent.model, agent.instructions, agent.schemas, self._counter)
+        return self._budget
 
 
 def check_prompt(budget: Budget, said: MessageAdded | None) -> None:
