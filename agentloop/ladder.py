@@ -150,9 +150,9 @@ class Ladder:
         if self.clearing is None:
             return session, False
         items = self.clearing.batch(session.context, min_gain_tokens=0)
-        if size_after(session.context, items, budget) > TARGET * budget.limit:
+        if not items or size_after(session.context, items, budget) > TARGET * budget.limit:
             return session, False
-        return await self._clear(session, budget, items) if items else session, True
+        return await self._clear(session, budget, items), True
 
     async def _summarise(
         self, session: Session, budget: Budget, plan: Plan | None

@@ -43,7 +43,7 @@ SUMMARY_FOCUS = "Give special care to: {focus}"
 SUMMARY_REPAIR = "Your last text could not be used: {fault}. Write the record again, shorter and complete."
 
 INTERRUPTED = (
-    "interrupted: the program stopped while this call ran; whether it took effect is unknown. "
+    "interrupted: the run stopped before this call's result was kept; whether it took effect is unknown. "
     "Check before you call it again."
 )
 INTERRUPTED_TOKENS = 32

@@ -170,7 +170,7 @@ class Runner:
 
     async def _run(self, prompt: str | Message | None, session_id: str, deps: Any, sink: Sink) -> RunResult:
         message = None if prompt is None else _spoken(prompt)
-        session = await (Session.open(session_id, self.store) if message else self._existing(session_id))
+        session = await (Session.open(session_id, self.store) if message else self._begun(session_id))
         run = self._new_run(session_id, deps, sink)
         try:
             ended = await loop(run, await self._begin(run, session, message))
@@ -193,22 +193,29 @@ class Runner:
         )
 
     async def _begin(self, run: Run, session: Session, message: Message | None) -> Session:
-        """Settle what was in flight, then say the prompt."""
-        await run.watch.say(RunStartedShown(model=self.agent.model.name))
-        said = run.added(message) if message else None
-        check_prompt(run.room.budget, said)
+        """Store that the run began, with its prompt, before anybody is told; settle what was in flight."""
         began = RunStarted(run_id=run.id, model=self.agent.model.name)
-        session = await session.append(began, *self._described(session, message))
-        run.begun = True
+        said = run.added(message) if message else None
         step = next_step(session.context.messages)
-        if isinstance(step, RunTools):
-            session = await settle(run, session, step.calls)
-        return await run.record(session, said) if said else session
+        pending = step.calls if isinstance(step, RunTools) else ()
+        try:
+            check_prompt(run.room.budget, said)
+            records = [began, *self._described(session, message), *([said] if said and not pending else ())]
+            session, show = await run.stored(session, *records)
+            run.begun = True
+        finally:
+            await run.watch.say(RunStartedShown(model=self.agent.model.name))
+        await show()
+        if pending:
+            session = await settle(run, session, pending)
+        return await run.record(session, said) if said and pending else session
 
     def _described(self, session: Session, message: Message | None) -> tuple[Event, ...]:
         if session.context.said or message is None:
             return ()
-        title = " ".join(message.text.split())[:MOST_TITLE_CHARS]
+        title = " ".join(message.text.split())
+        if len(title) > MOST_TITLE_CHARS:
+            title = title[: MOST_TITLE_CHARS - 1].rstrip() + "…"
         return (Described(title=title or None, folder=self._folder),)
 
     async def _fail(self, run: Run, error: BaseException) -> None:
@@ -229,6 +236,12 @@ class Runner:
         session = await Session.open(session_id, self.store)
         if not session.context.length:
             raise SessionNotFoundError(f"there is no session {session_id!r}")
+        return session
+
+    async def _begun(self, session_id: str) -> Session:
+        session = await self._existing(session_id)
+        if not any(entry.is_user for entry in session.context.said):
+            raise UsageError(f"nobody has said anything in session {session_id!r} yet: give a prompt")
         return session
 
     def _new_run(self, session_id: str, deps: Any, sink: Sink) -> Run:

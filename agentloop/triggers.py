@@ -10,6 +10,8 @@ from agentloop.budget import Budget
 from agentloop.context import Context
 from agentloop.errors import UsageError
 
+__all__ = ["Budget", "Context", "Fired", "Trigger", "WindowFraction"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fired:

@@ -28,7 +28,8 @@ def test_the_main_job_names_every_file_after_several_compactions(tmp_path: Path)
     for path in transcripts:
         assert all(Message.from_openai(json.loads(line)).role for line in path.read_text().splitlines())
     assert f"{compactions} compactions" in done.err.splitlines()[-2]
-    assert "python -m agentloop -r" in done.err.splitlines()[-1]
+    go_on = done.err.splitlines()[-1]
+    assert f"python -m agentloop --workdir {folder} --window 8k -r " in go_on
 
 
 def test_standard_output_holds_the_answer_alone(tmp_path: Path) -> None:

@@ -14,6 +14,6 @@ def program_name() -> str:
 
 
 def resume_hint(session_id: str, settings: Settings) -> str:
-    """The line that says how to go on with a session; a store's password never stands in it."""
-    store = f" --store {shlex.quote(settings.store)}" if settings.store_is_flag else ""
-    return f"go on with: {program_name()}{'' if '@' in store else store} -r {shlex.quote(session_id)}"
+    """The line that says how to go on with a session, its options repeated; passwords never stand in it."""
+    words = [word for option in settings.given for word in option if "@" not in option[-1]]
+    return f"go on with: {program_name()} {shlex.join([*words, '-r', session_id])}"

@@ -133,7 +133,7 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options(STORE)
 def delete(name: str, yes: bool, **_: Any) -> int:
-    """Delete a session and its whole log."""
+    """Delete a session and its whole log; transcripts on disc stay."""
     asks = standard_input.is_terminal() and not yes
 
     async def look(store: SessionStore, settings: Settings) -> str:
@@ -146,7 +146,8 @@ def delete(name: str, yes: bool, **_: Any) -> int:
     if not asks and not yes:
         raise UsageError("deleting cannot be taken back, and there is no terminal to ask in: say --yes")
     session_id = run_to_end(_with_store(look, settings_for(flags_of(click.get_current_context()))))
-    if asks and not click.confirm(f"Delete session {session_id} and its whole log?", err=True):
+    question = f"Delete session {session_id} and its whole log? (Transcripts on disc stay.)"
+    if asks and not click.confirm(question, err=True):
         return 0
     return _done(work)
 
@@ -186,10 +187,27 @@ def _read(path: str) -> str:
 
 
 def _write_whole(path: Path, text: str) -> None:
+    """A new file whole or not at all; links, devices and pipes are written through, never replaced."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        _write_through(path, text)
+        return
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         beside.write_text(text, "utf-8", errors="replace")
+        if path.exists():
+            beside.chmod(path.stat().st_mode & 0o777)
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise UsageError(f"{str(path)!r} cannot be written: {error.strerror}") from error
+        raise _unwritable(path, error) from error
+
+
+def _write_through(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8", errors="replace")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"{str(path)!r} cannot be written: {error.strerror}")

@@ -5,7 +5,7 @@ layers, such as configuration files, stand behind these two.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,26 @@ DEFAULT_STEPS = 200
 _ALLOWED = ("write", "shell")
 
 
+_REPEATED = (
+    "model",
+    "base_url",
+    "summary_model",
+    "store",
+    "workdir",
+    "allow",
+    "window",
+    "compact_at",
+    "transcripts",
+    "max_steps",
+    "no_stream",
+    "system",
+    "system_file",
+    "tools",
+    "callbacks",
+)
+"""What a run is repeated with when it goes on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """A setting's value as it was written, and where: `--window` or `AGENTLOOP_WINDOW`."""
@@ -43,7 +63,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What one call uses. `compact_at` is None where automatic compaction is off, `window` in tokens."""
+    """What one call uses. `compact_at` is None where automatic compaction is off, `window` in tokens.
+
+    `given` are the options that stood on the command line, each as its words.
+    """
 
     model: str
     model_is_fallback: bool
@@ -51,7 +74,6 @@ class Settings:
     api_key: str | None
     summary_model: str | None
     store: str
-    store_is_flag: bool
     home: Path
     workdir: Path
     allow: frozenset[str]
@@ -63,6 +85,7 @@ class Settings:
     system: str | None
     tools: tuple[str, ...]
     callbacks: tuple[str, ...]
+    given: tuple[tuple[str, ...], ...]
 
 
 class Layers:
@@ -98,7 +121,6 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         api_key=layers.value("api_key"),
         summary_model=layers.value("summary_model"),
         store=layers.value("store", default_store(home)),
-        store_is_flag=_is_flag(layers.choice("store")),
         home=home,
         workdir=_workdir(layers.choice("workdir")),
         allow=_allowed(layers.value("allow", ())),
@@ -110,6 +132,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         system=_system(layers),
         tools=tuple(layers.value("tools", ())),
         callbacks=tuple(layers.value("callbacks", ())),
+        given=tuple(_given(layers)),
     )
 
 
@@ -134,8 +157,15 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Choice]:
     return {name: Choice(value=value, source=ENVIRONMENT[name]) for name, value in given.items() if value}
 
 
-def _is_flag(choice: Choice | None) -> bool:
-    return choice is not None and choice.source.startswith("--")
+def _given(layers: Layers) -> Iterator[tuple[str, ...]]:
+    """The options of a run that stood on the command line, each as its words."""
+    for name in _REPEATED:
+        choice = layers.choice(name)
+        if choice is None or not choice.source.startswith("--"):
+            continue
+        option = "--" + name.replace("_", "-")
+        values = choice.value if isinstance(choice.value, tuple | list) else (choice.value,)
+        yield from ((option,) if value is True else (option, str(value)) for value in values if value)
 
 
 def _base_url(choice: Choice | None) -> str | None:

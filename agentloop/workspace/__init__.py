@@ -15,7 +15,7 @@ __all__ = ["WorkspaceError", "workspace_tools"]
 _WORDS = ("write", "shell")
 
 
-def workspace_tools(workdir: Path, *, allow: Collection[str] = ()) -> tuple[Callable[..., Any], ...]:
+def workspace_tools(workdir: Path | str, *, allow: Collection[str] = ()) -> tuple[Callable[..., Any], ...]:
     """The built-in tools for the folder `workdir`, which the file tools cannot leave, by links neither.
 
     Always `list_files`, `read_file` and `search_files`. "write" in `allow` adds `write_file` and
@@ -27,9 +27,10 @@ def workspace_tools(workdir: Path, *, allow: Collection[str] = ()) -> tuple[Call
     allowed = {allow} if isinstance(allow, str) else set(allow)
     if unknown := sorted(allowed.difference(_WORDS)):
         raise UsageError(f"nothing called {unknown[0]!r} can be allowed: use {' or '.join(_WORDS)}")
-    if not workdir.is_dir():
+    root = Path(workdir)
+    if not root.is_dir():
         raise UsageError(f"no working folder at {str(workdir)!r}: make it or name another")
-    folder = Folder(root=workdir.resolve())
+    folder = Folder(root=root.resolve())
     files, edits, commands = Files(folder=folder), Edits(folder=folder), Commands(folder=folder)
     return (
         *(files.list_files, files.read_file, files.search_files),

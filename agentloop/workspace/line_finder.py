@@ -8,9 +8,13 @@ it starts in a few milliseconds.
 import json
 import os
 import re
+import resource
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
+
+MOST_CPU_SECONDS = 60
+"""It ends by itself then: whoever started it may have been killed before it could stop it."""
 
 _MOST_SHOWN_CHARS = 300
 
@@ -44,6 +48,7 @@ def _around(line: str, start: int) -> str:
 
 def main() -> None:
     """Answer standard input on standard output."""
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
     result = json.dumps(answer(sys.stdin.buffer))
     os.close(sys.stdin.fileno())  # who writes may stop; closing `sys.stdin` would leave it open
     sys.stdout.write(result)
