@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentloop.agent import Agent
+from agentloop.budget import Budget
 from agentloop.compaction import Compaction
+from agentloop.context import Context
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
 from agentloop.events import Cleared, Compacted, MessageAdded, ModelCalled
 from agentloop.messages import Message, ToolCall
@@ -29,7 +31,7 @@ from agentloop.stream import (
 )
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from agentloop.tokens import count_request, counter_for
-from agentloop.triggers import WindowFraction
+from agentloop.triggers import Fired, WindowFraction
 from tests.kit import FACT, assert_valid, every_fact, lines, read, reading, watched
 
 WINDOW = 8_000
@@ -504,3 +506,17 @@ async def test_l9_whatever_is_read_every_request_fits_and_is_valid(
     kinds = [event_type(event) for event in events if event_type(event).startswith("compaction")]
     assert kinds == ["compaction_started", "compaction_ended"] * (len(kinds) // 2)
     assert "FACT-abc123" in seen(model)
+
+
+async def test_a_trigger_of_the_users_own_is_obeyed_however_small_the_request(tmp_path: Path) -> None:
+    def every_five(context: Context, budget: Budget) -> Fired | None:
+        return Fired(why="five in sight") if len(context.visible) > 5 else None
+
+    model = ScriptedModel(["so " * 40 for _ in range(8)], window=4_000)
+    runner = runner_for(model, tmp_path, compaction=Compaction(trigger=every_five))
+    outcomes = []
+    for turn in range(8):
+        result = await runner.run("please " * 40 + str(turn), session_id="s")
+        outcomes += [(each.status, each.why) for each in result.compactions]
+    assert outcomes
+    assert set(outcomes) == {("done", "five in sight")}

@@ -80,7 +80,7 @@ async def chat(runner: Runner, turns: int) -> list[StreamEvent]:
     return events
 
 
-@pytest.mark.parametrize(("window", "turns"), [(WINDOW, 5), (None, 6)], ids=["known", "learnt"])
+@pytest.mark.parametrize(("window", "turns"), [(WINDOW, 6), (None, 6)], ids=["known", "learnt"])
 async def test_a_chat_outgrows_the_window_and_goes_on(
     llama_url: str, tmp_path: Path, window: int | None, turns: int
 ) -> None:

@@ -592,3 +592,25 @@ async def test_finished_results_are_stored_before_anybody_is_told(tmp_path: Path
     await runner.run("Go", session_id="s")
     assert all(there >= number for number, there in enumerate(stored, 1))
     assert sorted(ran) == ["a", "b", "c"]
+
+
+async def test_the_prompt_is_stored_before_anybody_is_told_that_the_run_began(tmp_path: Path) -> None:
+    stored: list[list[str]] = []
+
+    class Looking(Callbacks):
+        async def on_event(self, event: StreamEvent) -> None:
+            if event_type(event) == "run_started":
+                stored.append([message.text for message in await said(runner)])
+
+    runner = runner_for(ScriptedModel(["one"]), tmp_path, callbacks=[Looking()])
+    await runner.run("Remember me", session_id="s")
+    assert stored == [["Remember me"]]
+
+
+async def test_a_session_in_which_nobody_spoke_cannot_be_resumed(tmp_path: Path) -> None:
+    model = ScriptedModel([])
+    runner = runner_for(model, tmp_path)
+    await runner.store.append("s", [RunStarted(run_id="r")], expect=0)
+    with pytest.raises(UsageError, match="nobody has said anything"):
+        await runner.resume("s")
+    assert model.requests == []
