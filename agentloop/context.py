@@ -24,6 +24,9 @@ from agentloop.messages import Message
 from agentloop.ranges import holds
 from agentloop.unsaid import Unsaid
 
+LEAST_RATIO, MOST_RATIO = 0.6, 1.8
+"""A provider's count of what we counted lies between these: vocabularies in use differ by less."""
+
 TELLING_TOKENS = 500
 """From this size on, the provider's count over ours tells of its vocabulary; below, of its overhead."""
 
@@ -219,5 +222,5 @@ def _as_shown(entry: Entry, item: ClearedItem | None) -> Entry:
 
 
 def _believable(measured: int, counted: int) -> bool:
-    """Providers report nothing, zeros, or the sum of all calls; none of these may move the line."""
-    return counted > 0 and 0.5 < measured / counted < 2.0
+    """Providers report nothing, zeros, halves, or the sum of all calls; none of these may move the line."""
+    return counted > 0 and LEAST_RATIO < measured / counted < MOST_RATIO

@@ -156,10 +156,13 @@ class Summariser:
 def summary_budget(model: ChatModel, agent: Budget, *, longest: int) -> Budget:
     """The room of a summary's requests: the summariser's window, the longest summary as its output."""
     window = min(model.window or agent.window, agent.window) if model.name == agent.model else model.window
+    window = window or agent.window
+    # A record is read and written again in one request, beside a piece of what is new.
+    third = max(100, (window - PROMPT_TOKENS) // 3)
     return replace(
         agent,
-        window=window or agent.window,
-        max_output_tokens=longest,
+        window=window,
+        max_output_tokens=min(longest, third),
         fixed=PROMPT_TOKENS,
         model=model.name,
     )
