@@ -240,7 +240,7 @@ class Runner:
 
     async def _begun(self, session_id: str) -> Session:
         session = await self._existing(session_id)
-        if not any(entry.is_user for entry in session.context.said):
+        if not session.context.said:
             raise UsageError(f"nobody has said anything in session {session_id!r} yet: give a prompt")
         return session
 
