@@ -6,17 +6,21 @@ from agentloop.errors import UsageError
 
 _SIZE = re.compile(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
+MOST_TOKENS = 1_000_000_000
+"""More than any model takes; a larger number is a slip of the hand."""
 
 
 def tokens_of(size: int | str) -> int:
     """A number of tokens from `131072`, `"131072"`, `"128k"` (128,000) or `"1m"` (1,000,000).
 
     Raises:
-        UsageError: it is no such size, or less than one token.
+        UsageError: it is no such size, less than one token, or more than `MOST_TOKENS`.
     """
     tokens = size if isinstance(size, int) else _parsed(size)
     if isinstance(size, bool) or tokens is None or tokens < 1:
         raise UsageError(f"{size!r} is no number of tokens: write one such as 8000, 8k or 1m")
+    if tokens > MOST_TOKENS:
+        raise UsageError(f"no model takes more than {MOST_TOKENS:,} tokens: write a smaller number")
     return tokens
 
 

@@ -201,3 +201,25 @@ def test_the_live_line_shows_compactions_happening(tmp_path: Path) -> None:
         screen.wait_for("2 compactions · ")
         assert screen.end() == 0
     assert "utils.py: " in screen.screen
+
+
+def test_a_second_ctrl_c_ends_a_chat_whose_tool_holds_up_everything(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import time\nfrom agentloop import tool\n"
+        "@tool\nasync def blocks() -> str:\n    '''Holds up everything.'''\n"
+        "    for _ in range(10_000):\n        print('held up', flush=True)\n        time.sleep(0.05)\n"
+        "    return ''\n"
+    )
+    with (
+        StrictProvider([Reply(calls=(calling("blocks"),))]) as provider,
+        terminal(
+            "go", "--base-url", provider.url, "--window", "32k", "--tools", "slow", cwd=tmp_path
+        ) as screen,
+    ):
+        screen.wait_for("held up")
+        screen.interrupt()
+        for _ in range(5):
+            screen.wait_for("held up")
+        screen.interrupt()
+        assert screen.end() == 130
+    assert "agentloop: interrupted" in screen.screen

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,164 @@ def test_stopped_anywhere_and_resumed_the_job_gets_done(number: signal.Signals, 
         path.name for path in folder.rglob("*.py") if f"{path.relative_to(folder).as_posix()}: " not in answer
     ]
     assert missing == [], f"after {lines} lines"
+
+
+BLOCKING = (
+    "import time\nfrom agentloop import tool\n"
+    "@tool\nasync def blocks() -> str:\n    '''Holds up everything.'''\n"
+    "    print('blocking', flush=True)\n    time.sleep(600)\n    return ''\n"
+)
+
+
+def shown(process: Any, text: str) -> None:
+    """Read standard error up to the line that holds that text."""
+    for line in process.stderr:
+        if text in line:
+            return
+    raise AssertionError(f"{text!r} was never shown")
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_ends_what_a_tool_holds_up(second: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(BLOCKING)
+    with StrictProvider([Reply(calls=(calling("blocks"),))]) as provider:
+        options = ("--base-url", provider.url, "--window", "32k", "--tools", "slow")
+        with started("-p", "go", *options, cwd=tmp_path) as process:
+            shown(process, "blocking")
+            process.send_signal(signal.SIGTERM)
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.1)
+                process.send_signal(second)
+    assert process.returncode == 130
+
+
+def test_a_pair_of_signals_from_a_closing_terminal_is_one_end(tmp_path: Path) -> None:
+    thinking = threading.Event()
+
+    def think(body: Body) -> Answered:
+        thinking.set()
+        return Hang()
+
+    with StrictProvider(think) as provider:
+        options = ("--base-url", provider.url, "--window", "32k", "--json")
+        with started("-p", "hello", *options, cwd=tmp_path) as process:
+            assert thinking.wait(30)
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert json.loads(out.splitlines()[-1])["status"] == "interrupted"
+
+
+def full_pipe() -> tuple[int, int]:
+    """A pipe that takes nothing more, and that nobody reads."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"x" * 4096)
+    os.set_blocking(writing, True)
+    return reading, writing
+
+
+def test_a_standard_error_that_nobody_reads_holds_up_neither_a_run_nor_its_end(tmp_path: Path) -> None:
+    reading, writing = full_pipe()
+    with started("-p", "hello", cwd=tmp_path, stderr=writing) as process:
+        out, _ = process.communicate(timeout=30)
+        assert (process.returncode, "hello" in out) == (0, True)
+    with started("-p", "-", cwd=tmp_path, stderr=writing, stdin=subprocess.PIPE) as process:
+        process.stdin.write("x" * 400_000)  # more than a pipe holds: it is read from by now
+        process.stdin.flush()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 130
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_second_signal_leaves_no_folder_behind(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(BLOCKING)
+    (tmp_path / "temporary").mkdir()
+    with StrictProvider([Reply(calls=(calling("blocks"),))]) as provider:
+        options = ("--base-url", provider.url, "--window", "32k", "--tools", "slow", "--no-session")
+        env = {"TMPDIR": str(tmp_path / "temporary")}
+        with started("-p", "go", *options, cwd=tmp_path, env=env) as process:
+            shown(process, "blocking")
+            assert len(list((tmp_path / "temporary").iterdir())) == 1
+            process.send_signal(signal.SIGINT)
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(0.1)
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 130
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+UNSOUND: list[tuple[tuple[str, ...], dict[str, str]]] = [
+    (("--json", "--max-steps", "0"), {}),
+    (("--json", "--output-format", "xml"), {}),
+    (("--json", "--no-such-option"), {}),
+    (("--json",), {"AGENTLOOP_LOG": "foo"}),
+    (("--json", "--workdir", "x" * 5000), {}),
+    (("--output-format=stream-json", "--workdir", "~nosuch"), {}),
+    (("--json", "--tools", "evil:thing"), {}),
+    (("--json", "--callbacks", "evil:thing"), {}),
+]
+
+
+@pytest.mark.parametrize(("options", "env"), UNSOUND, ids=lambda value: str(value)[:40])
+def test_json_lines_end_with_run_ended_whatever_is_wrong(
+    options: tuple[str, ...], env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "evil.py").write_text("def __getattr__(name):\n    raise RuntimeError('no')\n")
+    done = agentloop("-p", "hi", *options, cwd=tmp_path, env=env)
+    (ended,) = done.events
+    assert (ended["type"], ended["status"]) == ("run_ended", {1: "failed", 2: "usage"}[done.status])
+    assert ended["error"]
+    assert ended["error"] in done.complaint()
+
+
+def test_one_json_object_tells_a_wrong_option_too(tmp_path: Path) -> None:
+    done = agentloop("-p", "hi", "--output-format", "json", "--max-steps", "0", cwd=tmp_path)
+    assert (done.status, json.loads(done.out)["status"]) == (2, "usage")
+
+
+def test_an_option_that_only_looks_like_json_asks_for_none(tmp_path: Path) -> None:
+    assert agentloop("--system", "--json", "-p", "hi", "--max-steps", "0", cwd=tmp_path).out == ""
+    assert agentloop("sessions", "list", "--json", "--frobnicate", cwd=tmp_path).out == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_standard_input_is_read(number: signal.Signals, tmp_path: Path) -> None:
+    with started("-p", "-", "--json", cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        process.stdin.write("x" * 400_000)  # more than a pipe holds: it is read from by now
+        process.stdin.flush()
+        process.send_signal(number)
+        out = process.stdout.read()
+        assert process.wait(30) == 130
+    (ended,) = map(json.loads, out.splitlines())
+    assert (ended["type"], ended["status"]) == ("run_ended", "interrupted")
+
+
+@pytest.mark.parametrize("arguments", [("demo",), ("lessons",)])
+def test_a_command_whose_reader_goes_away(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with started(*arguments, cwd=tmp_path, stdout=writing) as process:
+        os.close(writing)
+        assert process.stderr.read() == ""
+        assert process.wait(30) == 130
+
+
+@pytest.mark.parametrize("columns", ["0", "²", "-3", "many", "9" * 5000])
+def test_a_width_that_is_none_is_not_believed(columns: str, tmp_path: Path) -> None:
+    done = agentloop("demo", cwd=tmp_path, env={"COLUMNS": columns})
+    assert (done.status, done.err) == (0, "")
+    assert "OVERFLOW" in done.out
+
+
+def test_a_certificate_file_that_is_not_there_is_no_fault_of_standard_output(tmp_path: Path) -> None:
+    env = {"SSL_CERT_FILE": "/no/such/file"}
+    done = agentloop("-p", "hi", "--base-url", "https://localhost:1", "--json", cwd=tmp_path, env=env)
+    assert (done.status, done.events[-1]["status"]) == (2, "usage")
+    assert "SSL_CERT_FILE" in done.events[-1]["error"]

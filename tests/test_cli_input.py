@@ -2,6 +2,7 @@
 
 import os
 import pty
+import signal
 import subprocess
 from pathlib import Path
 
@@ -93,3 +94,31 @@ def test_a_terminal_does_not_feed_a_run_whose_output_goes_elsewhere(tmp_path: Pa
         os.close(master)
         os.close(slave)
     assert (process.returncode, "hello" in out) == (0, True)
+
+
+@pytest.mark.parametrize("prompt", [(), ("-p", "-"), ("-p", "what is this?")])
+def test_a_standard_input_without_end_is_refused(prompt: tuple[str, ...], tmp_path: Path) -> None:
+    with (
+        subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless,
+        started(*prompt, "--json", cwd=tmp_path, stdin=endless.stdout) as process,
+    ):
+        assert endless.stdout
+        endless.stdout.close()
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert '"status":"usage"' in out
+    assert "standard input holds more than 10 MB" in err
+
+
+def test_one_signal_ends_an_import_from_a_pipe_that_says_nothing(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with started("sessions", "import", "pipe", cwd=tmp_path) as process, pipe.open("w"):
+        # The pipe opens once the program reads.
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 130
+    with started("sessions", "import", "-", cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        process.stdin.write("x" * 400_000)  # more than a pipe holds: it is read from by now
+        process.stdin.flush()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 130

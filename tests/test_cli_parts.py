@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -38,7 +38,7 @@ def answered(*, tokens: int, usage: Usage | None = None, cost: float | None = No
     return MessageAdded(**AT, seq=1, message=message, tokens=1, context=status, usage=usage, cost=cost)
 
 
-def compaction(status: str = "done", error: str | None = None) -> CompactionEnded:
+def compaction(status: Literal["done", "failed"] = "done", error: str | None = None) -> CompactionEnded:
     return CompactionEnded(
         **AT,
         status=status,
@@ -230,3 +230,24 @@ def test_a_line_of_json_is_strict_whatever_is_in_it() -> None:
     line = json_line({"a": float("nan"), "b": "\ud800", "c": ("é", Path("p"))})
     assert json.loads(line.encode("utf-8")) == {"a": None, "b": "?", "c": ["é", "p"]}
     assert line.endswith("\n")
+
+
+def test_instructions_never_come_from_outside_the_project(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (tmp_path / "secret").write_text("the secret")
+    (project / "AGENTS.md").symlink_to(tmp_path / "secret")
+    text, notice = default_instructions(project, window=None)
+    assert text == DEFAULT
+    assert notice is not None
+    assert "leads out of the project" in notice
+    (project / "AGENTS.md").unlink()
+    (project / "RULES.md").write_text("rules of the project")
+    (project / "AGENTS.md").symlink_to("RULES.md")
+    text, notice = default_instructions(project, window=None)
+    assert "rules of the project" in text
+    assert notice is None
+
+
+def test_the_scheme_of_a_server_may_be_written_large() -> None:
+    assert settings_for({"base_url": "HTTP://localhost/v1"}, {}).base_url == "HTTP://localhost/v1"

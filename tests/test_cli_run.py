@@ -3,7 +3,11 @@
 import email
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -338,3 +342,47 @@ def test_lessons_are_listed_and_run(tmp_path: Path) -> None:
     done = agentloop("lessons", "0", cwd=tmp_path)
     assert done.status == 0, done.err
     assert done.out
+
+
+@pytest.mark.parametrize("shape", ["text", "json", "stream-json"])
+def test_an_empty_answer_is_told(shape: str, tmp_path: Path) -> None:
+    with StrictProvider([Reply(text="")]) as provider:
+        url = ("--base-url", provider.url, "--window", "32k", "--output-format", shape)
+        done = agentloop("-p", "x", *url, cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert "answered nothing" in done.complaint()
+
+
+@pytest.mark.parametrize(
+    "body", ["null", "[]", "<html>", "", '{"data":[5]}', '{"data":null}', '{"data":[{}]}']
+)
+def test_a_list_of_models_that_is_none_is_one_line(body: str, tmp_path: Path) -> None:
+    with _page_server(body) as url:
+        done = agentloop("models", "--base-url", url, cwd=tmp_path)
+    assert (done.status, done.out) == (1, ""), done.err
+    assert "no list of models" in done.complaint()
+
+
+@contextmanager
+def _page_server(body: str) -> Iterator[str]:
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("variable", [{"ALL_PROXY": "gopher://x:1"}, {"SSL_CERT_FILE": "/nope"}], ids=str)
+def test_a_connection_that_cannot_be_set_up_is_one_line(variable: dict[str, str], tmp_path: Path) -> None:
+    done = agentloop("models", "--base-url", "https://localhost:1/v1", cwd=tmp_path, env=variable)
+    assert done.status == 2, done.err
+    assert "can be set up" in done.complaint()

@@ -2,6 +2,8 @@
 
 import email
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -132,3 +134,30 @@ def test_what_is_stored_is_for_its_owner_alone(place: Path) -> None:
     folder = place / "agentloop"
     assert folder.stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.glob("*.db"))
+
+
+@pytest.mark.parametrize("name", ["", ".", "/", "x" * 300])
+def test_an_export_to_what_is_no_file_is_refused(name: str, place: Path) -> None:
+    done = agentloop("sessions", "export", "short", "-o", name, cwd=place)
+    assert done.status == 2, done.err
+    assert done.complaint()
+
+
+def test_an_export_may_have_the_longest_name(place: Path) -> None:
+    sessions("export", "short", "-o", "x" * 250, cwd=place)
+    assert json.loads((place / ("x" * 250)).read_text())
+
+
+def test_an_import_that_is_not_in_utf8_is_refused_with_its_line(place: Path) -> None:
+    (place / "latin.jsonl").write_bytes(b'{"role":"user","content":"a"}\n{"role":"user","content":"\xe9"}\n')
+    done = agentloop("sessions", "import", "latin.jsonl", cwd=place)
+    assert done.status == 2
+    assert "line 2" in done.complaint()
+
+
+def test_a_list_survives_a_date_that_no_calendar_has(place: Path) -> None:
+    sessions("import", "-", "--session", "late", cwd=place, stdin='{"role":"user","content":"x"}')
+    with closing(sqlite3.connect(place / "agentloop" / "sessions.db")) as connection, connection:
+        connection.execute("UPDATE sessions SET updated = 1e300 WHERE id = 'late'")
+    assert "late\t-\t" in sessions("list", "--all", cwd=place).out
+    sessions("delete", "late", "--yes", cwd=place)

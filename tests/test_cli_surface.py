@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli_kit import ROOT, agentloop, environment
+from tests.cli_kit import ROOT, agentloop, command, environment
 
 HEAVY = ("openai", "tiktoken", "pydantic", "prompt_toolkit", "genai_prices")
 
@@ -68,6 +68,15 @@ WRONG: list[tuple[list[str], str]] = [
     (["-p", "x", "--tools", "twins"], "two tools"),
     (["-p", "x", "--callbacks", "plain"], "MODULE:NAME"),
     (["-p", "x", "--callbacks", "plain:NUMBER"], "is no callback"),
+    (["-p", "x", "-m", ""], "--model is empty"),
+    (["-p", "x", "--workdir", "~nobody-here"], "home of no user"),
+    (["-p", "x", "--workdir", "x" * 5_000], "--workdir"),
+    (["-p", "x", "--window", "9" * 24], "1,000,000,000"),
+    (["-p", "x", "-m", "m", "--base-url", "http://a\x01b/v1"], "bad base URL"),
+    (["-p", "x", "-m", "m", "--base-url", "http://a b/v1"], "bad base URL"),
+    (["-p", "x", "demo"], "--prompt is nothing for"),
+    (["--json", "sessions", "list"], "--json is nothing for"),
+    (["sessions", "show", ""], "id is empty"),
     (["sessions", "show", "nobody"], "no session has"),
     (["sessions", "delete", "nobody", "--yes"], "no session has"),
     (["sessions", "import", "nowhere"], "cannot be read"),
@@ -133,13 +142,18 @@ def test_a_wrong_call_is_one_line_and_status_2(arguments: list[str], said: str, 
     done = agentloop(*arguments, cwd=tmp_path)
     assert done.status == 2, done.err
     assert said in done.complaint()
-    assert done.out == ""
+    assert done.out == "" or done.events[-1]["status"] == "usage"
     assert not (tmp_path / "agentloop").exists()
 
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("AGENTLOOP_WINDOW", "lots"), ("AGENTLOOP_COMPACT_AT", "never"), ("OPENAI_BASE_URL", "ftp://x")],
+    [
+        ("AGENTLOOP_WINDOW", "lots"),
+        ("AGENTLOOP_COMPACT_AT", "never"),
+        ("OPENAI_BASE_URL", "ftp://x"),
+        ("AGENTLOOP_HOME", "~nobody-here"),
+    ],
 )
 def test_a_wrong_variable_is_named(variable: str, value: str, tmp_path: Path) -> None:
     done = agentloop("-p", "x", cwd=tmp_path, env={variable: value})
@@ -156,3 +170,17 @@ def test_options_may_stand_behind_the_text(tmp_path: Path) -> None:
 def test_the_modules_of_the_command_line_are_small() -> None:
     for path in (ROOT / "agentloop" / "cli").glob("*.py"):
         assert len(path.read_text().splitlines()) <= 250, path
+
+
+@pytest.mark.parametrize("words", [("lessons", "0"), ("demo",)], ids=" ".join)
+def test_what_standard_output_cannot_say_is_a_question_mark(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = subprocess.run(
+        command(*words),
+        cwd=tmp_path,
+        env=environment(tmp_path, PYTHONIOENCODING="ascii"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.isascii()
+    assert b"internal error" not in done.stderr

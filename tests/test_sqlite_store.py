@@ -409,3 +409,24 @@ async def test_a_broken_append_leaves_no_half_transaction(path: Path, store: SQL
     with pytest.raises(StoreError, match=rf"^{path}: not now: [^\n]+$"):
         await store.append("s", [said("two")], expect=1)
     assert await texts(store) == ["one"]
+
+
+@pytest.mark.parametrize(
+    "change", ["title = x'ff'", "folder = 5", "created = 'x'", "updated = 9e999", "length = 'x'"]
+)
+async def test_a_damaged_entry_of_the_list_is_one_clear_line(
+    change: str, path: Path, store: SQLiteStore
+) -> None:
+    await store.append("s", [said()], expect=0)
+    with other_program(path) as connection:
+        connection.execute(f"UPDATE sessions SET {change}")
+    with pytest.raises(StoreError, match="entry of session 's' is damaged"):
+        await store.list()
+
+
+async def test_a_record_that_is_no_text_is_one_clear_line(path: Path, store: SQLiteStore) -> None:
+    await store.append("s", [said()], expect=0)
+    with other_program(path) as connection:
+        connection.execute("UPDATE events SET body = x'ff'")
+    with pytest.raises(StoreError, match="record 1: damaged record"):
+        await store.read("s")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -568,3 +569,15 @@ async def test_commands_that_are_none_are_answered(root: Path) -> None:
         assert "timeout_seconds must be more than 0 and at most 600" in answer.text
     assert (await call(root, "run_command", command="a\0b")).status == "error"
     assert threading.active_count() < 20
+
+
+async def test_what_lets_go_of_its_output_ends_with_the_command_too(root: Path) -> None:
+    await named(root, "run_command")("(sleep 1000 >/dev/null 2>&1 & echo $! > pid)")
+    await _is_gone(int((root / "pid").read_text()))
+
+
+def test_a_pipe_is_never_replaced(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    with pytest.raises(WorkspaceError, match="no regular file"):
+        named(root, "write_file")("pipe", "text")
+    assert stat.S_ISFIFO((root / "pipe").stat().st_mode)

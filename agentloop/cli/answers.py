@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from agentloop.cli.console import error_console, say
 from agentloop.cli.output import StandardOutput
 from agentloop.messages import Usage
 from agentloop.stream import RunEnded, RunStatus, StreamEvent, to_json
@@ -50,6 +51,7 @@ class TextWriter:
 
     async def end(self, outcome: Outcome) -> None:
         """The answer, or what there is of it, and a line end."""
+        _tell_of_nothing(outcome)
         if outcome.output:
             await self._output.write(outcome.output.removesuffix("\n") + "\n")
 
@@ -65,6 +67,7 @@ class JsonWriter:
 
     async def end(self, outcome: Outcome) -> None:
         """The outcome."""
+        _tell_of_nothing(outcome)
         await self._output.write(json_line(asdict(outcome)))
 
 
@@ -82,6 +85,7 @@ class StreamJsonWriter:
 
     async def end(self, outcome: Outcome) -> None:
         """The last line, unless the run has said it itself."""
+        _tell_of_nothing(outcome)
         if not self._ended:
             await self.event(_ending(outcome))
 
@@ -101,6 +105,11 @@ def json_line(value: Mapping[str, Any]) -> str:
         # NaN and the infinities, which a model's server may have sent, are no JSON.
         text = _STRICT.encode(json.loads(json.dumps(value, default=str), parse_constant=lambda _: None))
     return text.encode("utf-8", "replace").decode() + "\n"
+
+
+def _tell_of_nothing(outcome: Outcome) -> None:
+    if outcome.status == "answered" and not outcome.output.strip():
+        say(error_console(), "the model answered nothing: its text is empty", style="yellow")
 
 
 def _ending(outcome: Outcome) -> RunEnded:

@@ -5,6 +5,8 @@ sessions need neither a model's client nor a terminal library.
 """
 
 import importlib
+import io
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +14,7 @@ import click
 
 import agentloop
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, OUTPUT, SESSION, STORE, flags_of, options
+from agentloop.errors import UsageError
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compact": ("agentloop.cli.compacting:compact", "Compact a stored session now."),
@@ -22,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "undo": ("agentloop.cli.compacting:undo", "Take the newest compaction of a session back."),
 }
 """Each command's place and its line in the help."""
+_OF_A_RUN = ("prompt", "latest", "resume", "session", "no_session", "as_json", "output_format")
 
 
 def load(place: str) -> Any:
@@ -34,6 +38,23 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     if asked:
         click.echo(f"agentloop {agentloop.__version__}")
         context.exit()
+
+
+def _print_what_can_be_printed() -> None:
+    """Where standard output is not in Unicode, a character that it lacks is a question mark, not a fault."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _refuse_options_of_a_run(context: click.Context) -> None:
+    """Options before a command that it would not heed: the user believes that they count."""
+    given = flags_of(context)
+    for parameter in context.command.params:
+        if parameter.name in _OF_A_RUN and parameter.name in given:
+            raise UsageError(
+                f"{parameter.opts[-1]} is nothing for {context.invoked_subcommand!r}: leave it out, "
+                "or write an option of the command's own behind it"
+            )
 
 
 class Program(click.Group):
@@ -54,6 +75,7 @@ class Program(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        _print_what_can_be_printed()
         _, words, _ = self.make_parser(ctx).parse_args(list(args))
         if words and words[0] in COMMANDS:
             return super().parse_args(ctx, args)
@@ -80,5 +102,6 @@ def program(context: click.Context, /, **_: Any) -> Any:
     and exits; the answer goes to standard output, everything else to standard error.
     """
     if context.invoked_subcommand is not None:
+        _refuse_options_of_a_run(context)
         return None
     return load("agentloop.cli.start:start")(flags_of(context), tuple(context.args))

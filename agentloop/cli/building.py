@@ -12,6 +12,7 @@ from agentloop.budget import DEFAULT_WINDOW
 from agentloop.callbacks import Callbacks
 from agentloop.cli.instructions import default_instructions
 from agentloop.cli.loading import load_callbacks, load_tools
+from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import OFFLINE, Settings
 from agentloop.compaction import Compaction
 from agentloop.errors import UsageError
@@ -93,8 +94,9 @@ def opened(built: Built, settings: Settings) -> Runner:
 @contextmanager
 def stored_nowhere(settings: Settings, *, transcripts_given: bool) -> Iterator[Settings]:
     """The settings of a call that leaves nothing behind: transcripts go at its end, unless asked for."""
-    with TemporaryDirectory(prefix="agentloop-") as folder:
-        transcripts = settings.transcripts if transcripts_given else Path(folder)
+    folder = TemporaryDirectory(prefix="agentloop-")
+    with folder, before_leaving(folder.cleanup):
+        transcripts = settings.transcripts if transcripts_given else Path(folder.name)
         yield replace(settings, store=MEMORY, transcripts=transcripts)
 
 

@@ -19,7 +19,7 @@ from agentloop.cli.faults import show_where
 from agentloop.cli.finding import SessionChoice, past_of, session_id_for
 from agentloop.cli.hints import resume_hint
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.process import on_interrupt
+from agentloop.cli.process import first_to, on_interrupt
 from agentloop.cli.progress import final_line
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally, status_line
@@ -99,7 +99,10 @@ class Chat:
         self._console.print(final_line(self._tally))
 
     async def interruptible(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it; Ctrl-C ends it and not the program, and what goes wrong is one line."""
+        """Do it; Ctrl-C ends it and not the program, unless it is stuck and a second one comes.
+
+        What goes wrong is one line.
+        """
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
 
@@ -107,7 +110,7 @@ class Chat:
             loop.call_soon_threadsafe(task.cancel)
 
         try:
-            with on_interrupt(stop):
+            with on_interrupt(first_to(stop)):
                 await asyncio.wait({task})
         except asyncio.CancelledError:
             task.cancel()

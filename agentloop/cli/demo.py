@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import sys
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from agentloop.agent import Agent
 from agentloop.cli.event_loop import run_to_end
+from agentloop.cli.process import before_leaving
 from agentloop.cli.tally import Tally
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
@@ -61,7 +63,11 @@ def demo() -> int:
     """Show an overflow, and compaction: the same scripted conversation twice, both really run."""
     without, with_it = run_to_end(_both())
     console = Console(highlight=False)
-    console.print(Group(_table(without, with_it), Text(proof(without, with_it))))
+    with console.capture() as shown:
+        console.print(Group(_table(without, with_it), Text(proof(without, with_it))))
+    # Written here and not by the console, which ends the program by itself where nobody reads.
+    sys.stdout.write(shown.get())
+    sys.stdout.flush()
     return 0 if without.survived < TURNS == with_it.survived else 1
 
 
@@ -69,15 +75,16 @@ async def conversation(compaction: Compaction | None) -> Report:
     """Run the conversation once; it ends early where the context cannot be made to fit."""
     model = ScriptedModel([_reply] * TURNS, window=WINDOW, summary=_summary)
     agent = Agent(model, instructions="You keep the keys of a house.", compaction=compaction)
-    with TemporaryDirectory(prefix="agentloop-demo-") as folder:
-        async with Runner(agent, transcripts=folder) as runner:
+    folder = TemporaryDirectory(prefix="agentloop-demo-")
+    with folder, before_leaving(folder.cleanup):
+        async with Runner(agent, transcripts=folder.name) as runner:
             turns = await _turns(runner)
             records = await runner.store.read(_SESSION)
         return Report(
             turns=turns,
             facts_in_sight=len(_facts(model.requests[-1])),
             user_messages=sum(message["role"] == "user" for message in to_openai(records)),
-            transcripts=len(listed(Path(folder))),
+            transcripts=len(listed(Path(folder.name))),
         )
 
 

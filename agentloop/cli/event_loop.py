@@ -1,13 +1,11 @@
 """The one event loop of a call, and how a signal ends what it does."""
 
 import asyncio
-import signal
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from types import FrameType
 from typing import Any, TypeVar
 
-from agentloop.cli.process import OnSignal, leave_at_once, on_signals
+from agentloop.cli.process import first_to, on_signals
 
 T = TypeVar("T")
 
@@ -28,7 +26,7 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     loop.set_default_executor(threads)
     task = loop.create_task(work)
     try:
-        with on_signals(_cancelling(loop, task)):
+        with on_signals(first_to(lambda *_: loop.call_soon_threadsafe(task.cancel))):
             result = loop.run_until_complete(task)
         loop.run_until_complete(loop.shutdown_asyncgens())
         return result
@@ -37,16 +35,3 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
         loop.close()
-
-
-def _cancelling(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> OnSignal:
-    seen: list[int] = []
-
-    def react(number: int, frame: FrameType | None) -> None:
-        if seen and number == signal.SIGINT:
-            leave_at_once(number, frame)
-        if not seen:
-            loop.call_soon_threadsafe(task.cancel)
-        seen.append(number)
-
-    return react

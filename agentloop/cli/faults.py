@@ -10,19 +10,31 @@ from agentloop.cli.exits import exit_status, one_line
 from agentloop.cli.logs import is_verbose
 from agentloop.errors import AgentLoopError
 from agentloop.results import status_of
+from agentloop.stream import RunStatus
+
+_LONGEST_NAME = 200
 
 
 def status_after(error: Exception) -> int:
     """Say what went wrong; the exit status for it."""
+    word, line = word_and_line(error)
+    say(error_console(), line, style="bold red")
+    return exit_status(word)
+
+
+def word_and_line(error: BaseException) -> tuple[RunStatus, str]:
+    """The word of the exit table for an error, and the line that says what went wrong."""
     match error:
+        case KeyboardInterrupt() | click.Abort():
+            return "interrupted", "interrupted"
         case click.ClickException():
-            return _reported(error.format_message(), "usage")
+            return "usage", " ".join(error.format_message().split())
         case AgentLoopError():
-            return _reported(one_line(error), status_of(error))
+            return status_of(error), one_line(error)
         case OSError():
-            return _reported(_system_fault(error), "failed")
+            return "failed", " ".join(_system_fault(error).split())
     show_where(error)
-    return _reported(one_line(error), "failed")
+    return "failed", one_line(error)
 
 
 def show_where(error: BaseException) -> None:
@@ -31,12 +43,7 @@ def show_where(error: BaseException) -> None:
         traceback.print_exception(error)
 
 
-def _reported(line: str, word: str) -> int:
-    say(error_console(), " ".join(line.split()), style="bold red")
-    return exit_status(word)
-
-
 def _system_fault(error: OSError) -> str:
-    where = f" {error.filename!r}" if error.filename else ""
+    where = f" {str(error.filename)[:_LONGEST_NAME]!r}" if error.filename else ""
     hint = ": make room and try again" if error.errno == errno.ENOSPC else ""
     return f"the system refused{where}: {error.strerror or error}{hint}"

@@ -76,8 +76,10 @@ async def find_session(name: str, store: SessionStore) -> SessionInfo:
 
     Raises:
         SessionNotFoundError: there is none.
-        UsageError: there are several.
+        UsageError: there are several, or the name is empty.
     """
+    if not name.strip():
+        raise UsageError("the session's id is empty: `agentloop sessions list --all` shows them")
     stored = await store.list()
     for group in (
         [info for info in stored if info.id == name],

@@ -83,9 +83,10 @@ def _imported(option: str, name: str) -> ModuleType:
 
 
 def _attribute(option: str, module: ModuleType, name: str) -> Any:
-    if not hasattr(module, name):
-        raise UsageError(f"{option}: module {module.__name__!r} has no {name!r}")
-    return getattr(module, name)
+    with _told(option, f"module {module.__name__!r} does not give {name!r}"):
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise UsageError(f"{option}: module {module.__name__!r} has no {name!r}")
 
 
 @contextlib.contextmanager

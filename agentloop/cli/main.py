@@ -1,22 +1,50 @@
 """Where the program begins and where it ends."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from agentloop.cli.process import fill_closed_descriptors, leave, leave_at_once, on_signals
+from agentloop.cli.process import (
+    fill_closed_descriptors,
+    first_to,
+    interrupt,
+    leave,
+    leave_at_once,
+    take_signals,
+)
 
 _CLOSED = b"agentloop: standard output is closed, so there is no place for an answer: redirect it to a file\n"
+_LONGEST_SIZE = 5
+_PLACE = "agentloop.cli.running"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with the status of the exit table; never with a traceback."""
+    words = sys.argv[1:] if arguments is None else arguments
+    # Whoever reads JSON is told the end, also that of a call that has hardly begun.
+    take_signals(first_to(interrupt) if _may_ask_for_json(words) else leave_at_once)
     closed = fill_closed_descriptors()
-    with on_signals(leave_at_once):
-        status = _status(sys.argv[1:] if arguments is None else arguments, output_closed=1 in closed)
+    _settle_terminal()
+    status = _status(words, output_closed=1 in closed)
+    take_signals(leave_at_once)
     leave(status)
+
+
+def _may_ask_for_json(words: Sequence[str]) -> bool:
+    return any(word == "--json" or word.startswith("--output-format") for word in words)
+
+
+def _settle_terminal() -> None:
+    """Drop sizes that are none, and let a letter that the locale does not have become a question mark."""
+    for name in ("COLUMNS", "LINES"):
+        size = os.environ.get(name, "")
+        if not (size.isascii() and size.isdigit() and len(size) <= _LONGEST_SIZE and int(size)):
+            os.environ.pop(name, None)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def _status(arguments: Sequence[str], *, output_closed: bool) -> int:
@@ -24,5 +52,7 @@ def _status(arguments: Sequence[str], *, output_closed: bool) -> int:
         os.write(2, _CLOSED)
         return 2
     # The commands load here and not above, so that Ctrl-C is answered while they do.
-    result = import_module("agentloop.cli.running").status_of_call(list(arguments))
-    return int(result)
+    try:
+        return int(import_module(_PLACE).status_of_call(list(arguments)))
+    except KeyboardInterrupt as error:
+        return int(import_module(_PLACE).status_after(error, list(arguments)))

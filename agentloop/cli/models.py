@@ -1,5 +1,6 @@
 """`models`: what the server offers."""
 
+import json
 from typing import Any
 
 import click
@@ -9,6 +10,7 @@ from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.options import flags_of
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import OFFLINE, settings_for
+from agentloop.errors import BadAnswerError
 from agentloop.openai_chat.clients import LoopClients, server_of
 from agentloop.openai_chat.errors import VENDOR_ERRORS, Server, translated
 
@@ -45,11 +47,22 @@ async def offered(server: Server) -> list[str]:
     clients = LoopClients(_SECONDS)
     try:
         client = await clients.client(server)
-        return sorted([model.id async for model in client.models.list()])
+        answer = await client.models.with_raw_response.list()
+        return _names(answer.http_response.content, server)
     except VENDOR_ERRORS as error:
         raise translated(error, server) from error
     finally:
         await clients.close()
+
+
+def _names(body: bytes, server: Server) -> list[str]:
+    try:
+        listed = json.loads(body)["data"]
+        return sorted(str(model["id"]) for model in listed)
+    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        raise BadAnswerError(
+            f"{server.place} answers with no list of models: check the base URL, which often ends in /v1"
+        ) from error
 
 
 async def _written(output: StandardOutput, names: list[str]) -> int:

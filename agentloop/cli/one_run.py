@@ -10,18 +10,18 @@ from rich.console import Console
 from agentloop.cli.answers import AnswerWriter, Outcome
 from agentloop.cli.building import MEMORY, Built, opened
 from agentloop.cli.console import say
-from agentloop.cli.exits import exit_status, one_line
-from agentloop.cli.faults import show_where
+from agentloop.cli.exits import exit_status
+from agentloop.cli.faults import word_and_line
 from agentloop.cli.finding import SessionChoice, past_of, session_id_for
 from agentloop.cli.hints import resume_hint
 from agentloop.cli.progress import final_line, progress_on
 from agentloop.cli.prompt import Prompt
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally
-from agentloop.results import status_of
 from agentloop.stream import RunStatus, StreamEvent
 
 _NO_END = "the run ended without saying how"
+_INTERRUPTED = "interrupted: what is finished is kept"
 _LAST_WORDS_SECONDS = 2.0
 """How long an interrupted run may take to hand over what it has to say."""
 
@@ -34,6 +34,14 @@ class Call:
     built: Built
     prompt: Prompt
     choice: SessionChoice
+
+
+class OutputError(Exception):
+    """Standard output did not take an event, for that reason; no fault of the run's own."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 async def run_once(call: Call, writer: AnswerWriter, console: Console) -> int:
@@ -64,6 +72,8 @@ async def report_outcome(outcome: Outcome, writer: AnswerWriter, console: Consol
             await writer.end(outcome)
     except TimeoutError:
         pass  # an interrupted run has waited long enough for a reader that does not read
+    except asyncio.CancelledError:
+        outcome = replace(outcome, status="interrupted", error=_INTERRUPTED)
     except OSError as error:
         outcome = _unwritten(outcome, error)
     if outcome.error and outcome.status != "answered":
@@ -78,19 +88,25 @@ async def _watched(call: Call, writer: AnswerWriter, console: Console, tally: Ta
             async for event in events:
                 tally.add(event)
                 progress.show(event)
-                await writer.event(event)
+                await _write(event, writer)
     except asyncio.CancelledError:
-        return _outcome(tally, "interrupted", "interrupted: what is finished is kept")
-    except OSError as error:
-        return _unwritten(_outcome(tally, "failed", None), error)
+        return _outcome(tally, "interrupted", _INTERRUPTED)
+    except OutputError as error:
+        return _unwritten(_outcome(tally, "failed", None), error.reason)
     except Exception as error:  # noqa: BLE001 — every end of a run has its word and its line, faults of ours too
-        show_where(error)
-        word = tally.ended.status if tally.ended else status_of(error)
-        return _outcome(tally, word, one_line(error))
+        word, line = word_and_line(error)
+        return _outcome(tally, tally.ended.status if tally.ended else word, line)
     finally:
         progress.stop()
     ended = tally.ended
     return _outcome(tally, ended.status, ended.error) if ended else _outcome(tally, "failed", _NO_END)
+
+
+async def _write(event: StreamEvent, writer: AnswerWriter) -> None:
+    try:
+        await writer.event(event)
+    except OSError as error:
+        raise OutputError(error) from error
 
 
 async def _events(call: Call, tally: Tally) -> AsyncGenerator[StreamEvent, None]:

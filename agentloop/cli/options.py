@@ -5,10 +5,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import click
 
+from agentloop.errors import UsageError
+
 F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[F], F]
 
 FORMATS = ("text", "json", "stream-json")
+_NEVER_BLANK = ("model", "base_url", "summary_model", "store", "workdir", "window", "transcripts")
 
 STORE: Sequence[Option[Any]] = (
     click.option("--store", metavar="URL", help="Where sessions lie: sqlite:///FILE or memory:"),
@@ -59,10 +62,17 @@ def options(*groups: Sequence[Option[Any]]) -> Option[Any]:
 
 
 def flags_of(context: click.Context) -> dict[str, Any]:
-    """What was given on the command line, options before a command and behind it; the latter win."""
+    """What was given on the command line, options before a command and behind it; the latter win.
+
+    Raises:
+        UsageError: an option is empty that must say something.
+    """
     flags: dict[str, Any] = {}
     for each in _outermost_first(context):
         flags |= {name: value for name, value in each.params.items() if value not in (None, (), False)}
+    for name in _NEVER_BLANK:
+        if isinstance(value := flags.get(name), str) and not value.strip():
+            raise UsageError(f"--{name.replace('_', '-')} is empty: give it a value or leave it out")
     return flags
 
 

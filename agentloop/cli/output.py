@@ -7,6 +7,8 @@ import select
 import stat
 from typing import Self
 
+from agentloop.cli.process import can_be_written
+
 _PIECE = getattr(select, "PIPE_BUF", 512)
 """Bytes at a time: POSIX promises that a pipe that is ready takes this much without blocking."""
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -51,7 +53,7 @@ class StandardOutput:
                 continue
 
     async def _ready(self) -> None:
-        if not self._can_block or _ready_now(self._descriptor):
+        if not self._can_block or can_be_written(self._descriptor):
             return
         loop = asyncio.get_running_loop()
         writable = asyncio.Event()
@@ -65,9 +67,3 @@ class StandardOutput:
 def _can_block(descriptor: int) -> bool:
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
-
-
-def _ready_now(descriptor: int) -> bool:
-    watch = select.poll()
-    watch.register(descriptor, select.POLLOUT)
-    return bool(watch.poll(0))

@@ -102,6 +102,8 @@ def export(name: str, shape: str, path: str | None, **_: Any) -> int:
             text = to_markdown(records)
         if path is None or path == "-":
             return text
+        if not path:
+            raise UsageError("--output is empty: name a file, or leave it out for standard output")
         _write_whole(Path(path), text)
         return ""
 
@@ -114,11 +116,13 @@ def export(name: str, shape: str, path: str | None, **_: Any) -> int:
 @options(STORE)
 def import_(path: str, new_id: str | None, **_: Any) -> int:
     """Read a session in from messages or events, as a JSON list or JSON Lines; - is standard input."""
+    session_id = new_session_id() if new_id is None else checked_session_id(new_id)
+    # Read here and not in the event loop, where a silent pipe would keep a signal waiting.
+    text = _read(path)
 
     async def work(store: SessionStore, settings: Settings) -> str:
-        session_id = new_session_id() if new_id is None else checked_session_id(new_id)
         counter = counter_for(settings.model)
-        events = exports.parse(_read(path), count=lambda message: count_message(message, counter))
+        events = exports.parse(text, count=lambda message: count_message(message, counter))
         if await store.read(session_id):
             raise UsageError(f"session {session_id!r} exists already: choose another id with --session")
         folder = Described(folder=str(settings.workdir))
@@ -172,26 +176,38 @@ async def _with_store(work: Work, settings: Settings) -> str:
 
 
 def _row(info: SessionInfo) -> str:
-    updated = time.strftime("%Y-%m-%d %H:%M", time.localtime(info.updated))
-    fields = (info.id, updated, f"{info.length} records", info.title or "-", info.folder or "-")
+    fields = (info.id, _moment(info.updated), f"{info.length} records", info.title or "-", info.folder or "-")
     return "\t".join(" ".join(printable(field).split()) for field in fields) + "\n"
+
+
+def _moment(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "-"  # no date has a year that large
 
 
 def _read(path: str) -> str:
     if path == "-":
         return standard_input.read_all()
     try:
-        return Path(path).read_text("utf-8-sig", errors="replace")
-    except OSError as error:
-        raise UsageError(f"{path!r} cannot be read: {error.strerror}") from error
+        data = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"nothing imported: line {line} of {path!r} is not in UTF-8: convert it") from error
 
 
 def _write_whole(path: Path, text: str) -> None:
     """A new file whole or not at all; links, devices and pipes are written through, never replaced."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
+    if _is_link_or_no_file(path):
         _write_through(path, text)
         return
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # A name of its own: the file's name may be as long as a name can be.
+    beside = path.with_name(f".agentloop-{os.getpid()}.part")
     try:
         beside.write_text(text, "utf-8", errors="replace")
         if path.exists():
@@ -202,6 +218,13 @@ def _write_whole(path: Path, text: str) -> None:
         raise _unwritable(path, error) from error
 
 
+def _is_link_or_no_file(path: Path) -> bool:
+    try:
+        return path.is_symlink() or (path.exists() and not path.is_file())
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from error
+
+
 def _write_through(path: Path, text: str) -> None:
     try:
         path.write_text(text, "utf-8", errors="replace")
@@ -209,5 +232,5 @@ def _write_through(path: Path, text: str) -> None:
         raise _unwritable(path, error) from error
 
 
-def _unwritable(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"{str(path)!r} cannot be written: {error.strerror}")
+def _unwritable(path: Path, error: OSError | ValueError) -> UsageError:
+    return UsageError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}")

@@ -31,6 +31,7 @@ OFFLINE = "offline"
 DEFAULT_FRACTION = 0.8
 DEFAULT_STEPS = 200
 _ALLOWED = ("write", "shell")
+_SHOWN_CHARS = 200
 
 
 _REPEATED = (
@@ -111,6 +112,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         UsageError: a value is none; the text names the flag or the variable that it came from.
     """
     layers = Layers(flags, os.environ if environment is None else environment)
+    workdir = _workdir(layers.choice("workdir"))
     home = home_folder(layers)
     model = layers.value("model")
     reachable = layers.choice("api_key") is not None or layers.choice("base_url") is not None
@@ -122,7 +124,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         summary_model=layers.value("summary_model"),
         store=layers.value("store", default_store(home)),
         home=home,
-        workdir=_workdir(layers.choice("workdir")),
+        workdir=workdir,
         allow=_allowed(layers.value("allow", ())),
         window=_window(layers.choice("window")),
         compact_at=_fraction(layers.choice("compact_at")),
@@ -137,9 +139,18 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
 
 
 def home_folder(layers: Layers) -> Path:
-    """Where sessions lie by default: `AGENTLOOP_HOME`, else the user's data folder."""
-    own = layers.value("home")
-    return Path(own).expanduser() if own else platformdirs.user_data_path("agentloop", appauthor=False)
+    """Where sessions lie by default: `AGENTLOOP_HOME`, else the user's data folder.
+
+    Raises:
+        UsageError: it begins with the home of a user who is not known.
+    """
+    own = layers.choice("home")
+    if own is None:
+        return platformdirs.user_data_path("agentloop", appauthor=False)
+    try:
+        return Path(own.value).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{own.source}: {own.value!r}: there is no such user: write the path") from error
 
 
 def default_store(home: Path) -> str:
@@ -171,17 +182,24 @@ def _given(layers: Layers) -> Iterator[tuple[str, ...]]:
 def _base_url(choice: Choice | None) -> str | None:
     if choice is None:
         return None
-    if not str(choice.value).startswith(("http://", "https://")):
+    if not str(choice.value).lower().startswith(("http://", "https://")):
         raise UsageError(f"{choice.source}: {choice.value!r} is no server: begin it with http:// or https://")
     return str(choice.value)
 
 
 def _workdir(choice: Choice | None) -> Path:
-    folder = Path(choice.value if choice else ".").expanduser()
-    if folder.is_dir():
-        return folder.resolve()
-    fault = "is a file, not a folder" if folder.exists() else "is not there"
-    raise UsageError(f"--workdir: {str(folder)!r} {fault}: name a folder that exists")
+    named = str(choice.value) if choice else "."
+    try:
+        folder = Path(named).expanduser()
+        if folder.is_dir():
+            return folder.resolve(strict=True)
+        fault = "is a file, not a folder" if folder.exists() else "is not there"
+    except RuntimeError:
+        fault = "is the home of no user"
+    except (OSError, ValueError) as error:
+        fault = "cannot be used, " + (getattr(error, "strerror", None) or str(error))
+    shown = named if len(named) <= _SHOWN_CHARS else named[:_SHOWN_CHARS] + "…"
+    raise UsageError(f"--workdir: {shown!r} {fault}: name a folder that exists")
 
 
 def _allowed(names: Sequence[str]) -> frozenset[str]:

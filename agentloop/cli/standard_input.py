@@ -5,9 +5,14 @@ import queue
 import sys
 import threading
 
+from agentloop.cli.process import interrupt, on_signals
+from agentloop.errors import UsageError
+
 _PIECE = 65_536
 FIRST_WORD_SECONDS = 2.0
 """How long a pipe beside a prompt may take to say its first word."""
+MOST_MEGABYTES = 10
+_MOST_BYTES = MOST_MEGABYTES * 1_000_000
 
 
 class SilentInputError(Exception):
@@ -20,7 +25,12 @@ def is_terminal() -> bool:
 
 
 def read_all() -> str:
-    """Everything up to the end of standard input, however long that takes."""
+    """Everything up to the end of standard input, however long that takes; a signal ends the wait.
+
+    Raises:
+        UsageError: it holds more than `MOST_MEGABYTES`.
+        KeyboardInterrupt: a signal came.
+    """
     return _decoded(_Pump().rest(None))
 
 
@@ -29,6 +39,8 @@ def read_if_it_speaks() -> str:
 
     Raises:
         SilentInputError: it did neither within `FIRST_WORD_SECONDS`.
+        UsageError: it holds more than `MOST_MEGABYTES`.
+        KeyboardInterrupt: a signal came.
     """
     return _decoded(_Pump().rest(FIRST_WORD_SECONDS))
 
@@ -41,24 +53,32 @@ class _Pump:
         threading.Thread(target=self._read, daemon=True).start()
 
     def rest(self, first_word_seconds: float | None) -> bytes:
-        pieces = []
+        with on_signals(interrupt):
+            return self._rest(first_word_seconds)
+
+    def _rest(self, first_word_seconds: float | None) -> bytes:
+        data = bytearray()
         try:
             piece = self._pieces.get(timeout=first_word_seconds)
         except queue.Empty:
             raise SilentInputError from None
         while piece:
-            pieces.append(piece)
+            data += piece
             piece = self._pieces.get()
-        return b"".join(pieces)
+        if len(data) > _MOST_BYTES:
+            raise UsageError(f"standard input holds more than {MOST_MEGABYTES} MB: name a file instead")
+        return bytes(data)
 
     def _read(self) -> None:
-        piece = b"."
-        while piece:
-            try:
-                piece = os.read(0, _PIECE)
-            except OSError:
-                piece = b""
-            self._pieces.put(piece)
+        room = _MOST_BYTES
+        try:
+            while room >= 0 and (piece := os.read(0, _PIECE)):
+                room -= len(piece)
+                self._pieces.put(piece)
+        except OSError:
+            pass  # what cannot be read has ended
+        finally:
+            self._pieces.put(b"")
 
 
 def _decoded(data: bytes) -> str:

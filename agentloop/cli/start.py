@@ -6,10 +6,11 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import Any
 
-from agentloop.cli.answers import Outcome, writer_for
+from agentloop.cli.answers import AnswerWriter, Outcome, writer_for
 from agentloop.cli.building import build, stored_nowhere
 from agentloop.cli.console import error_console
 from agentloop.cli.event_loop import run_to_end
+from agentloop.cli.faults import word_and_line
 from agentloop.cli.finding import SessionChoice, choice_of
 from agentloop.cli.logs import configure
 from agentloop.cli.one_run import Call, report_outcome, run_once
@@ -22,36 +23,50 @@ from agentloop.errors import UsageError
 
 def start(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
     """Run once or open the chat; the exit status."""
-    configure(verbose=bool(flags.get("verbose")))
     shape = _shape(flags)
-    with ExitStack() as until_end:
-        if shape == "text" and flags.get("prompt") is None and is_terminal() and os.isatty(1):
-            return _chat(flags, words, until_end)
-        return _one_run(flags, words, shape, until_end)
+    if shape == "text" and flags.get("prompt") is None and is_terminal() and os.isatty(1):
+        return _chat(flags, words)
+    return _one_run(flags, words, shape)
 
 
-def _one_run(flags: Mapping[str, Any], words: tuple[str, ...], shape: str, until_end: ExitStack) -> int:
-    console = error_console()
+def ended_early(shape: str, error: BaseException) -> int:
+    """Tell standard output the end of a call that never came to its run; the exit status."""
+    return _report(error, writer_for(shape, StandardOutput(1)))
+
+
+def _one_run(flags: Mapping[str, Any], words: tuple[str, ...], shape: str) -> int:
     writer = writer_for(shape, StandardOutput.claimed())
     try:
-        choice, settings = _settings(flags, until_end)
-        checked_words(flags.get("prompt"), words)
-        built = build(settings)
-        prompt = prompt_for(flags.get("prompt"), words, continues=choice.continues)
-    except UsageError as error:
-        outcome = Outcome(status="usage", error=str(error))
-        return run_to_end(report_outcome(outcome, writer, console))
-    call = Call(settings=settings, built=built, prompt=prompt, choice=choice)
-    return run_to_end(run_once(call, writer, console))
+        with ExitStack() as until_end:
+            call = _call(flags, words, until_end)
+            return run_to_end(run_once(call, writer, error_console()))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — each end is told where the answer goes
+        return _report(error, writer)
 
 
-def _chat(flags: Mapping[str, Any], words: tuple[str, ...], until_end: ExitStack) -> int:
-    checked_words(None, words)
+def _report(error: BaseException, writer: AnswerWriter) -> int:
+    word, line = word_and_line(error)
+    return run_to_end(report_outcome(Outcome(status=word, error=line), writer, error_console()))
+
+
+def _call(flags: Mapping[str, Any], words: tuple[str, ...], until_end: ExitStack) -> Call:
+    configure(verbose=bool(flags.get("verbose")))
     choice, settings = _settings(flags, until_end)
+    checked_words(flags.get("prompt"), words)
     built = build(settings)
-    # The terminal library loads only where there is a terminal.
-    chat = import_module("agentloop.cli.chat").chat
-    return int(run_to_end(chat(settings, built, choice, words[0] if words else None)))
+    prompt = prompt_for(flags.get("prompt"), words, continues=choice.continues)
+    return Call(settings=settings, built=built, prompt=prompt, choice=choice)
+
+
+def _chat(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
+    configure(verbose=bool(flags.get("verbose")))
+    checked_words(None, words)
+    with ExitStack() as until_end:
+        choice, settings = _settings(flags, until_end)
+        built = build(settings)
+        # The terminal library loads only where there is a terminal.
+        chat = import_module("agentloop.cli.chat").chat
+        return int(run_to_end(chat(settings, built, choice, words[0] if words else None)))
 
 
 def _settings(flags: Mapping[str, Any], until_end: ExitStack) -> tuple[SessionChoice, Settings]:

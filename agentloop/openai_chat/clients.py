@@ -29,7 +29,13 @@ def checked_url(url: str) -> str:
     url = url.strip()
     try:
         parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        known = (
+            url.isprintable()
+            and " " not in url
+            and parts.scheme in ("http", "https")
+            and parts.hostname
+            and parts.port != 0
+        )
     except ValueError:
         known = False
     if not known:
@@ -89,11 +95,21 @@ class LoopClients:
 
 
 async def _lease(server: Server, timeout: openai.Timeout) -> _Lease:
-    """A client for as long as this generator lives: a loop closes its generators when it ends."""
-    http_client = openai.DefaultAsyncHttpxClient(timeout=timeout)
-    client = openai.AsyncOpenAI(
-        api_key=server.key, base_url=server.base_url, max_retries=0, http_client=http_client
-    )
+    """A client for as long as this generator lives: a loop closes its generators when it ends.
+
+    Raises:
+        UsageError: the environment names a proxy or certificates that cannot be used.
+    """
+    try:
+        http_client = openai.DefaultAsyncHttpxClient(timeout=timeout)
+        client = openai.AsyncOpenAI(
+            api_key=server.key, base_url=server.base_url, max_retries=0, http_client=http_client
+        )
+    except Exception as error:
+        raise UsageError(
+            f"no connection to {server.place} can be set up: {type(error).__name__}: {error}: check the "
+            "base URL, the proxy variables such as ALL_PROXY, and SSL_CERT_FILE"
+        ) from error
     try:
         yield client
     finally:

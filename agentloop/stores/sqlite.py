@@ -8,6 +8,7 @@ append, little beside a model call.
 """
 
 import asyncio
+import math
 import sqlite3
 import threading
 import weakref
@@ -103,7 +104,7 @@ def _append(session_id: str, events: tuple[Event, ...], expect: int, file: SQLit
             _check_written(connection, session_id, rows, expect=expect, length=length)
         elif rows:
             connection.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
-            before = _info(connection, session_id)
+            before = _info(connection, session_id, file.path)
             _put_info(connection, described(before, session_id, events))
     return expect + len(rows)
 
@@ -135,8 +136,10 @@ def _read(session_id: str, after: int, file: SQLiteFile) -> tuple[Record, ...]:
     return tuple(_record(file.path, session_id, seq, body) for seq, body in rows)
 
 
-def _record(path: Path, session_id: str, seq: int, body: str) -> Record:
+def _record(path: Path, session_id: str, seq: int, body: object) -> Record:
     try:
+        if not isinstance(body, str):
+            raise StoreError("damaged record: it is no text")
         return Record(seq=seq, event=decode(body))
     except StoreError as error:
         raise StoreError(f"{path}: session {session_id!r}, record {seq}: {error}") from error
@@ -150,7 +153,7 @@ def _list(folder: str | None, file: SQLiteFile) -> tuple[SessionInfo, ...]:
         rows = connection.execute(
             f"SELECT {_COLUMNS} FROM sessions {where} ORDER BY updated DESC, id", values
         ).fetchall()
-    return tuple(map(_from_row, rows))
+    return tuple(_from_row(row, file.path) for row in rows)
 
 
 def _delete(session_id: str, file: SQLiteFile) -> bool:
@@ -166,9 +169,9 @@ def _length(connection: sqlite3.Connection, session_id: str) -> int:
     return rows.fetchone()[0] or 0
 
 
-def _info(connection: sqlite3.Connection, session_id: str) -> SessionInfo | None:
+def _info(connection: sqlite3.Connection, session_id: str, path: Path) -> SessionInfo | None:
     row = connection.execute(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    return _from_row(row) if row else None
+    return _from_row(row, path) if row else None
 
 
 def _put_info(connection: sqlite3.Connection, info: SessionInfo) -> None:
@@ -179,8 +182,21 @@ def _put_info(connection: sqlite3.Connection, info: SessionInfo) -> None:
     )
 
 
-def _from_row(row: Sequence[Any]) -> SessionInfo:
+def _from_row(row: Sequence[Any], path: Path) -> SessionInfo:
+    """What the row says.
+
+    Raises:
+        StoreError: somebody else wrote into it what this program never does.
+    """
     name, title, folder, created, updated, length = row
+    try:
+        texts = [name, _from_column(title) or "", _from_column(folder) or ""]
+    except UnicodeDecodeError:
+        texts = [None]
+    whole = all(isinstance(text, str) for text in texts) and isinstance(length, int)
+    if not whole or not all(isinstance(at, float) and math.isfinite(at) for at in (created, updated)):
+        shown = ascii(name)[:60]
+        raise StoreError(f"{path}: the entry of session {shown} is damaged: restore a copy")
     return SessionInfo(
         id=name,
         title=_from_column(title),
@@ -202,7 +218,7 @@ def _to_column(text: str | None) -> str | bytes | None:
         return data
 
 
-def _from_column(value: str | bytes | None) -> str | None:
+def _from_column(value: Any) -> Any:
     return value.decode("utf-8", "surrogatepass") if isinstance(value, bytes) else value
 
 

@@ -30,7 +30,8 @@ class Commands:
     async def run_command(self, command: str, timeout_seconds: float = 60) -> str:
         """Run a shell command in the working folder; gives its output, errors included, and exit status.
 
-        It has no input. What it leaves running in the background ends with it.
+        It has no input. What it leaves running in the background ends with it, unless it began a session
+        of its own, as `setsid` does.
 
         Args:
             command: The command line, for `sh`.
@@ -102,10 +103,9 @@ async def _waited(process: Process, seconds: float, reading: asyncio.Task[None])
 
 
 async def _ended(process: Process, reading: asyncio.Task[None]) -> None:
-    """Kill what still runs: the command, or what it left behind with its output open."""
-    if process.returncode is None or not reading.done():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+    """Kill what still runs: the command, and what it left behind in its process group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
     await asyncio.wait({reading}, timeout=_SETTLE_SECONDS)
     reading.cancel()

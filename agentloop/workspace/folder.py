@@ -167,6 +167,8 @@ def _mode_of(name: str, parent: int, path: str) -> int | None:
         return None
     if stat.S_ISDIR(status.st_mode):
         raise WorkspaceError(f"{path!r} is a folder: name a file")
+    if not stat.S_ISREG(status.st_mode):
+        raise WorkspaceError(f"{path!r} is no regular file and is not replaced: name another")
     return stat.S_IMODE(status.st_mode)
 
 

@@ -91,7 +91,7 @@ async def profiled(turn: RunnerTurns, turns: int) -> None:
 
 
 async def run(pairs: int, profile: bool) -> None:
-    """Measure and print; whether the limits are kept."""
+    """Measure and print."""
     with provider_process("--brain", "turn", "--pieces", str(FEW_PIECES), "--whole") as url:
         ran = await measured(await RunnerTurns.on(url, turns=pairs + 1), plain_turn(url), pairs)
         print(line("a turn of Runner.run", ran, LIMIT), flush=True)
