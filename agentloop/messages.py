@@ -56,7 +56,7 @@ class ToolCall:
         if not self.arguments.strip():
             return {}
         try:
-            value = _STRICT.decode(self.arguments)
+            value = STRICT_JSON.decode(self.arguments)
         except (ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
@@ -249,4 +249,5 @@ def _refuse(constant: str) -> None:
 
 
 _NOTHING = object()
-_STRICT = json.JSONDecoder(parse_constant=_refuse)
+STRICT_JSON = json.JSONDecoder(parse_constant=_refuse)
+"""Decodes what is JSON by its standard: NaN and the infinities are a ValueError."""

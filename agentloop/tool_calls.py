@@ -3,14 +3,13 @@
 import asyncio
 import functools
 import inspect
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agentloop.callables import is_async
 from agentloop.errors import RetryTool
-from agentloop.messages import Json
+from agentloop.messages import STRICT_JSON, Json
 from agentloop.plain_values import as_text, error_text
 from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
 
@@ -117,16 +116,12 @@ def _object(text: str) -> Json:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = STRICT_JSON.decode(text)
     except (ValueError, RecursionError) as error:
         raise ArgumentsError(f"they are not valid JSON ({error}); give one JSON object") from None
     if not isinstance(value, dict):
         raise ArgumentsError(f"they are {_kind(value)}; give one JSON object")
     return value
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _kind(value: object) -> str:

@@ -5,8 +5,6 @@ sessions need neither a model's client nor a terminal library.
 """
 
 import importlib
-import io
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,12 +38,6 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
         context.exit()
 
 
-def _print_what_can_be_printed() -> None:
-    """Where standard output is not in Unicode, a character that it lacks is a question mark, not a fault."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
-
-
 def _refuse_options_of_a_run(context: click.Context) -> None:
     """Options before a command that it would not heed: the user believes that they count."""
     given = flags_of(context)
@@ -75,7 +67,6 @@ class Program(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        _print_what_can_be_printed()
         _, words, _ = self.make_parser(ctx).parse_args(list(args))
         if words and words[0] in COMMANDS:
             return super().parse_args(ctx, args)
