@@ -1,11 +1,12 @@
 """How much room there is, in tokens: the one number that decides everything."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from agentloop.context import Context
 from agentloop.errors import ContextOverflowError, ContextTooLongError
+from agentloop.estimate import estimate_tokens
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel
 from agentloop.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, count_tools
@@ -16,6 +17,9 @@ DEFAULT_WINDOW = 128_000
 
 TARGET = 0.5
 """Where clearing and compaction bring a request to: this share of the largest that may be sent."""
+
+BELOW_THRESHOLD = 0.7
+"""Where the trigger's own threshold is lower, compaction aims at this share of it."""
 
 SHARE_OF_TASK = 0.1
 """The session's first user message stays verbatim while it takes at most this share of the window."""
@@ -30,7 +34,8 @@ class Budget:
 
     `window` is the most tokens the model takes, answer included; `fixed` the size of instructions, tool
     schemas and overhead, by our own count. `model` names whose reports sizes rest on; `least_ratio` is the
-    provider's count over ours that an overflow has proved.
+    provider's count over ours that an overflow has proved. `counter` counts our own tokens; `threshold` is
+    where the trigger fires, in tokens, where it has such a place.
     """
 
     window: int
@@ -38,6 +43,8 @@ class Budget:
     model: str
     max_output_tokens: int | None = None
     least_ratio: float = 1.0
+    counter: TokenCounter = field(default=estimate_tokens, compare=False)
+    threshold: int | None = None
 
     @classmethod
     def of(
@@ -51,6 +58,7 @@ class Budget:
             fixed=REQUEST_OVERHEAD + spoken + count_tools(schemas or (NO_TOOL,), counter),
             model=model.name,
             max_output_tokens=model.max_output_tokens,
+            counter=counter,
         )
 
     @property
@@ -62,6 +70,12 @@ class Budget:
     def limit(self) -> int:
         """The largest request that may be sent."""
         return self.window - self.reserve
+
+    @property
+    def target(self) -> int:
+        """Where compaction brings a request to: below what fits, and below where the trigger fires."""
+        target = int(TARGET * self.limit)
+        return target if self.threshold is None else min(target, int(BELOW_THRESHOLD * self.threshold))
 
     @property
     def task_tokens(self) -> int:

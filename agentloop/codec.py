@@ -13,7 +13,7 @@ import json
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
-from typing import Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import AnyEvent, Event, Unknown, kind_name
@@ -119,10 +119,10 @@ def _converters(hint: Any) -> tuple[Converter, Converter]:
         return _of_optional(*(argument for argument in arguments if argument is not types.NoneType))
     if origin is tuple:
         return _of_tuple(arguments)
-    if origin is not None and issubclass(origin, Mapping):
+    if isinstance(origin, type) and issubclass(origin, Mapping):
         check = _checked(Mapping)
         return (lambda value: dict(check(value))), check
-    check = _checked(*_ACCEPTED.get(hint, (hint,)))
+    check = _one_of(arguments) if origin is Literal else _checked(*_ACCEPTED.get(hint, (hint,)))
     return check, check
 
 
@@ -164,6 +164,15 @@ def _checked(*accepted: type) -> Converter:
         if isinstance(value, accepted):
             return value
         raise TypeError(f"{_shown(repr(value))} is no {accepted[0].__name__}")
+
+    return check
+
+
+def _one_of(words: tuple[Any, ...]) -> Converter:
+    def check(value: Any) -> Any:
+        if value in words:
+            return value
+        raise TypeError(f"{_shown(repr(value))} is none of {', '.join(words)}")
 
     return check
 

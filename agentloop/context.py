@@ -8,8 +8,10 @@ appends, `Cleared` shows messages shortened, `Compacted` puts a summary in the p
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from operator import itemgetter
 
-from agentloop.entries import Entry, Shown, in_order
+from agentloop.entries import Entry, Kind, Shown, in_order
 from agentloop.events import (
     Cleared,
     ClearedItem,
@@ -45,14 +47,16 @@ class Context:
     """The fold of a log's first `length` records.
 
     `visible` is what the model sees, oldest first; `unsaid` what requests hold beside it; `tokens` the length
-    of both. `said` is everything ever said on the main line. `epoch` is the position of the last record that
-    rewrote what was visible; `reports` holds each model's newest count that can be true.
+    of both. `said` is everything ever said on the main line. `turns` counts the turns that begin behind what
+    stands for older ones. `epoch` is the position of the last record that rewrote what was visible; `reports`
+    holds each model's newest count that can be true.
     """
 
     length: int = 0
     said: Growing[Entry] = field(default_factory=Growing)
     visible: Growing[Entry] = field(default_factory=Growing)
     tokens: int = 0
+    turns: int = 0
     unsaid: Unsaid = field(default_factory=Unsaid)
     compactions: tuple[tuple[int, Compacted], ...] = ()
     clearings: tuple[tuple[int, Cleared], ...] = ()
@@ -91,7 +95,9 @@ class Context:
     @property
     def cleared(self) -> Mapping[int, ClearedItem]:
         """How messages are shown that are shown shortened, by their position."""
-        return {item.seq: item for _, event in self.clearings for item in event.items}
+        shown = [(seq, event.items) for seq, event in self.clearings]
+        shown += [(seq, event.cleared) for seq, event in self.compactions]
+        return {item.seq: item for _, items in sorted(shown, key=itemgetter(0)) for item in items}
 
     @property
     def task(self) -> Entry | None:
@@ -125,6 +131,7 @@ class Context:
             said=self.said.plus(*entries),
             visible=self.visible.plus(*entries),
             tokens=self.tokens - self.unsaid.tokens + unsaid.tokens + sum(entry.tokens for entry in entries),
+            turns=self.turns + sum(entry.is_user for entry in entries),
             unsaid=unsaid,
             reports={**self.reports, **reports} if reports else self.reports,
         )
@@ -145,9 +152,11 @@ class Context:
         return replace(context, clearings=(*self.clearings, (seq, event)))
 
     def _compact(self, seq: int, event: Compacted) -> "Context":
+        items = {item.seq: item for item in event.cleared}
         left = (entry for entry in self.visible if not holds(event.covers, entry.seq))
+        shown = (_as_shown(entry, items.get(entry.seq)) for entry in left)
         return replace(
-            self._arranged(seq, (*left, _summary(seq, event))),
+            self._arranged(seq, (*shown, *_instead(seq, event))),
             compactions=(*self.compactions, (seq, event)),
         )
 
@@ -160,7 +169,7 @@ class Context:
         clearings = tuple(_kept_clearings(self.clearings, taken_back))
         before = replace(self, compactions=compactions, clearings=clearings)
         cleared = before.cleared
-        entries = [_summary(at, event) for at, event in compactions]
+        entries = [entry for at, event in compactions for entry in _instead(at, event)]
         entries.extend(_as_shown(entry, cleared.get(entry.seq)) for entry in self.said)
         left = (entry for entry in entries if not _covered(entry, compactions))
         return before._arranged(seq, left)
@@ -172,7 +181,11 @@ class Context:
     def _rewritten(self, seq: int, entries: Iterable[Entry], unsaid: Unsaid) -> "Context":
         visible = Growing(entries)
         tokens = unsaid.tokens + sum(entry.tokens for entry in visible)
-        return replace(self, length=seq, visible=visible, tokens=tokens, unsaid=unsaid, epoch=seq)
+        said_since = takewhile(lambda entry: entry.kind == "said", reversed(visible))
+        turns = sum(entry.is_user for entry in said_since)
+        return replace(
+            self, length=seq, visible=visible, tokens=tokens, turns=turns, unsaid=unsaid, epoch=seq
+        )
 
 
 def _said(seq: int, event: MessageAdded) -> Entry:
@@ -185,6 +198,8 @@ def _said(seq: int, event: MessageAdded) -> Entry:
         at=seq,
         keep=event.keep,
         spilled=event.spilled,
+        run_id=event.run_id,
+        time=event.time,
     )
 
 
@@ -210,9 +225,17 @@ def _covered(entry: Entry, compactions: Iterable[tuple[int, Compacted]]) -> bool
     return any(seq != entry.seq and holds(event.covers, entry.seq) for seq, event in compactions)
 
 
-def _summary(seq: int, event: Compacted) -> Entry:
-    message = Message.user(event.replacement)
-    return Entry(seq=seq, message=message, tokens=event.tokens, original=message, kind="summary", at=event.at)
+def _instead(seq: int, event: Compacted) -> Iterator[Entry]:
+    """What stands for what the compaction covers; where an assistant says it, a user asks for it first."""
+    if event.covers:
+        told = Message.user(event.replacement)
+        kind: Kind = "note" if event.answer or event.made == "note" else "summary"
+        tokens = event.tokens - event.answer_tokens
+        yield Entry(seq=seq, message=told, tokens=tokens, original=told, kind=kind, at=event.at)
+    if event.covers and event.answer:
+        said = Message.assistant(event.answer)
+        tokens = event.answer_tokens
+        yield Entry(seq=seq, message=said, tokens=tokens, original=said, kind="summary", at=event.at)
 
 
 def _as_shown(entry: Entry, item: ClearedItem | None) -> Entry:

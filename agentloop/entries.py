@@ -1,12 +1,13 @@
 """What stands in the context: messages as they are shown, and as the log holds them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, overload
 
 from agentloop.messages import Message
 
-Kind = Literal["said", "summary"]
+Kind = Literal["said", "summary", "note"]
+"""Said by somebody; a record of what is covered; words around such a record, which say nothing themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +15,8 @@ class Entry:
     """One message in sight.
 
     `message` is how it is shown and `tokens` the length of that; `original` is what the log holds. `at`
-    orders entries: a position for what was said, the place given by its compaction for a summary.
+    orders entries: a position for what was said, the place given by its compaction for what stands instead.
+    `time` is when it was said, in seconds since the epoch.
     """
 
     seq: int
@@ -25,6 +27,8 @@ class Entry:
     at: int = 0
     keep: bool = False
     spilled: str | None = None
+    run_id: str = ""
+    time: float = field(default=0.0, compare=False)
 
     @property
     def cleared(self) -> bool:

@@ -10,12 +10,15 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from agentloop.messages import Message, Usage
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Sets of positions as inclusive pairs (first, last), ascending, apart from each other."""
+
+Made: TypeAlias = Literal["summary", "digest", "note"]
+"""How what stands instead was made: written by a model, computed from the log, or one line that says so."""
 
 
 def _new_id() -> str:
@@ -66,16 +69,23 @@ class Cleared(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted(Event):
-    """The positions in `covers` are represented by `replacement` from now on.
+    """The positions in `covers` are represented by `replacement` from now on; `cleared` is shown shortened.
 
-    The replacement stands before the first message at or after position `at`; `tokens` is its length.
-    `before` and `after` are the request's size around it, `lost` the identifiers no longer in sight.
+    The replacement stands before the first message at or after position `at`; `tokens` is its length, with
+    that of `answer`, which an assistant says behind it where that is not empty (`answer_tokens` long). Where
+    nothing is covered there is no replacement. `made` tells a model's text from a digest of the log and from
+    a line that only says that something is gone. `before` and `after` are the request's size around it,
+    `lost` the identifiers no longer in sight.
     """
 
     covers: Ranges
     replacement: str
     at: int
     tokens: int
+    answer: str = ""
+    answer_tokens: int = 0
+    made: Made = "summary"
+    cleared: tuple[ClearedItem, ...] = ()
     reason: str = "manual"
     why: str = ""
     strategy: str = ""
@@ -88,7 +98,7 @@ class Compacted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored(Event):
-    """The compaction at position `seq` is taken back."""
+    """The compaction at position `seq` is taken back, with all that it covered or shortened."""
 
     seq: int
 

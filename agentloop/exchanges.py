@@ -41,15 +41,23 @@ class Unit:
 
 
 def units_of(entries: Sequence[Entry]) -> list[Unit]:
-    """The entries in units, in the order in which the units begin."""
+    """The entries in units, in the order in which the units begin.
+
+    What one compaction put in the place of what it covers is one unit, also where it is a question and its
+    answer.
+    """
     shown = list(entries)
     answered = answers([entry.message for entry in shown])
     placed = {place for places in answered.values() for place in places}
-    return [
-        _unit(entry, [None if place is None else shown[place] for place in answered.get(at, ())])
-        for at, entry in enumerate(shown)
-        if at not in placed
-    ]
+    units: list[Unit] = []
+    for at, entry in enumerate(shown):
+        if units and units[-1].first.seq == entry.seq:
+            units[-1] = Unit(entries=(*units[-1].entries, entry), complete=True)
+        elif at not in placed:
+            units.append(
+                _unit(entry, [None if place is None else shown[place] for place in answered.get(at, ())])
+            )
+    return units
 
 
 def _unit(asking: Entry, results: Sequence[Entry | None]) -> Unit:

@@ -109,7 +109,8 @@ def _said(data: Any, where: str, count: Callable[[Message], int]) -> MessageAdde
 def _points_at(event: Event) -> list[int]:
     match event:
         case Compacted():
-            return [position for pair in event.covers for position in pair]
+            covered = [position for pair in event.covers for position in pair]
+            return covered + [item.seq for item in event.cleared]
         case Cleared():
             return [item.seq for item in event.items]
         case Restored():

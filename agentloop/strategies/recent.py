@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentloop.budget import TARGET, Budget
+from agentloop.budget import Budget
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.exchanges import Unit, may_go
@@ -41,7 +41,7 @@ def _room_at_target(context: Context, budget: Budget, units: Sequence[Unit]) -> 
     """What the target leaves for the tail beside all that stays, if the new summary is like the last."""
     earlier = sum(unit.tokens for unit in units if unit.first.kind == "summary")
     stays = context.tokens - sum(unit.tokens for unit in units)
-    return budget.own(int(TARGET * budget.limit), context) - budget.fixed - stays - earlier
+    return budget.own(budget.target, context) - budget.fixed - stays - earlier
 
 
 def _turn_start(context: Context, units: Sequence[Unit], split: int, kept: int) -> int:
