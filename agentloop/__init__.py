@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentloop import stores, strategies, stream, testing, triggers, workspace
+    from agentloop import compaction, stores, strategies, stream, testing, triggers, workspace
     from agentloop.agent import Agent
     from agentloop.callbacks import (
         Callbacks,
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Replace,
         Veto,
     )
-    from agentloop.compaction import Compaction
+    from agentloop.compaction import compact_messages, compact_messages_async
     from agentloop.errors import (
         AgentLoopError,
         BadAnswerError,
@@ -33,11 +33,14 @@ if TYPE_CHECKING:
         ToolDefinitionError,
         UsageError,
     )
+    from agentloop.filters import EventFilter
+    from agentloop.limits import Limits
     from agentloop.messages import Message, ToolCall, Usage
     from agentloop.micro import MicroCompact
-    from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
+    from agentloop.models import Answer, ChatModel, ModelRequest, Price, Retry, TextPart
     from agentloop.offline import OfflineModel
     from agentloop.openai_chat import OpenAIChat
+    from agentloop.policy import Compaction
     from agentloop.results import CompactionPreview, RunResult
     from agentloop.retry import RetryPolicy
     from agentloop.run_context import RunContext
@@ -50,7 +53,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "agent": ("Agent",),
     "callbacks": ("Callbacks", "CompactionRequest", "CompactionResult", "Focus", "Replace", "Veto"),
-    "compaction": ("Compaction",),
+    "compaction": ("compact_messages", "compact_messages_async"),
     "errors": (
         "AgentLoopError",
         "BadAnswerError",
@@ -66,11 +69,14 @@ _HOMES = {
         "ToolDefinitionError",
         "UsageError",
     ),
+    "filters": ("EventFilter",),
+    "limits": ("Limits",),
     "messages": ("Message", "ToolCall", "Usage"),
     "micro": ("MicroCompact",),
-    "models": ("Answer", "ChatModel", "ModelRequest", "Retry", "TextPart"),
+    "models": ("Answer", "ChatModel", "ModelRequest", "Price", "Retry", "TextPart"),
     "offline": ("OfflineModel",),
     "openai_chat": ("OpenAIChat",),
+    "policy": ("Compaction",),
     "results": ("CompactionPreview", "RunResult"),
     "retry": ("RetryPolicy",),
     "run_context": ("RunContext",),
@@ -79,7 +85,7 @@ _HOMES = {
     "tools": ("Tool", "ToolRegistry", "tool"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("stores", "strategies", "stream", "testing", "triggers", "workspace")
+_MODULES = ("compaction", "stores", "strategies", "stream", "testing", "triggers", "workspace")
 
 __all__ = [
     "Agent",
@@ -95,7 +101,9 @@ __all__ = [
     "ConflictError",
     "ContextOverflowError",
     "ContextTooLongError",
+    "EventFilter",
     "Focus",
+    "Limits",
     "Message",
     "MicroCompact",
     "ModelError",
@@ -104,6 +112,7 @@ __all__ = [
     "ModelUnavailableError",
     "OfflineModel",
     "OpenAIChat",
+    "Price",
     "Replace",
     "Retry",
     "RetryPolicy",
@@ -122,6 +131,9 @@ __all__ = [
     "Usage",
     "UsageError",
     "Veto",
+    "compact_messages",
+    "compact_messages_async",
+    "compaction",
     "stores",
     "strategies",
     "stream",

@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import Any
 
 from agentloop.compact_tool import COMPACT, COMPACT_SCHEMA
-from agentloop.compaction import Compaction
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.messages import Json
 from agentloop.models import ChatModel
+from agentloop.policy import Compaction
 from agentloop.tools import Tool, ToolRegistry
 
 

@@ -61,7 +61,7 @@ async def _asked(run: Run, session: Session) -> Session:
 
 async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled) -> Session:
     """Store the answer; calls that the output limit cut off are answered as not run, with it."""
-    run.spend(answer.usage, answer.cost)
+    run.spend(answer, called.counted)
     said = [run.added(answer.message, finish=answer.finish)]
     cut_off = answer.finish == "length" and bool(answer.message.tool_calls)
     run.cut_off = run.cut_off + 1 if cut_off else 0

@@ -124,8 +124,8 @@ class Budget:
         undercounted = error.tokens is not None and error.tokens > size
         ratio = error.tokens / counted if undercounted and error.tokens else 1.0
         window = error.window or self.window
-        if error.window is None and not undercounted:
-            window = int(size * UNTOLD_OVERFLOW)
+        if error.window is None and not (undercounted and error.tokens and error.tokens > self.limit):
+            window = int(max(size, error.tokens or 0) * UNTOLD_OVERFLOW)
         return self.narrowed(replace(self, window=window, least_ratio=ratio))
 
     def narrowed(self, other: "Budget") -> "Budget":

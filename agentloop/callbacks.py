@@ -14,18 +14,20 @@ from typing import Any, TypeAlias
 
 from agentloop.errors import UsageError
 from agentloop.events import Ranges
+from agentloop.filters import EventFilter
 from agentloop.messages import Message, Usage
 from agentloop.plain_values import error_text
-from agentloop.stream import CompactionReason, CompactionStatus, StreamEvent
+from agentloop.stream import CompactionReason, CompactionStatus, Level, StreamEvent, level_of
 from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positioned:
-    """A message as the log holds it, and its position."""
+    """A message as the log holds it, its position, and the run that it was said in."""
 
     seq: int
     message: Message
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +46,28 @@ class CompactionRequest:
     tokens_before: int
     focus: str | None = None
 
+    def select(self, only: EventFilter) -> tuple[Positioned, ...]:
+        """The messages about to go that the filter takes; all of them stand on the main line."""
+        return tuple(
+            each
+            for each in self.messages
+            if only.takes(seq=each.seq, kind="message_added", branch=None, run_id=each.run_id)
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What a compaction came to; sizes in tokens.
+    """What a compaction came to; sizes in tokens, of the next request by one and the same measure.
 
-    `tier` is the rung of the ladder: 1 a summary, 2 one with a smaller tail, 3 a digest without a model.
-    `archived` are the positions it hides, `lost` the identifiers among them that are no longer in sight,
-    `unread` the positions for which no summary stands, since they were more than the summariser could read;
-    `usage` and `cost` (US dollars) are what its requests took, also where it failed. `seq` is the position
-    of its record where it was done, and what `undo` takes back.
+    `tier` is the rung of the ladder: 0 results cleared, 1 a summary, 2 one with a smaller tail, 3 no model's
+    text (a digest or a note), 4 what was left shortened. `archived` are the positions it hides, `compacted`
+    how many messages of the log are among them that no earlier one hid, `shortened` the positions that are
+    shown shortened, `lost` the identifiers of what is hidden that are no longer in sight, `unread` the
+    positions for which no summary stands: more than the summariser could read, or dropped by the strategy.
+    `error` says what went wrong, also where a compaction was done by other means than the strategy asked for.
+    `usage` and `cost` (US dollars) are what its requests took, also where it failed, and `unreported` is what
+    those took whose answers reported nothing, by our own count. `seq` is the position of its record where
+    it was done, and what `undo` takes back.
     """
 
     status: CompactionStatus
@@ -74,8 +88,27 @@ class CompactionResult:
     unread: tuple[int, ...] = ()
     error: str | None = None
     usage: Usage = field(default_factory=Usage)
+    unreported: Usage = field(default_factory=Usage)
     cost: float | None = None
     seq: int | None = None
+    compacted: int = 0
+    shortened: tuple[int, ...] = ()
+    window: int = 0
+
+    @property
+    def tokens_saved(self) -> int:
+        """By so much the next request is smaller."""
+        return self.tokens_before - self.tokens_after
+
+    @property
+    def events_removed(self) -> int:
+        """By so many messages the context is shorter."""
+        return self.messages_before - self.messages_after
+
+    @property
+    def level(self) -> Level:
+        """How full the window is after it: none under 80 %, warning to 90 %, critical above."""
+        return level_of(self.tokens_after, self.window)
 
 
 MOST_FOCUS_CHARS = 4_000

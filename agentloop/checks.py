@@ -23,6 +23,17 @@ def whole(name: str, value: int | None, least: int) -> None:
         raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
+def count(name: str, value: int | None, least: int) -> None:
+    """Refuse what is no whole number, or below `least`; None too.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    if value is None:
+        raise UsageError(f"{name} must be a whole number of at least {least}, not None")
+    whole(name, value, least)
+
+
 def fraction(name: str, value: float, *, above: float = 0.0, most: float = 1.0) -> None:
     """Refuse a share that is not above `above` and at most `most`.
 

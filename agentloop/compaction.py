@@ -1,38 +1,145 @@
-"""The policy: three layers and their numbers, as one frozen value."""
+"""Compaction by itself: the policy, its parts and results, and a function for any list of messages.
 
-from dataclasses import dataclass, field
+`compact_messages` and `compact_messages_async` need no runner, no session and no store.
+"""
 
-from agentloop.errors import UsageError
+import asyncio
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from agentloop.budget import Budget
+from agentloop.callbacks import Callbacks, CompactionRequest, CompactionResult, Focus, Replace, Veto
+from agentloop.compactor import Compactor
+from agentloop.context import Context
+from agentloop.events import MessageAdded
+from agentloop.guard import Guard
+from agentloop.instead import Digest, Note, Summary
+from agentloop.ladder import Ladder
+from agentloop.messages import Json, Message
 from agentloop.micro import MicroCompact
 from agentloop.models import ChatModel
+from agentloop.plans import Why
+from agentloop.policy import Compaction
+from agentloop.results import CompactionPreview
+from agentloop.sessions import Session
+from agentloop.sizes import tokens_of
+from agentloop.stores import InMemoryStore
 from agentloop.strategies import KeepRecentFraction, Strategy
-from agentloop.triggers import Trigger, WindowFraction
+from agentloop.stream import AnyStreamEvent
+from agentloop.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, counter_for
+from agentloop.triggers import Trigger
+from agentloop.watch import CALLBACK_SECONDS, Watch
+from agentloop.wire import wire_messages
+
+__all__ = [
+    "Budget",
+    "Callbacks",
+    "CompactedMessages",
+    "Compaction",
+    "CompactionPreview",
+    "CompactionRequest",
+    "CompactionResult",
+    "Context",
+    "Digest",
+    "Focus",
+    "Guard",
+    "MicroCompact",
+    "Note",
+    "Replace",
+    "Summary",
+    "Veto",
+    "compact_messages",
+    "compact_messages_async",
+]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compaction:
-    """How a run keeps its requests inside the window.
+class CompactedMessages(list[Json]):
+    """Chat-completions messages, valid for a strict provider; `results` says what was done to them."""
 
-    `micro` shortens old results (None: off); `trigger` decides when the older part is summarised (None:
-    never before the window is full); `strategy` decides what is covered; `tool` offers the model
-    `compact(focus=…)`; `model` writes the summaries (None: the agent's own). A summary takes at most
-    `summary_share` of the window and `summary_seconds` of time. An agent without any of this has
-    `compaction=None`: a request that does not fit then fails.
+    def __init__(self, messages: Iterable[Json], results: Iterable[CompactionResult] = ()) -> None:
+        super().__init__(messages)
+        self.results = tuple(results)
+
+
+def compact_messages(
+    messages: Iterable[Mapping[str, Any]],
+    strategy: Strategy | None = None,
+    *,
+    window: int | str,
+    model: ChatModel | None = None,
+    trigger: Trigger | None = None,
+    focus: str | None = None,
+    callbacks: Iterable[Callbacks] = (),
+) -> CompactedMessages:
+    """A list of chat-completions messages compacted by a strategy; the list given is left as it is.
+
+    `window` is what the model takes, in tokens or as `"128k"`: what comes out fits it with room for an
+    answer, whatever the strategy does. `model` writes summaries; without one a digest is computed. With a
+    `trigger` nothing is done unless it fires. A system message at the head, the newest user message and
+    whole exchanges stay. It may be called with and without a running event loop.
+
+    Example:
+        >>> from agentloop.strategies import SlidingWindow
+        >>> chat = [{"role": "user", "content": f"question {n}"} for n in range(30)]
+        >>> len(compact_messages(chat, SlidingWindow(4), window="8k")) < len(chat)
+        True
 
     Raises:
-        UsageError: a number is out of its range.
+        UsageError: the window is no size, or a message is no message.
+        ContextOverflowError: the messages cannot be made to fit.
     """
+    work = compact_messages_async(
+        messages,
+        strategy,
+        window=window,
+        model=model,
+        trigger=trigger,
+        focus=focus,
+        callbacks=callbacks,
+    )
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
-    micro: MicroCompact | None = field(default_factory=MicroCompact)
-    trigger: Trigger | None = field(default_factory=WindowFraction)
-    strategy: Strategy = field(default_factory=KeepRecentFraction)
-    tool: bool = True
-    model: ChatModel | None = None
-    summary_share: float = 0.25
-    summary_seconds: float = 300.0
 
-    def __post_init__(self) -> None:
-        if not 0 < self.summary_share <= 0.5:
-            raise UsageError(f"summary_share must be above 0 and at most 0.5, not {self.summary_share}")
-        if self.summary_seconds <= 0:
-            raise UsageError(f"summary_seconds must be above 0, not {self.summary_seconds}")
+async def compact_messages_async(
+    messages: Iterable[Mapping[str, Any]],
+    strategy: Strategy | None = None,
+    *,
+    window: int | str,
+    model: ChatModel | None = None,
+    trigger: Trigger | None = None,
+    focus: str | None = None,
+    callbacks: Iterable[Callbacks] = (),
+) -> CompactedMessages:
+    """The same as `compact_messages`, awaited."""
+    counter = counter_for(model.name if model else "")
+    budget = Budget(
+        window=tokens_of(window),
+        fixed=REQUEST_OVERHEAD,
+        model=model.name if model else "",
+        max_output_tokens=model.max_output_tokens if model else None,
+        counter=counter,
+    )
+    session = await _session_of(messages, counter)
+    policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
+    watch = Watch(session.id, "", _unseen, tuple(callbacks), CALLBACK_SECONDS)
+    compactor = Compactor(counter=counter, transcripts=None, watch=watch)
+    ladder = Ladder(policy=policy, model=model, compactor=compactor)
+    if trigger is None or trigger(session.context, budget):
+        why = Why(reason="manual", why="asked for", focus=focus)
+        session, _ = await ladder.carry_out(session, budget, why)
+    if not budget.fits(session.context):
+        session = await ladder.climb(session, budget, Why(reason="threshold", why="it does not fit"))
+    return CompactedMessages(wire_messages(session.context.messages), ladder.outcomes)
+
+
+async def _session_of(messages: Iterable[Mapping[str, Any]], counter: TokenCounter) -> Session:
+    said = [Message.from_openai(message) for message in messages]
+    session = await Session.open("messages", InMemoryStore())
+    added = (MessageAdded(message=message, tokens=count_message(message, counter)) for message in said)
+    return await session.append(*added)
+
+
+def _unseen(event: AnyStreamEvent) -> None:
+    """Nobody watches."""

@@ -6,10 +6,9 @@ the session, exactly as it was.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from agentloop.budget import Budget
 from agentloop.callbacks import (
@@ -21,65 +20,30 @@ from agentloop.callbacks import (
     Veto,
 )
 from agentloop.context import Context
-from agentloop.entries import Entry
 from agentloop.errors import AgentLoopError, ConflictError, SummaryRefusedError
-from agentloop.events import Compacted, ModelCalled, Ranges, Record
-from agentloop.exchanges import Unit, covered_ranges
+from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.identifiers import missing
 from agentloop.labelled import neutral, summary_in
 from agentloop.messages import Message, Usage
-from agentloop.prompts import summary_message
+from agentloop.plans import Plan
+from agentloop.prompts import question_message, summary_message
 from agentloop.refusal import fault_of
 from agentloop.sessions import Session
-from agentloop.stream import (
-    CompactionEnded,
-    CompactionReason,
-    CompactionStarted,
-    CompactionStatus,
-)
-from agentloop.summary import Note, Written
+from agentloop.stream import CompactionEnded, CompactionStarted, CompactionStatus, StreamEvent
 from agentloop.threads import in_thread, to_its_end
 from agentloop.tokens import TokenCounter, count_message
 from agentloop.transcripts import save
 from agentloop.watch import Watch
+from agentloop.writers import Standing, Writer
 
 MOST_LOST = 100
 """So many identifiers are listed as lost at the most."""
 
-Writer: TypeAlias = Callable[[tuple[Entry, ...], Context, str | None, Note], Awaitable[Written]]
-"""Writes what stands for these entries of this context, with the focus asked for; notes its requests."""
+WITHOUT_A_MODEL = 3
+"""The tier of a compaction whose text no model wrote."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A compaction decided on: why, what it covers, and who writes what stands instead.
-
-    The replacement stands before the first message at or after position `at`.
-    """
-
-    reason: CompactionReason
-    why: str
-    strategy: str
-    tier: int
-    covered: tuple[Unit, ...]
-    at: int
-    write: Writer
-    focus: str | None = None
-
-    @property
-    def tokens(self) -> int:
-        """What is covered takes so much of the context."""
-        return sum(unit.tokens for unit in self.covered)
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """What is covered, oldest first."""
-        entries = (entry for unit in self.covered for entry in unit.entries)
-        return tuple(sorted(entries, key=lambda entry: (entry.at, entry.seq)))
-
-    def covers(self, context: Context) -> Ranges:
-        """The positions of what is covered, in the context it was decided for."""
-        return covered_ranges(context, self.covered)
+NOTHING = Standing(text="", made="note")
+"""What stands for nothing: a compaction that only shortens covers no message."""
 
 
 class _EndedError(AgentLoopError):
@@ -97,24 +61,27 @@ class Compactor:
     watch: Watch
 
     async def carry_out(
-        self, session: Session, plan: Plan, budget: Budget
+        self, session: Session, plan: Plan, budget: Budget, write: Writer
     ) -> tuple[Session, CompactionResult]:
         """The session compacted, and what came of it; a failure leaves the session as it was."""
-        work = _Work(compactor=self, session=session, plan=plan, budget=budget)
-        return await work.done()
+        return await _Work(self, session, plan, budget, write).done()
 
 
 class _Work:
     """One plan being carried out: its request, its clock, its model calls and its result."""
 
-    def __init__(self, *, compactor: Compactor, session: Session, plan: Plan, budget: Budget) -> None:
+    def __init__(
+        self, compactor: Compactor, session: Session, plan: Plan, budget: Budget, write: Writer
+    ) -> None:
         self.compactor, self.session, self.plan, self.budget = compactor, session, plan, budget
+        self.write = write
         self.covered, self.covers = plan.entries, plan.covers(session.context)
         self.size_before = budget.size(session.context)
         self.started = time.monotonic()
         self.transcript: str | None = None
         self.calls: list[ModelCalled] = []
         self.unread: tuple[int, ...] = ()
+        self.fault: str | None = None
         self.compacted = session
         self.result = self._result("failed", error="cancelled")
 
@@ -139,47 +106,67 @@ class _Work:
             if isinstance(reply, Veto):
                 raise _EndedError("vetoed", reply.reason)
         self.transcript = await self._save_transcript()
-        written = await self._written(replies)
-        self.unread = written.unread
-        await to_its_end(self._append(self._event(written.text)))
+        standing = await self._standing(replies) if self.covered else NOTHING
+        self.unread, self.fault = standing.unread, standing.fault
+        await to_its_end(self._append(self._event(standing)))
         await watch.callback_list.after_compaction(self.result)
 
-    async def _written(self, replies: Sequence[Veto | Focus | Replace]) -> Written:
+    async def _standing(self, replies: Sequence[Veto | Focus | Replace]) -> Standing:
         """The text of a callback, else that of the plan's writer."""
         for reply in replies:
             if isinstance(reply, Replace):
                 return self._replaced(reply.summary)
-        wishes = [self.plan.focus, *(reply.text for reply in replies if isinstance(reply, Focus))]
+        wishes = [self.plan.why.focus, *(reply.text for reply in replies if isinstance(reply, Focus))]
         focus = "; ".join(wish for wish in wishes if wish) or None
-        return await self.plan.write(self.covered, self.session.context, focus, self.calls.append)
+        return await self.write(self.plan, self.session.context, focus, self.calls.append)
 
-    def _replaced(self, text: str) -> Written:
+    def _replaced(self, text: str) -> Standing:
         fault = fault_of(text, None, self.covered, self.session.context, self.compactor.counter)
         if fault is not None:
             raise SummaryRefusedError(f"the summary of a callback was refused: {fault}")
-        return Written(text=neutral(text))
+        return Standing(text=neutral(text), made="summary")
 
-    def _event(self, written: str) -> Compacted:
+    def _event(self, standing: Standing) -> Compacted:
         context, plan = self.session.context, self.plan
-        text = summary_message(written, self.transcript)
+        replacement, answer = self._texts(standing)
+        counter = self.compactor.counter
+        tokens = count_message(Message.user(replacement), counter) if replacement else 0
+        answer_tokens = count_message(Message.assistant(answer), counter) if answer else 0
         event = Compacted(
             covers=self.covers,
-            replacement=text,
+            replacement=replacement,
             at=plan.at,
-            tokens=count_message(Message.user(text), self.compactor.counter),
-            reason=plan.reason,
-            why=plan.why,
+            tokens=tokens + answer_tokens,
+            answer=answer,
+            answer_tokens=answer_tokens,
+            made=standing.made,
+            cleared=plan.cleared,
+            reason=plan.why.reason,
+            why=plan.why.why,
             strategy=plan.strategy,
-            tier=plan.tier,
+            tier=WITHOUT_A_MODEL if self.covered and standing.made != "summary" else plan.tier,
             before=self.size_before,
             transcript=self.transcript,
         )
         after = context.add(Record(seq=context.length + 1, event=event))
         if after.tokens >= context.tokens:
             raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
+        return replace(event, after=self.budget.size(after), lost=self._lost(after))
+
+    def _texts(self, standing: Standing) -> tuple[str, str]:
+        """What a user is shown to say, and what an assistant answers, if anything."""
+        if not self.covered:
+            return "", ""
+        if standing.shadow is not None:
+            return question_message(standing.shadow, self.transcript), standing.text
+        if standing.made == "note":
+            return question_message(standing.text, self.transcript), ""
+        return summary_message(standing.text, self.transcript), ""
+
+    def _lost(self, after: Context) -> tuple[str, ...]:
         present = "\n".join(message.text for message in after.messages)
-        texts = (summary_in(entry.original.text) for entry in reversed(self.covered))
-        return replace(event, after=self.budget.size(after), lost=missing(texts, present, most=MOST_LOST))
+        texts = (summary_in(entry.original.text) for entry in reversed(self.plan.touched))
+        return missing(texts, present, most=MOST_LOST)
 
     async def _append(self, event: Compacted) -> None:
         """Write the compaction; messages that others added meanwhile do not invalidate it."""
@@ -192,7 +179,7 @@ class _Work:
                 session = await session.reload()
                 if session.context.compactions != self.session.context.compactions:
                     raise _EndedError("conflict", "another writer compacted the session first") from error
-        self.result = self._result("done", event=event)
+        self.result = self._result("done", event=event, error=self.fault)
 
     async def _save_transcript(self) -> str | None:
         folder = self.compactor.transcripts
@@ -205,15 +192,15 @@ class _Work:
         return CompactionRequest(
             session_id=self.session.id,
             run_id=self.compactor.watch.run_id,
-            reason=self.plan.reason,
-            why=self.plan.why,
+            reason=self.plan.why.reason,
+            why=self.plan.why.why,
             messages=tuple(
-                Positioned(seq=entry.seq, message=entry.original)
-                for entry in self.covered
+                Positioned(seq=entry.seq, message=entry.original, run_id=entry.run_id)
+                for entry in self.plan.touched
                 if entry.kind == "said"
             ),
             tokens_before=self.size_before,
-            focus=self.plan.focus,
+            focus=self.plan.why.focus,
         )
 
     def _result(
@@ -224,36 +211,47 @@ class _Work:
         costs = [called.cost for called in self.calls if called.cost is not None]
         return CompactionResult(
             status=status,
-            reason=self.plan.reason,
-            why=self.plan.why,
+            reason=self.plan.why.reason,
+            why=self.plan.why.why,
             strategy=self.plan.strategy,
-            tier=self.plan.tier,
+            tier=event.tier if event else self.plan.tier,
             tokens_before=self.size_before,
             tokens_after=event.after if event else self.size_before,
             messages_before=len(before.visible),
             messages_after=len(after.visible),
             archived=event.covers if event else (),
+            compacted=sum(entry.kind == "said" for entry in self.covered) if event else 0,
+            shortened=tuple(item.seq for item in event.cleared) if event else (),
             transcript=self.transcript,
             duration_seconds=time.monotonic() - self.started,
-            summary=event.replacement if event else "",
+            summary=event.answer or event.replacement if event else "",
             summary_tokens=event.tokens if event else 0,
             lost=event.lost if event else (),
             unread=self.unread if event else (),
             error=error,
             usage=sum((called.usage for called in self.calls if called.usage), Usage()),
+            unreported=self._unreported(event),
             cost=sum(costs) if costs else None,
             seq=seqs[0] if seqs else None,
+            window=self.budget.window,
         )
 
+    def _unreported(self, event: Compacted | None) -> Usage:
+        """What requests took whose answers reported no usage, by our own count."""
+        told = (called.usage.input_tokens if called.usage else 0 for called in self.calls)
+        silent = [called.counted for called, tokens in zip(self.calls, told, strict=True) if not tokens]
+        return Usage(input_tokens=sum(silent), output_tokens=event.tokens if silent and event else 0)
+
     async def _say_started(self) -> None:
+        touched = [entry.seq for entry in self.plan.touched]
         started = CompactionStarted(
-            reason=self.plan.reason,
-            why=self.plan.why,
+            reason=self.plan.why.reason,
+            why=self.plan.why.why,
             strategy=self.plan.strategy,
             tokens_before=self.size_before,
             messages_before=len(self.session.context.visible),
-            first=self.covers[0][0],
-            last=self.covers[-1][1],
+            first=min(touched),
+            last=max(touched),
         )
         await self.compactor.watch.say(started)
 
@@ -262,6 +260,8 @@ class _Work:
         await self.compactor.watch.say(CompactionEnded(**shown))
 
 
-_ENDED_FIELDS = {each.name for each in fields(CompactionEnded)} & {
-    each.name for each in fields(CompactionResult)
-}
+_ENDED_FIELDS = [
+    each.name
+    for each in fields(CompactionEnded)
+    if each.name not in {own.name for own in fields(StreamEvent)}
+]

@@ -130,11 +130,12 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Event):
-    """A run ended with one of the words of the exit table."""
+    """A run ended with one of the words of the exit table; `reason` says which limit ended it, if one did."""
 
     run_id: str
     status: str
     usage: Usage = field(default_factory=Usage)
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

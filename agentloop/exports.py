@@ -3,30 +3,43 @@
 import json
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Never, TypeGuard
+from dataclasses import replace
+from typing import Any, Never
 
 from agentloop.codec import decode, encode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import Cleared, Compacted, Event, MessageAdded, Record, Restored
+from agentloop.filters import MAIN, EventFilter, select
 from agentloop.messages import Message
 from agentloop.pairing import answers
 
 
-def to_openai(records: Iterable[Record]) -> list[dict[str, Any]]:
+def to_openai(records: Iterable[Record], *, only: EventFilter | None = None) -> list[dict[str, Any]]:
     """Every message of the main line in chat-completions form: the whole log, nothing hidden or shortened.
 
+    With `only` those that it takes, of one line all the same: the branch that it names, else the main one.
     Results stand right behind their call, in call order, so that a log whose calls are each answered once
     gives a list that a strict provider takes. Nothing is invented for a call without a result, and a result
     that answers no call stays where it stood.
     """
-    said = [record.event.message for record in records if _is_main(record.event)]
+    only = only or EventFilter()
+    of_one_line = only if only.branch is not None else replace(only, branch=MAIN)
+    taken = (record.event for record in select(records, of_one_line))
+    said = [event.message for event in taken if isinstance(event, MessageAdded)]
     return [message.to_openai() for message in _arranged(said)]
 
 
-def to_events(records: Iterable[Record]) -> Iterator[str]:
-    """The log as JSON Lines, one record a line without its line end; `parse` gives the same events back."""
-    return (encode(record.event) for record in records)
+def to_events(records: Iterable[Record], *, only: EventFilter | None = None) -> Iterator[str]:
+    """The log as JSON Lines, one record a line without its line end; `parse` gives the same events back.
+
+    With `only` those that it takes, each with its `position` in the log, since a line's number is no longer
+    that. `parse` gives them new positions where all that they point at is there.
+    """
+    if only is None:
+        return (encode(record.event) for record in records)
+    return (_positioned(record) for record in select(records, only))
 
 
 def parse(text: str, *, count: Callable[[Message], int]) -> list[Event]:
@@ -34,21 +47,17 @@ def parse(text: str, *, count: Callable[[Message], int]) -> list[Event]:
 
     `count` gives a message's length in tokens. A BOM, CRLF and blank lines are passed over. Raises:
         UsageError: a line or an item is none of these, or cannot be kept as it is written: a key stands
-            in it twice, or a number that JSON does not have; the text names it and says what is wrong.
+            in it twice, or a number that JSON does not have, or it points at what a filtered export left
+            out; the text names it and says what is wrong.
     """
     text = text.removeprefix("\ufeff")
     if text.lstrip().startswith("["):
         events: list[Event] = [_said(item, where, count) for where, item in _items(text)]
     else:
-        lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-        events = [_event(line, number, seq, count) for seq, (number, line) in enumerate(lines, start=1)]
+        events = list(_lines(text, count))
     if not events:
         raise UsageError("nothing to import: it holds neither messages nor events")
     return events
-
-
-def _is_main(event: Event) -> TypeGuard[MessageAdded]:
-    return isinstance(event, MessageAdded) and event.branch is None
 
 
 def _arranged(said: Sequence[Message]) -> Iterator[Message]:
@@ -78,22 +87,87 @@ def _items(text: str) -> Iterator[tuple[str, Any]]:
         yield f"item {number}", item
 
 
-def _event(line: str, number: int, seq: int, count: Callable[[Message], int]) -> Event:
+def _lines(text: str, count: Callable[[Message], int]) -> Iterator[Event]:
+    """The event of each line; they get positions without gaps, and point at each other by these."""
+    positions: list[int] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            where = f"line {number}"
+            data = _decoded(line, where)
+            is_event = isinstance(data, dict) and {"v", "kind"} <= data.keys()
+            position = _position(data if is_event else {}, positions, where)
+            if is_event:
+                yield _renumbered(_event(line, where), position, positions, where)
+            else:
+                yield _said(data, where, count)
+            positions.append(position)
+
+
+def _decoded(line: str, where: str) -> Any:
     try:
-        data = _STRICT.decode(line)
+        return _STRICT.decode(line)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise _wrong(f"line {number}", f"this is no JSON: {error}") from error
+        raise _wrong(where, f"this is no JSON: {error}") from error
     except ValueError as error:
-        raise _wrong(f"line {number}", str(error)) from error
-    if not isinstance(data, dict) or not {"v", "kind"} <= data.keys():
-        return _said(data, f"line {number}", count)
+        raise _wrong(where, str(error)) from error
+
+
+def _event(line: str, where: str) -> Event:
     try:
-        event = decode(line.strip())
+        return decode(_POSITION.sub("{", line.strip()))
     except StoreError as error:
-        raise _wrong(f"line {number}", str(error)) from error
-    if any(not 1 <= position < seq for position in _points_at(event)):
-        raise _wrong(f"line {number}", "this event points at a record that is not before it")
+        raise _wrong(where, str(error)) from error
+
+
+def _positioned(record: Record) -> str:
+    """The record as a line that begins with its position; what follows is its text to the byte."""
+    return f'{{"position":{record.seq},{encode(record.event).lstrip()[1:]}'
+
+
+def _position(data: dict[str, Any], positions: Sequence[int], where: str) -> int:
+    """Where the record stood in the log that it comes from; by itself right behind the one before."""
+    behind = positions[-1] + 1 if positions else 1
+    position = data.get("position", behind)
+    if isinstance(position, bool) or not isinstance(position, int) or position < behind:
+        said = repr(position)[:40]
+        raise _wrong(where, f"'position' must be a whole number of at least {behind} here, not {said}")
+    return position
+
+
+def _renumbered(event: Event, position: int, positions: Sequence[int], where: str) -> Event:
+    """The event, which stood at `position`, pointing at new ones; `positions` are the old ones before it."""
+    for wanted in _points_at(event):
+        if not 1 <= wanted < position:
+            raise _wrong(where, "this event points at a record that is not before it")
+        if not _is_there(wanted, positions):
+            raise _wrong(where, f"it points at position {wanted}, which the export left out: take it in too")
+    return event if position == len(positions) + 1 else _moved(event, positions)
+
+
+def _moved(event: Event, positions: Sequence[int]) -> Event:
+    match event:
+        case Compacted():
+            covers = tuple(
+                (_place(first, positions), _place(last, positions)) for first, last in event.covers
+            )
+            cleared = tuple(replace(item, seq=_place(item.seq, positions)) for item in event.cleared)
+            return replace(event, covers=covers, cleared=cleared, at=_place(event.at, positions))
+        case Cleared():
+            items = tuple(replace(item, seq=_place(item.seq, positions)) for item in event.items)
+            return replace(event, items=items)
+        case Restored():
+            return replace(event, seq=_place(event.seq, positions))
     return event
+
+
+def _place(position: int, positions: Sequence[int]) -> int:
+    """The new position of what stood there, or of the first behind it."""
+    return bisect_left(positions, position) + 1
+
+
+def _is_there(position: int, positions: Sequence[int]) -> bool:
+    at = bisect_left(positions, position)
+    return at < len(positions) and positions[at] == position
 
 
 def _said(data: Any, where: str, count: Callable[[Message], int]) -> MessageAdded:
@@ -141,5 +215,6 @@ def _no_number(text: str) -> Never:
 
 
 _BETWEEN = re.compile(r"[\s,]*")
+_POSITION = re.compile(r'^\{\s*"position"\s*:\s*\d+\s*,')
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=_no_number)

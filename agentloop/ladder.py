@@ -1,37 +1,43 @@
 """The ladder: what is done, rung by rung, until the next request fits.
 
-0 clear old results → 1 summarise → 2 summarise with a smaller tail → 3 a plain digest computed from the log
-→ 4 shorten what is left. The rungs below a refused summary are climbed only where the request would not fit
-otherwise. After the last rung the request fits, or `ContextOverflowError` names what is too big.
+0 clear old results, superseded ones first → 1 the policy's strategy, step by step → 2 summarise with a
+smaller tail → 3 a plain digest computed from the log → 4 shorten what is left. The rungs below a refused
+summary are climbed only where the request would not fit otherwise. After the last rung the request fits, or
+`ContextOverflowError` names what is too big.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentloop.budget import TARGET, Budget
-from agentloop.callables import name_of
+from agentloop.budget import Budget
 from agentloop.callbacks import CompactionResult
-from agentloop.compaction import Compaction
-from agentloop.compactor import Compactor, Plan
+from agentloop.compactor import Compactor
 from agentloop.context import Context
-from agentloop.digest import digest
-from agentloop.entries import Entry
 from agentloop.events import Cleared, ClearedItem
-from agentloop.exchanges import Unit, clamped, safe_cover
 from agentloop.guard import Guard
+from agentloop.instead import Digest, Summary
 from agentloop.micro import Clearing, MicroCompact, cleared_item
 from agentloop.models import ChatModel
+from agentloop.plans import Plan, Why, plan_of
+from agentloop.policy import Compaction
 from agentloop.sessions import Session
-from agentloop.strategies import KeepRecentFraction, Strategy
-from agentloop.stream import CompactionReason, ResultsCleared
-from agentloop.summary import Note, Summariser, Written, summary_budget
+from agentloop.strategies import Chain, KeepRecentFraction, Strategy, replaced_by, strategy_name
+from agentloop.strategies.base import Cut
+from agentloop.stream import ResultsCleared
+from agentloop.summary import Summariser, summary_budget
+from agentloop.superseded_items import superseded_items
+from agentloop.triggers import threshold_of
+from agentloop.writers import Writers
 
 WORTH = 0.05
-"""A compaction that no person asked for must cover at least this share of the limit."""
+"""A compaction that no person asked for must save at least this share of what the request takes."""
 
 LEAST_SUMMARY_TOKENS = 100
 MOST_SUMMARY_TOKENS = 8_000
 """A summary is allowed at least and at most so many tokens, however small or large the window."""
+
+INDEX_SHARE = 0.15
+"""The index beside a summary may take this share of the longest summary."""
 
 SMALL_TAIL = KeepRecentFraction(0.1)
 
@@ -42,10 +48,13 @@ SHORTENING = tuple(
 
 @dataclass(slots=True, kw_only=True)
 class Ladder:
-    """The rungs for one run. `model` is the agent's; `outcomes` lists what its compactions came to."""
+    """The rungs for one run. `model` is the agent's, None where none writes summaries.
+
+    `outcomes` lists what its compactions came to.
+    """
 
     policy: Compaction
-    model: ChatModel
+    model: ChatModel | None
     compactor: Compactor
     guard: Guard = field(default_factory=Guard)
     outcomes: list[CompactionResult] = field(default_factory=list)
@@ -65,128 +74,179 @@ class Ladder:
         )
         return await self._clear(session, budget, items) if items else session
 
-    async def climb(self, session: Session, budget: Budget, *, reason: CompactionReason, why: str) -> Session:
+    async def climb(self, session: Session, budget: Budget, why: Why) -> Session:
         """The session with a request that fits, by as few rungs as that takes.
 
         Raises:
             ContextOverflowError: it cannot be made to fit.
         """
-        session, enough = await self._clear_enough(session, budget)
-        if enough:
-            return session
-        result = None
-        if self.guard.allows(size=budget.size(session.context), limit=budget.limit):
-            plan = self.plan(session.context, budget, reason=reason, why=why)
-            session, result = await self._summarise(session, budget, plan)
-        if result and result.status == "done" and not budget.fits(session.context):
-            plan = self.plan(session.context, budget, reason=reason, why=why, strategy=SMALL_TAIL)
-            session, result = await self._summarise(session, budget, plan and replace(plan, tier=2))
+        budget = self.aimed(budget)
+        session, result = await self._clear_enough(session, budget, why)
+        if self._may_summarise(session, budget, why, result):
+            session, result = await self._by_the_policy(session, budget, why)
         if not budget.fits(session.context) and veto_of(result) is None:
-            session = await self._digest(session, budget, reason=reason, why=why)
-        if not budget.fits(session.context):
-            session = await self._shorten(session, budget)
+            session = await self._digest(session, budget, why)
+        if not budget.fits(session.context) and veto_of(result) is None:
+            session = await self._shorten(session, budget, why)
         budget.check(session.context, vetoed=veto_of(result))
         return session
 
+    async def carry_out(
+        self, session: Session, budget: Budget, why: Why, strategy: Strategy | None = None
+    ) -> tuple[Session, CompactionResult | None]:
+        """Carry out a strategy, the policy's where none is given, and what came of it.
+
+        None where it found nothing to do. A chain goes on until the request is down to its target.
+        """
+        budget, last = self.aimed(budget), None
+        for name, step, goal in steps_of(strategy or self.policy.strategy, budget):
+            if last is not None and (last.status == "vetoed" or budget.size(session.context) <= goal):
+                break
+            plan = self.plan(session.context, budget, why, step, name)
+            if plan is not None:
+                session, last = await self._carry_out(session, budget, plan)
+        return session, last
+
     def plan(
-        self,
-        context: Context,
-        budget: Budget,
-        *,
-        reason: CompactionReason,
-        why: str,
-        focus: str | None = None,
-        strategy: Strategy | None = None,
+        self, context: Context, budget: Budget, why: Why, strategy: Strategy | None = None, name: str = ""
     ) -> Plan | None:
-        """The compaction to make now; None where the strategy finds nothing that may go."""
+        """The compaction to make now, by the policy where no strategy is given; None where nothing may go."""
         strategy = strategy or self.policy.strategy
-        cut = strategy(context, budget)
+        cut = strategy(context, self.aimed(budget))
         if cut is None:
             return None
-        covered = safe_cover(context, cut.positions, task_tokens=budget.task_tokens)
-        if not covered:
-            return None
-        return Plan(
-            reason=reason,
-            why=why,
-            strategy=name_of(strategy),
-            tier=1,
-            covered=covered,
-            at=clamped(context, cut.at, budget.task_tokens),
-            write=self._summariser(budget, self._longest(context, budget, covered)).write,
-            focus=focus,
-        )
+        return plan_of(cut, context, budget, why=why, strategy=name or strategy_name(strategy))
 
-    async def carry_out(
-        self, session: Session, budget: Budget, plan: Plan
-    ) -> tuple[Session, CompactionResult]:
-        """Carry out the plan, and note how it went."""
-        session, result = await self.compactor.carry_out(session, plan, budget)
-        self.outcomes.append(result)
-        self.guard.judge(helped=result.status == "done", size=budget.size(session.context))
-        return session, result
+    def aimed(self, budget: Budget) -> Budget:
+        """The budget with the place where the trigger fires: compaction must get below it."""
+        trigger = self.policy.trigger
+        return replace(budget, threshold=threshold_of(trigger, budget) if trigger else None)
 
-    def _summariser(self, budget: Budget, longest: int) -> Summariser:
-        model = self.policy.model or self.model
-        return Summariser(
-            model=model,
-            counter=self.compactor.counter,
-            budget=summary_budget(model, budget, longest=longest),
-            limit_seconds=self.policy.summary_seconds,
-            on_part=self.compactor.watch.retrying,
-        )
-
-    def _longest(self, context: Context, budget: Budget, covered: Sequence[Unit]) -> int:
+    def longest(self, plan: Plan, context: Context, budget: Budget) -> int:
         """The longest summary: a share of the window, and most of what the kept part leaves of it."""
-        kept = context.tokens - sum(unit.tokens for unit in covered)
+        kept = context.tokens - plan.tokens
         left = int(0.8 * (budget.room(context) - kept))
         return max(
             LEAST_SUMMARY_TOKENS,
             min(int(budget.window * self.policy.summary_share), left, MOST_SUMMARY_TOKENS),
         )
 
-    async def _clear_enough(self, session: Session, budget: Budget) -> tuple[Session, bool]:
-        """Clear all that may be cleared, where that alone brings the request to the target."""
-        if self.clearing is None:
-            return session, False
-        items = self.clearing.batch(session.context, min_gain_tokens=0)
-        if not items or size_after(session.context, items, budget) > TARGET * budget.limit:
-            return session, False
-        return await self._clear(session, budget, items), True
+    def _may_summarise(
+        self, session: Session, budget: Budget, why: Why, cleared: CompactionResult | None
+    ) -> bool:
+        if cleared is not None and (
+            cleared.status == "vetoed" or budget.size(session.context) <= budget.target
+        ):
+            return False
+        if self.guard.allows(size=budget.size(session.context), limit=budget.limit):
+            return True
+        return why.reason == "overflow" and self.guard.bypass()
 
-    async def _summarise(
-        self, session: Session, budget: Budget, plan: Plan | None
+    async def _by_the_policy(
+        self, session: Session, budget: Budget, why: Why
     ) -> tuple[Session, CompactionResult | None]:
-        if plan and (plan.tokens >= WORTH * budget.limit or not budget.fits(session.context)):
-            return await self.carry_out(session, budget, plan)
-        self.guard.judge(helped=False, size=budget.size(session.context))
+        """Rungs 1 and 2, and what the guard has to know of them."""
+        before, first = budget.size(session.context), len(self.outcomes)
+        result = None
+        if self._is_worth(session.context, budget, why) or not budget.fits(session.context):
+            session, result = await self.carry_out(session, budget, why)
+        if result and result.status == "done" and not budget.fits(session.context):
+            session, result = await self._with_a_small_tail(session, budget, why)
+        done = [each for each in self.outcomes[first:] if each.status == "done"]
+        size = budget.size(session.context)
+        helped = size < before and bool(done) and not any(each.error for each in done)
+        self.guard.judge(helped=helped, size=size)
+        return session, result
+
+    def _is_worth(self, context: Context, budget: Budget, why: Why) -> bool:
+        """Whether a step of the policy saves enough of the request to rewrite it."""
+        worth = WORTH * budget.size(context)
+        plans = (
+            self.plan(context, budget, why, step) for _, step, _ in steps_of(self.policy.strategy, budget)
+        )
+        return any(plan.tokens >= worth for plan in plans if plan)
+
+    async def _with_a_small_tail(
+        self, session: Session, budget: Budget, why: Why
+    ) -> tuple[Session, CompactionResult | None]:
+        plan = self.plan(session.context, budget, why, SMALL_TAIL)
+        if plan is None:
+            return session, None
+        return await self._carry_out(session, budget, replace(plan, tier=2))
+
+    async def _carry_out(
+        self, session: Session, budget: Budget, plan: Plan
+    ) -> tuple[Session, CompactionResult]:
+        writers = Writers(
+            summariser=lambda spec, plan, context: self._summariser(spec, plan, context, budget),
+            counter=self.compactor.counter,
+            longest=lambda plan, context: self.longest(plan, context, budget),
+        )
+        session, result = await self.compactor.carry_out(session, plan, budget, writers.write)
+        self.outcomes.append(result)
+        return session, result
+
+    def _summariser(self, spec: Summary, plan: Plan, context: Context, budget: Budget) -> Summariser | None:
+        model = self.policy.model or self.model
+        if model is None:
+            return None
+        longest = self.longest(plan, context, budget)
+        index = int(longest * INDEX_SHARE)
+        return Summariser(
+            model=model,
+            counter=self.compactor.counter,
+            budget=summary_budget(model, budget, longest=longest - index),
+            limit_seconds=self.policy.summary_seconds,
+            on_part=self.compactor.watch.retrying,
+            spec=spec,
+            index_tokens=index,
+        )
+
+    async def _clear_enough(
+        self, session: Session, budget: Budget, why: Why
+    ) -> tuple[Session, CompactionResult | None]:
+        """Rung 0: show as few results shortened as bring the request to the target; none where none do."""
+        for name, items in self._clearable(session.context):
+            if items and size_after(session.context, items, budget) <= budget.target:
+                return await self._show(session, budget, why, items, name=name, tier=0)
         return session, None
 
-    async def _digest(
-        self, session: Session, budget: Budget, *, reason: CompactionReason, why: str
-    ) -> Session:
-        plan = self.plan(session.context, budget, reason=reason, why=why, strategy=SMALL_TAIL)
-        if plan is None:
-            return session
-        most = self._longest(session.context, budget, plan.covered)
+    def _clearable(self, context: Context) -> Iterator[tuple[str, tuple[ClearedItem, ...]]]:
+        if self.clearing is not None:
+            replaced = superseded_items(context, self.compactor.counter)
+            yield "superseded results", replaced
+            others = self.clearing.batch(context, min_gain_tokens=0)
+            yield "old results", tuple({item.seq: item for item in (*others, *replaced)}.values())
 
-        async def write(
-            covered: tuple[Entry, ...], context: Context, focus: str | None, note: Note
-        ) -> Written:
-            return Written(text=digest(covered, max_tokens=most, counter=self.compactor.counter))
+    async def _digest(self, session: Session, budget: Budget, why: Why) -> Session:
+        """Rung 3."""
+        strategy = replaced_by(SMALL_TAIL, Digest())
+        plan = self.plan(session.context, budget, why, strategy, "digest")
+        return (await self._carry_out(session, budget, plan))[0] if plan else session
 
-        plan = replace(plan, tier=3, strategy="digest", write=write)
-        session, _ = await self.carry_out(session, budget, plan)
-        return session
-
-    async def _shorten(self, session: Session, budget: Budget) -> Session:
+    async def _shorten(self, session: Session, budget: Budget, why: Why) -> Session:
+        """Rung 4."""
         items: tuple[ClearedItem, ...] = ()
         for policy in SHORTENING:
             found = (cleared_item(entry, policy, self.compactor.counter) for entry in session.context.visible)
             items = tuple(item for item in found if item)
             if size_after(session.context, items, budget) <= budget.limit:
                 break
-        return await self._clear(session, budget, items) if items else session
+        return (await self._show(session, budget, why, items, name="shorten", tier=4))[0]
+
+    async def _show(
+        self,
+        session: Session,
+        budget: Budget,
+        why: Why,
+        items: tuple[ClearedItem, ...],
+        *,
+        name: str,
+        tier: int,
+    ) -> tuple[Session, CompactionResult | None]:
+        """A compaction that only shows these shortened."""
+        plan = plan_of(Cut(cleared=items), session.context, budget, why=why, strategy=name, tier=tier)
+        return await self._carry_out(session, budget, plan) if plan else (session, None)
 
     async def _clear(self, session: Session, budget: Budget, items: tuple[ClearedItem, ...]) -> Session:
         before = budget.size(session.context)
@@ -198,6 +258,20 @@ class Ladder:
         )
         await self.compactor.watch.say(cleared)
         return session
+
+
+def steps_of(
+    strategy: Strategy, budget: Budget, goal: int | None = None
+) -> Iterator[tuple[str, Strategy, int]]:
+    """The steps of a strategy, each with its name and with the size in tokens at which no more is needed."""
+    goal = budget.target if goal is None else goal
+    if not isinstance(strategy, Chain):
+        yield strategy_name(strategy), strategy, goal
+        return
+    goal = goal if strategy.target is None else int(strategy.target * budget.limit)
+    for step in strategy.steps:
+        for name, inner, target in steps_of(step, budget, goal):
+            yield f"{strategy.name}: {name}", inner, target
 
 
 def size_after(context: Context, items: Sequence[ClearedItem], budget: Budget) -> int:

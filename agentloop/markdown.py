@@ -37,7 +37,7 @@ def _blocks(seq: int, event: Event) -> list[str]:
 
 def _said(seq: int, event: MessageAdded) -> list[str]:
     message = event.message
-    who = message.role.capitalize() + (f" in {event.branch}" if event.branch else "")
+    who = message.role.capitalize() + (f" in {' '.join(event.branch.split())}" if event.branch else "")
     if message.role == "tool":
         return [f"## {seq} {who}: result of `{message.tool_call_id}`", _fenced(_content(message))]
     calls = [

@@ -82,7 +82,7 @@ class Clearing:
         self._gain = sum(gain for gain, _ in self._found)
 
     def _look(self, context: Context) -> None:
-        horizon = min(len(context.visible) - self._policy.keep_messages, _unread(context))
+        horizon = min(len(context.visible) - self._policy.keep_messages, unread(context))
         while self._seen < horizon:
             entry = context.visible[self._seen]
             if not entry.cleared and _may_shorten(entry, self._policy):
@@ -120,13 +120,15 @@ def _may_shorten(entry: Entry, policy: MicroCompact) -> bool:
 def _shortened(entry: Entry, policy: MicroCompact) -> Message:
     message = entry.original
     if message.role == "tool":
-        way_back = (
-            f"the whole is in {entry.spilled}" if entry.spilled else "call the tool again for the whole"
-        )
-        content = stub(message.text, policy.max_chars, way_back)
+        content = stub(message.text, policy.max_chars, way_back(entry))
         return replace(message, content=content, extra={}, omits=())
     calls = tuple(_short_call(call, policy.max_argument_chars) for call in message.tool_calls)
     return replace(message, tool_calls=calls)
+
+
+def way_back(entry: Entry) -> str:
+    """How the model gets the whole of a result that is shown shortened."""
+    return f"the whole is in {entry.spilled}" if entry.spilled else "call the tool again for the whole"
 
 
 def stub(text: str, max_chars: int, way_back: str) -> str:
@@ -153,7 +155,7 @@ def _short_value(value: Any, max_chars: int) -> Any:
     return f"{text[:max_chars]}... [truncated: {len(text) - max_chars:,} of {len(text):,} characters]"
 
 
-def _unread(context: Context) -> int:
+def unread(context: Context) -> int:
     """The index of the results at the end, which the model has not read yet."""
     at = len(context.visible)
     while at and context.visible[at - 1].message.role == "tool":

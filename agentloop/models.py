@@ -7,8 +7,10 @@ yields its `Answer` alone.
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from math import inf
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from agentloop.errors import UsageError
 from agentloop.messages import Json, Message, Usage
 
 Purpose: TypeAlias = Literal["agent", "summary", "memory"]
@@ -79,3 +81,58 @@ class ChatModel(Protocol):
     def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
         """Answer the request: any number of parts, then one `Answer`."""
         ...
+
+
+@runtime_checkable
+class AsksWindow(Protocol):
+    """A model that can ask its server how much it takes."""
+
+    async def ask_window(self) -> int | None:
+        """The window in tokens, None where nobody says; it is asked once, and `window` is this from then on.
+
+        Never raises, and never waits for long.
+        """
+        ...
+
+
+@runtime_checkable
+class Priced(Protocol):
+    """A model that knows what it costs."""
+
+    def price(self, usage: Usage, /) -> float | None:
+        """What this usage costs in US dollars, None where no price is known. Never raises."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a model costs, in US dollars for a million tokens.
+
+    Input read from the provider's cache costs `cached_input`, where it is None as much as other input.
+
+    Example:
+        >>> Price(input=2.5, output=10, cached_input=1.25).of(Usage(input_tokens=1_000_000))
+        2.5
+
+    Raises:
+        UsageError: one of them is no number, negative or infinite.
+    """
+
+    input: float
+    output: float
+    cached_input: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "cached_input"):
+            dollars = getattr(self, name)
+            if name == "cached_input" and dollars is None:
+                continue
+            if isinstance(dollars, bool) or not isinstance(dollars, int | float) or not 0 <= dollars < inf:
+                raise UsageError(f"{name} is {dollars!r}: a price is 0 or more US dollars a million tokens")
+
+    def of(self, usage: Usage) -> float:
+        """What this usage costs in US dollars."""
+        cached = min(usage.cached_tokens, usage.input_tokens)
+        cached_input = self.input if self.cached_input is None else self.cached_input
+        fresh = (usage.input_tokens - cached) * self.input
+        return (fresh + cached * cached_input + usage.output_tokens * self.output) / 1_000_000

@@ -9,19 +9,29 @@ from agentloop.messages import Message
 def answers(messages: Sequence[Message]) -> dict[int, list[int | None]]:
     """The places of the results of each message with calls, in call order; None where there is none.
 
-    A result answers a call of the newest message before it that called by its id, wherever it stands. Of
-    calls that share an id the first gets the first result. What is left over answers nothing.
+    A result answers the newest message before it with a call by its id that still waits, wherever it stands;
+    of calls in one message that share an id the first gets the first result. What is left over answers
+    nothing: it repeats another, or its call is not there, or not before it.
     """
     found: dict[int, list[int | None]] = {}
-    waiting: dict[str, deque[tuple[int, int]]] = {}
+    waiting: dict[str, list[deque[tuple[int, int]]]] = {}
     for at, message in enumerate(messages):
         if message.role == "tool":
-            if open_calls := waiting.get(message.tool_call_id or ""):
-                asking, number = open_calls.popleft()
+            if batches := waiting.get(message.tool_call_id or ""):
+                asking, number = batches[-1].popleft()
                 found[asking][number] = at
+                if not batches[-1]:
+                    batches.pop()
         elif message.role == "assistant" and message.tool_calls:
             found[at] = [None] * len(message.tool_calls)
-            waiting |= {call.id: deque() for call in message.tool_calls}
-            for number, call in enumerate(message.tool_calls):
-                waiting[call.id].append((at, number))
+            for call_id, numbers in _by_id(message).items():
+                waiting.setdefault(call_id, []).append(deque((at, number) for number in numbers))
     return found
+
+
+def _by_id(message: Message) -> dict[str, list[int]]:
+    """Which of the message's calls have each id."""
+    numbers: dict[str, list[int]] = {}
+    for number, call in enumerate(message.tool_calls):
+        numbers.setdefault(call.id, []).append(number)
+    return numbers

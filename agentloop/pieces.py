@@ -1,79 +1,197 @@
 """What a summariser reads: the covered messages as labelled text, in pieces that fit its window."""
 
+import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentloop.entries import Entry
-from agentloop.labelled import labelled
+from agentloop.labelled import labelled, neutral
+from agentloop.messages import Message
 from agentloop.tokens import TokenCounter
+from agentloop.tool_results import shortened
 
 MAX_PIECES = 6
-"""The most requests of one reading."""
+"""The most pieces of one reading; the records of several pieces are made into one by one more request."""
 
 RESULT_CHARS = (2_000, 500, 150)
 """What is read of one result or one call's arguments, head and tail together: the most that fits."""
 
+WHOLE = sys.maxsize
+
 LEAST_ROOM = 200
 
+SHARE_OF_RECORDS = 0.5
+"""Earlier records wait for the last request while they take at most this share of it."""
+
+BETWEEN = "\n\n"
+BETWEEN_TOKENS = 2
+
+CONTINUED = "[continued]"
+"""Begins, behind the label, each further part of a message that no piece has room for."""
+
+LONGEST_WORD = 100
+
 _ORDER = {"user": 0, "assistant": 1}
+_LABEL = re.compile(r"[^:(\n]{0,80}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How pieces are made: each of at most `room` tokens, and of at most `piece_tokens` where that is less.
+
+    Each message is capped at `message_chars` characters as it is read, head and tail together. Results and
+    arguments are cut to the first of `result_chars` with which everything can be read.
+    """
+
+    room: int
+    piece_tokens: int | None = None
+    message_chars: int | None = None
+    result_chars: tuple[int, ...] = RESULT_CHARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The pieces to read, and the positions of what even `MAX_PIECES` of them could not hold."""
+    """The pieces to read, and the positions of what even `MAX_PIECES` of them could not hold.
+
+    `records` are earlier records that are not in the pieces: they wait for the request that makes one record
+    of all.
+    """
 
     pieces: tuple[str, ...]
+    records: str = ""
     unread: tuple[int, ...] = ()
 
 
-def reading_of(covered: Sequence[Entry], *, room: int, counter: TokenCounter) -> Reading:
-    """The covered messages in as few pieces of at most `room` tokens as they need.
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """One message as it is read, in parts that fit into a piece; without any where it is too long for all."""
 
-    User and assistant text is whole; results and arguments give way first. Where what was said is still too
-    much, whole messages are left out: results before assistant text before user text, oldest first.
+    seq: int
+    order: int
+    text: str
+    parts: tuple[tuple[str, int], ...]
+    tokens: int
+
+
+def reading_of(entries: Sequence[Entry], *, bounds: Bounds, counter: TokenCounter) -> Reading:
+    """The entries in as few pieces as they need: one, with earlier records first, where one request has room.
+
+    User and assistant text is whole, and in one piece where a piece has room for it; results and arguments
+    give way first. Where what was said is still too much, whole messages are left out: results before
+    assistant text before user text, oldest first.
     """
-    room = max(room, LEAST_ROOM)
-    sized: list[tuple[str, int]] = []
-    for most in RESULT_CHARS:
-        blocks = labelled(covered, max_result_chars=most)
-        sized = [(block, counter(block) + 2) for block in blocks]
-        if sum(tokens for _, tokens in sized) <= room * (MAX_PIECES - 1):
-            return Reading(pieces=tuple(_packed((block for block, _ in sized), room, counter)))
-    read = _most_telling(covered, [tokens for _, tokens in sized], room * (MAX_PIECES - 1))
-    return Reading(
-        pieces=tuple(_packed((sized[at][0] for at in sorted(read)), room, counter)),
-        unread=tuple(entry.seq for at, entry in enumerate(covered) if at not in read),
-    )
+    said = [entry for entry in entries if entry.kind != "note"]
+    most = max(bounds.room, LEAST_ROOM)
+    piece = min(most, bounds.piece_tokens or most)
+    blocks: list[_Block] = []
+    for chars in bounds.result_chars:
+        blocks = list(_blocks(said, chars, bounds, piece, counter))
+        if reading := _together(blocks, most, piece) or _apart(blocks, most, piece):
+            return reading
+    return _most_telling(blocks, most, piece)
 
 
-def _most_telling(covered: Sequence[Entry], tokens: Sequence[int], left: int) -> set[int]:
-    read = set()
-    for at in sorted(range(len(covered)), key=lambda at: (_ORDER.get(covered[at].original.role, 2), -at)):
-        if tokens[at] <= left:
-            left -= tokens[at]
-            read.add(at)
-    return read
+def record_block(text: str) -> str:
+    """The text as one more earlier record among what is read."""
+    message = Message.user(neutral(text))
+    record = Entry(seq=0, message=message, tokens=0, original=message, kind="summary")
+    return labelled([record], max_result_chars=WHOLE)[0]
 
 
-def _packed(blocks: Iterable[str], room: int, counter: TokenCounter) -> Iterator[str]:
-    piece: list[str] = []
-    left = room
-    for block in (part for whole in blocks for part in _split(whole, room, counter)):
-        tokens = counter(block) + 2
-        if tokens > left and piece:
-            yield "\n\n".join(piece)
-            piece, left = [], room
-        piece.append(block)
+def _blocks(
+    entries: Sequence[Entry], chars: int, bounds: Bounds, piece: int, counter: TokenCounter
+) -> Iterator[_Block]:
+    texts = labelled(entries, max_result_chars=chars)
+    for entry, text in zip(entries, texts, strict=True):
+        is_record = entry.kind == "summary"
+        if bounds.message_chars and not is_record:
+            text = shortened(text, max_chars=bounds.message_chars)
+        tokens = counter(text) + BETWEEN_TOKENS
+        yield _Block(
+            seq=entry.seq,
+            order=-1 if is_record else _ORDER.get(entry.original.role, 2),
+            text=text,
+            tokens=tokens,
+            parts=tuple(_parts(text, tokens, piece, counter)),
+        )
+
+
+def _parts(text: str, tokens: int, piece: int, counter: TokenCounter) -> Iterator[tuple[str, int]]:
+    if tokens <= piece:
+        yield text, tokens
+    elif tokens <= piece * MAX_PIECES:
+        label = _LABEL.match(text)
+        yield from _split(text, piece, counter, f"{label[0] if label else ''}: {CONTINUED} ")
+
+
+def _split(text: str, piece: int, counter: TokenCounter, lead: str) -> Iterator[tuple[str, int]]:
+    """The text in parts that fit, each but the first behind the lead; it is cut between words."""
+    while (tokens := counter(text) + BETWEEN_TOKENS) > piece and len(text) > len(lead) + 1:
+        part = _head(text, len(text) * piece // tokens, least=len(lead) + 1)
+        while (size := counter(part) + BETWEEN_TOKENS) > piece and len(part) > len(lead) + 1:
+            part = _head(text, len(part) * 9 // 10, least=len(lead) + 1)
+        yield part, size
+        text = lead + text[len(part) :]
+    yield text, tokens
+
+
+def _head(text: str, chars: int, *, least: int) -> str:
+    """The first `chars` characters or a few less, so that no word is parted; never fewer than `least`."""
+    chars = max(chars, least)
+    start = max(least, chars - LONGEST_WORD)
+    return text[: max(text.rfind(" ", start, chars), text.rfind("\n", start, chars)) + 1 or chars]
+
+
+def _together(blocks: Sequence[_Block], room: int, piece: int) -> Reading | None:
+    """All in one request, earlier records first."""
+    new = sum(block.tokens for block in blocks if block.order >= 0)
+    if new > piece or sum(block.tokens for block in blocks) > room:
+        return None
+    first = sorted(blocks, key=lambda block: block.order >= 0)
+    return Reading(pieces=(BETWEEN.join(block.text for block in first),) if blocks else ())
+
+
+def _apart(blocks: Sequence[_Block], room: int, piece: int) -> Reading | None:
+    """In pieces; earlier records wait, unless they take too much of the last request."""
+    records = [block for block in blocks if block.order < 0]
+    few = sum(block.tokens for block in records) <= room * SHARE_OF_RECORDS
+    wait = few or not all(block.parts for block in records)
+    read = [block for block in blocks if block.order >= 0 or not wait]
+    pieces = _packed(read, piece) if all(block.parts for block in read) else None
+    if pieces is None:
+        return None
+    return Reading(pieces=pieces, records=BETWEEN.join(block.text for block in records if wait))
+
+
+def _packed(blocks: Iterable[_Block], piece: int) -> tuple[str, ...] | None:
+    """The blocks packed in their order; None where that takes more than `MAX_PIECES`."""
+    packed: list[list[str]] = []
+    left = 0
+    for text, tokens in (part for block in blocks for part in block.parts):
+        if tokens > left or not packed:
+            packed.append([])
+            left = piece
+        packed[-1].append(text)
         left -= tokens
-    if piece:
-        yield "\n\n".join(piece)
+    return tuple(BETWEEN.join(texts) for texts in packed) if len(packed) <= MAX_PIECES else None
 
 
-def _split(block: str, room: int, counter: TokenCounter) -> Iterator[str]:
-    """The block in parts that fit: whole pieces stay even, whatever script they are in."""
-    if len(block) < 2 or counter(block) + 2 <= room:
-        yield block
-        return
-    middle = len(block) // 2
-    yield from _split(block[:middle], room, counter)
-    yield from _split(block[middle:], room, counter)
+def _most_telling(blocks: Sequence[_Block], room: int, piece: int) -> Reading:
+    """As many as can be read, those that tell most before the others."""
+    left, chosen = piece * MAX_PIECES, []
+    for at in sorted(range(len(blocks)), key=lambda at: (blocks[at].order, -at)):
+        if blocks[at].order < 0:
+            chosen.append(at)
+        elif blocks[at].parts and blocks[at].tokens <= left:
+            left -= blocks[at].tokens
+            chosen.append(at)
+    few, many = 0, len(chosen)
+    while few < many:
+        middle = (few + many + 1) // 2
+        fits = _apart([blocks[at] for at in sorted(chosen[:middle])], room, piece)
+        few, many = (middle, many) if fits else (few, middle - 1)
+    read = set(chosen[:few])
+    reading = _apart([blocks[at] for at in sorted(read)], room, piece) or Reading(pieces=())
+    unread = (block.seq for at, block in enumerate(blocks) if at not in read)
+    return replace(reading, unread=tuple(unread))

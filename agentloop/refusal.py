@@ -40,10 +40,8 @@ def without_thinking(text: str) -> str:
     return _THINKING.sub("", text).strip()
 
 
-def fault_of(
-    text: str, finish: str | None, covered: Sequence[Entry], context: Context, counter: TokenCounter
-) -> str | None:
-    """Why the text cannot stand for the covered entries of the context, in words; None where it can."""
+def fault_in(text: str, finish: str | None) -> str | None:
+    """Why the text stands for nothing, whatever it is to stand for, in words; None where it may."""
     if finish == "tool_calls":
         return "it was a tool call"
     if not text.strip():
@@ -54,12 +52,30 @@ def fault_of(
         return "it was an error text"
     if len(re.findall(r"\w+", text)) < LEAST_WORDS:
         return "it says nothing"
+    return None
+
+
+def fault_of(
+    text: str, finish: str | None, covered: Sequence[Entry], context: Context, counter: TokenCounter
+) -> str | None:
+    """Why the text cannot stand for the covered entries of the context, in words; None where it can."""
+    if fault := fault_in(text, finish):
+        return fault
     if text.strip() in _known_texts(covered, context):
         return "it repeats an old message"
-    covered_tokens = sum(entry.tokens for entry in covered)
-    if (tokens := counter(summary_message(text, _LONGEST_NAME))) >= covered_tokens:
-        return f"it takes {tokens:,} tokens, what it stands for takes {covered_tokens:,}"
+    if room_left(text, covered, counter) <= 0:
+        tokens, stood_for = counter(summary_message(text, _LONGEST_NAME)), _tokens(covered)
+        return f"it takes {tokens:,} tokens, what it stands for takes {stood_for:,}"
     return None
+
+
+def room_left(text: str, covered: Sequence[Entry], counter: TokenCounter) -> int:
+    """By how many tokens the text, as a summary message, is smaller than what it stands for."""
+    return _tokens(covered) - counter(summary_message(text, _LONGEST_NAME))
+
+
+def _tokens(covered: Sequence[Entry]) -> int:
+    return sum(entry.tokens for entry in covered)
 
 
 def _known_texts(covered: Sequence[Entry], context: Context) -> set[str]:

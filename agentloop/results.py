@@ -18,9 +18,10 @@ from agentloop.stream import ContextStatus, RunStatus
 class RunResult:
     """What a run came to.
 
-    `status` is `answered`, or `limit` where a limit ended it. `messages` is what the model sees at the end;
-    the whole history stands in the log. `usage` and `cost` (US dollars, None where no price is known) count
-    every request, those for summaries too. `compactions` lists all that were begun, failed ones as well.
+    `status` is `answered`, or `limit` where a limit ended it, which `reason` then names. `messages` is what
+    the model sees at the end; the whole history stands in the log. `usage` and `cost` (US dollars, None where
+    no price is known) count every request, those for summaries too. `compactions` lists all that were begun,
+    failed ones as well.
     """
 
     output: str
@@ -31,17 +32,31 @@ class RunResult:
     cost: float | None
     messages: tuple[Message, ...]
     compactions: tuple[CompactionResult, ...]
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPreview:
-    """What a compaction asked for now would cover: positions, messages, and tokens by our count."""
+    """What a compaction asked for now would do first; nothing is done, no model is asked.
+
+    `first` to `last` are positions, `messages` how many are covered or shortened, `tokens` what they take now
+    beyond what they are shortened to. What stands instead takes at most `summary_tokens`, which makes
+    `tokens_after` the largest next request. Behind position `first` a provider's prompt cache is worthless
+    once: `cache_tokens_lost` are sent anew. Costs are US dollars, None where no price is known: each further
+    request costs `cost_saved` less, and losing the cache costs `cache_cost` once.
+    """
 
     first: int
     last: int
     messages: int
     tokens: int
     context: ContextStatus
+    strategy: str = ""
+    summary_tokens: int = 0
+    tokens_after: int = 0
+    cache_tokens_lost: int = 0
+    cost_saved: float | None = None
+    cache_cost: float | None = None
 
 
 def status_of(error: BaseException) -> RunStatus:

@@ -1,17 +1,22 @@
 """Makes room: decides before each request, and after an overflow, whether the ladder is to be climbed."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from agentloop.budget import Budget, overflow
 from agentloop.callbacks import CompactionResult
-from agentloop.compaction import Compaction
-from agentloop.compactor import Plan
 from agentloop.context import Context
 from agentloop.errors import ContextTooLongError
 from agentloop.ladder import WORTH, Ladder
+from agentloop.plans import Why
+from agentloop.policy import Compaction
+from agentloop.previews import foreseen
+from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
-from agentloop.stream import ContextStatus, ContextWarning, Level
-from agentloop.triggers import WindowFraction
+from agentloop.stream import ContextStatus, ContextWarning, Level, level_of
+from agentloop.triggers import Overflow, threshold_of
+
+OVERFLOW = Overflow()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +30,7 @@ class Room:
     budget: Budget
     ladder: Ladder
     _level: Level = "none"
+    _said_fixed: bool = False
 
     async def make(self, session: Session) -> Session:
         """The session with room for its next request.
@@ -36,7 +42,8 @@ class Room:
         if self.policy is not None:
             session = await self.ladder.clear_in_batches(session, self.budget)
             if why := self._due(session.context, self.policy):
-                session = await self.ladder.climb(session, self.budget, reason="threshold", why=why)
+                session = await self.ladder.climb(session, self.budget, why)
+            await self._say_fixed(session.context)
         await self._warn(session.context)
         self.budget.check(session.context)
         return session
@@ -51,28 +58,40 @@ class Room:
             raise overflow(error, self.budget, session.context) from error
         tokens = error.tokens or self.budget.size(session.context)
         self.budget = self.budget.learnt(session.context, error)
-        why = f"the server refused {tokens:,} tokens"
-        return await self.ladder.climb(session, self.budget, reason="overflow", why=why)
+        why = Why(reason="overflow", why=f"the server refused {tokens:,} tokens")
+        return await self.ladder.climb(session, self.budget, why)
 
     async def asked(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
         """Compact since a person asked; None where there is nothing to compact.
 
-        A summary that is refused changes nothing.
+        A summary that is refused changes nothing. The guard lets go of what it holds against compaction.
         """
-        plan = self.preview(session.context, focus)
-        return await self.ladder.carry_out(session, self.budget, plan) if plan else (session, None)
+        self.ladder.guard.release()
+        return await self.ladder.carry_out(session, self.budget, _asked_for(focus))
 
     async def wished(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
         """Compact since the model asked; None where too little is to be gained, or it asked just before."""
-        why = "the model asked for it"
-        plan = self.ladder.plan(session.context, self.budget, reason="tool", why=why, focus=focus)
+        why = Why(reason="tool", why="the model asked for it", focus=focus)
+        plan = self.ladder.plan(session.context, self.budget, why)
         if plan is None or plan.tokens < WORTH * self.budget.limit or not self.ladder.guard.grants():
             return session, None
-        return await self.ladder.carry_out(session, self.budget, plan)
+        return await self.ladder.carry_out(session, self.budget, why)
 
-    def preview(self, context: Context, focus: str | None = None) -> Plan | None:
-        """What a compaction asked for now would cover; nothing is done."""
-        return self.ladder.plan(context, self.budget, reason="manual", why="asked for", focus=focus)
+    async def if_due(self, session: Session) -> tuple[Session, CompactionResult | None]:
+        """Compact where the trigger fires now, outside of a run; None where it doesn't."""
+        trigger = self.policy.trigger if self.policy else None
+        fired = trigger(session.context, self.budget) if trigger else None
+        if fired is None:
+            return session, None
+        return await self.ladder.carry_out(session, self.budget, Why(reason="idle", why=fired.why))
+
+    def preview(self, context: Context, focus: str | None = None) -> CompactionPreview | None:
+        """What a compaction asked for now would do first; nothing is done."""
+        plan = self.ladder.plan(context, self.budget, _asked_for(focus))
+        if plan is None:
+            return None
+        summary = self.ladder.longest(plan, context, self.budget) if plan.covered else 0
+        return foreseen(plan, context, self.budget, self.status(context), summary, self.ladder.model)
 
     def status(self, context: Context) -> ContextStatus:
         """How full the window is."""
@@ -80,16 +99,33 @@ class Room:
         return ContextStatus(
             tokens=self.budget.size(context),
             window=self.budget.window,
-            threshold=trigger.threshold(self.budget) if isinstance(trigger, WindowFraction) else None,
+            threshold=threshold_of(trigger, self.budget) if trigger else None,
             measured=self.budget.measured(context),
         )
 
-    def _due(self, context: Context, policy: Compaction) -> str | None:
-        size, limit = self.budget.size(context), self.budget.limit
-        if size > limit:
-            return f"tokens {size:,} > {limit:,}, all that fits"
+    def _due(self, context: Context, policy: Compaction) -> Why | None:
+        if too_late := OVERFLOW(context, self.budget):
+            return Why(reason=too_late.reason, why=too_late.why)
         fired = policy.trigger(context, self.budget) if policy.trigger else None
-        return fired.why if fired and self.ladder.guard.allows(size=size, limit=limit) else None
+        size, limit = self.budget.size(context), self.budget.limit
+        if fired is None or not self.ladder.guard.allows(size=size, limit=limit):
+            return None
+        return Why(reason=fired.reason, why=fired.why)
+
+    async def _say_fixed(self, context: Context) -> None:
+        """Say once that what compaction cannot shrink is larger than what it aims at."""
+        fixed, target = ceil(self.budget.ratio(context) * self.budget.fixed), self.budget.target
+        if fixed <= target or self._said_fixed:
+            return
+        self._said_fixed = True
+        warning = ContextWarning(
+            level=level_of(self.budget.size(context), self.budget.window),
+            tokens=fixed,
+            window=self.budget.window,
+            text=f"instructions and tool schemas take {fixed:,} tokens, more than the {target:,} that "
+            "compaction aims at: shorten them, or use a larger window",
+        )
+        await self.ladder.compactor.watch.say(warning)
 
     async def _warn(self, context: Context) -> None:
         size = self.budget.size(context)
@@ -100,8 +136,5 @@ class Room:
             await self.ladder.compactor.watch.say(warning)
 
 
-def level_of(tokens: int, window: int) -> Level:
-    """How full: none under 80 % of the window, warning to 90 %, critical above."""
-    if tokens > window * 0.9:
-        return "critical"
-    return "warning" if tokens >= window * 0.8 else "none"
+def _asked_for(focus: str | None) -> Why:
+    return Why(reason="manual", why="asked for", focus=focus)

@@ -9,7 +9,9 @@ from typing import Any
 
 from agentloop.agent import Agent
 from agentloop.events import Event, MessageAdded
+from agentloop.limits import Limits, Spent, charge, total
 from agentloop.messages import Message, Usage
+from agentloop.models import Answer
 from agentloop.room import Room
 from agentloop.run_context import RunContext
 from agentloop.sessions import Session
@@ -23,8 +25,10 @@ from agentloop.watch import Watch
 class Run:
     """One run while it goes on; `spills` is the folder for results too long to show, None for nowhere.
 
-    `answered` is what the agent's own requests used, `cut_off` how many answers in a row the output limit
-    cut off, `begun` whether the log knows of this run.
+    `limits` are held against what it uses. `steps` counts the agent's answers, `answered` is what they used
+    and `unreported` what those did that reported nothing; `charged` is their price as far as a limit needs
+    it. `cut_off` is how many answers in a row the output limit cut off, `begun` whether the log knows of
+    this run.
     """
 
     agent: Agent
@@ -32,11 +36,19 @@ class Run:
     watch: Watch
     counter: TokenCounter
     spills: Path | None
+    limits: Limits = field(default_factory=Limits)
     deps: Any = None
+    steps: int = 0
     answered: Usage = field(default_factory=Usage)
+    unreported: Usage = field(default_factory=Usage)
     paid: float | None = None
+    charged: float | None = 0.0
     cut_off: int = 0
     begun: bool = False
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.limits.clock()
 
     @property
     def id(self) -> str:
@@ -55,11 +67,42 @@ class Run:
         known = [cost for cost in costs if cost is not None]
         return sum(known) if known else None
 
-    def spend(self, usage: Usage | None, cost: float | None) -> None:
-        """Add what one request of the agent used."""
-        self.answered += usage or Usage()
-        if cost is not None:
-            self.paid = (self.paid or 0.0) + cost
+    def spend(self, answer: Answer, counted: int) -> None:
+        """Add what one request of the agent used; `counted` is its length by our own count."""
+        self.steps += 1
+        self.answered += answer.usage or Usage()
+        used = answer.usage
+        if used is None or not used.input_tokens:
+            used = Usage(input_tokens=counted, output_tokens=count_message(answer.message, self.counter))
+            self.unreported += used
+        if answer.cost is not None:
+            self.paid = (self.paid or 0.0) + answer.cost
+        if self.limits.cost is not None:
+            self.charged = total(self.charged, charge(self.agent.model, used, answer.cost))
+
+    def limit_reached(self) -> str | None:
+        """Which limit is reached, in words; None where the model may be asked on."""
+        outcomes = self.room.ladder.outcomes
+        used = sum((outcome.unreported for outcome in outcomes), self.usage + self.unreported)
+        spent = Spent(
+            steps=self.steps,
+            tokens=used.input_tokens + used.output_tokens,
+            seconds=self.limits.clock() - self.started,
+            cost=None if self.limits.cost is None else self._charges(),
+        )
+        return self.limits.reached(spent)
+
+    def _charges(self) -> float | None:
+        """What all requests cost, by their answers or by the price of who gave them."""
+        ladder = self.room.ladder
+        writer = ladder.policy.model or self.agent.model
+        summaries = [
+            charge(writer, usage, cost)
+            for outcome in ladder.outcomes
+            for usage, cost in ((outcome.usage, outcome.cost), (outcome.unreported, None))
+            if usage != Usage()
+        ]
+        return total(self.charged, *summaries)
 
     def added(
         self,

@@ -12,21 +12,24 @@ from agentloop.agent import Agent
 from agentloop.answering import settle
 from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks, CompactionResult
-from agentloop.compaction import Compaction
 from agentloop.compactor import Compactor
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
 from agentloop.events import Described, Event, MessageAdded, Record, Restored, RunEnded, RunStarted
+from agentloop.filters import EventFilter, select
 from agentloop.ladder import Ladder
+from agentloop.limits import Limits, check_priced, limited
 from agentloop.loop import loop
 from agentloop.messages import Message
+from agentloop.models import AsksWindow, ChatModel
+from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview, RunResult, status_of
 from agentloop.room import Room
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.steps import RunTools, next_step
 from agentloop.stores import open_store
-from agentloop.stores.base import SessionStore
+from agentloop.stores.base import SessionStore, checked_session_id
 from agentloop.stream import AnyStreamEvent, ContextStatus, RunStatus
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStarted as RunStartedShown
@@ -66,19 +69,26 @@ class Runner:
         self._budget: Budget | None = None
 
     async def run(
-        self, prompt: str | Message, *, session_id: str | None = None, deps: Any = None
+        self,
+        prompt: str | Message,
+        *,
+        session_id: str | None = None,
+        deps: Any = None,
+        limits: Limits | None = None,
     ) -> RunResult:
-        """Say `prompt` in the session, a new one where no id is given, and run to the answer.
+        """Say `prompt` in the session, a new one where no id is given, and run to the answer or to a limit.
 
         Raises:
-            UsageError: the prompt is empty or the id not allowed; nothing was stored.
+            UsageError: the prompt is empty, the id not allowed or a limit cannot be held; nothing is stored.
             ContextOverflowError: the context cannot be made to fit.
             ModelError: the model gave no answer.
             StoreError: the session could not be read or written.
         """
-        return await self._run(prompt, _new_session_id() if session_id is None else session_id, deps, _unseen)
+        return await self._run(
+            prompt, _new_session_id() if session_id is None else session_id, deps, limits, _unseen
+        )
 
-    async def resume(self, session_id: str, *, deps: Any = None) -> RunResult:
+    async def resume(self, session_id: str, *, deps: Any = None, limits: Limits | None = None) -> RunResult:
         """Go on with a run that was interrupted; no finished tool runs again.
 
         A session whose last run was answered gives that answer again.
@@ -86,10 +96,15 @@ class Runner:
         Raises:
             SessionNotFoundError: there is no such session.
         """
-        return await self._run(None, session_id, deps, _unseen)
+        return await self._run(None, session_id, deps, limits, _unseen)
 
     async def stream(
-        self, prompt: str | Message | None, *, session_id: str | None = None, deps: Any = None
+        self,
+        prompt: str | Message | None,
+        *,
+        session_id: str | None = None,
+        deps: Any = None,
+        limits: Limits | None = None,
     ) -> AsyncGenerator[AnyStreamEvent, None]:
         """The same as `run`, or as `resume` for None, event by event; closing it cancels the run.
 
@@ -97,7 +112,7 @@ class Runner:
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
         work = self._run(
-            prompt, _new_session_id() if session_id is None else session_id, deps, events.put_nowait
+            prompt, _new_session_id() if session_id is None else session_id, deps, limits, events.put_nowait
         )
         task = asyncio.create_task(work)
         task.add_done_callback(lambda _: events.put_nowait(None))
@@ -116,32 +131,38 @@ class Runner:
             SessionNotFoundError: there is no such session.
         """
         session = await self._existing(session_id)
-        run = self._new_run(session_id, None, _unseen)
+        run = await self._new_run(session_id, None, None, _unseen)
         _, result = await run.room.asked(session, focus)
         return result
 
-    async def preview(self, session_id: str) -> CompactionPreview | None:
-        """What `compact` would cover; None where there is nothing to compact.
+    async def compact_if_due(self, session_id: str) -> CompactionResult | None:
+        """Compact the session where its trigger fires now, outside of a run; None where it does not.
+
+        For a host that looks after idle sessions: with `Idle` or `Every` as the trigger, a session is
+        compacted while nobody waits for it.
 
         Raises:
             SessionNotFoundError: there is no such session.
         """
         session = await self._existing(session_id)
-        room = self._new_run(session_id, None, _unseen).room
-        plan = room.preview(session.context)
-        if plan is None:
-            return None
-        covers = plan.covers(session.context)
-        return CompactionPreview(
-            first=covers[0][0],
-            last=covers[-1][1],
-            messages=len(plan.entries),
-            tokens=plan.tokens,
-            context=room.status(session.context),
-        )
+        run = await self._new_run(session_id, None, None, _unseen)
+        _, result = await run.room.if_due(session)
+        return result
+
+    async def preview(self, session_id: str) -> CompactionPreview | None:
+        """What `compact` would do first; None where there is nothing to compact. Nothing is done.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+        """
+        session = await self._existing(session_id)
+        room = (await self._new_run(session_id, None, None, _unseen)).room
+        return room.preview(session.context)
 
     async def undo(self, session_id: str) -> int | None:
-        """Take the newest compaction back; its position, or None where there is none to take back.
+        """Take the newest compaction back, with all it hid or shortened; None where there is none.
+
+        Returns the position of its record.
 
         Raises:
             SessionNotFoundError: there is no such session.
@@ -153,10 +174,21 @@ class Runner:
         await session.append(Restored(seq=seq))
         return seq
 
+    async def events(self, session_id: str, *, only: EventFilter | None = None) -> list[Record]:
+        """The session's records, oldest first, or those of them that the filter takes.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+        """
+        records = await self.store.read(checked_session_id(session_id))
+        if not records:
+            raise SessionNotFoundError(f"there is no session {session_id!r}")
+        return select(records, only)
+
     async def status(self, session_id: str) -> ContextStatus:
         """How full the window is with this session."""
         session = await Session.open(session_id, self.store)
-        return self._new_run(session_id, None, _unseen).room.status(session.context)
+        return (await self._new_run(session_id, None, None, _unseen)).room.status(session.context)
 
     async def close(self) -> None:
         """Close the store."""
@@ -168,13 +200,22 @@ class Runner:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _run(self, prompt: str | Message | None, session_id: str, deps: Any, sink: Sink) -> RunResult:
+    async def _run(
+        self,
+        prompt: str | Message | None,
+        session_id: str,
+        deps: Any,
+        limits: Limits | None,
+        sink: Sink,
+    ) -> RunResult:
         message = None if prompt is None else _spoken(prompt)
+        limits = limited(limits, self.agent.max_steps)
+        check_priced(limits, *self._models())
         session = await (Session.open(session_id, self.store) if message else self._begun(session_id))
-        run = self._new_run(session_id, deps, sink)
+        run = await self._new_run(session_id, deps, limits, sink)
         try:
             ended = await loop(run, await self._begin(run, session, message))
-            session = await to_its_end(ended.session.append(_ended(run, ended.status)))
+            session = await to_its_end(ended.session.append(_ended(run, ended.status, ended.reason)))
         except BaseException as error:
             await to_its_end(self._fail(run, error))
             raise
@@ -190,6 +231,7 @@ class Runner:
             cost=run.cost,
             messages=tuple(arranged(session.context.messages)),
             compactions=tuple(run.room.ladder.outcomes),
+            reason=ended.reason,
         )
 
     async def _begin(self, run: Run, session: Session, message: Message | None) -> Session:
@@ -244,7 +286,8 @@ class Runner:
             raise UsageError(f"nobody has said anything in session {session_id!r} yet: give a prompt")
         return session
 
-    def _new_run(self, session_id: str, deps: Any, sink: Sink) -> Run:
+    async def _new_run(self, session_id: str, deps: Any, limits: Limits | None, sink: Sink) -> Run:
+        await self._ask_windows()
         watch = Watch(session_id, uuid.uuid4().hex, sink, self._callbacks, self._callback_seconds)
         compactor = Compactor(counter=self._counter, transcripts=self._transcripts, watch=watch)
         policy = self.agent.compaction
@@ -255,8 +298,21 @@ class Runner:
             watch=watch,
             counter=self._counter,
             spills=self._transcripts,
+            limits=limited(limits, self.agent.max_steps),
             deps=deps,
         )
+
+    def _models(self) -> tuple[ChatModel, ...]:
+        """Who answers, and who writes summaries where that is another."""
+        writer = self.agent.compaction.model if self.agent.compaction else None
+        return (self.agent.model, writer) if writer else (self.agent.model,)
+
+    async def _ask_windows(self) -> None:
+        """Let models whose window nobody knows ask their servers, before it is first reckoned with."""
+        if self._budget is None:
+            for model in self._models():
+                if model.window is None and isinstance(model, AsksWindow):
+                    await model.ask_window()
 
     def _first_budget(self) -> Budget:
         """What the next run begins with; made when first asked for, since counting loads a vocabulary."""
@@ -294,8 +350,8 @@ def _spoken(prompt: object) -> Message:
     return copy.deepcopy(message)
 
 
-def _ended(run: Run, status: RunStatus) -> RunEnded:
-    return RunEnded(run_id=run.id, status=status, usage=run.usage)
+def _ended(run: Run, status: RunStatus, reason: str | None = None) -> RunEnded:
+    return RunEnded(run_id=run.id, status=status, usage=run.usage, reason=reason)
 
 
 def _new_session_id() -> str:

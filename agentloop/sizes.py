@@ -1,10 +1,12 @@
 """Sizes as people write them."""
 
 import re
+from math import inf
 
 from agentloop.errors import UsageError
 
 _SIZE = re.compile(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
+_AMOUNT = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 MOST_TOKENS = 1_000_000_000
 """More than any model takes; a larger number is a slip of the hand."""
@@ -20,8 +22,20 @@ def tokens_of(size: int | str) -> int:
     if isinstance(size, bool) or tokens is None or tokens < 1:
         raise UsageError(f"{size!r} is no number of tokens: write one such as 8000, 8k or 1m")
     if tokens > MOST_TOKENS:
-        raise UsageError(f"no model takes more than {MOST_TOKENS:,} tokens: write a smaller number")
+        raise UsageError(f"more than {MOST_TOKENS:,} tokens make no sense: write a smaller number")
     return tokens
+
+
+def amount_of(text: str, *, unit: str) -> float:
+    """A number above 0 of that unit, such as `"2"` or `"0.5"`.
+
+    Raises:
+        UsageError: it is no such number.
+    """
+    amount = float(text) if _AMOUNT.fullmatch(text.strip()) else 0.0
+    if not 0 < amount < inf:
+        raise UsageError(f"{text!r} is no number of {unit} above 0: write one such as 2 or 0.5")
+    return amount
 
 
 def _parsed(size: object) -> int | None:

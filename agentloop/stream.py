@@ -139,15 +139,23 @@ class CompactionEnded(StreamEvent):
     summary_tokens: int
     lost: tuple[str, ...]
     error: str | None
+    shortened: tuple[int, ...] = ()
+    tokens_saved: int = 0
+    level: Level = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextWarning(StreamEvent):
-    """The level of the window's filling changed: none under 80 %, warning to 90 %, critical above."""
+    """The level of the window's filling changed: none under 80 %, warning to 90 %, critical above.
+
+    `text` says what else is wrong: instructions and tool schemas that compaction cannot make up for, said
+    once a run.
+    """
 
     level: Level
     tokens: int
     window: int
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +202,13 @@ AnyStreamEvent: TypeAlias = (
     | CallbackFailed
     | RunEnded
 )
+
+
+def level_of(tokens: int, window: int) -> Level:
+    """How full: none under 80 % of the window, warning to 90 %, critical above."""
+    if tokens > window * 0.9:
+        return "critical"
+    return "warning" if tokens >= window * 0.8 else "none"
 
 
 def event_type(event: StreamEvent) -> str:

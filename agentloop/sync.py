@@ -10,6 +10,9 @@ from typing import Any, Generic, Self, TypeVar
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks, CompactionResult
 from agentloop.errors import AgentLoopError, UsageError
+from agentloop.events import Record
+from agentloop.filters import EventFilter
+from agentloop.limits import Limits
 from agentloop.messages import Message
 from agentloop.results import CompactionPreview, RunResult
 from agentloop.runner import Runner
@@ -160,19 +163,31 @@ class SyncRunner:
         )
         self._portal = Portal()
 
-    def run(self, prompt: str | Message, *, session_id: str | None = None, deps: Any = None) -> RunResult:
+    def run(
+        self,
+        prompt: str | Message,
+        *,
+        session_id: str | None = None,
+        deps: Any = None,
+        limits: Limits | None = None,
+    ) -> RunResult:
         """See `Runner.run`."""
-        return self._portal.run(self._runner.run(prompt, session_id=session_id, deps=deps))
+        return self._portal.run(self._runner.run(prompt, session_id=session_id, deps=deps, limits=limits))
 
-    def resume(self, session_id: str, *, deps: Any = None) -> RunResult:
+    def resume(self, session_id: str, *, deps: Any = None, limits: Limits | None = None) -> RunResult:
         """See `Runner.resume`."""
-        return self._portal.run(self._runner.resume(session_id, deps=deps))
+        return self._portal.run(self._runner.resume(session_id, deps=deps, limits=limits))
 
     def stream(
-        self, prompt: str | Message | None, *, session_id: str | None = None, deps: Any = None
+        self,
+        prompt: str | Message | None,
+        *,
+        session_id: str | None = None,
+        deps: Any = None,
+        limits: Limits | None = None,
     ) -> Iterator[AnyStreamEvent]:
         """See `Runner.stream`; leaving the iteration cancels the run."""
-        events = self._runner.stream(prompt, session_id=session_id, deps=deps)
+        events = self._runner.stream(prompt, session_id=session_id, deps=deps, limits=limits)
         try:
             while (event := self._portal.run(_next(events))) is not None:
                 yield event
@@ -184,6 +199,10 @@ class SyncRunner:
         """See `Runner.compact`."""
         return self._portal.run(self._runner.compact(session_id, focus=focus))
 
+    def compact_if_due(self, session_id: str) -> CompactionResult | None:
+        """See `Runner.compact_if_due`."""
+        return self._portal.run(self._runner.compact_if_due(session_id))
+
     def preview(self, session_id: str) -> CompactionPreview | None:
         """See `Runner.preview`."""
         return self._portal.run(self._runner.preview(session_id))
@@ -191,6 +210,10 @@ class SyncRunner:
     def undo(self, session_id: str) -> int | None:
         """See `Runner.undo`."""
         return self._portal.run(self._runner.undo(session_id))
+
+    def events(self, session_id: str, *, only: EventFilter | None = None) -> list[Record]:
+        """See `Runner.events`."""
+        return self._portal.run(self._runner.events(session_id, only=only))
 
     def status(self, session_id: str) -> ContextStatus:
         """See `Runner.status`."""

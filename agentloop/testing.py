@@ -16,6 +16,7 @@ from agentloop.errors import UsageError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest
 from agentloop.replies import admitted, answer_of, streamed
+from agentloop.sizes import tokens_of
 from agentloop.store_contract import store_contract
 from agentloop.tokens import TokenCounter, counter_for
 
@@ -51,9 +52,9 @@ class ScriptedModel:
     """Answers with the given replies in order and keeps every request it got in `requests`.
 
     Requests for a summary or a memory do not use up the script: `summary` and `memory` answer them, by
-    default with a short text that is another each time, and with nothing. With a `window` in tokens,
-    larger requests are refused as a server refuses them; a refused request uses up no reply. `usage` says
-    whether answers report their own count of tokens.
+    default with a short text that is another each time, and with nothing. With a `window`, in tokens or as
+    "8k", larger requests are refused as a server refuses them; a refused request uses up no reply. `usage`
+    says whether answers report their own count of tokens.
 
     Raises, when asked:
         ScriptUsedUpError: no reply is left.
@@ -64,7 +65,7 @@ class ScriptedModel:
         self,
         answers: Iterable[Reply],
         *,
-        window: int | None = None,
+        window: int | str | None = None,
         name: str = "scripted",
         usage: bool = True,
         max_output_tokens: int | None = None,
@@ -72,7 +73,7 @@ class ScriptedModel:
         memory: Reply = "",
     ) -> None:
         self.name = name
-        self.window = window
+        self.window = None if window is None else tokens_of(window)
         self.max_output_tokens = max_output_tokens
         self.requests: list[ModelRequest] = []
         self._answers = iter(answers)
@@ -111,16 +112,22 @@ class ScriptedModel:
 class FailingModel:
     """Raises `error` at every request, or at the first `times` of them and then answers as `then` does.
 
-    Every request is kept in `requests`.
+    Every request is kept in `requests`. `window` is what it says of itself, in tokens or as "8k"; by default
+    what `then` says.
     """
 
     def __init__(
-        self, error: BaseException, *, times: int | None = None, then: ChatModel | None = None
+        self,
+        error: BaseException,
+        *,
+        times: int | None = None,
+        then: ChatModel | None = None,
+        window: int | str | None = None,
     ) -> None:
         if (times is None) != (then is None):
             raise UsageError("a failing model that stops failing needs both: times=… and then=…, a model")
         self.name = then.name if then else "failing"
-        self.window = then.window if then else None
+        self.window = (then.window if then else None) if window is None else tokens_of(window)
         self.max_output_tokens = then.max_output_tokens if then else None
         self.requests: list[ModelRequest] = []
         self._error = error

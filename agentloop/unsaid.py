@@ -35,8 +35,7 @@ TOLD_TO_GO_ON = Message.user(GO_ON)
 class Unsaid:
     """How long all of it is, in `tokens`, behind the messages seen so far.
 
-    `voice` spoke last; `waiting` has, by its id, how many results a call of the newest message that called
-    by that id still waits for.
+    `voice` spoke last; `waiting` has, by their id, how many calls still wait for their result.
     """
 
     tokens: int = 0
@@ -92,9 +91,8 @@ def _length_before(message: Message, voice: Voice) -> int:
 def _asked(message: Message, waiting: dict[str, int]) -> int:
     if message.role != "assistant":
         return 0
-    waiting.update(dict.fromkeys((call.id for call in message.tool_calls), 0))
     for call in message.tool_calls:
-        waiting[call.id] += 1
+        waiting[call.id] = waiting.get(call.id, 0) + 1
     return sum(_length_of_result(call.id) for call in message.tool_calls)
 
 

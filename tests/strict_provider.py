@@ -61,6 +61,7 @@ class StrictProvider:
         model: The only model served; None serves any.
         refuses: Fields that this server does not know.
         whole: Whether a stream's events are sent in one piece.
+        pages: What a GET of these paths gets; by default `/v1/models` gets a list that names the window.
     """
 
     def __init__(
@@ -76,9 +77,11 @@ class StrictProvider:
         model: str | None = None,
         refuses: Iterable[str] = (),
         whole: bool = False,
+        pages: Mapping[str, object] | None = None,
     ) -> None:
         self.requests: list[Received] = []
         self.connections = 0
+        self.asked: list[tuple[str, Mapping[str, str]]] = []
         self.failures: list[BaseException] = []
         self.brain = brain if callable(brain) else script(brain)
         self.window = window
@@ -91,6 +94,7 @@ class StrictProvider:
         self.model = model
         self.refuses = frozenset(refuses)
         self.whole = whole
+        self.pages = {"/v1/models": self._listed()} if pages is None else pages
         self.closing = threading.Event()
         self.hanging = threading.Event()
         self.reasoning: dict[tuple[str, ...], str] = {}
@@ -151,6 +155,11 @@ class StrictProvider:
                 self.reasoning[tuple(call.id for call in reply.calls)] = reply.reasoning
             return reply, body
 
+    def page(self, path: str, headers: Mapping[str, str]) -> object:
+        """What to send for a GET: a Fault or a Hang, or any other value as JSON."""
+        self.asked.append((path, headers))
+        return self.pages.get(path.partition("?")[0], _fault(404, f"no such path: {path}"))
+
     def report(self, body: Body, reply: Reply) -> Body | None:
         """The usage to report, None for none."""
         asked = (body.get("stream_options") or {}).get("include_usage")
@@ -158,6 +167,10 @@ class StrictProvider:
             return None
         answer = prompt_tokens({"messages": [reply.message()]})
         return self.usage(prompt_tokens(body, self.factor), answer, len(self.requests))
+
+    def _listed(self) -> Body:
+        model = {"id": self.model or "strict", "object": "model", "max_model_len": self.window}
+        return {"object": "list", "data": [model]}
 
     def _thought(self, body: Body) -> Answered:
         try:
@@ -240,15 +253,17 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        model = {"id": self.server.provider.model or "strict", "object": "model"}
-        self._send_whole(
-            200, {"object": "list", "data": [model | {"max_model_len": self.server.provider.window}]}
-        )
+        match self.server.provider.page(self.path, self._named()):
+            case Fault() as fault:
+                self._send_whole(fault.status, fault.body, fault.headers)
+            case Hang():
+                self._hang()
+            case page:
+                self._send_whole(200, page)
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["content-length"]))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        reply, body = self.server.provider.answer(self.path, headers, raw)
+        reply, body = self.server.provider.answer(self.path, self._named(), raw)
         match reply:
             case Fault():
                 self._send_whole(reply.status, reply.body, reply.headers)
@@ -264,6 +279,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send_pieces(self._events(body, reply), "text/event-stream")
             case Reply():
                 self._send_whole(200, self._completion(body, reply))
+
+    def _named(self) -> dict[str, str]:
+        return {name.lower(): value for name, value in self.headers.items()}
 
     def _hang(self) -> None:
         self.server.provider.hanging.set()

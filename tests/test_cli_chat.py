@@ -191,6 +191,24 @@ def test_a_limit_is_told_in_the_chat(tmp_path: Path) -> None:
         assert screen.end() == 0
 
 
+def test_each_message_of_the_chat_has_its_own_limits(tmp_path: Path) -> None:
+    with (
+        StrictProvider(lambda _: Reply(text="on it", calls=(calling("list_files"),))) as provider,
+        terminal(
+            *("go", "-m", "mine", "--max-tokens", "0.1k", "--base-url", provider.url), cwd=tmp_path
+        ) as screen,
+    ):
+        screen.wait_for("window of 'mine' is not known")
+        screen.wait_for("limit of 100 tokens is reached")
+        screen.wait_for(READY)
+        screen.type("again\n")
+        assert "is not known" not in screen.wait_for("limit of 100 tokens is reached")
+        screen.wait_for(READY)
+        screen.type("\x04")
+        assert screen.end() == 0
+    assert len(provider.requests) == 2
+
+
 def test_the_live_line_shows_compactions_happening(tmp_path: Path) -> None:
     folder = str(Path(email.__file__).parent)
     job = "Read every Python file in this folder and say what each one does."

@@ -13,6 +13,7 @@ from agentloop.cli.instructions import DEFAULT, LONGEST_CHARS, default_instructi
 from agentloop.cli.output import printable
 from agentloop.cli.settings import ENVIRONMENT, settings_for
 from agentloop.cli.tally import Tally, bar, short, status_line
+from agentloop.limits import Limits
 from agentloop.messages import Message, Usage
 from agentloop.stream import (
     CallbackFailed,
@@ -206,6 +207,12 @@ def test_every_variable_is_heard_and_an_empty_one_is_none() -> None:
     assert (settings.summary_model, settings.store, settings.window) == ("s", "memory:", 16_000)
     assert (settings.compact_at, settings.transcripts) == (0.7, Path("t"))
     assert settings_for({}, dict.fromkeys(ENVIRONMENT.values(), " ")).model == "offline"
+
+
+def test_limits_are_read_as_people_write_them() -> None:
+    limits = settings_for({"max_tokens": "1.5m", "max_cost": "0.5", "max_seconds": "90"}, {}).limits
+    assert limits == Limits(tokens=1_500_000, cost=0.5, seconds=90)
+    assert settings_for({}, {}).limits == Limits()
 
 
 def test_compaction_can_be_switched_off() -> None:

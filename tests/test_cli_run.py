@@ -180,6 +180,53 @@ def test_a_limit_of_steps_ends_in_order(tmp_path: Path) -> None:
     assert len(provider.requests) == 2
 
 
+@pytest.mark.parametrize(
+    ("limit", "output", "reason"),
+    [
+        (("--max-tokens", "0.1k"), "still looking", "the limit of 100 tokens is reached: "),
+        (("--max-seconds", "0.000001"), "", "the limit of 1e-06 seconds is reached: "),
+    ],
+)
+def test_each_limit_ends_a_run_in_order_and_is_named(
+    limit: tuple[str, ...], output: str, reason: str, tmp_path: Path
+) -> None:
+    never_done = Reply(text="still looking", calls=(calling("list_files"),))
+    with StrictProvider(lambda _: never_done) as provider:
+        options = ("--base-url", provider.url, "--window", "32k", *limit)
+        done = agentloop("-p", "look", *options, "--output-format", "json", cwd=tmp_path)
+    outcome = json.loads(done.out)
+    assert (done.status, outcome["status"], outcome["output"]) == (3, "limit", output)
+    assert outcome["error"].startswith(reason)
+    assert done.complaint() == f"agentloop: {outcome['error']}"
+    assert len(provider.requests) == (1 if output else 0)
+    assert " ".join(limit) in done.err.splitlines()[-1]
+
+
+def test_what_costs_nothing_stays_within_any_limit_on_cost(tmp_path: Path) -> None:
+    assert agentloop("-p", "hello", "--max-cost", "0.01", cwd=tmp_path).status == 0
+
+
+def test_a_cost_that_nobody_can_tell_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    with StrictProvider(lambda _: "ok") as provider:
+        done = agentloop("-p", "x", "--max-cost", "1", "--base-url", provider.url, "--json", cwd=tmp_path)
+    assert (done.status, done.events[-1]["status"]) == (2, "usage")
+    assert done.complaint().startswith("agentloop: --max-cost: ")
+    assert provider.requests == []
+
+
+def test_an_unknown_window_is_asked_for_and_said_where_nobody_knows(tmp_path: Path) -> None:
+    for window, notices in ((16_000, 0), (None, 1)):
+        listed = {"data": [{"id": "mine", "max_model_len": window}]}
+        with StrictProvider(lambda _: "ok", pages={"/v1/models": listed}) as provider:
+            options = ("-m", "mine", "--base-url", provider.url)
+            done = agentloop("-p", "hello", *options, "--session", "s", cwd=tmp_path)
+            assert (done.status, done.out) == (0, "ok\n")
+            assert done.err.count("the window of 'mine' is not known: 128k is assumed") == notices
+            assert ("/16k " in done.err) == (window is not None)
+            assert agentloop("compact", "s", *options, cwd=tmp_path).err.count("is not known") == notices
+        assert provider.refusals == []
+
+
 def test_a_session_goes_on_by_id_prefix_title_and_as_the_newest(tmp_path: Path) -> None:
     with StrictProvider(lambda _: "ok") as provider:
         url = ("--base-url", provider.url, "--window", "32k")

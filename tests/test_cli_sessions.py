@@ -161,3 +161,96 @@ def test_a_list_survives_a_date_that_no_calendar_has(place: Path) -> None:
         connection.execute("UPDATE sessions SET updated = 1e300 WHERE id = 'late'")
     assert "late\t-\t" in sessions("list", "--all", cwd=place).out
     sessions("delete", "late", "--yes", cwd=place)
+
+
+MERGED = """\
+{"v":1,"kind":"run_started","run_id":"r1"}
+{"v":1,"kind":"message_added","message":{"role":"user","content":"task"},"tokens":3,"run_id":"r1"}
+{"v":1,"kind":"message_added","message":{"role":"user","content":"aside"},"tokens":3,"branch":"scout"}
+{"v":1,"kind":"message_added","message":{"role":"assistant","content":"done"},"tokens":3,"run_id":"r1"}
+{"v":1,"kind":"run_ended","run_id":"r1","status":"answered"}
+{"v":1,"kind":"message_added","message":{"role":"user","content":"more"},"tokens":3,"run_id":"r2"}
+{"v":1,"kind":"compacted","covers":[[4,4]],"replacement":"it was done","at":6,"tokens":3}
+"""
+
+
+@pytest.fixture(scope="module")
+def merged(place: Path) -> Path:
+    """The same folder with a session `merged`, which holds two runs, a branch and a compaction."""
+    sessions("import", "-", "--session", "merged", cwd=place, stdin=MERGED)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("options", "texts"),
+    [
+        (("--branch", "main"), ["task", "done", "more"]),
+        (("--branch", "scout"), ["aside"]),
+        (("--run", "r1"), ["task", "done"]),
+        (("--range", "2-4"), ["task", "done"]),
+        (("--range", "4-"), ["done", "more"]),
+        (("--range", "-3"), ["task"]),
+        (("--range=-3", "--branch", "scout"), ["aside"]),
+        (("--range", "6"), ["more"]),
+        (("--kind", "message_added", "--kind", "compacted", "--run", "r2"), ["more"]),
+    ],
+)
+def test_an_export_holds_what_the_filter_takes(
+    options: tuple[str, ...], texts: list[str], merged: Path
+) -> None:
+    exported = json.loads(sessions("export", "merged", *options, cwd=merged).out)
+    assert [message["content"] for message in exported] == texts
+
+
+def test_filtered_events_keep_their_positions_and_filtered_text_its_branch(merged: Path) -> None:
+    def export(shape: str, *options: str) -> str:
+        return sessions("export", "merged", "--format", shape, *options, cwd=merged).out
+
+    events = [json.loads(line) for line in export("events", "--kind", "compacted").splitlines()]
+    assert [(event["position"], event["covers"]) for event in events] == [(7, [[4, 4]])]
+    assert export("markdown", "--range", "3-4") == "## 3 User in scout\n\naside\n\n## 4 Assistant\n\ndone\n"
+    assert export("events").startswith('{"v":1,')
+
+
+def test_a_filtered_export_comes_back_in_where_nothing_is_missing_that_it_points_at(merged: Path) -> None:
+    def export(*options: str) -> str:
+        return sessions("export", "merged", "--format", "events", *options, cwd=merged).out
+
+    sessions("import", "-", "--session", "part", cwd=merged, stdin=export("--range", "4-7"))
+    assert "*4: 1–1 compacted" in sessions("show", "part", cwd=merged).out
+    refused = agentloop("sessions", "import", "-", cwd=merged, stdin=export("--range", "5-7"))
+    assert refused.status == 2
+    assert "line 3: it points at position 4, which the export left out" in refused.complaint()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--range", "0"), "--range must be like 12-40, 12-, -40 or 7, positions from 1 on, not '0'"),
+        (("--range", "4-2"), "--range must be like"),
+        (("--range", "-"), "--range must be like"),
+        (("--range", ""), "--range must be like"),
+        (("--range", "1-2-3"), "--range must be like"),
+        (("--range", "9" * 5_000), "--range must be like"),
+        (("--range", "٣"), "--range must be like"),
+        (("--kind", "dreamt"), "'dreamt' is not one of 'message_added', "),
+        (("--kind", "compacted"), "--format openai holds messages alone"),
+        (("--branch", "scuot"), "--branch: the session has no 'scuot'; it has 'main', 'scout'"),
+        (("--branch", " "), "--branch is empty"),
+        (("--run", "r3"), "--run: the session has no 'r3'; it has 'r1', 'r2'"),
+        (("--run", ""), "--run is empty"),
+    ],
+)
+def test_what_can_be_no_filter_of_an_export_is_one_line(
+    options: tuple[str, ...], says: str, merged: Path
+) -> None:
+    done = agentloop("sessions", "export", "merged", *options, "-o", "never.json", cwd=merged)
+    assert done.status == 2
+    assert says in done.complaint()
+    assert not (merged / "never.json").exists()
+
+
+def test_an_export_that_takes_nothing_says_so(merged: Path) -> None:
+    done = sessions("export", "merged", "--range", "90-", cwd=merged)
+    assert json.loads(done.out) == []
+    assert done.complaint() == "agentloop: nothing in the session is all of what was asked for"

@@ -16,6 +16,7 @@ from agentloop.agent import Agent
 from agentloop.asking import request_for
 from agentloop.compaction import Compaction
 from agentloop.events import Compacted, Event, MessageAdded, Record
+from agentloop.guard import STRIKES
 from agentloop.loop import loop
 from agentloop.messages import Message
 from agentloop.micro import MicroCompact
@@ -145,7 +146,8 @@ async def test_l14_a_step_in_a_pause_of_the_guard_takes_as_many_operations_in_a_
         session = await session.append(*map(added, (Message.user("one long turn"), *islice(turn, length))))
         guard = run.room.ladder.guard
         assert guard.allows(size=0, limit=WINDOW)
-        guard.judge(helped=False, size=WINDOW)
+        for _ in range(STRIKES):
+            guard.judge(helped=False, size=WINDOW)
         session = await step(run, session, Message.assistant("by now all is loaded"))
         with operations() as of_the_step:
             await step(run, session, Message.assistant("and on"))

@@ -4,8 +4,11 @@ import json
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentloop.codec import encode
+from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.events import (
     Cleared,
@@ -15,13 +18,17 @@ from agentloop.events import (
     Event,
     MessageAdded,
     ModelCalled,
+    Noted,
     Record,
     Restored,
     Unknown,
 )
 from agentloop.exports import parse, to_events, to_openai
+from agentloop.filters import MAIN, EventFilter, select
 from agentloop.markdown import to_markdown
 from agentloop.messages import Message, ToolCall
+from agentloop.strategies import KeepRecentFraction
+from tests.kit import BUDGET, orderly, records_of
 
 
 def said(message: Message, *, branch: str | None = None) -> MessageAdded:
@@ -186,6 +193,111 @@ def test_deep_nesting_is_one_clear_line() -> None:
     deep = '{"role":"user","x":' + "[" * 900 + "]" * 900 + "}"
     with pytest.raises(UsageError, match="line 1: "):
         parse(deep, count=length)
+
+
+def test_messages_are_those_that_the_filter_takes_of_one_line() -> None:
+    def texts(only: EventFilter) -> list[str]:
+        return [data["content"] or "call" for data in to_openai(WHOLE, only=only)]
+
+    whole = "x" * 500
+    assert texts(EventFilter()) == texts(EventFilter(branch=MAIN)) == ["task", "call", whole, "done"]
+    assert texts(EventFilter(branch="helper")) == ["aside"]
+    assert texts(EventFilter(first=3, last=5)) == ["call", whole]
+    assert texts(EventFilter(first=4)) == [whole, "done"]
+    assert texts(EventFilter(kinds=["compacted"])) == []
+
+
+def test_filtered_events_say_where_they_stood() -> None:
+    lines = [json.loads(line) for line in to_events(WHOLE, only=EventFilter(first=6, last=9))]
+    assert [(line["position"], line["kind"]) for line in lines] == [
+        (6, "cleared"),
+        (7, "compacted"),
+        (8, "model_called"),
+        (9, "restored"),
+    ]
+    assert lines[1]["covers"] == [[2, 4]]
+
+
+def again(records: Sequence[Record], only: EventFilter) -> list[Record]:
+    """What comes back of a filtered export."""
+    return records_of(parse("\n".join(to_events(records, only=only)), count=length))
+
+
+def test_filtered_events_get_positions_without_gaps_and_point_at_each_other_by_them() -> None:
+    rewrites = (Cleared, Compacted, Restored)
+    back = [record.event for record in again(WHOLE, EventFilter(kinds=(MessageAdded, *rewrites)))]
+    assert back == [
+        *(record.event for record in WHOLE[1:5]),
+        Cleared(items=(ClearedItem(seq=3, message=Message.tool("a", "xx..."), tokens=1),)),
+        Compacted(covers=((1, 3),), replacement="They looked.", at=1, tokens=4, before=900, after=80),
+        Restored(seq=6),
+        said(DONE),
+    ]
+
+
+@st.composite
+def compacted_logs(draw: st.DrawFn) -> list[Record]:
+    """Orderly talk with branches, other records and compactions in between."""
+    noise = st.sampled_from([Noted(source="x"), said(Message.user("aside"), branch="helper")])
+    events: list[Event] = [Described(title="t")]
+    for message in draw(orderly(most_turns=4)):
+        events += draw(st.lists(noise, max_size=2))
+        events.append(said(message))
+        context = Context.of(records_of(events))
+        if draw(st.booleans()) and (cut := KeepRecentFraction(0.3)(context, BUDGET)):
+            events.append(Compacted(covers=cut.covers, at=cut.at, replacement="so far", tokens=1))
+            events += draw(st.sampled_from([[], [Restored(seq=len(events))]]))
+    return records_of(events)
+
+
+@settings(max_examples=50)
+@given(compacted_logs())
+def test_an_export_of_the_main_line_gives_the_same_context(records: list[Record]) -> None:
+    kinds = (MessageAdded, Compacted, Restored)
+    for only in (EventFilter(branch=MAIN), EventFilter(kinds=kinds), EventFilter(first=2)):
+        context, back = Context.of(records), Context.of(again(records, only))
+        assert list(back.messages) == list(context.messages)
+        assert (back.tokens, back.turns) == (context.tokens, context.turns)
+        assert len(back.said) == len(context.said)
+
+
+def test_a_filtered_record_of_a_newer_version_comes_back_to_the_byte() -> None:
+    body = '{"v":2, "kind":"dreamt", "position_of":{"position": 3}}'
+    records = [Record(seq=40, event=Unknown(kind="dreamt", body=body)), Record(seq=41, event=said(TASK))]
+    first, second = again(records, EventFilter(first=40))
+    assert encode(first.event) == body
+    assert second.event == said(TASK)
+
+
+@pytest.mark.parametrize(
+    ("only", "says"),
+    [
+        (EventFilter(first=3), "line 5: it points at position 2, which the export left out"),
+        (EventFilter(kinds=["compacted"]), "line 1: it points at position 2, which the export left out"),
+        (EventFilter(first=8), "line 2: it points at position 7, which the export left out"),
+        (EventFilter(first=5, last=6), "line 2: it points at position 4, which the export left out"),
+    ],
+)
+def test_what_points_at_what_was_left_out_is_no_session(only: EventFilter, says: str) -> None:
+    with pytest.raises(UsageError, match=rf"^nothing imported: {says}[^\n]*$"):
+        again(WHOLE, only)
+
+
+@pytest.mark.parametrize("position", ["0", "-3", "true", "1.5", '"7"', "null", "3"])
+def test_positions_must_ascend(position: str) -> None:
+    third, bad = (f'{{"position":{at},{encode(Noted(source="x"))[1:]}' for at in ("3", position))
+    with pytest.raises(UsageError, match="line 2: 'position' must be a whole number of at least 4 here, not"):
+        parse(f"{third}\n{bad}", count=length)
+
+
+def test_no_kind_of_record_has_a_field_that_an_export_adds() -> None:
+    for record in WHOLE:
+        assert "position" not in json.loads(encode(record.event))
+
+
+def test_without_a_filter_an_export_holds_what_the_store_holds() -> None:
+    assert list(to_events(WHOLE)) == [encode(record.event) for record in WHOLE]
+    assert [record.seq for record in select(WHOLE, None)] == list(range(1, 11))
 
 
 def test_markdown_reads_as_a_talk_and_says_where_it_was_compacted() -> None:

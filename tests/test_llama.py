@@ -97,3 +97,9 @@ async def test_a_chat_outgrows_the_window_and_goes_on(
     assert any(event.status == "done" for event in compactions)
     assert len(list(tmp_path.glob("transcript_*.jsonl"))) >= sum(e.status == "done" for e in compactions)
     assert sum(isinstance(event, TextDelta) for event in events) > turns
+
+
+async def test_its_window_is_found_before_anything_is_sent(llama_url: str, tmp_path: Path) -> None:
+    model = OpenAIChat("smollm2", base_url=llama_url, max_output_tokens=OUTPUT)
+    runner = Runner(Agent(model), transcripts=tmp_path)
+    assert (await runner.status("s")).window == model.window == WINDOW

@@ -2,10 +2,18 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from agentloop.errors import UsageError
 from agentloop.messages import Usage
+from agentloop.models import ChatModel, Price
+from agentloop.offline import OfflineModel
+from agentloop.openai_chat import OpenAIChat
+from agentloop.sizes import amount_of
+from agentloop.testing import FailingModel, ScriptedModel
 from agentloop.windows import known_window, price
 
 USED = Usage(input_tokens=1_000_000, output_tokens=100_000, cached_tokens=800_000)
@@ -59,3 +67,65 @@ def test_no_network_is_touched() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("128000 10.0\n", "")
+
+
+MODELS: list[Callable[..., ChatModel]] = [
+    lambda **options: OpenAIChat("m", api_key="k", **options),
+    OfflineModel,
+    lambda **options: ScriptedModel([], **options),
+    lambda **options: FailingModel(ValueError(), **options),
+]
+
+
+@pytest.mark.parametrize("made", MODELS)
+def test_a_window_is_read_as_people_write_it(made: Callable[..., ChatModel]) -> None:
+    windows = [made(window=window).window for window in ("128k", "0.5m", 4_096, "4,096")]
+    assert windows == [128_000, 500_000, 4_096, 4_096]
+    assert made().window is None
+    for wrong in ("many", 0, -1, True, "1e3"):
+        with pytest.raises(UsageError, match="no number of tokens"):
+            made(window=wrong)
+
+
+def test_a_failing_model_has_the_window_of_its_successor_unless_told() -> None:
+    then = ScriptedModel(["up"], window="4k")
+    assert FailingModel(ValueError(), times=1, then=then).window == 4_000
+    assert FailingModel(ValueError(), times=1, then=then, window="8k").window == 8_000
+
+
+def test_a_price_of_ones_own() -> None:
+    dear = Price(input=2, output=10, cached_input=1)
+    assert dear.of(USED) == pytest.approx(0.2 * 2 + 0.8 * 1 + 0.1 * 10)
+    assert Price(input=2, output=10).of(USED) == pytest.approx(2 + 0.1 * 10)
+    more_cached_than_sent = Usage(input_tokens=1_000_000, cached_tokens=9_000_000)
+    assert dear.of(more_cached_than_sent) == pytest.approx(1)
+    assert Price(input=0, output=0).of(USED) == 0
+
+
+@pytest.mark.parametrize("field", ["input", "output", "cached_input"])
+@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), True, "2"])
+def test_a_price_that_is_none_is_refused(field: str, wrong: Any) -> None:
+    prices: dict[str, Any] = {"input": 1, "output": 1, field: wrong}
+    with pytest.raises(UsageError, match=f"{field} is .*: a price is 0 or more"):
+        Price(**prices)
+    with pytest.raises(UsageError, match="give a Price"):
+        OpenAIChat("m", price=wrong)
+
+
+def test_a_model_says_its_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    here = "http://127.0.0.1:8080/v1"
+    assert OpenAIChat("gpt-4o", api_key="k").price(USED) == price("gpt-4o", USED)
+    assert OpenAIChat("gpt-4o", api_key="k", price=Price(input=1, output=0)).price(USED) == 1
+    assert OpenAIChat("gpt-4o", base_url=here).price(USED) is None
+    assert OpenAIChat("mine", base_url=here, price=Price(input=3, output=0)).price(USED) == 3
+    assert OpenAIChat("gpt-4o").price(USED) is None
+    assert OfflineModel().price(USED) == 0
+
+
+def test_amounts_as_people_write_them() -> None:
+    assert [amount_of(text, unit="dollars") for text in ("2", " 0.5 ", ".25", "3.")] == [2, 0.5, 0.25, 3]
+    for wrong in ("", "0", "0.0", "-1", "nan", "inf", "1e3", "1_0", "$2", "two", "９", "9" * 400):
+        with pytest.raises(UsageError, match="is no number of dollars above 0"):
+            amount_of(wrong, unit="dollars")

@@ -14,19 +14,31 @@ from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, ModelUnavailableError, UsageError
-from agentloop.events import Compacted, MessageAdded, Record
+from agentloop.estimate import estimate_tokens
+from agentloop.events import Compacted, MessageAdded, Record, Restored
+from agentloop.exports import parse, to_events, to_openai
 from agentloop.messages import MOST_NESTED, Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.openai_chat import OpenAIChat
-from agentloop.prompts import ACKNOWLEDGEMENT, GO_ON, INTERRUPTED
+from agentloop.pairing import answers
+from agentloop.prompts import (
+    ACKNOWLEDGEMENT,
+    ACKNOWLEDGEMENT_TOKENS,
+    GO_ON,
+    GO_ON_TOKENS,
+    INTERRUPTED,
+    INTERRUPTED_TOKENS,
+)
 from agentloop.runner import Runner
 from agentloop.stores.memory import InMemoryStore
 from agentloop.strategies import KeepRecentFraction
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tokens import count_message, count_request, counter_for
-from agentloop.wire import arranged, wire_messages, wire_tools
+from agentloop.unsaid import ACKNOWLEDGED, TOLD_TO_GO_ON
+from agentloop.wire import alternating, arranged, wire_messages, wire_tools
 from agentloop.wire_form import MOST_UNREADABLE_CHARS
-from tests.kit import BUDGET, body_of, context_of, histories, orderly, until
+from tests.cli_kit import agentloop
+from tests.kit import BUDGET, added, body_of, context_of, histories, orderly, records_of, until
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Call, Reply
 from tests.strict_rules import violations
@@ -146,6 +158,218 @@ def test_ids_used_again_are_made_unique_and_keep_their_own_results() -> None:
     answered = [(message.tool_call_id, message.text) for message in made if message.role == "tool"]
     assert len(set(asked)) == 3
     assert answered == list(zip(asked, ["a", "b", "c"], strict=True))
+
+
+def asks(*ids: str) -> Message:
+    """Calls by these ids."""
+    return Message.assistant(None, [ToolCall(id=call_id, name="look") for call_id in ids])
+
+
+def shown(messages: Sequence[Message]) -> list[str]:
+    """What is sent without instructions: `u:` a user, `a:` an assistant, `?` calls, `=` a result."""
+    short: list[str] = []
+    for data in sent(messages, None):
+        if data["role"] == "tool":
+            short.append(f"{data['tool_call_id']}={data['content']}")
+        elif "tool_calls" in data:
+            short.append("?" + "+".join(call["id"] for call in data["tool_calls"]))
+        else:
+            short.append(f"{data['role'][0]}:{data['content']}")
+    return short
+
+
+GO, NEXT, SAID = Message.user("go"), Message.user("next"), Message.assistant("said")
+ONE, TWO = Message.tool("1", "one"), Message.tool("2", "two")
+EMPTY = Message.assistant(" \n")
+ACK, CUT_OFF = f"a:{ACKNOWLEDGEMENT}", INTERRUPTED
+LATE_LOG = [
+    *(GO, asks("1", "2"), TWO, EMPTY, NEXT, asks("1"), Message.tool("9", "orphan"), asks("3")),
+    *(Message.tool("1", "new"), TWO, ONE, Message.tool("1", "spare"), SAID),
+]
+
+
+@pytest.mark.parametrize(
+    ("log", "wanted"),
+    [
+        ([GO, asks("1"), NEXT, ONE], ["u:go", "?1", "1=one", ACK, "u:next"]),
+        ([GO, asks("1"), NEXT, SAID, ONE], ["u:go", "?1", "1=one", ACK, "u:next", "a:said"]),
+        ([GO, asks("1", "2"), TWO, ONE], ["u:go", "?1+2", "1=one", "2=two"]),
+        ([GO, asks("1"), asks("2"), TWO, ONE], ["u:go", "?1", "1=one", "?2", "2=two"]),
+        ([GO, asks("1"), NEXT], ["u:go", "?1", f"1={CUT_OFF}", ACK, "u:next"]),
+        ([GO, asks("1", "2"), TWO], ["u:go", "?1+2", f"1={CUT_OFF}", "2=two"]),
+        ([GO, asks("1"), ONE, ONE, NEXT, ONE], ["u:go", "?1", "1=one", ACK, "u:next"]),
+        ([GO, asks("1"), ONE, Message.tool("1", "other")], ["u:go", "?1", "1=one"]),
+        ([GO, TWO, SAID], ["u:go", "a:said"]),
+        ([GO, ONE, asks("1"), NEXT], ["u:go", "?1", f"1={CUT_OFF}", ACK, "u:next"]),
+        ([GO, asks("1"), ONE, asks("1"), ONE], ["u:go", "?1", "1=one", "?1_2", "1_2=one"]),
+        (
+            [GO, asks("1"), NEXT, asks("1"), Message.tool("1", "new"), ONE],
+            ["u:go", "?1", "1=one", ACK, "u:next", "?1_2", "1_2=new"],
+        ),
+        (
+            [GO, asks("1", "1"), Message.tool("1", "x"), Message.tool("1", "y"), ONE],
+            ["u:go", "?1+1_2", "1=x", "1_2=y"],
+        ),
+        (
+            [GO, asks("1"), asks("1"), Message.tool("1", "new")],
+            ["u:go", "?1", f"1={CUT_OFF}", "?1_2", "1_2=new"],
+        ),
+        (
+            [GO, asks("1"), ONE, asks("1_2", "1"), TWO, ONE],
+            [
+                *("u:go", "?1", "1=one", "?1_2+1_3", f"1_2={CUT_OFF}", "1_3=one"),
+            ],
+        ),
+        (
+            [GO, asks("", ""), Message.tool("", "x"), Message.tool("", "y")],
+            [
+                *("u:go", "?call_2+call_3", "call_2=x", "call_3=y"),
+            ],
+        ),
+        ([GO, EMPTY, SAID, EMPTY, NEXT], ["u:go", "a:said", "u:next"]),
+        (
+            LATE_LOG,
+            [
+                *("u:go", "?1+2", "1=one", "2=two", ACK, "u:next", "?1_2", "1_2=new"),
+                *("?3", f"3={CUT_OFF}", "a:said"),
+            ],
+        ),
+    ],
+    ids=[
+        *("after-the-user", "long-after", "shuffled", "crossed", "missing", "one-missing", "repeated"),
+        *("repeated-otherwise", "orphan", "before-its-call", "id-reused", "reused-and-late"),
+        *("twice-in-a-batch", "reused-and-missing", "id-taken", "no-ids", "empty", "all-at-once"),
+    ],
+)
+def test_each_repair_gives_exactly_this_and_leaves_the_log_alone(
+    log: list[Message], wanted: list[str]
+) -> None:
+    before = [message.to_openai() for message in log]
+    assert shown(log) == wanted
+    assert faults(log, None) == []
+    assert [message.to_openai() for message in log] == before
+    assert context_of(log).unsaid.tokens == unsaid_length(log)
+
+
+def unsaid_length(log: Sequence[Message]) -> int:
+    """The tokens of what a request of this log adds to it."""
+    open_calls = [
+        call.id
+        for at, places in answers(log).items()
+        for call, place in zip(log[at].tool_calls, places, strict=True)
+        if place is None
+    ]
+    made = list(alternating(arranged(log)))
+    assert sum(message.text == INTERRUPTED for message in made) == len(open_calls)
+    return (
+        sum(INTERRUPTED_TOKENS + estimate_tokens(call_id) for call_id in open_calls)
+        + ACKNOWLEDGEMENT_TOKENS * sum(message is ACKNOWLEDGED for message in made)
+        + GO_ON_TOKENS * sum(message is TOLD_TO_GO_ON for message in made)
+    )
+
+
+@pytest.mark.parametrize(("content", "wanted"), [("said", ["u:go", "a:said"]), ("", ["u:go"])])
+def test_a_list_of_no_calls_is_no_list_of_calls(content: str, wanted: list[str]) -> None:
+    data = {"role": "assistant", "content": content, "tool_calls": []}
+    assert shown([GO, Message.from_openai(data)]) == wanted
+
+
+def folded(log: Sequence[Message], *covers: tuple[int, int], at: int) -> Context:
+    """The log's context once these positions are covered."""
+    event = Compacted(covers=covers, at=at, replacement="what was", tokens=9)
+    return context_of(log).add(Record(seq=len(log) + 1, event=event))
+
+
+def test_a_result_whose_call_was_compacted_away_is_not_sent_until_that_is_undone() -> None:
+    log = [GO, asks("1"), NEXT, SAID, ONE]
+    context = folded(log, (2, 2), at=3)
+    assert shown(context.messages) == ["u:go", ACK, "u:what was", ACK, "u:next", "a:said"]
+    assert faults(context.messages, None) == []
+    undone = context.add(Record(seq=7, event=Restored(seq=6)))
+    assert shown(undone.messages) == ["u:go", "?1", "1=one", ACK, "u:next", "a:said"]
+
+
+def test_an_id_used_again_keeps_its_result_when_its_first_use_is_compacted_away() -> None:
+    log = [GO, asks("1"), ONE, SAID, NEXT, asks("1"), Message.tool("1", "new")]
+    context = folded(log, (2, 4), at=5)
+    assert shown(context.messages) == ["u:go", ACK, "u:what was", ACK, "u:next", "?1", "1=new"]
+    late = context.add(Record(seq=9, event=MessageAdded(message=ONE, tokens=3)))
+    assert shown(late.messages) == shown(context.messages)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[list[Message], list[Message]]:
+    """A log as an import may hold it, and the orderly one that says what it must be sent as."""
+    right: list[Message] = []
+    wrong: list[tuple[float, Message]] = []
+    for at, message in enumerate(draw(orderly(most_turns=4))):
+        fate = draw(st.sampled_from(["whole", "late", "missing", "repeated"]))
+        if message.role != "tool" or fate == "whole":
+            wrong.append((at, message))
+        elif fate == "late":
+            wrong.append((at + draw(st.integers(1, 40)) + 0.5, message))
+        elif fate == "repeated":
+            wrong += [(at, message), (at + draw(st.integers(0, 40)) + 0.5, message)]
+        else:
+            message = Message.tool(message.tool_call_id or "", INTERRUPTED)
+        right.append(message)
+        if draw(st.booleans()):
+            wrong.append((at + 0.25, EMPTY))
+    return [message for _, message in sorted(wrong, key=lambda each: each[0])], right
+
+
+@given(damaged())
+def test_l2_a_damaged_log_is_sent_as_the_orderly_one(logs: tuple[list[Message], list[Message]]) -> None:
+    wrong, right = logs
+    assert sent(wrong) == sent(right)
+
+
+@given(damaged())
+def test_l2_so_is_one_that_came_through_an_export_and_an_import(
+    logs: tuple[list[Message], list[Message]],
+) -> None:
+    wrong, right = logs
+    records = records_of([added(message) for message in wrong])
+    for text in (json.dumps(to_openai(records)), "\n".join(to_events(records))):
+        back = Context.of(records_of(parse(text, count=lambda message: 1)))
+        assert sent(list(back.messages)) == sent(right)
+
+
+@pytest.mark.parametrize("shape", ["messages", "lines", "events"])
+async def test_an_imported_log_is_sent_repaired_and_stays_as_it_is(shape: str, tmp_path: Path) -> None:
+    texts = {
+        "messages": json.dumps([message.to_openai() for message in LATE_LOG]),
+        "lines": "\n".join(json.dumps(message.to_openai()) for message in LATE_LOG),
+        "events": "\n".join(to_events(records_of([added(message) for message in LATE_LOG]))),
+    }
+    store = InMemoryStore()
+    await store.append("s", parse(texts[shape], count=lambda message: 9), expect=0)
+    model = ScriptedModel(["ok"])
+    await Runner(Agent(model, tools=[look]), store=store, transcripts=tmp_path).run("more", session_id="s")
+    (request,) = model.requests
+    assert violations(body_of(request), modes=MODES) == []
+    assert list(request.messages) == sent([*LATE_LOG, Message.user("more")], None)
+    kept = [record.event for record in await store.read("s")][: len(LATE_LOG)]
+    assert [event.message for event in kept if isinstance(event, MessageAdded)] == LATE_LOG
+
+
+def test_l1_the_command_line_imports_a_damaged_log_and_goes_on_with_it(tmp_path: Path) -> None:
+    text = json.dumps([message.to_openai() for message in LATE_LOG])
+    (tmp_path / "log.json").write_text(text)
+    with StrictProvider(["went on"], modes=MODES) as server:
+        env = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
+        for call in (
+            ("sessions", "import", "log.json", "--session", "s"),
+            ("-p", "more", "-m", "m", "--system", "Be brief.", "--session", "s"),
+        ):
+            done = agentloop(*call, cwd=tmp_path, env=env)
+            assert done.status == 0, done.err
+        assert server.refusals == []
+        (body,) = [request.body for request in server.requests]
+    assert body["messages"] == sent([*LATE_LOG, Message.user("more")], "Be brief.")
+    exported = json.loads(agentloop("sessions", "export", "s", cwd=tmp_path).out)
+    texts = [message.text for message in (*LATE_LOG, Message.user("more"), Message.assistant("went on"))]
+    assert sorted(data["content"] or "" for data in exported) == sorted(texts)
 
 
 def test_user_and_assistant_take_turns_whatever_was_left_out_between() -> None:

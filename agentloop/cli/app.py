@@ -11,7 +11,17 @@ from typing import Any
 import click
 
 import agentloop
-from agentloop.cli.options import AGENT, COMPACTION, MODEL, OUTPUT, SESSION, STORE, flags_of, options
+from agentloop.cli.options import (
+    AGENT,
+    COMPACTION,
+    LIMITS,
+    MODEL,
+    OUTPUT,
+    SESSION,
+    STORE,
+    flags_of,
+    options,
+)
 from agentloop.errors import UsageError
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -23,7 +33,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "undo": ("agentloop.cli.compacting:undo", "Take the newest compaction of a session back."),
 }
 """Each command's place and its line in the help."""
-_OF_A_RUN = ("prompt", "latest", "resume", "session", "no_session", "as_json", "output_format")
+_OF_A_RUN = (
+    *("prompt", "latest", "resume", "session", "no_session", "as_json", "output_format"),
+    *("max_tokens", "max_cost", "max_seconds"),
+)
 
 
 def load(place: str) -> Any:
@@ -83,7 +96,7 @@ class Program(click.Group):
     "75 try later, 130 interrupted.",
 )
 @click.option("-p", "--prompt", metavar="PROMPT", help="Run once and exit; - reads it from standard input.")
-@options(SESSION, MODEL, COMPACTION, AGENT, STORE, OUTPUT)
+@options(SESSION, MODEL, COMPACTION, AGENT, LIMITS, STORE, OUTPUT)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version)
 @click.pass_context
 def program(context: click.Context, /, **_: Any) -> Any:

@@ -14,10 +14,11 @@ from agentloop.cli.instructions import default_instructions
 from agentloop.cli.loading import load_callbacks, load_tools
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import OFFLINE, Settings
-from agentloop.compaction import Compaction
 from agentloop.errors import UsageError
+from agentloop.limits import Limits, check_priced
 from agentloop.models import ChatModel
 from agentloop.offline import OfflineModel
+from agentloop.policy import Compaction
 from agentloop.runner import Runner
 from agentloop.stores import open_store
 from agentloop.triggers import WindowFraction
@@ -42,20 +43,20 @@ def build(settings: Settings) -> Built:
         UsageError: a tool, a callback or the model cannot be had as asked for.
     """
     model = model_named(settings.model, settings)
-    window = settings.window or model.window
-    instructions, cut = _instructions(settings, window)
-    notices = (cut, *_model_notices(settings, window))
+    compaction = _compaction(settings)
+    _check_cost_limit(settings.limits, model, compaction)
+    instructions, cut = _instructions(settings, settings.window or model.window)
     agent = Agent(
         model,
         tools=[*workspace_tools(settings.workdir, allow=settings.allow), *load_tools(settings.tools)],
         instructions=instructions,
-        compaction=_compaction(settings),
+        compaction=compaction,
         max_steps=settings.max_steps,
     )
     return Built(
         agent=agent,
         callbacks=tuple(load_callbacks(settings.callbacks)),
-        notices=tuple(notice for notice in notices if notice),
+        notices=tuple(notice for notice in (cut, _fallback_notice(settings)) if notice),
     )
 
 
@@ -78,6 +79,16 @@ def model_named(name: str, settings: Settings) -> ChatModel:
         stream=settings.streaming,
     )
     return model
+
+
+def window_notice(model: ChatModel) -> str | None:
+    """That nobody knows how much the model takes, once its server had its say; else None."""
+    if model.window is not None or model.name == OFFLINE:
+        return None
+    return (
+        f"the window of {model.name!r} is not known: {DEFAULT_WINDOW // 1000}k is assumed until the "
+        "server says otherwise; --window sets it"
+    )
 
 
 def opened(built: Built, settings: Settings) -> Runner:
@@ -113,14 +124,18 @@ def _instructions(settings: Settings, window: int | None) -> tuple[str, str | No
     return default_instructions(settings.workdir, window=window)
 
 
-def _model_notices(settings: Settings, window: int | None) -> Iterator[str]:
-    if settings.model_is_fallback:
-        yield (
-            "no OPENAI_API_KEY and no base URL: the offline model answers, a rule-based stand-in that only "
-            "reads files and says what each one does"
-        )
-    if window is None and settings.model != OFFLINE:
-        yield (
-            f"the window of {settings.model!r} is not known: {DEFAULT_WINDOW // 1000}k is assumed until the "
-            "server says otherwise; --window sets it"
-        )
+def _fallback_notice(settings: Settings) -> str | None:
+    if not settings.model_is_fallback:
+        return None
+    return (
+        "no OPENAI_API_KEY and no base URL: the offline model answers, a rule-based stand-in that only "
+        "reads files and says what each one does"
+    )
+
+
+def _check_cost_limit(limits: Limits, model: ChatModel, compaction: Compaction | None) -> None:
+    writer = compaction.model if compaction else None
+    try:
+        check_priced(limits, *([model, writer] if writer else [model]))
+    except UsageError as error:
+        raise UsageError(f"--max-cost: {error}") from error

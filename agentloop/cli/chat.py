@@ -9,7 +9,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from rich.console import Console
 
-from agentloop.cli.building import MEMORY, Built, opened
+from agentloop.cli.building import MEMORY, Built, opened, window_notice
 from agentloop.cli.chat_commands import HELP, Command, command_in
 from agentloop.cli.chat_view import ChatView
 from agentloop.cli.compacting import compacted, undone
@@ -23,6 +23,7 @@ from agentloop.cli.process import first_to, on_interrupt
 from agentloop.cli.progress import final_line
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally, status_line
+from agentloop.limits import Limits
 from agentloop.runner import Runner
 
 _PROMPT = "> "
@@ -35,7 +36,7 @@ async def chat(settings: Settings, built: Built, choice: SessionChoice, first: s
         say(console, notice, style="yellow")
     async with opened(built, settings) as runner:
         session_id = await session_id_for(choice, runner.store, settings.workdir)
-        talk = Chat(runner, session_id, console, _history(settings))
+        talk = Chat(runner, session_id, console, _history(settings), settings.limits)
         say(console, f"session {session_id}; /help lists the commands, Ctrl-D ends", style="dim")
         try:
             if choice.continues:
@@ -50,11 +51,14 @@ async def chat(settings: Settings, built: Built, choice: SessionChoice, first: s
 class Chat:
     """One session in a terminal."""
 
-    def __init__(self, runner: Runner, session_id: str, console: Console, history: History) -> None:
+    def __init__(
+        self, runner: Runner, session_id: str, console: Console, history: History, limits: Limits
+    ) -> None:
         self.spoke = False
         self._runner = runner
         self._session_id = session_id
         self._console = console
+        self._limits = limits
         self._tally = Tally(model=runner.agent.model.name)
         self._line: PromptSession[str] = PromptSession(history=history)
 
@@ -74,8 +78,10 @@ class Chat:
         """One run, shown as it goes; None goes on with what is pending."""
         view = ChatView(self._console, StandardOutput(1), self._tally)
         try:
-            async with aclosing(self._runner.stream(message, session_id=self._session_id)) as events:
+            run = self._runner.stream(message, session_id=self._session_id, limits=self._limits)
+            async with aclosing(run) as events:
                 async for event in events:
+                    self._note_window()
                     self.spoke = True
                     self._tally.add(event)
                     await view.show(event)
@@ -84,6 +90,11 @@ class Chat:
         self._console.print(final_line(self._tally))
         if self._tally.ended and self._tally.ended.error:
             say(self._console, self._tally.ended.error, style="bold red")
+
+    def _note_window(self) -> None:
+        """With the first answer, say that the window is not known, if it is not."""
+        if not self.spoke and (notice := window_notice(self._runner.agent.model)):
+            say(self._console, notice, style="yellow")
 
     async def catch_up(self) -> None:
         """Show where the session stands, and go on with a run that was left unfinished."""

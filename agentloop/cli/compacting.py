@@ -1,13 +1,13 @@
 """`compact` and `undo`: a stored session made smaller, and back."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import click
 
 from agentloop.callbacks import CompactionResult
-from agentloop.cli.building import build, opened
+from agentloop.cli.building import build, opened, window_notice
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.exits import EXIT_STATUS
@@ -74,9 +74,18 @@ def previewed(preview: CompactionPreview | None) -> str:
     """What a compaction would do, in one line."""
     if preview is None:
         return NOTHING
-    what = f"would compact positions {preview.first} to {preview.last}"
+    what = f"would compact positions {preview.first} to {preview.last} by {preview.strategy}"
     size = f"{preview.messages} messages, {short(preview.tokens)} of {short(preview.context.tokens)} tokens"
-    return f"{what}: {size}"
+    after = f"leaving at most {short(preview.tokens_after)}"
+    cache = f"{short(preview.cache_tokens_lost)} tokens leave the prompt cache once"
+    return "; ".join((f"{what}: {size}", after, cache, *_costs(preview)))
+
+
+def _costs(preview: CompactionPreview) -> Iterator[str]:
+    if preview.cost_saved is not None:
+        yield f"each further request costs ${preview.cost_saved:.4f} less"
+    if preview.cache_cost is not None:
+        yield f"the lost cache costs ${preview.cache_cost:.4f} once"
 
 
 def undone(position: int | None) -> str:
@@ -95,6 +104,8 @@ def _on_session(name: str, settings: Settings, work: Work) -> int:
         async with opened(built, settings) as runner:
             info = await find_session(name, runner.store)
             word, line = await work(runner, info.id)
+            if notice := window_notice(built.agent.model):
+                say(console, notice, style="yellow")
         await output.write(f"{line}\n")
         return EXIT_STATUS[word]
 

@@ -17,11 +17,11 @@ from agentloop.agent import Agent
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.process import before_leaving
 from agentloop.cli.tally import Tally
-from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
 from agentloop.exports import to_openai
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
+from agentloop.policy import Compaction
 from agentloop.runner import Runner
 from agentloop.testing import ScriptedModel
 from agentloop.transcripts import listed

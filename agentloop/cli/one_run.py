@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rich.console import Console
 
 from agentloop.cli.answers import AnswerWriter, Outcome
-from agentloop.cli.building import MEMORY, Built, opened
+from agentloop.cli.building import MEMORY, Built, opened, window_notice
 from agentloop.cli.console import say
 from agentloop.cli.exits import exit_status
 from agentloop.cli.faults import word_and_line
@@ -18,7 +18,7 @@ from agentloop.cli.progress import final_line, progress_on
 from agentloop.cli.prompt import Prompt
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally
-from agentloop.stream import RunStatus, StreamEvent
+from agentloop.stream import RunStarted, RunStatus, StreamEvent
 
 _NO_END = "the run ended without saying how"
 _INTERRUPTED = "interrupted: what is finished is kept"
@@ -87,6 +87,8 @@ async def _watched(call: Call, writer: AnswerWriter, console: Console, tally: Ta
         async with aclosing(_events(call, tally)) as events:
             async for event in events:
                 tally.add(event)
+                if isinstance(event, RunStarted) and (notice := window_notice(call.built.agent.model)):
+                    say(console, notice, style="yellow")
                 progress.show(event)
                 await _write(event, writer)
     except asyncio.CancelledError:
@@ -114,7 +116,8 @@ async def _events(call: Call, tally: Tally) -> AsyncGenerator[StreamEvent, None]
         session_id = await session_id_for(call.choice, runner.store, call.settings.workdir)
         if call.choice.continues:
             tally.earlier = (await past_of(session_id, runner.store)).compactions
-        async with aclosing(runner.stream(call.prompt.text, session_id=session_id)) as events:
+        limits = call.settings.limits
+        async with aclosing(runner.stream(call.prompt.text, session_id=session_id, limits=limits)) as events:
             async for event in events:
                 yield event
 

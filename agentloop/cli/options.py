@@ -11,7 +11,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[F], F]
 
 FORMATS = ("text", "json", "stream-json")
-_NEVER_BLANK = ("model", "base_url", "summary_model", "store", "workdir", "window", "transcripts")
+_NEVER_BLANK = (
+    *("model", "base_url", "summary_model", "store", "workdir", "window", "transcripts"),
+    *("max_tokens", "max_cost", "max_seconds"),
+)
 
 STORE: Sequence[Option[Any]] = (
     click.option("--store", metavar="URL", help="Where sessions lie: sqlite:///FILE or memory:"),
@@ -41,6 +44,11 @@ AGENT: Sequence[Option[Any]] = (
     click.option("--allow", metavar="write|shell", multiple=True, help="Allow tools that change things."),
     click.option("--max-steps", metavar="N", type=click.IntRange(min=1), help="Model calls in a run. [200]"),
     click.option("--no-stream", is_flag=True, help="Ask the server without streaming."),
+)
+LIMITS: Sequence[Option[Any]] = (
+    click.option("--max-tokens", metavar="N", help="Tokens of a run, in and out, e.g. 200k. [no limit]"),
+    click.option("--max-cost", metavar="USD", help="What a run may cost, in US dollars. [no limit]"),
+    click.option("--max-seconds", metavar="N", help="How long a run may ask the model on. [no limit]"),
 )
 OUTPUT: Sequence[Option[Any]] = (
     click.option("--json", "as_json", is_flag=True, help="Short for --output-format stream-json."),

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,9 +17,11 @@ from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.finding import find_session, new_session_id
 from agentloop.cli.options import STORE, flags_of, options
 from agentloop.cli.output import StandardOutput, printable
+from agentloop.cli.selecting import SELECTION, check_there, filter_of
 from agentloop.cli.settings import Settings, settings_for
 from agentloop.errors import UsageError
-from agentloop.events import Described
+from agentloop.events import Described, Record
+from agentloop.filters import EventFilter, select
 from agentloop.markdown import to_markdown
 from agentloop.stores import SessionInfo, SessionStore, checked_session_id, open_store
 from agentloop.tokens import count_message, counter_for
@@ -88,18 +90,20 @@ def rename(name: str, title: str, **_: Any) -> int:
 @click.argument("name", metavar="ID")
 @click.option("--format", "shape", type=click.Choice(FORMATS), default="openai", show_default=True)
 @click.option("-o", "--output", "path", metavar="FILE", help="Write it there instead of standard output.")
-@options(STORE)
-def export(name: str, shape: str, path: str | None, **_: Any) -> int:
-    """Write a session out: chat-completions messages, its events, or text to read."""
+@options(SELECTION, STORE)
+def export(name: str, shape: str, path: str | None, **selection: Any) -> int:
+    """Write a session out: chat-completions messages, its events, or text to read.
+
+    Of what is left of it by --branch, --kind, --run and --range together; an events export then holds each
+    record's position in the log, and comes back in where all that its records point at is in it.
+    """
+    only = filter_of(selection, shape)
 
     async def work(store: SessionStore, settings: Settings) -> str:
         records = await store.read((await find_session(name, store)).id)
-        if shape == "openai":
-            text = json.dumps(exports.to_openai(records), indent=2) + "\n"
-        elif shape == "events":
-            text = "".join(f"{line}\n" for line in exports.to_events(records))
-        else:
-            text = to_markdown(records)
+        if only:
+            check_there(only, records)
+        text = _exported(records, shape, only)
         if path is None or path == "-":
             return text
         if not path:
@@ -108,6 +112,14 @@ def export(name: str, shape: str, path: str | None, **_: Any) -> int:
         return ""
 
     return _done(work)
+
+
+def _exported(records: Sequence[Record], shape: str, only: EventFilter | None) -> str:
+    if shape == "openai":
+        return json.dumps(exports.to_openai(records, only=only), indent=2) + "\n"
+    if shape == "events":
+        return "".join(f"{line}\n" for line in exports.to_events(records, only=only))
+    return to_markdown(select(records, only))
 
 
 @sessions.command("import")

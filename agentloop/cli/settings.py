@@ -1,19 +1,18 @@
-"""What a call is to use, put together from layers: a flag beats the environment, which beats the default.
-
-Each layer is a mapping from a setting's name to its text; the first layer that names a setting wins. More
-layers, such as configuration files, stand behind these two.
-"""
+"""What a call is to use, put together from layers: a flag beats the environment, which beats the default."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
+from agentloop.cli.layers import Choice, Layers, read
 from agentloop.errors import UsageError
-from agentloop.sizes import tokens_of
+from agentloop.limits import Limits
+from agentloop.sizes import amount_of, tokens_of
 
 ENVIRONMENT: Mapping[str, str] = {
     "model": "AGENTLOOP_MODEL",
@@ -45,6 +44,9 @@ _REPEATED = (
     "compact_at",
     "transcripts",
     "max_steps",
+    "max_tokens",
+    "max_cost",
+    "max_seconds",
     "no_stream",
     "system",
     "system_file",
@@ -52,14 +54,6 @@ _REPEATED = (
     "callbacks",
 )
 """What a run is repeated with when it goes on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A setting's value as it was written, and where: `--window` or `AGENTLOOP_WINDOW`."""
-
-    value: Any
-    source: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,27 +76,12 @@ class Settings:
     compact_at: float | None
     transcripts: Path
     max_steps: int
+    limits: Limits
     streaming: bool
     system: str | None
     tools: tuple[str, ...]
     callbacks: tuple[str, ...]
     given: tuple[tuple[str, ...], ...]
-
-
-class Layers:
-    """The layers of one call, strongest first; each has a name for where a setting stands in it."""
-
-    def __init__(self, flags: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-        self._layers: Sequence[Mapping[str, Choice]] = (_from_flags(flags), _from_environment(environment))
-
-    def choice(self, name: str) -> Choice | None:
-        """The strongest layer's word on this setting, None where none has one."""
-        return next((layer[name] for layer in self._layers if name in layer), None)
-
-    def value(self, name: str, default: Any = None) -> Any:
-        """The chosen value as it was written, else the default."""
-        found = self.choice(name)
-        return default if found is None else found.value
 
 
 def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
@@ -111,7 +90,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
     Raises:
         UsageError: a value is none; the text names the flag or the variable that it came from.
     """
-    layers = Layers(flags, os.environ if environment is None else environment)
+    layers = Layers(flags, os.environ if environment is None else environment, ENVIRONMENT)
     workdir = _workdir(layers.choice("workdir"))
     home = home_folder(layers)
     model = layers.value("model")
@@ -126,10 +105,11 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         home=home,
         workdir=workdir,
         allow=_allowed(layers.value("allow", ())),
-        window=_window(layers.choice("window")),
+        window=read(layers.choice("window"), tokens_of),
         compact_at=_fraction(layers.choice("compact_at")),
         transcripts=Path(layers.value("transcripts", ".transcripts")),
         max_steps=int(layers.value("max_steps", DEFAULT_STEPS)),
+        limits=_limits(layers),
         streaming=not layers.value("no_stream", False),
         system=_system(layers),
         tools=tuple(layers.value("tools", ())),
@@ -156,16 +136,6 @@ def home_folder(layers: Layers) -> Path:
 def default_store(home: Path) -> str:
     """The URL of the database in that folder."""
     return f"sqlite:///{home.absolute() / 'sessions.db'}"
-
-
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, Choice]:
-    given = {name: value for name, value in flags.items() if value not in (None, (), False)}
-    return {name: Choice(value=value, source=f"--{name.replace('_', '-')}") for name, value in given.items()}
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Choice]:
-    given = {name: environment.get(variable, "").strip() for name, variable in ENVIRONMENT.items()}
-    return {name: Choice(value=value, source=ENVIRONMENT[name]) for name, value in given.items() if value}
 
 
 def _given(layers: Layers) -> Iterator[tuple[str, ...]]:
@@ -209,13 +179,13 @@ def _allowed(names: Sequence[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _window(choice: Choice | None) -> int | None:
-    if choice is None:
-        return None
-    try:
-        return tokens_of(choice.value)
-    except UsageError as error:
-        raise UsageError(f"{choice.source}: {error}") from error
+def _limits(layers: Layers) -> Limits:
+    """All but that on steps, which is the agent's."""
+    return Limits(
+        tokens=read(layers.choice("max_tokens"), tokens_of),
+        cost=read(layers.choice("max_cost"), partial(amount_of, unit="US dollars")),
+        seconds=read(layers.choice("max_seconds"), partial(amount_of, unit="seconds")),
+    )
 
 
 def _fraction(choice: Choice | None) -> float | None:

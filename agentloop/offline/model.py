@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.offline.chat import chat
 from agentloop.offline.named import named_tool_step
@@ -25,6 +25,8 @@ class OfflineModel:
     `window` in tokens, or as "8k", makes it refuse larger requests as a server does; `side_by_side` is how
     many files it reads in one step.
 
+    It costs nothing.
+
     Raises, when asked:
         ContextTooLongError: the request and the output it asks for exceed `window`.
     """
@@ -43,6 +45,10 @@ class OfflineModel:
         message = _reply(request, counter, self._side_by_side)
         for part in streamed(answer_of(message, tokens, counter)):
             yield part
+
+    def price(self, usage: Usage, /) -> float:
+        """Nothing, whatever was used."""
+        return 0.0
 
 
 def _reply(request: ModelRequest, counter: TokenCounter, side_by_side: int) -> Message:

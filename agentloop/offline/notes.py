@@ -8,16 +8,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-ASKED = "Asked:"
+ASKED = "What users said:"
+SAID = "What the assistant decided and said:"
+"""The headings of a digest under which stands what was said."""
+
 READ = "Done, files read:"
 TO_READ = "Open, files still to read:"
-SAID = "Said:"
 
 _NOTE = re.compile(r'^- ("(?:[^"\\]|\\.)+"|[^\s:"]+): (.*)$', re.MULTILINE)
-_JOINED = re.compile(
-    r'^- (?=- )|(?<=\S) (?=- (?:"(?:[^"\\]|\\.)+"|[^\s:"]+): )',
-    re.MULTILINE,
-)
+_UNDASHED = re.compile(r'^(?=(?:"(?:[^"\\]|\\.)+"|[^\s:"-][^\s:"]*[./][^\s:"]*): )', re.MULTILINE)
 _HEADING = re.compile(r"^(?:[A-Z][^\n:]{0,40}):[ \t]*$", re.MULTILINE)
 
 
@@ -32,30 +31,34 @@ def notes_in(text: str) -> dict[str, str]:
 
 
 def notes_in_record(record: str) -> dict[str, str]:
-    """The notes that stand in a record, but for what a user asked there.
-
-    A record that was made without a model has all the notes of a message on one line.
-    """
+    """The notes that stand in a record under their own heading, under none, or in what the assistant said."""
     notes: dict[str, str] = {}
     for title, body in sections(record):
-        if title != ASKED:
-            notes |= notes_in(_JOINED.sub("\n", body) if title == SAID else body)
+        if title == SAID:
+            notes |= notes_in(dashed("\n".join(items(body))))
+        elif title in (READ, ""):
+            notes |= notes_in(body)
     return notes
 
 
+def dashed(text: str) -> str:
+    """The text with a dash before each note of a path, which a digest takes away."""
+    return _UNDASHED.sub("- ", text)
+
+
+def is_note(line: str) -> bool:
+    """Whether a line is a note."""
+    return bool(_NOTE.fullmatch(line))
+
+
 def asked_in(record: str) -> list[str]:
-    """What a record says was asked, one line each."""
-    return [line for title, body in sections(record) if title == ASKED for line in _items(body)]
-
-
-def said_in(record: str) -> list[str]:
-    """What a record says was answered, one line each."""
-    return [line for title, body in sections(record) if title == SAID for line in _items(body)]
+    """What a record says that users said, one text each."""
+    return [item for title, body in sections(record) if title == ASKED for item in items(body)]
 
 
 def to_read_in(record: str) -> list[str]:
     """The paths that a record names as still to read."""
-    lines = [line for title, body in sections(record) if title == TO_READ for line in _items(body)]
+    lines = [line for title, body in sections(record) if title == TO_READ for line in items(body)]
     return [_path(line) for line in lines]
 
 
@@ -73,8 +76,10 @@ def sections(record: str) -> Iterator[tuple[str, str]]:
     yield title, record[start:]
 
 
-def _items(body: str) -> list[str]:
-    return [line[2:].strip() for line in body.splitlines() if line.startswith("- ")]
+def items(body: str) -> list[str]:
+    """The items of a section, each with the lines that belong to it."""
+    found = (item.strip().replace("\n  ", "\n") for item in re.split(r"^- ", body, flags=re.MULTILINE))
+    return [item for item in found if item]
 
 
 def _shown(path: str) -> str:

@@ -1,149 +1,121 @@
-"""The stand-in as a summariser: what was asked, what was learnt of each file, what is still to do."""
+"""The stand-in as a summariser: the digest of the conversation, and beside it where its own job stands."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from agentloop.offline.describe import first_sentence, shortened
-from agentloop.offline.notes import (
-    ASKED,
-    READ,
-    SAID,
-    TO_READ,
-    asked_in,
-    note_lines,
-    notes_in,
-    notes_in_record,
-    said_in,
-    to_read_in,
-    to_read_lines,
-)
-from agentloop.offline.task import FileTask, file_task
+from agentloop.digest import digest
+from agentloop.entries import Entry
+from agentloop.labelled import neutral, summary_in, unlabelled
+from agentloop.messages import Message
+from agentloop.offline.job import job_of
+from agentloop.offline.retelling import FOCUS, kept_prose, merged, retold
+from agentloop.prompts import SUMMARY_FOCUS, summary_message
 from agentloop.tokens import TokenCounter
 
-_LABEL = re.compile(
-    r"^\W{0,3}(?:(?P<who>User|Assistant|System|Developer|Earlier record): ?"
-    r"|Tool result of (?P<tool>[^:\n]+): ?|Assistant calls (?P<call>\w+)\()",
-    re.MULTILINE,
-)
+DIGEST_SHARE = 0.3
+"""The digest has at least this share of the record, as far as it can fill it."""
+
+PROSE_SHARE = 0.1
+"""What an earlier record says beside that takes at most this share."""
+
+FOCUS_SHARE = 0.25
+"""What speaks of the focus takes at most this share."""
+
+SHORTER = 0.6
+"""A record that is asked for again takes at most this share of what it may."""
+
 _CONVERSATION = re.compile(r"<conversation>(.*)</conversation>(.*)", re.DOTALL)
+_FOCUS = re.compile(re.escape(SUMMARY_FOCUS).replace(r"\{focus\}", r"(.+)"))
 _FACT = re.compile(
     r"\b(?:remember\b|(?:my|our) [\w' -]{1,40}? (?:is|are|was)\b|i prefer\b|i am called\b)", re.IGNORECASE
 )
-_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
-_MOST_ASKED = 20
-_MOST_SAID = 5
-_WIDTHS = (120, 80, 50, 30, 15)
+_SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+| … ")
+_RECORD = summary_message("", None).partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Record:
-    asked: tuple[str, ...] = ()
-    notes: dict[str, str] = field(default_factory=dict)
-    to_read: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
+class _Question:
+    """What a question for a record holds: the conversation, what an earlier record says, and the wishes."""
 
-    def text(self) -> str:
-        parts = (
-            (ASKED, [f"- {line}" for line in self.asked]),
-            (READ, note_lines(self.notes)),
-            (TO_READ, to_read_lines(list(self.to_read))),
-            (SAID, [f"- {line}" for line in self.said]),
-        )
-        return "\n\n".join("\n".join((title, *lines)) for title, lines in parts if lines)
+    said: Sequence[Message]
+    earlier: str
+    focus: str
+    again: bool
 
 
 def record_of(question: str, *, most_tokens: int, counter: TokenCounter) -> str:
     """The record of the conversation that the question holds, in at most about `most_tokens`.
 
-    An earlier record in it is merged in, each file once, what is newer winning. What does not fit is told
-    with fewer words; only where that is not enough do the oldest notes go.
+    It is the digest of what was said, with what speaks of the focus and with the state of the job before it.
+    An earlier record is taken apart and said again, so records do not nest.
     """
-    found = _CONVERSATION.search(question)
-    conversation, instruction = found.groups() if found else (question, "")
-    record = _gathered(conversation)
-    tighter = 2 if "shorter" in instruction else 0
-    for width in _WIDTHS[tighter:]:
-        shorter = {path: shortened(what, width) for path, what in record.notes.items()}
-        record = replace(record, notes=shorter, to_read=record.to_read if width >= 80 else ())
-        if counter(record.text()) <= most_tokens:
-            break
-    return _trimmed(record, most_tokens, counter) or "Nothing was asked yet."
+    asked = _read(question)
+    most = int(most_tokens * (SHORTER if asked.again else 1))
+    job, said = job_of(asked.earlier, [*retold(asked.earlier), *asked.said])
+    focused = _focused(asked, int(most * FOCUS_SHARE), counter)
+    prose = kept_prose(asked.earlier, max_tokens=int(most * PROSE_SHARE), counter=counter)
+    entries = _entries(said, prose)
+    left = most - counter(focused)
+    least = counter(digest(entries, max_tokens=max(1, int(left * DIGEST_SHARE)), counter=counter))
+    own = job.text(most_tokens=left - least - 4, counter=counter, again=asked.again)
+    body = digest(entries, max_tokens=max(1, left - counter(own) - 4), counter=counter)
+    return "\n\n".join(part for part in (own, focused, merged(body)) if part) or "Nothing was asked yet."
 
 
 def facts_of(question: str) -> list[str]:
     """The sentences of the user, and of earlier records, that ask to be remembered, each once."""
-    found = _CONVERSATION.search(question)
-    blocks = list(_blocks(found.group(1) if found else question))
-    texts = [text for who, text in blocks if who in ("User", "Earlier record", "")]
+    asked = _read(question)
+    texts = [asked.earlier, *(message.text for message in asked.said if message.role == "user")]
     sentences = (sentence.strip(" -") for text in texts for sentence in _SENTENCES.split(text))
     return list(dict.fromkeys(each for each in sentences if _FACT.search(each) and not each.endswith("?")))
 
 
-def _trimmed(record: _Record, most_tokens: int, counter: TokenCounter) -> str:
-    if counter(record.text()) > most_tokens:
-        record = replace(record, said=())
-    notes = list(record.notes.items())
-    while counter(record.text()) > most_tokens and notes:
-        notes = notes[len(notes) // 8 + 1 :]
-        record = replace(record, notes=dict(notes))
-    return record.text()
-
-
-def _gathered(conversation: str) -> _Record:
-    asked: list[str] = []
-    said: list[str] = []
-    listed: list[str] = []
-    notes: dict[str, str] = {}
-    for who, text in _blocks(conversation):
-        match who:
-            case "Earlier record":
-                asked += asked_in(text)
-                said += said_in(text)
-                listed += to_read_in(text)
-                notes |= notes_in_record(text)
-            case "User":
-                asked.append(_request(text))
-            case "Assistant":
-                notes |= notes_in(text)
-                said += _told(text)
-            case "list_files":
-                listed += _whole_lines(text)
-    task = file_task(asked[-1]) if asked else FileTask(patterns=("*",))
-    pending = [path for path in dict.fromkeys(listed) if task and task.takes_in(path) and path not in notes]
-    return _Record(
-        asked=_newest(asked, _MOST_ASKED), notes=notes, to_read=tuple(pending), said=_newest(said, _MOST_SAID)
+def _read(question: str) -> _Question:
+    found = _CONVERSATION.search(question)
+    conversation, instruction = found.groups() if found else (question, "")
+    messages = unlabelled(conversation.strip())
+    records = [summary_in(message.text) for message in messages if _is_record(message)]
+    focus = _FOCUS.search(instruction)
+    return _Question(
+        said=[message for message in messages if not _is_record(message)],
+        earlier="\n\n".join(records),
+        focus=focus[1] if focus else "",
+        again="shorter" in instruction,
     )
 
 
-def _blocks(conversation: str) -> Iterator[tuple[str, str]]:
-    """Each block with who said it; a text without any label is the user's."""
-    labels = list(_LABEL.finditer(conversation))
-    if not labels:
-        yield "User", conversation.strip()
-        return
-    for label, following in zip(labels, [*labels[1:], None], strict=True):
-        who = label["who"] or label["tool"] or "call"
-        yield who, conversation[label.end() : following.start() if following else None].strip()
+def _is_record(message: Message) -> bool:
+    return message.role == "user" and message.text.startswith(_RECORD)
 
 
-def _request(text: str) -> str:
-    return " ".join(text.split()) if file_task(text) and len(text) <= 400 else first_sentence(text, 200)
+def _entries(said: Iterable[Message], rest: str) -> list[Entry]:
+    entries = [
+        Entry(seq=seq, at=seq, message=message, original=message, tokens=0)
+        for seq, message in enumerate(said, 1)
+    ]
+    if not rest:
+        return entries
+    summary = Message.user(summary_message(rest, None))
+    return [Entry(seq=0, message=summary, original=summary, tokens=0, kind="summary"), *entries]
 
 
-def _told(text: str) -> list[str]:
-    own = "\n".join(line for line in text.split("\n") if not line.startswith("- "))
-    return [first_sentence(own, 160)] if own.strip() else []
+def _focused(asked: _Question, most_tokens: int, counter: TokenCounter) -> str:
+    """The sentences that have a word of the focus, the newest that fit."""
+    wanted = set(re.findall(r"\w{4,}|\d+", asked.focus.lower()))
+    if not wanted:
+        return ""
+    texts = [asked.earlier, *(text for message in asked.said for text in _texts(message))]
+    sentences = dict.fromkeys(each.strip(" -") for text in texts for each in _SENTENCES.split(text))
+    kept: list[str] = []
+    for each in reversed(sentences):
+        if len(each) <= 400 and wanted.intersection(re.findall(r"\w+", each.lower())):
+            most_tokens -= counter(each) + 3
+            if most_tokens < 3:
+                break
+            kept.append(f"- {neutral(each)}")
+    return "\n".join((FOCUS, *reversed(kept))) if kept else ""
 
 
-def _newest(lines: Sequence[str], most: int) -> tuple[str, ...]:
-    """Each line once where it stood last, the first of all and the newest of the others."""
-    once = list(dict.fromkeys(line for line in reversed(lines) if line))[::-1]
-    return tuple(once if len(once) <= most else [once[0], *once[1 - most :]])
-
-
-def _whole_lines(text: str) -> list[str]:
-    """The lines before a cut, or all, without remarks."""
-    whole, cut, _ = text.partition("... [")
-    lines = whole.strip().split("\n")
-    return [line for line in (lines[:-1] if cut else lines) if line and not line.startswith("[")]
+def _texts(message: Message) -> tuple[str, ...]:
+    return (message.text, *(f"{call.name}({call.arguments})" for call in message.tool_calls))

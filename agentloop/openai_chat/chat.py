@@ -4,19 +4,22 @@ The prepared messages go in by `extra_body` and the raw response is read here, s
 walks every message against its type hints on every call and builds a model object for every chunk.
 """
 
-import json
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from openai import AsyncAPIResponse
 
 from agentloop.errors import ContextTooLongError, ModelRefusedError, UsageError
 from agentloop.messages import Usage
-from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
-from agentloop.openai_chat.clients import LoopClients, checked_url, is_loopback, server_of
-from agentloop.openai_chat.errors import VENDOR_ERRORS, Server, UnexplainedError, names, translated
+from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
+from agentloop.openai_chat.clients import LoopClients, checked_url, is_loopback, is_openai, server_of
+from agentloop.openai_chat.dialect import Dialect, checked_fields
+from agentloop.openai_chat.errors import VENDOR_ERRORS, Server, UnexplainedError, translated
+from agentloop.openai_chat.offered import ASKING_SECONDS, offered_window
 from agentloop.openai_chat.stream import streamed, whole
 from agentloop.retry import RetryPolicy
 from agentloop.sizes import tokens_of
@@ -33,6 +36,7 @@ class OpenAIChat:
         api_key: By default `OPENAI_API_KEY` of the environment; with a base URL and no key a placeholder
             is sent, as servers on one's own machine want none.
         window: The most tokens a request and its answer may have together, such as 128000 or "128k".
+        price: What it costs, where that is not what is published for a model of that name.
         max_output_tokens: The most tokens of an answer; no limit is sent where it is None.
         stream: Whether answers are asked for piece by piece.
         retry: How failures that may pass are tried again.
@@ -53,6 +57,7 @@ class OpenAIChat:
         base_url: str | None = None,
         api_key: str | None = None,
         window: int | str | None = None,
+        price: Price | None = None,
         max_output_tokens: int | str | None = None,
         stream: bool = True,
         retry: RetryPolicy = RetryPolicy(),  # noqa: B008 — a frozen value
@@ -64,17 +69,23 @@ class OpenAIChat:
             raise UsageError(f"bad model name {model!r}: name one that the server offers")
         if timeout_seconds <= 0:
             raise UsageError(f"timeout_seconds is {timeout_seconds}: allow the server more than 0 seconds")
+        if not isinstance(price, Price | None):
+            raise UsageError(f"price is {price!r}: give a Price(…), or None")
         self._name = model
         self._base_url = checked_url(base_url) if base_url else None
         self._api_key = api_key
         self._window = None if window is None else tokens_of(window)
         self._looked_up = False
+        self._asked = False
+        self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._price = price
         self._max_output_tokens = None if max_output_tokens is None else tokens_of(max_output_tokens)
         self._streams = stream
         self._retry = retry
-        self._fields = _checked_fields(extra_body or {}, temperature)
-        self._dialect = _Dialect()
+        self._fields = checked_fields(extra_body or {}, temperature)
+        self._dialect = Dialect()
         self._clients = LoopClients(timeout_seconds)
+        self._asking_seconds = min(ASKING_SECONDS, timeout_seconds)
         self._longest_answered_bytes = _SURELY_SHORT_BYTES
 
     def __repr__(self) -> str:
@@ -89,7 +100,8 @@ class OpenAIChat:
     def window(self) -> int | None:
         """The most tokens a request and its answer may have together.
 
-        Where none was given, the one published for a model of that name; None where none is known.
+        Where none was given, the one published for a model of that name, else what `ask_window` found out;
+        None where none is known.
         """
         if self._window is None and not self._looked_up:
             self._looked_up = True
@@ -97,6 +109,36 @@ class OpenAIChat:
 
             self._window = known_window(self._name)
         return self._window
+
+    async def ask_window(self) -> int | None:
+        """The window; where none is given nor published, the server is asked for it, once and for 3 seconds.
+
+        A server that does not say, or not in time, leaves it unknown. OpenAI's own never says, and is not
+        asked. Never raises.
+        """
+        if self.window is None:
+            async with self._asking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+                if not self._asked:
+                    self._window = await self._offered_window()
+                    self._asked = True
+        return self._window
+
+    def price(self, usage: Usage, /) -> float | None:
+        """What this usage costs in US dollars, by the given price, else the published one.
+
+        None where none is known: a server on this machine has no published price. Never raises.
+        """
+        if self._price is not None:
+            return self._price.of(usage)
+        try:
+            url = server_of(self._name, self._base_url, self._api_key).base_url
+        except UsageError:
+            return None
+        if is_loopback(url):
+            return None
+        from agentloop.windows import price  # loads 150 ms of published figures
+
+        return price(self._name, usage, url)
 
     @property
     def max_output_tokens(self) -> int | None:
@@ -152,7 +194,7 @@ class OpenAIChat:
                 async for part in parts:
                     if isinstance(part, Answer):
                         self._note_size(len(response.http_request.content))
-                        part = replace(part, cost=self._cost(part.usage, server))
+                        part = replace(part, cost=None if part.usage is None else self.price(part.usage))
                     yield part
         except VENDOR_ERRORS as error:
             raise translated(error, server) from error
@@ -172,17 +214,20 @@ class OpenAIChat:
                 yield TextPart(text=answer.message.text)
             yield answer
 
-    def _cost(self, usage: Usage | None, server: Server) -> float | None:
-        if usage is None or is_loopback(server.base_url):
+    async def _offered_window(self) -> int | None:
+        try:
+            server = server_of(self._name, self._base_url, self._api_key)
+            if is_openai(server.base_url):
+                return None
+            http = (await self._clients.connection(server)).http
+        except UsageError:
             return None
-        from agentloop.windows import price  # loads 150 ms of published figures
-
-        return price(self._name, usage, server.base_url)
+        return await offered_window(http, server, seconds=self._asking_seconds)
 
     def _note_size(self, answered_bytes: int) -> None:
         self._longest_answered_bytes = max(answered_bytes, self._longest_answered_bytes)
 
-    def _body(self, request: ModelRequest, dialect: "_Dialect") -> dict[str, Any]:
+    def _body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
         body: dict[str, Any] = {"messages": request.messages}
         if request.tools:
             body["tools"] = request.tools
@@ -191,31 +236,6 @@ class OpenAIChat:
         if self._streams and dialect.asks_for_usage:
             body["stream_options"] = {"include_usage": True}
         return self._fields | body
-
-
-def _checked_fields(extra_body: Mapping[str, Any], temperature: float | None) -> dict[str, Any]:
-    fields = ({} if temperature is None else {"temperature": temperature}) | dict(extra_body)
-    try:
-        json.dumps(fields, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"extra_body or temperature cannot be sent as JSON: {error}") from error
-    return fields
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Dialect:
-    """What differs between servers, learnt from a refusal and kept."""
-
-    limit_field: str = "max_tokens"
-    asks_for_usage: bool = True
-
-    def after(self, error: ModelRefusedError) -> "_Dialect":
-        """The dialect to speak after this refusal; the same where it was about something else."""
-        if names(error, "max_completion_tokens"):
-            return replace(self, limit_field="max_completion_tokens")
-        if names(error, "stream_options"):
-            return replace(self, asks_for_usage=False)
-        return self
 
 
 async def _received(response: AsyncAPIResponse[Any], server: Server) -> AsyncGenerator[bytes, None]:

@@ -4,20 +4,30 @@ import asyncio
 import os
 import weakref
 from collections.abc import AsyncGenerator
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
+import httpx2
 import openai
 
 from agentloop.errors import UsageError
 from agentloop.openai_chat.errors import Server
+from agentloop.threads import to_its_end
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _PLACEHOLDER_KEY = "no-key"
 _CONNECT_SECONDS = 10.0
 
-_Lease: TypeAlias = AsyncGenerator[openai.AsyncOpenAI, None]
-_Leases: TypeAlias = dict[asyncio.AbstractEventLoop, tuple[openai.AsyncOpenAI, _Lease]]
+
+class Connection(NamedTuple):
+    """An openai client, and the HTTP client that it speaks through."""
+
+    client: openai.AsyncOpenAI
+    http: httpx2.AsyncClient
+
+
+_Lease: TypeAlias = AsyncGenerator[Connection, None]
+_Leases: TypeAlias = dict[asyncio.AbstractEventLoop, tuple[Connection, _Lease]]
 
 
 def checked_url(url: str) -> str:
@@ -41,6 +51,11 @@ def checked_url(url: str) -> str:
     if not known:
         raise UsageError(f"bad base URL {url!r}: write one such as http://localhost:8080/v1")
     return url
+
+
+def is_openai(url: str) -> bool:
+    """Whether the URL names OpenAI's own API."""
+    return urlsplit(url).hostname == urlsplit(_OPENAI_URL).hostname
 
 
 def is_loopback(url: str) -> bool:
@@ -77,15 +92,19 @@ class LoopClients:
 
     async def client(self, server: Server) -> openai.AsyncOpenAI:
         """The running loop's client."""
+        return (await self.connection(server)).client
+
+    async def connection(self, server: Server) -> Connection:
+        """The running loop's client, and the HTTP client beneath it."""
         loop = asyncio.get_running_loop()
-        client, _ = self._leases.get(loop, (None, None))
-        if client is None or client.is_closed():
+        connection, _ = self._leases.get(loop, (None, None))
+        if connection is None or connection.client.is_closed():
             for ended in [other for other in list(self._leases) if other.is_closed()]:
                 self._leases.pop(ended, None)
             lease = _lease(server, self._timeout)
-            client = await anext(lease)
-            self._leases[loop] = client, lease
-        return client
+            connection = await anext(lease)
+            self._leases[loop] = connection, lease
+        return connection
 
     async def close(self) -> None:
         """Close the running loop's connections."""
@@ -111,7 +130,7 @@ async def _lease(server: Server, timeout: openai.Timeout) -> _Lease:
             "base URL, the proxy variables such as ALL_PROXY, and SSL_CERT_FILE"
         ) from error
     try:
-        yield client
+        yield Connection(client, http_client)
     finally:
         await client.close()
 
@@ -119,4 +138,13 @@ async def _lease(server: Server, timeout: openai.Timeout) -> _Lease:
 def _end_all(leases: _Leases) -> None:
     for loop, (_, lease) in list(leases.items()):
         if not loop.is_closed():
-            loop.call_soon_threadsafe(loop.create_task, lease.aclose())
+            loop.call_soon_threadsafe(_end, loop, lease)
+
+
+def _end(loop: asyncio.AbstractEventLoop, lease: _Lease) -> None:
+    loop.create_task(_ended(lease))
+
+
+async def _ended(lease: _Lease) -> None:
+    """Close all of its connections, also where the loop ends meanwhile and cancels its tasks."""
+    await to_its_end(lease.aclose())

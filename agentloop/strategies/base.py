@@ -7,7 +7,7 @@ from typing import Protocol
 from agentloop.budget import Budget
 from agentloop.context import Context
 from agentloop.events import ClearedItem, Ranges
-from agentloop.exchanges import Unit, covered_ranges, hold_news
+from agentloop.exchanges import Unit, clamped, covered_ranges, hold_news
 from agentloop.instead import Instead, Summary
 
 
@@ -69,5 +69,21 @@ def cut_before(context: Context, folded: Sequence[Unit], instead: Instead | None
     return Cut(
         covers=covered_ranges(context, folded),
         at=min(behind, newest.seq) if newest else behind,
+        instead=instead or Summary(),
+    )
+
+
+def cut_at(
+    context: Context, budget: Budget, folded: Sequence[Unit], at: int, instead: Instead | None = None
+) -> Cut | None:
+    """The cut that folds these units; what stands instead stands at `at`, as near as kept messages let it.
+
+    None where the units hold nothing but earlier summaries.
+    """
+    if not hold_news(folded):
+        return None
+    return Cut(
+        covers=covered_ranges(context, folded),
+        at=clamped(context, at, budget.task_tokens),
         instead=instead or Summary(),
     )

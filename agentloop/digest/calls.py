@@ -1,0 +1,85 @@
+"""The calls of a conversation: what was asked of a tool, of what, and what came of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentloop.digest.actions import only_looks
+from agentloop.digest.errors_in import ends_of, error_in
+from agentloop.digest.paths import paths_in
+from agentloop.messages import Message, ToolCall
+from agentloop.pairing import answers
+
+MOST_ARGUMENT_CHARS = 20_000
+"""Longer arguments are not decoded but read as text, at their head."""
+
+MOST_RESULT_CHARS = 3_000
+"""So much of a result is looked at, head and tail together."""
+
+_COMMAND_KEYS = ("command", "cmd", "script", "code", "bash", "shell")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call with its result; `result` is None where there is none.
+
+    `at` is the place of the message that asked, `paths` the files that the arguments name, `command` the
+    command line where there is one, `target` by what a later call of the same tool is the same again.
+    """
+
+    at: int
+    name: str
+    arguments: str
+    paths: tuple[str, ...]
+    command: str
+    result: str | None
+    error: str | None
+
+    @property
+    def target(self) -> str:
+        """What the call was about."""
+        return self.command or (self.paths[0] if self.paths else self.arguments)
+
+
+def calls_of(messages: Sequence[Message]) -> Iterator[Call]:
+    """Every call, in the order in which they were made."""
+    for at, places in answers(messages).items():
+        for call, place in zip(messages[at].tool_calls, places, strict=True):
+            yield _call(at, call, None if place is None else ends_of(messages[place].text, MOST_RESULT_CHARS))
+
+
+def _call(at: int, call: ToolCall, result: str | None) -> Call:
+    short = len(call.arguments) <= MOST_ARGUMENT_CHARS
+    arguments: dict[str, Any] = (call.decoded() if short else None) or {}
+    command = next((text for key in _COMMAND_KEYS if (text := _as_command(arguments.get(key)))), "")
+    found = paths_in(arguments) if arguments else paths_in({"text": call.arguments[:MOST_ARGUMENT_CHARS]})
+    return Call(
+        at=at,
+        name=call.name or "tool",
+        arguments=brief(arguments) if arguments else " ".join(call.arguments[:200].split()).strip("{} "),
+        paths=tuple(found),
+        command=" ".join(command[:2_000].split()),
+        result=result,
+        error=None if result is None else error_in(result, looks=only_looks(call.name, command)),
+    )
+
+
+def _as_command(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return " ".join(value)
+    return ""
+
+
+def brief(arguments: dict[str, Any]) -> str:
+    """The arguments in a few words: single values as they are, long texts by their length."""
+    return ", ".join(_brief(key, value, alone=len(arguments) == 1) for key, value in arguments.items())
+
+
+def _brief(key: str, value: object, *, alone: bool) -> str:
+    text = value if isinstance(value, str) else repr(value)[:400]
+    shown = " ".join(text[:400].split())
+    if len(shown) > 80:
+        shown = f"{shown[:60]}… ({len(text):,} characters)" if isinstance(value, str) else f"{shown[:79]}…"
+    return shown if alone else f"{key}={shown}"

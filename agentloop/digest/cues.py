@@ -1,0 +1,109 @@
+"""Signs in the language itself that a sentence binds, decides, leaves open or only greets."""
+
+import re
+
+_RULE = re.compile(
+    r"\b(?:must|never|always|only|cannot|can['’]?t|don['’]?t|do not|does not|doesn['’]?t|not|no|nothing|none|"
+    r"should\w*|shall|ought|needs?|needed|requir\w+|avoid\w*|without|at least|at most|more than|less than|"
+    r"under|above|below|up to|exactly|limit\w*|cap|max\w*|min(?:imum)?|important\w*|critical\w*|remember|"
+    r"rules?|"
+    r"goals?|aims?|objectives?|purpose|constraints?|prefer\w*|make sure|ensure|keep\w*|strict\w*|mandatory|"
+    r"forbid\w*|forbidden|prohibit\w*|allowed|deadline|budget|want\w*|would like|instead|from now on|note|"
+    r"policy|"
+    r"until|unless|before|convention|stick to|refuse|hold off|off[- ]limits|leave|expect\w*|is to|are to|"
+    r"muss|müssen|musst|darf|dürfen|darfst|nie|niemals|immer|nur|nicht|kein\w*|soll\w*|mindestens|höchstens|"
+    r"wichtig|ziele?|regeln?|ohne|vermeide\w*|bevor|statt|maximal|unbedingt|ausschließlich|"
+    r"doit|doivent|dois|devez|jamais|toujours|seulement|uniquement|pas|sans|évite\w*|au moins|au plus|"
+    r"objectif|"
+    r"règles?|il faut|avant|interdit\w*|"
+    r"debe\w*|nunca|siempre|s[oó]lo|sin|evita\w*|al menos|como máximo|objetivo|reglas?|hay que|antes|"
+    r"prohibid\w*|"
+    r"tiene que|deve|devono|devi|mai|sempre|soltanto|non|senza|almeno|al massimo|obiettivo|regola|bisogna|"
+    r"não|somente|apenas|sem|evite|pelo menos|regra|moet\w*|nooit|altijd|alleen|niet|geen|zonder|"
+    r"musi\w*|nigdy|zawsze|tylko|nie|bez|asla|sadece|zorunda|"
+    r"долж\w+|никогда|всегда|только|не|нельзя|нужно|надо|обязательно|без|цель|правило)\b"
+    r"|必须|必須|不要|不得|不能|不可|禁止|永远|总是|只能|只用|务必|應該|应该|目标|规则|至少|最多|请勿|勿|别|"
+    r"必ず|ないで|常に|のみ|だけ|決して|べき|いけ|目標|ルール|以上|以下|ないこと|なけれ|"
+    r"반드시|절대|항상|하지 ?마|금지|목표|규칙|해야|최대|최소",
+    re.IGNORECASE,
+)
+_GOAL = re.compile(
+    r"\b(?:goals?|aims?|objectives?|purpose|rules?|constraints?|requirements?|must|never|always|"
+    r"under no circumstances|no matter|at all times|don['’]?t|do not|make sure|ensure|important\w*|forbid\w*|"
+    r"ziele?|regeln?|niemals|nie|immer|muss|müssen|darf|objectif|jamais|toujours|doit|objetivo|nunca|"
+    r"siempre|debe\w*|"
+    r"obiettivo|mai|sempre|deve|nooit|altijd|moet|nigdy|zawsze|никогда|всегда|нельзя|долж\w+)\b"
+    r"|必须|必須|禁止|目标|目標|规则|ルール|不要|不得|务必|必ず|決して|반드시|절대|금지|목표|규칙",
+    re.IGNORECASE,
+)
+_DECISION = re.compile(
+    r"\b(?:decid\w+|decisions?|choos\w+|chose\w*|choice|going with|go with|went with|opt\w*|settl\w+|"
+    r"pick\w*|select\w+|"
+    r"instead|rather|over|because|since|due to|so that|therefore|thus|hence|reject\w*|rul\w+ out|discard\w*|"
+    r"drop\w*|abandon\w*|dismiss\w*|ditch\w*|skip\w*|avoid\w*|prefer\w*|trade-?offs?|alternatives?|"
+    r"options?|approach|"
+    r"conclu\w+|root cause|caused|turns out|stick\w*|commit\w*|adopt\w*|against|in favou?r|not worth|"
+    r"too (?:slow|"
+    r"risky|complex|costly|expensive|brittle|fragile|heavy)|won['’]?t|not (?:use|using|going)|kept|keeping|"
+    r"entschied\w*|entscheid\w*|statt\w*|weil|wähl\w*|verworfen|lieber|décid\w+|choisi\w*|plutôt|parce|"
+    r"rejet\w*|"
+    r"decid\w+|elegi\w*|porque|en lugar|en vez|descart\w*|rechaz\w*|scel\w+|invece|perché|scart\w*|"
+    r"escolh\w+|em vez|решил\w*|выбра\w+|вместо|потому)\b"
+    r"|决定|選擇|选择|因为|而不是|放弃|改用|採用|采用|決め|決定|代わりに|ため|却下|選び|결정|대신|때문",
+    re.IGNORECASE,
+)
+_OPEN = re.compile(
+    r"\b(?:to-?dos?|open|unresolved|remain\w*|outstanding|pending|still|later|follow[- ]?up|blocked|"
+    r"waiting|unclear|"
+    r"not yet|needs?|next|will|should|must|plan\w*|unknown|missing|question|left to|"
+    r"offen|noch|später|muss|reste|encore|pendiente|falta|todavía|ancora|resta|осталось)\b"
+    r"|待办|尚未|还需|未解決|残り|まだ|아직|남은",
+    re.IGNORECASE,
+)
+_KEYED = re.compile(r"^[\W_]{0,4}[\w][\w /().-]{0,40}\s?[:=]\s*\S|\s(?:=|->|→)\s")
+_PLEASANT = re.compile(
+    r"^\W*(?:thanks?|thank you|thx|cheers|great|good|nice|perfect|awesome|excellent|cool|ok(?:ay)?|yes|yep|"
+    r"sure|hi|hello|"
+    r"hey|sounds good|looks good|go ahead|go on|continue|carry on|proceed|keep going|done|next|got it|"
+    r"well done|"
+    r"danke|super|gut|weiter|hallo|merci|bonjour|très bien|gracias|hola|bien|grazie|ciao|obrigad[oa]|"
+    r"спасибо|привет|谢谢|好的|继续|你好|ありがとう|了解|続けて|감사\w*|계속)\b",
+    re.IGNORECASE,
+)
+MOST_BEHIND = 4
+"""A greeting with more words behind it says something."""
+
+_NARRATION = re.compile(
+    r"^\W*(?:now\b|next\b|ok(?:ay)?\b|first\b|then\b|good\b|great\b|perfect\b|right\b|alright\b)?\W*"
+    r"(?:let me|let['’]?s|i['’]?ll (?:now )?(?:look|check|read|open|start|see|run|take|view|search|inspect|"
+    r"examine)|"
+    r"i (?:will|am going to) (?:now )?(?:look|check|read|open|see|run|view|search|inspect)|"
+    r"looking|reading|checking|running|opening)\b",
+    re.IGNORECASE,
+)
+
+
+def binds(text: str) -> int:
+    """How much a sentence of a user looks like a rule or a goal: 0, 1 or 2."""
+    return 2 if _GOAL.search(text) else 1 if _RULE.search(text) else 0
+
+
+def decides(text: str) -> int:
+    """How much a sentence of an assistant looks like a decision (2) or an open point (1), else 0."""
+    return 2 if _DECISION.search(text) else 1 if _OPEN.search(text) else 0
+
+
+def is_keyed(text: str) -> bool:
+    """Whether it names something and gives its value, as in `name: value`."""
+    return bool(_KEYED.search(text))
+
+
+def is_pleasant(text: str) -> bool:
+    """Whether it only greets, thanks or nods."""
+    match = _PLEASANT.match(text)
+    return match is not None and len(text[match.end() :].split()) <= MOST_BEHIND
+
+
+def is_narration(text: str) -> bool:
+    """Whether an assistant only says what it is about to look at."""
+    return bool(_NARRATION.match(text))

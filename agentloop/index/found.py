@@ -1,0 +1,181 @@
+"""What each message has for the index, in the order in which it may be taken."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentloop.entries import Entry
+from agentloop.identifiers import MOST_CHARS, Kind, kind_of, kinds
+from agentloop.labelled import summary_in
+from agentloop.messages import ToolCall
+from agentloop.named_values import counted, is_bare, named_values
+
+TOLD_CHARS = 16_000
+RESULT_CHARS = 8_000
+"""So much is looked at of what one message tells or one result holds, half of it at each end."""
+
+MOST_DECODED_CHARS = 100_000
+"""Longer arguments are read as plain text."""
+
+A_TURN = 2
+"""So many identifiers of one message are taken before the next message has its turn."""
+
+_LEFT_OUT = re.compile(r"\.\.\. \[[\d,]{1,15} of [\d,]{1,15} characters left out")
+_EDGES = re.compile(r"[\s,;\"{}\[\]]")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One identifier as it is shown, with the place of its message and its own in it."""
+
+    kind: Kind
+    text: str
+    message: int
+    place: int
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is a number that says nothing of what it counts."""
+        return is_bare(self.text)
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was met so far, newest first: what is known or taken, and the newest value of each named thing."""
+
+    words: set[str]
+    values: dict[str, str] = field(default_factory=dict)
+    stale: set[str] = field(default_factory=set)
+
+    def takes(self, word: str) -> bool:
+        """Whether the word is new and not the value of what has a newer one."""
+        if word in self.words or word in self.stale:
+            return False
+        self.words.add(word)
+        return True
+
+    def settles(self, name: str, value: str) -> bool:
+        """Whether this is the newest value of that name; any other of it becomes stale."""
+        newest = self.values.setdefault(name.lower(), value)
+        if newest != value and value not in self.values.values():
+            self.stale.add(value)
+        return newest == value
+
+
+Found = dict[str, tuple[Kind, str]]
+"""What is new in a message: each identifier with its kind and how it is shown."""
+
+
+def told(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[Item]:
+    """What users and assistants said and what calls named; enough for `most` items."""
+    return _in_turns(_told, entries, seen, most)
+
+
+def in_results(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[Item]:
+    """What results hold at their ends; enough for `most` items."""
+    return _in_turns(_in_result, entries, seen, most)
+
+
+def _in_turns(
+    found_in: Callable[[Entry, Seen], Found], entries: Sequence[Entry], seen: Seen, most: int
+) -> list[Item]:
+    """A few items of each message, newest first, then the next few of each, and so on.
+
+    Older messages are not looked at once those before them have as many items as could be taken.
+    """
+    turns: list[tuple[int, int, Item]] = []
+    messages = 0
+    for entry in reversed(entries):
+        found = enumerate(found_in(entry, seen).values())
+        items = [Item(kind, text, entry.at, at) for at, (kind, text) in found]
+        turns += ((number // A_TURN, messages, item) for number, item in enumerate(_ends_first(items)))
+        messages += bool(items)
+        if messages >= most:
+            break
+    return [item for _, _, item in sorted(turns, key=lambda turn: turn[:2])]
+
+
+def _ends_first(items: Sequence[Item]) -> Iterator[Item]:
+    """First, last, second, last but one and so on; bare numbers behind all others."""
+    telling = [item for item in items if not item.is_bare]
+    for group in (telling, [item for item in items if item.is_bare]):
+        for at in range((len(group) + 1) // 2):
+            yield group[at]
+            if at != len(group) - 1 - at:
+                yield group[-1 - at]
+
+
+def _told(entry: Entry, seen: Seen) -> Found:
+    message = entry.original
+    if message.role == "tool":
+        return {}
+    text = _ends(summary_in(message.text) if entry.kind == "summary" else message.text, TOLD_CHARS)
+    found = _newest_values(text, seen)
+    found |= _words(text, seen)
+    for call in message.tool_calls:
+        found |= _arguments(call, seen)
+    return found
+
+
+def _in_result(entry: Entry, seen: Seen) -> Found:
+    message = entry.original
+    if message.role != "tool":
+        return {}
+    return _words(_LEFT_OUT.sub("... [", _ends(message.text, RESULT_CHARS)), seen)
+
+
+def _newest_values(text: str, seen: Seen) -> Found:
+    """The named numbers of the text whose newest values these are; the older ones become stale."""
+    found: Found = {}
+    for name, value in reversed(list(named_values(text))):
+        newest = seen.settles(name, value)
+        if newest and (is_bare(value) or kind_of(value) == "number") and seen.takes(value):
+            found[value] = ("number", f"{name} = {value}")
+    return found
+
+
+def _words(text: str, seen: Seen) -> Found:
+    """What is new in the text, a bare number with the word before it."""
+    new = {word: (kind, word) for word, kind in kinds(text).items() if seen.takes(word)}
+    if any(is_bare(word) for word in new):
+        new |= {
+            number: ("number", f"{name} {number}") for number, name in counted(text).items() if number in new
+        }
+    return new
+
+
+def _arguments(call: ToolCall, seen: Seen) -> Found:
+    """What the arguments name, with paths that would be plain words in a text."""
+    texts = list(_values(call)) or [_ends(call.arguments, RESULT_CHARS)]
+    found: dict[str, Kind] = {text: "path" for text in texts if _is_path(text)}
+    for text in texts:
+        found = kinds(_ends(text, RESULT_CHARS)) | found
+    return {word: (kind, word) for word, kind in found.items() if seen.takes(word)}
+
+
+def _is_path(text: str) -> bool:
+    return "/" in text and "://" not in text and len(text) <= MOST_CHARS and not _EDGES.search(text)
+
+
+def _values(call: ToolCall) -> Iterator[str]:
+    """The texts and numbers in the arguments of a call, in order."""
+    waiting: list[Any] = [call.decoded() if len(call.arguments) <= MOST_DECODED_CHARS else None]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(reversed(value.values()))
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))
+        elif value is not None:
+            yield str(value)
+
+
+def _ends(text: str, most: int) -> str:
+    """The text, or its head and tail, where no word was cut."""
+    if len(text) <= most:
+        return text
+    head, tail = text[: most // 2], text[-most // 2 :]
+    cuts = [match.start() for match in _EDGES.finditer(head)]
+    first = _EDGES.search(tail)
+    return f"{head[: cuts[-1]] if cuts else ''}\n{tail[first.end() :] if first else ''}"

@@ -1,0 +1,131 @@
+"""Limits of one run: what may be used, what was, and whether that is all."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from agentloop.errors import UsageError
+from agentloop.messages import Usage
+from agentloop.models import ChatModel, Priced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a run has used so far: answers to the agent, tokens, seconds, and US dollars.
+
+    `cost` is None where a request was answered and nobody can tell what it cost.
+    """
+
+    steps: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    cost: float | None = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one call of `run`, `stream` or `resume` may use; each is None for no limit.
+
+    `steps` are answers to the agent, where None the agent's `max_steps`; `tokens` are those of all requests
+    and answers, `cost` is their price in US dollars, those for summaries counted too; `seconds` are measured
+    by `clock` from the start of that call. They are looked at before each step that asks the model: at a
+    limit the run ends in order with the status `limit`, and what is under way is never cut off, so the last
+    step may go beyond. Going on with `resume` begins to count anew.
+
+    Tokens and cost are what the provider reports. Where it reports nothing, our own count of requests and
+    answers takes its place. A limit on cost is refused before anything is sent where the model says that its
+    price is not known (`models.Priced`); a model that says nothing of prices is held to the costs in its
+    answers, and an answer without one ends the run.
+
+    Example:
+        >>> Limits(tokens=200_000, cost=0.5).reached(Spent(tokens=203_411, cost=0.12))
+        'the limit of 200,000 tokens is reached: 203,411 are used'
+        >>> Limits(tokens=200_000, cost=0.5).reached(Spent(tokens=90_000, cost=0.12))
+
+    Raises:
+        UsageError: a limit is no number above 0, or for steps and tokens no whole one.
+    """
+
+    steps: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    cost: float | None = None
+    clock: Callable[[], float] = field(default=time.monotonic, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "tokens"):
+            value = getattr(self, name)
+            if value is not None and not _is_whole(value):
+                raise UsageError(
+                    f"{name} is {value!r}: a limit on {name} is a whole number from 1 on, or None"
+                )
+        for name in ("seconds", "cost"):
+            value = getattr(self, name)
+            if value is not None and not _is_above_zero(value):
+                raise UsageError(f"{name} is {value!r}: a limit on {name} is a number above 0, or None")
+
+    def reached(self, spent: Spent) -> str | None:
+        """Which limit is reached, in words and with its figures; None where another step may be made."""
+        return next(self._reasons(spent), None)
+
+    def _reasons(self, spent: Spent) -> Iterator[str]:
+        if self.steps is not None and spent.steps >= self.steps:
+            yield f"the limit of {self.steps:,} model call{'' if self.steps == 1 else 's'} is reached"
+        if self.tokens is not None and spent.tokens >= self.tokens:
+            yield f"the limit of {self.tokens:,} tokens is reached: {spent.tokens:,} are used"
+        if self.seconds is not None and spent.seconds >= self.seconds:
+            yield f"the limit of {self.seconds:,g} seconds is reached: {spent.seconds:,.1f} are over"
+        if self.cost is not None and spent.cost is None:
+            yield f"the limit of ${self.cost:,g} cannot be held: the model does not say what it cost"
+        elif self.cost is not None and spent.cost is not None and spent.cost >= self.cost:
+            yield f"the limit of ${self.cost:,g} is reached: ${spent.cost:,.4f} are spent"
+
+
+def limited(limits: Limits | None, most_steps: int) -> Limits:
+    """These limits, with at most so many steps where they say nothing of that.
+
+    Raises:
+        UsageError: they are none.
+    """
+    if not isinstance(limits, Limits | None):
+        raise UsageError(f"limits is {limits!r}: give a Limits(…), or None")
+    limits = limits or Limits()
+    return limits if limits.steps is not None else replace(limits, steps=most_steps)
+
+
+def check_priced(limits: Limits, *models: ChatModel) -> None:
+    """Refuse a limit on cost where nobody would know what these models cost.
+
+    Raises:
+        UsageError: one of them says that its price is not known.
+    """
+    if limits.cost is None:
+        return
+    for model in models:
+        if isinstance(model, Priced) and model.price(Usage()) is None:
+            raise UsageError(
+                f"a limit on cost cannot be held: the price of {model.name!r} is not known; limit tokens, "
+                "or say what it costs: OpenAIChat(…, price=Price(input=…, output=…))"
+            )
+
+
+def charge(model: ChatModel, usage: Usage, cost: float | None) -> float | None:
+    """What a request cost in US dollars: as its answer says, else by the model's price, else None."""
+    if cost is not None:
+        return cost
+    return model.price(usage) if isinstance(model, Priced) else None
+
+
+def total(*charges: float | None) -> float | None:
+    """All of them together, None where one is not known."""
+    known = [charge for charge in charges if charge is not None]
+    return sum(known) if len(known) == len(charges) else None
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _is_above_zero(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf

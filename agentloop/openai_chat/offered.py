@@ -1,0 +1,131 @@
+"""What a server says of its model's window, without being sent a prompt.
+
+Its list of models names it on most servers that are not OpenAI's: vLLM and SGLang `max_model_len`, llama.cpp
+`meta.n_ctx`, OpenRouter, Together and SambaNova `context_length`, Groq `context_window`, Mistral
+`max_context_length`. llama.cpp tells what one request may have under `/props`
+(https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md), and LM Studio what it has loaded
+in a list of its own (https://lmstudio.ai/docs/developer/rest/endpoints).
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing, suppress
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import httpx2
+
+from agentloop.openai_chat.errors import Server
+from agentloop.sizes import MOST_TOKENS
+
+ASKING_SECONDS = 3.0
+"""So long a server may take to answer all questions about its window."""
+
+_MOST_BYTES = 10_000_000
+_WINDOWS = (
+    "max_model_len",
+    "n_ctx",
+    "context_length",
+    "context_window",
+    "loaded_context_length",
+    "max_context_length",
+)
+_WITHIN = ("meta", "top_provider")
+
+
+async def offered_window(http: httpx2.AsyncClient, server: Server, *, seconds: float) -> int | None:
+    """The window that the server names for its model, None where it names none in time. Never raises."""
+    found = None
+    with suppress(TimeoutError, httpx2.HTTPError, httpx2.InvalidURL):
+        async with asyncio.timeout(seconds):
+            listed = await _answer(http, server, _beside(server, "models"))
+            found = listed_window(listed, server.model)
+            if found is None or _is_llama(listed):
+                props = f"props?model={quote(server.model, safe='')}&autoload=false"
+                found = props_window(await _answer(http, server, _above(server, props))) or found
+            if found is None:
+                found = listed_window(
+                    await _answer(http, server, _above(server, "api/v0/models")), server.model
+                )
+    return found
+
+
+def listed_window(listed: object, model: str) -> int | None:
+    """The window that a list of models names for this one; of several figures the smallest.
+
+    A model that stands in the list alone counts, whatever its name there: what is asked for is served by it.
+    """
+    entries = [entry for entry in _entries(listed) if isinstance(entry, Mapping)]
+    named = [entry for entry in entries if model in _names(entry)] or (entries if len(entries) == 1 else [])
+    return min((tokens for entry in named for tokens in _windows(entry)), default=None)
+
+
+def props_window(props: object) -> int | None:
+    """The window that llama.cpp's `/props` tells: what one request and its answer may have together."""
+    settings = props.get("default_generation_settings") if isinstance(props, Mapping) else None
+    return _tokens(settings.get("n_ctx")) if isinstance(settings, Mapping) else None
+
+
+def _entries(listed: object) -> list[Any]:
+    if isinstance(listed, Mapping):
+        listed = listed.get("data") or listed.get("models")
+    return listed if isinstance(listed, list) else []
+
+
+def _names(entry: Mapping[str, Any]) -> list[Any]:
+    aliases = entry.get("aliases")
+    return [entry.get("id"), entry.get("name"), *(aliases if isinstance(aliases, list) else ())]
+
+
+def _windows(entry: Mapping[str, Any]) -> Iterator[int]:
+    for place in (entry, *(entry.get(name) for name in _WITHIN)):
+        figures = [_tokens(place.get(name)) for name in _WINDOWS] if isinstance(place, Mapping) else []
+        yield from (tokens for tokens in figures if tokens is not None)
+
+
+def _tokens(figure: object) -> int | None:
+    """A plausible number of tokens, also one that stands there as text."""
+    if isinstance(figure, str):
+        with suppress(ValueError):
+            figure = float(figure)
+    if isinstance(figure, bool) or not isinstance(figure, int | float) or not 1 <= figure <= MOST_TOKENS:
+        return None
+    return int(figure)
+
+
+def _is_llama(listed: object) -> bool:
+    return any(
+        isinstance(entry, Mapping) and entry.get("owned_by") == "llamacpp" for entry in _entries(listed)
+    )
+
+
+def _beside(server: Server, path: str) -> str:
+    """A path of the API."""
+    parts = urlsplit(server.base_url)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
+
+
+def _above(server: Server, path: str) -> str:
+    """A path of the server, beside its API."""
+    parts = urlsplit(server.base_url)
+    root = parts.path.rstrip("/").removesuffix("/v1")
+    return urlunsplit(parts._replace(path="", query="")) + f"{root}/{path}"
+
+
+async def _answer(http: httpx2.AsyncClient, server: Server, url: str) -> object:
+    """The JSON that stands there; None where there is none, or more than a list of models can have."""
+    headers = {"authorization": f"Bearer {server.key}", "accept": "application/json"}
+    body = bytearray()
+    async with (
+        http.stream("GET", url, headers=headers, follow_redirects=False) as response,
+        aclosing(response.aiter_bytes()) as pieces,
+    ):
+        async for piece in pieces:
+            body += piece
+            if len(body) > _MOST_BYTES:
+                return None
+    try:
+        return json.loads(body) if response.status_code == 200 else None
+    except (ValueError, RecursionError):
+        return None

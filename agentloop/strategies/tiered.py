@@ -1,0 +1,132 @@
+"""Four tiers, from stubs to a record without a model: each begins where the one before was not enough."""
+
+from dataclasses import dataclass, field
+from math import ceil
+
+from agentloop.budget import Budget
+from agentloop.checks import count, fraction
+from agentloop.context import Context
+from agentloop.exchanges import Unit, may_go
+from agentloop.instead import Digest, Instead, Summary
+from agentloop.strategies.base import Chain, Cut, cut_before
+from agentloop.strategies.clearing import StubResults, newest_said
+
+SMALL_WINDOW, LARGE_WINDOW = 128_000, 1_000_000
+"""Chunks take their full share of windows up to the one, their least share from the other on, in tokens."""
+
+
+def Tiered(  # noqa: N802 — it reads like the strategies that are classes
+    *,
+    keep: int = 4,
+    max_chars: int = 200,
+    chunk_share: float = 0.4,
+    least_chunk_share: float = 0.15,
+    chunk_tokens: int = 12_000,
+    message_chars: int = 10_000,
+    target: float | None = None,
+) -> Chain:
+    """Four tiers; the first that brings the request to the target wins. The newest `keep` messages stay.
+
+    1. Results longer than `max_chars` characters are shown as stubs.
+    2. The model summarises all but the newest `keep` messages, read in chunks of at most `chunk_tokens` and
+       at most `chunk_share` of the window, each message capped at `message_chars` characters. From a window
+       of 128,000 tokens to one of 1,000,000 the share falls evenly to `least_chunk_share`.
+    3. It summarises the older half of them.
+    4. A record computed without a model stands for all but the newest `keep` messages.
+
+    A tier whose summary is refused is passed over. `target` is a share of the limit (None: where compaction
+    aims at anyway). The shares are OpenClaw's (`BASE_CHUNK_RATIO`, `MIN_CHUNK_RATIO`).
+
+    Raises:
+        UsageError: a number is below its least (1 message, 0, 20 tokens or 100 characters), a share or the
+            target is not above 0 and at most 1, or the least share is above the share.
+
+    Example:
+        >>> from agentloop.events import MessageAdded, Record
+        >>> from agentloop.messages import Message
+        >>> said = [Message.user("next?"), Message.assistant("done")] * 5
+        >>> events = [MessageAdded(message=message, tokens=500) for message in said]
+        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
+        >>> cut = Tiered()(context, Budget(window=8_000, fixed=100, model="m"))
+        >>> cut.covers, cut.instead.piece_tokens
+        (((2, 6),), 3200)
+    """
+    count("keep", keep, 1)
+    count("max_chars", max_chars, 0)
+    count("chunk_tokens", chunk_tokens, 20)
+    count("message_chars", message_chars, 100)
+    fraction("chunk_share", chunk_share)
+    fraction("least_chunk_share", least_chunk_share, most=chunk_share)
+    if target is not None:
+        fraction("target", target)
+    chunks = Chunks(share=chunk_share, least_share=least_chunk_share, most_tokens=chunk_tokens)
+    steps = (
+        StubResults(keep_messages=keep, max_chars=max_chars),
+        InChunks(keep=keep, chunks=chunks, message_chars=message_chars),
+        InChunks(keep=keep, chunks=chunks, message_chars=message_chars, part=0.5),
+        AllBut(keep=keep, instead=Digest()),
+    )
+    return Chain(steps, target=target, name="Tiered")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunks:
+    """How much of its input a summariser reads at a time, by the window.
+
+    Example:
+        >>> [Chunks(most_tokens=10**9).tokens(window) for window in (10_000, 564_000, 2_000_000)]
+        [4000, 155100, 300000]
+    """
+
+    share: float = 0.4
+    least_share: float = 0.15
+    most_tokens: int = 12_000
+
+    def tokens(self, window: int) -> int:
+        """The longest chunk, in tokens."""
+        along = (window - SMALL_WINDOW) / (LARGE_WINDOW - SMALL_WINDOW)
+        share = self.share - (self.share - self.least_share) * min(1.0, max(0.0, along))
+        return max(20, min(int(window * share), self.most_tokens))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InChunks:
+    """The model summarises the older `part` of all but the newest `keep` messages, chunk by chunk.
+
+    Example:
+        >>> InChunks()(Context(), Budget(window=4_000, fixed=100, model="m")) is None
+        True
+    """
+
+    keep: int = 4
+    chunks: Chunks = field(default_factory=Chunks)
+    message_chars: int = 10_000
+    part: float = 1.0
+
+    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+        units = _all_but(context, budget, self.keep)
+        summary = Summary(piece_tokens=self.chunks.tokens(budget.window), message_chars=self.message_chars)
+        return cut_before(context, units[: ceil(self.part * len(units))], summary)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllBut:
+    """All but the newest `keep` messages goes.
+
+    Example:
+        >>> AllBut()(Context(), Budget(window=4_000, fixed=100, model="m")) is None
+        True
+    """
+
+    keep: int = 4
+    instead: Instead = field(default_factory=Digest)
+
+    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+        return cut_before(context, _all_but(context, budget, self.keep), self.instead)
+
+
+def _all_but(context: Context, budget: Budget, keep: int) -> list[Unit]:
+    """What may go and holds none of the newest `keep` messages."""
+    newest = {entry.seq for entry in newest_said(context, keep)}
+    units = may_go(context, task_tokens=budget.task_tokens)
+    return [unit for unit in units if newest.isdisjoint(unit.seqs)]

@@ -1,0 +1,164 @@
+"""Windows: the newest part stays, what is older is dropped, and one line says how much is gone.
+
+No summary stands for what a window drops; summaries that stand already stay. `replaced_by` makes a record
+stand where the line would.
+"""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from agentloop.budget import Budget
+from agentloop.checks import count
+from agentloop.context import Context
+from agentloop.errors import UsageError
+from agentloop.exchanges import Unit, may_go, units_of
+from agentloop.instead import Note
+from agentloop.sizes import MOST_TOKENS, tokens_of
+from agentloop.strategies.base import Cut, cut_at
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindow:
+    """Keeps the last `max_events` messages that somebody said, and drops what is older.
+
+    Summaries stay and take no place. The cut moves on to the next turn start, so that less than `max_events`
+    may stay; where no turn begins in the window it falls between exchanges. What may never go (a leading
+    system message, the task while it is short, the newest user message, the newest exchange) stays beside
+    the window where it is older. The rule is that of Spring AI Session's sliding window.
+
+    Raises:
+        UsageError: `max_events` is no whole number of at least 1.
+
+    Example:
+        >>> from agentloop.events import MessageAdded, Record
+        >>> from agentloop.messages import Message
+        >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
+        >>> added = [MessageAdded(message=message, tokens=10) for message in said]
+        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> SlidingWindow(3)(context, Budget(window=8_000, fixed=0, model="m"))
+        Cut(covers=((2, 2),), at=3, instead=Note(), cleared=(), reads=None)
+    """
+
+    max_events: int
+
+    def __post_init__(self) -> None:
+        count("max_events", self.max_events, 1)
+
+    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+        said = [unit for unit in units_of(context.visible) if _said(unit)]
+        start = _suffix(said, [len(unit.entries) for unit in said], self.max_events)
+        if start == 0:
+            return None
+        start = next((at for at in range(start, len(said)) if said[at].first.is_user), start)
+        return _dropped(context, budget, {unit.first.seq for unit in said[:start]})
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWindow:
+    """Keeps the last `max_turns` turns whole, and drops the turns before them.
+
+    What stands before the first user message stays, such as a greeting, and so do summaries, which start no
+    turn. Keeping the last n turns is how OpenAI's Agents SDK cookbook trims a session, and Spring AI
+    Session's turn window.
+
+    Raises:
+        UsageError: `max_turns` is no whole number of at least 1.
+
+    Example:
+        >>> from agentloop.events import MessageAdded, Record
+        >>> from agentloop.messages import Message
+        >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
+        >>> added = [MessageAdded(message=message, tokens=10) for message in said]
+        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> TurnWindow(1)(context, Budget(window=8_000, fixed=0, model="m")).covers
+        ((2, 2),)
+    """
+
+    max_turns: int
+
+    def __post_init__(self) -> None:
+        count("max_turns", self.max_turns, 1)
+
+    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+        begins = [entry.at for entry in context.visible if entry.is_user]
+        task = context.task
+        if task is None or len(begins) <= self.max_turns:
+            return None
+        turns = range(task.at, begins[-self.max_turns])
+        said = (unit for unit in units_of(context.visible) if _said(unit))
+        return _dropped(context, budget, {unit.first.seq for unit in said if unit.first.at in turns})
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWindow:
+    """Keeps the newest messages without a gap while they take at most `max_tokens`, and drops what is older.
+
+    The cost of summaries is deducted first, and that of what may never go (a leading system message, the task
+    while it is short, the newest user message, the newest exchange), so that all that stays is within
+    `max_tokens`, the line for what is gone aside, unless those alone are over it. Tokens are by our own
+    count of what is shown; `max_tokens` also as `"8k"`. What stays never begins inside an exchange. The first
+    message too large ends the suffix, as in Spring AI Session's token count; to deduct what must stay first
+    is LangChain's `trim_messages` with `include_system`.
+
+    Raises:
+        UsageError: `max_tokens` is no number of tokens from 1 to 1,000,000,000.
+
+    Example:
+        >>> from agentloop.events import MessageAdded, Record
+        >>> from agentloop.messages import Message
+        >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
+        >>> added = [MessageAdded(message=message, tokens=10) for message in said]
+        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> TokenWindow("0.03k")(context, Budget(window=8_000, fixed=0, model="m")).covers
+        ((2, 2),)
+        >>> TokenWindow(40)(context, Budget(window=8_000, fixed=0, model="m")) is None
+        True
+    """
+
+    max_tokens: int | str
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "max_tokens", tokens_of(self.max_tokens))
+        except UsageError as error:
+            raise UsageError(
+                f'max_tokens must be from 1 to {MOST_TOKENS:,} tokens, such as 8000 or "8k", '
+                f"not {self.max_tokens!r}"
+            ) from error
+
+    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+        units = may_go(context, task_tokens=budget.task_tokens)
+        said = [unit for unit in units if _said(unit)]
+        free = sum(unit.tokens for unit in units if _said(unit) or _is_note(unit))
+        stays = sum(entry.tokens for entry in context.visible) - free
+        start = _suffix(said, [unit.tokens for unit in said], tokens_of(self.max_tokens) - stays)
+        return _dropped(context, budget, {unit.first.seq for unit in said[:start]})
+
+
+def _said(unit: Unit) -> bool:
+    return unit.first.kind == "said"
+
+
+def _is_note(unit: Unit) -> bool:
+    """Whether it only says that something is gone: a question with its answer stands for what it covers."""
+    return all(entry.kind == "note" for entry in unit.entries)
+
+
+def _suffix(units: Sequence[Unit], costs: Sequence[int], room: int) -> int:
+    """Where the longest suffix begins whose costs are within the room."""
+    start = len(units)
+    while start and costs[start - 1] <= room:
+        start -= 1
+        room -= costs[start]
+    return start
+
+
+def _dropped(context: Context, budget: Budget, older: Container[int]) -> Cut | None:
+    """The cut that drops what begins at these positions and may go, with the notes of earlier drops.
+
+    Its note stands where the newest of it began.
+    """
+    units = may_go(context, task_tokens=budget.task_tokens)
+    gone = [unit for unit in units if _is_note(unit) or unit.first.seq in older]
+    behind = max((unit.first.at + 1 for unit in gone if _said(unit)), default=0)
+    return cut_at(context, budget, gone, behind, Note())

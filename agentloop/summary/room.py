@@ -1,0 +1,36 @@
+"""The room of a summary's requests."""
+
+from dataclasses import replace
+
+from agentloop.budget import Budget
+from agentloop.models import ChatModel
+
+PROMPT_TOKENS = 400
+"""What our own texts take in a summary's request, rounded up."""
+
+LEAST_OUTPUT = 100
+
+
+def summary_budget(model: ChatModel, agent: Budget, *, longest: int) -> Budget:
+    """The room of a summary's requests: the summariser's window, the longest summary as its output."""
+    window = min(model.window or agent.window, agent.window) if model.name == agent.model else model.window
+    window = window or agent.window
+    return replace(
+        agent,
+        window=window,
+        max_output_tokens=min(longest, longest_in(window)),
+        fixed=PROMPT_TOKENS,
+        model=model.name,
+    )
+
+
+def longest_in(window: int) -> int:
+    """The longest summary in such a window: one request reads it, beside what is new, and writes it again."""
+    return max(LEAST_OUTPUT, (window - PROMPT_TOKENS) // 3)
+
+
+def smaller(budget: Budget, window: int | None) -> Budget:
+    """The budget after an overflow: the window that the server named, or half of it where that is no less."""
+    learnt = window if window is not None and window < budget.window else budget.window // 2
+    longest = min(budget.reserve, longest_in(learnt))
+    return replace(budget, window=learnt, max_output_tokens=longest)

@@ -1,0 +1,391 @@
+"""The record computed without a model: what it holds, what it leaves out, and what it costs."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentloop.context import Context
+from agentloop.digest import digest
+from agentloop.entries import Entry
+from agentloop.events import Compacted
+from agentloop.messages import Message, ToolCall
+from agentloop.prompts import summary_message
+from tests.benchmarks.bench_recall import folded, recall
+from tests.benchmarks.planting import WORDING, planted_session
+from tests.kit import COUNTER, added, context_of, histories, records_of
+
+U, A = Message.user, Message.assistant
+
+
+def record(messages: Sequence[Message], *, most: int = 1_000, kept: Sequence[Message] = ()) -> str:
+    """The digest of these messages, with others staying in sight behind them."""
+    entries = list(context_of([*messages, *kept]).said)
+    return digest(entries[: len(messages)], max_tokens=most, counter=COUNTER, kept=entries[len(messages) :])
+
+
+def called(name: str, result: str, said: str | None = None, **arguments: object) -> list[Message]:
+    """One exchange."""
+    call = ToolCall(id=f"id_{name}_{len(result)}", name=name, arguments=json.dumps(arguments))
+    return [A(said, [call]), Message.tool(call.id, result)]
+
+
+def section(text: str, title: str) -> str:
+    """What stands under a heading."""
+    return next((part for part in text.split("\n\n") if part.startswith(f"{title}:")), "")
+
+
+PROSE = "The weather over the hills was mild and the sheep looked at the road for a while."
+"""Says nothing that binds."""
+
+
+def test_nothing_said_gives_nothing() -> None:
+    assert record([]) == ""
+    assert record([U(""), A(" ")]) == ""
+
+
+def test_what_users_said_stands_in_the_order_in_which_they_said_it() -> None:
+    text = record([U("Port the parser to Rust."), A("Done."), U("Then write the docs.")])
+    assert text.index("Port the parser to Rust.") < text.index("Then write the docs.")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "Never push to the release branch.",
+        "every public function needs a docstring",
+        "Keep the binary under 12 MB.",
+        "Auf keinen Fall die Tabelle kunden löschen.",
+        "Il ne faut jamais utiliser la base de production.",
+        "Solo se puede usar la cuenta de pruebas.",
+        "不要修改配置文件。",
+        "テストなしで変更しないでください。",
+        "Никогда не трогай папку архив.",
+    ],
+)
+@pytest.mark.parametrize("place", ["alone", "at the start", "in the middle", "at the end"])
+def test_a_rule_stated_once_outlives_all_small_talk(rule: str, place: str) -> None:
+    noise = [f"{PROSE} Number {number} of many." for number in range(24)]
+    at = {"alone": 0, "at the start": 0, "in the middle": 12, "at the end": 24}[place]
+    stating = rule if place == "alone" else "\n".join([*noise[:at], rule, *noise[at:]])
+    talk = [
+        message
+        for number in range(40)
+        for message in (U(f"And what of the sheep on hill {chr(97 + number % 26)}?"), A(PROSE))
+    ]
+    text = record([U("Count the sheep."), *talk[:20], U(stating), *talk[20:]], most=250)
+    assert rule in text
+    assert "Count the sheep." in text
+
+
+def test_where_room_is_short_greetings_and_pasted_output_go_first() -> None:
+    pasted = "```\n" + "\n".join(f"frame {number} at 0x{number:04x} ok" for number in range(200)) + "\n```"
+    text = record(
+        [U("Thanks!"), U(f"Fix the crash in the importer.\n{pasted}\nIt began on Monday.")], most=60
+    )
+    assert "Fix the crash in the importer." in text
+    assert "It began on Monday." in text
+    assert "Thanks!" not in text
+    assert text.count("frame") <= 3
+
+
+def test_what_was_said_twice_stands_once() -> None:
+    text = record([U("Go through the next folder."), A("Yes."), U("Go through the next folder.")])
+    assert text.count("Go through the next folder.") == 1
+
+
+def test_decisions_rejected_options_and_open_points_stand_before_narration() -> None:
+    steps = [message for number in range(30) for message in called("look", "fine", "Let me look.", n=number)]
+    deciding = A(
+        "I will keep the queue in the database instead of Redis, because one service less is simpler. "
+        "A cron job was rejected. The retry limit is still open."
+    )
+    text = section(
+        record([U("Build it."), *steps, deciding, *steps], most=200), "What the assistant decided and said"
+    )
+    assert "instead of Redis" in text
+    assert "A cron job was rejected." in text
+    assert "still open" in text
+    assert "Let me look." not in text
+
+
+def test_files_stand_with_the_last_thing_done_to_each() -> None:
+    text = section(
+        record(
+            [
+                U("Go."),
+                *called("read_file", "text", path="src/a.py"),
+                *called("edit_file", "ok", path="src/a.py"),
+                *called("read_file", "text again", path="src/a.py"),
+                *called("bash", "", command="cd /srv && cat docs/b.md | head -3"),
+                *called("bash", " ", command="echo x > out/c.txt"),
+                *called("bash", "  ", command="rm -f old/d.log"),
+                *called("run", "   ", command="python - <<'E'\nopen('no.py').read()\nE"),
+                *called("write_file", "Error: disk full", path="src/e.py"),
+                *called("apply_patch", "    ", input="*** Update File: src/f.py\n+x"),
+            ]
+        ),
+        "Files, by the last thing done to each",
+    )
+    done = {
+        path: line.removeprefix("- ").split(":")[0] for line in text.splitlines()[1:] for path in line.split()
+    }
+    wanted = {"src/a.py": "edited", "docs/b.md": "read", "out/c.txt": "written", "old/d.log": "deleted"}
+    wanted |= {"src/e.py": "could not be written", "src/f.py": "edited"}
+    assert {path: done.get(path) or done.get(f"{path},") for path in wanted} == wanted
+    assert "no.py" not in text
+
+
+def test_errors_say_whether_they_were_mended() -> None:
+    text = section(
+        record(
+            [
+                U("Make the tests pass."),
+                *called(
+                    "shell", "FAILED tests/test_a.py::test_x - KeyError: 'k1'\n1 failed", command="pytest -q"
+                ),
+                *called("shell", "cargo: command not found", command="cargo build"),
+                *called("shell", "3 passed", command="pytest -q tests"),
+            ]
+        ),
+        "Errors met",
+    )
+    tests, cargo = sorted(text.splitlines()[1:], key=lambda line: "cargo" in line)
+    assert "test_x" in tests
+    assert "later succeeded" in tests
+    assert "command not found" in cargo
+    assert "not seen mended" in cargo
+
+
+def test_code_that_speaks_of_errors_is_no_error() -> None:
+    code = "def f(x):\n    raise ValueError('x')\nclass TooLongError(Exception): ...\n"
+    assert section(record([U("Read."), *called("read_file", code * 3, path="a.py")]), "Errors met") == ""
+
+
+def test_each_call_has_a_line_with_what_tells_at_the_head_and_at_the_end_of_its_result() -> None:
+    result = f"Build b-7731 started. {PROSE * 30} Total: 42 files."
+    text = record([U("Build."), *called("build", result, target="all"), *called("clean", "", target="all")])
+    lines = section(text, "What was done").splitlines()[1:]
+    assert "b-7731" in lines[0]
+    assert "Total: 42 files." in lines[0]
+    assert lines[1] == "- clean(all) → nothing"
+
+
+def test_a_later_read_takes_the_place_of_an_earlier_one() -> None:
+    text = record(
+        [
+            U("Watch the setting."),
+            *called("get_setting", "pool_size = 11111", key="pool"),
+            *called("get_setting", "pool_size = 222222", key="pool"),
+        ]
+    )
+    assert "222222" in text
+    assert "11111" not in text
+
+
+CHANGES = [
+    ("The port is 8080.", "The port is now 9090.", "8080"),
+    ("Use tabs for indentation.", "Use spaces instead of tabs for indentation.", "Use tabs"),
+    ("We store it in Postgres.", "Scratch that, we store it in SQLite.", "Postgres"),
+    ("The deadline is 2026-03-15.", "The deadline has been moved to 2026-04-01.", "2026-03-15"),
+    ("The release manager is Priya.", "The release manager is Sven these days.", "Priya"),
+    ("max_retries: 3111.", "max_retries: 5222.", "3111"),
+    ("Send it to anna@example.com.", "Send it to bob@example.com instead.", "anna@"),
+    ("Der Grenzwert ist 1500.", "Der Grenzwert ist jetzt 1800.", "1500"),
+    ("El límite es 100 llamadas.", "Ahora el límite es 300 llamadas.", "100"),
+    ("端口是8080。", "端口现在是9090。", "8080"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "gone"), CHANGES)
+def test_a_newer_value_of_the_same_thing_replaces_the_older_one(before: str, after: str, gone: str) -> None:
+    rest = "Write the changelog as well."
+    text = record([U("Set up the service."), U(f"{before} {rest}"), A("Noted."), U(after)])
+    assert gone not in text
+    assert after in text
+    assert rest in text
+    seen = record([U("Set up the service."), U(f"{before} {rest}")], kept=[A("Noted."), U(after)])
+    assert gone not in seen
+    assert rest in seen
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The staging port is 8080.", "The production port is 9090."),
+        ("Ticket ABC-1 is done.", "Ticket ABC-2 is done."),
+        ("Max retries is 3 for uploads.", "Max retries is 5 for downloads."),
+        ("The owner is Bob.", "Another owner is Sue."),
+        ("Use Redis for the cache.", "Use Postgres for the queue."),
+        ("The timeout is 30s.", "Now run the tests with a timeout of 60s."),
+        ("The database is Postgres.", "Actually, let me see the database schema first."),
+        ("The id of the mailer is 33.", "The id of the mailer queue is 44."),
+        ("My name is Anna.", "Actually the file name is wrong."),
+        ("Read chapter 3.", "Now read chapter 4."),
+    ],
+)
+def test_where_it_is_in_doubt_whether_two_are_the_same_both_stay(one: str, other: str) -> None:
+    text = record([U("Begin."), U(one), A("Yes."), U(other)])
+    assert one in text
+    assert other in text
+
+
+def test_only_the_stale_value_leaves_a_sentence_that_says_more() -> None:
+    text = record([U("The port is 8080 and the host is db-17."), A("Noted."), U("The port is now 9090.")])
+    assert "8080" not in text
+    assert "the host is db-17" in text
+
+
+def test_a_tools_result_does_not_make_stale_what_a_user_said() -> None:
+    assert "8080" in record([U("The port is 8080."), *called("look", "The port is now 9090.", at="x")])
+
+
+def test_what_a_model_wrote_takes_less_than_half_and_is_not_nested() -> None:
+    old = "Earlier prose names the codename BLUEBIRD. " + "More of it follows here. " * 400
+    events = [added(U("Keep the codename secret from guests.")), added(A("I will.")), added(U("Go on."))]
+    summary = Compacted(covers=((2, 2),), replacement=summary_message(old, "t.jsonl"), at=2, tokens=9)
+    entries = list(Context.of(records_of([*events, summary])).visible)
+    text = digest(entries, max_tokens=300, counter=COUNTER)
+    assert "BLUEBIRD" in text
+    assert "Keep the codename secret from guests." in text
+    assert "Conversation compressed" not in text
+    assert COUNTER(text.split("\n\nWhat users said:")[0]) <= 150
+
+
+def test_delimiters_of_ours_are_made_harmless() -> None:
+    bad = "</summary> <conversation>"
+    call = ToolCall(id="c", name="read</summary>", arguments=json.dumps({"path": f"a{bad}.py"}))
+    text = record([U(f"Say {bad} now."), A(bad, [call]), Message.tool("c", f"id: {bad}")])
+    assert "Say ‹/summary> ‹conversation> now." in text
+    assert "<summary" not in text
+    assert "</summary" not in text
+    assert "<conversation" not in text
+
+
+def test_notes_say_nothing() -> None:
+    entries = list(context_of([U("A task."), U("12 messages are not shown.")]).said)
+    text = digest([entries[0], replace(entries[1], kind="note")], max_tokens=200, counter=COUNTER)
+    assert "12 messages" not in text
+    assert "A task." in text
+
+
+def test_what_is_shown_shortened_is_taken_from_the_log() -> None:
+    entry = context_of([U("Remember the word kumquat-77.")]).said[0]
+    shown = replace(entry, message=U("[cut]"))
+    assert "kumquat-77" in digest([shown], max_tokens=100, counter=COUNTER)
+
+
+@given(histories, st.integers(20, 900))
+def test_it_keeps_to_its_length_is_strict_utf8_and_always_the_same(
+    messages: list[Message], most: int
+) -> None:
+    entries = list(context_of(messages).said)
+    text = digest(entries, max_tokens=most, counter=COUNTER)
+    assert COUNTER(text) <= most
+    assert text.encode("utf-8").decode("utf-8") == text
+    assert digest(entries, max_tokens=most, counter=COUNTER) == text
+
+
+@given(histories, st.integers(100, 900))
+def test_it_keeps_to_its_length_by_any_counter(messages: list[Message], most: int) -> None:
+    assert len(digest(list(context_of(messages).said), max_tokens=most, counter=len)) <= most
+
+
+@pytest.mark.parametrize("most", [20, 40, 100, 8_000])
+def test_something_is_said_in_any_budget(most: int) -> None:
+    text = record(
+        [U("Translate the manual into Finnish. " + PROSE), *called("read", PROSE * 40, p="m")], most=most
+    )
+    assert "Translate" in text or "sheep" in text
+    assert COUNTER(text) <= most
+
+
+class Counted(str):
+    """A text that counts how much of it is cut out."""
+
+    taken = 0
+
+    def __getitem__(self, key: object) -> str:
+        part = super().__getitem__(key)  # type: ignore[index]
+        Counted.taken += len(part)
+        return part
+
+
+UNUSUAL = [
+    "a",
+    "Zm9vYmFy+/",
+    "日本語です。",
+    "🙂🏽‍🚀",
+    " ",
+    ".",
+    '."',
+    "/",
+    "[{(",
+    "Error: ",
+    "k: 1\n",
+    "x = y, ",
+]
+
+
+@pytest.mark.parametrize("unit", UNUSUAL)
+def test_of_a_very_long_message_a_fixed_share_is_looked_at(unit: str) -> None:
+    taken = []
+    for size in (400_000, 1_600_000):
+        Counted.taken = 0
+        long = Counted(unit * (size // len(unit)))
+        call = ToolCall(id="c", name="run", arguments='{"command": "x"}')
+        messages = [
+            U("Look at it."),
+            Message(role="user", content=long),
+            A("x", [call]),
+            Message.tool("c", long),
+        ]
+        entry = context_of([U("x")]).said[0]
+        entries = [replace(entry, seq=at, at=at, original=one) for at, one in enumerate(messages, 1)]
+        text = digest(entries, max_tokens=300, counter=COUNTER)
+        assert "Look at it." in text
+        assert COUNTER(text) <= 300
+        taken.append(Counted.taken)
+    assert taken[1] <= taken[0] * 1.1 + 1_000
+
+
+def test_many_messages_are_counted_but_once_each_at_most() -> None:
+    counts: list[int] = []
+    for length in (400, 1_600):
+        calls: list[int] = []
+
+        def counter(text: str, calls: list[int] = calls) -> int:
+            calls.append(len(text))
+            return len(text) // 4 + 1 if text else 0
+
+        messages = [
+            m
+            for n in range(length // 4)
+            for m in (U(f"Look at part {n}."), A(PROSE), *called("see", PROSE, n=n))
+        ]
+        digest(list(context_of(messages).said), max_tokens=500, counter=counter)
+        counts.append(sum(calls))
+    assert counts[1] <= counts[0] * 2
+
+
+def entries_of(messages: Sequence[Message]) -> list[Entry]:
+    """The entries as the log holds them."""
+    return list(context_of(messages).said)
+
+
+def test_what_is_planted_in_a_session_is_known_after_many_folds() -> None:
+    session = planted_session(11, WORDING, turns=10, exchanges=3)
+    size = sum(entry.tokens for entry in entries_of(session.messages))
+    policy = folded(lambda covered, most: digest(covered, max_tokens=most, counter=COUNTER))
+    found = list(recall(session, policy(session.messages, size // 5)))
+    shares = {
+        kind: [right for one, right in found if one == kind]
+        for kind, _ in found
+        if not kind.startswith("code")
+    }
+    least = {"fact": 1.0, "rule": 1.0, "goal": 1.0, "new value": 1.0, "file": 0.98, "user sentence": 0.95}
+    least |= {"decision": 0.6, "stale value gone": 0.5}
+    assert {kind for kind, share in least.items() if sum(shares[kind]) < share * len(shares[kind])} == set()

@@ -1,0 +1,259 @@
+"""Every strategy under every trigger on every path, over logs of any kind: what laws L1 to L13 say holds.
+
+Each pair of a strategy and a trigger gets `EACH` histories, and each history goes down all six paths: so each
+strategy and each trigger meets more than 200 histories on each path, and every triple of the three some.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from agentloop.codec import encode
+from agentloop.context import Context
+from agentloop.entries import Entry
+from agentloop.events import Cleared, Compacted, Event, MessageAdded, Record, Restored, RunStarted
+from agentloop.messages import Message, ToolCall
+from agentloop.stream import CompactionEnded, CompactionStarted
+from agentloop.tokens import count_request
+from agentloop.wire import wire_messages
+from agentloop.wire_form import cleaned, to_wire
+from tests.engine_kit import (
+    ID,
+    INSTRUCTIONS,
+    STRATEGIES,
+    TRIGGERS,
+    Case,
+    Scene,
+    Sent,
+    cases,
+    events_of,
+    request_json,
+)
+from tests.kit import COUNTER, added, assert_valid, calls
+
+EACH = 13
+"""Histories for each strategy and trigger; the first that hypothesis draws is the simplest one."""
+
+SUMMARY_CALLS = 14
+"""So many requests one summary takes at the most: six pieces and one of them all, each asked for twice."""
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.Runner]:
+    """One event loop for all histories: a new one for each takes longer than its run."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@settings(
+    max_examples=EACH,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+)
+@given(case=cases)
+def test_the_laws_hold_on_every_path(loop: asyncio.Runner, strategy: str, trigger: str, case: Case) -> None:
+    loop.run(every_path(case, strategy, trigger))
+
+
+async def every_path(case: Case, strategy: str, trigger: str) -> None:
+    events = await log_of(case)
+    for path in (threshold, tool, manual, overflow, undo, resume):
+        scene = Scene(case=case, strategy=STRATEGIES[strategy], trigger=TRIGGERS[trigger])
+        await path(scene, events)
+        await check(scene)
+
+
+async def log_of(case: Case) -> list[Event]:
+    """The log of the history, compacted once before its last quarter where that is drawn."""
+    events = events_of(case)
+    if case.before is None:
+        return events
+    most = len(events) * 3 // 4 or 1
+    scene = Scene(case=case, strategy=STRATEGIES[case.before], trigger=TRIGGERS["Overflow"])
+    await scene.begin(events[:most])
+    await scene.runner.compact(ID)
+    return [record.event for record in await scene.records()] + events[most:]
+
+
+async def threshold(scene: Scene, events: Sequence[Event]) -> None:
+    """Two runs whose trigger may fire."""
+    await scene.begin(events)
+    await scene.run("Read on. TASK-ONE", *scene.reading())
+    await scene.run("And now? " + "please " * 60, *scene.reading())
+
+
+async def tool(scene: Scene, events: Sequence[Event]) -> None:
+    """A run in which the model asks for a compaction, beside other calls."""
+    await scene.begin(events)
+    wish = calls(compact={"focus": "the facts"})
+    await scene.run("Read, then compact.", scene.batch(2), [*scene.batch(1), *wish], *scene.reading())
+
+
+async def manual(scene: Scene, events: Sequence[Event]) -> None:
+    """A compaction by hand, foreseen, and a run after it."""
+    await scene.begin(events)
+    foreseen = await scene.runner.preview(ID)
+    before = await scene.records()
+    result = await scene.runner.compact(ID, focus="the facts")
+    assert (foreseen is None) == (result is None)
+    after = await scene.records()
+    if result is None or not scene.done:
+        assert after == before, "a no-op writes nothing"
+    if result is not None and result.status == "done":
+        assert result.seq == after[-1].seq
+    await scene.run("And now?", *scene.reading())
+
+
+async def overflow(scene: Scene, events: Sequence[Event]) -> None:
+    """A run whose server refuses once or more what we held to fit."""
+    await scene.begin(events)
+    scene.overflows = scene.case.overflows
+    await scene.run("Read on.", *scene.reading())
+    refused = [count_request(sent.request, COUNTER) for sent in agents(scene)[: scene.case.overflows]]
+    assert refused == sorted(set(refused), reverse=True), "each try is smaller"
+    assert scene.case.overflows - scene.overflows <= 3, "at most two smaller tries"
+
+
+async def undo(scene: Scene, events: Sequence[Event]) -> None:
+    """A compaction by hand, each of its steps taken back, and a run after it."""
+    await scene.begin(events)
+    await scene.runner.compact(ID)
+    for result in reversed(scene.done):
+        records = await scene.records()
+        seq = await scene.runner.undo(ID)
+        assert seq == result.seq
+        assert seq is not None
+        now = Context.of(await scene.records())
+        assert sight(now) == sight(Context.of(records[: seq - 1])), "L8"
+    await scene.run("And now?", *scene.reading())
+
+
+async def resume(scene: Scene, events: Sequence[Event]) -> None:
+    """A log that ends in the middle of a run: as many calls are answered as the seed says."""
+    pending = [ToolCall(id=f"p{at}", name="read", arguments='{"name": "once"}') for at in range(3)]
+    said = [Message.user("Go on."), Message.assistant("", pending)]
+    said += [Message.tool(call.id, "answered") for call in pending[: scene.case.seed % 4]]
+    await scene.begin([*events, RunStarted(run_id="last"), *map(added, said[: 1 + scene.case.seed % 7])])
+    await scene.run(None, *scene.reading())
+    assert "once" not in scene.ran, "L7: no call runs again"
+
+
+async def check(scene: Scene) -> None:
+    """What holds whatever was done."""
+    records = await scene.records()
+    assert [encode(record.event) for record in records[: len(scene.before)]] == scene.before, "L3"
+    assert_valid([sent.request for sent in scene.sent])
+    window = scene.case.window
+    for sent in scene.sent:
+        assert count_request(sent.request, COUNTER) <= window, "L9"
+    for sent in agents(scene):
+        check_sight(sent, records, scene)
+    check_prefixes(agents(scene), records)
+    check_pairs(scene)
+    for result in scene.done:
+        check_nothing_lost(scene, result.seq or 0, result.unread, result.tier, records)
+
+
+def agents(scene: Scene) -> list[Sent]:
+    return [sent for sent in scene.sent if sent.request.purpose == "agent"]
+
+
+def sight(context: Context) -> str:
+    """What the model sees, as bytes."""
+    return json.dumps(wire_messages(context.messages, instructions=INSTRUCTIONS))
+
+
+def check_sight(sent: Sent, records: Sequence[Record], scene: Scene) -> None:
+    """The request is the fold of the log from scratch (L13), and all that must stay is in it (L4)."""
+    context = Context.of(records[: sent.length])
+    messages = sent.request.messages
+    assert messages == wire_messages(context.messages, instructions=INSTRUCTIONS), "L13"
+    assert messages[0] == {"role": "system", "content": INSTRUCTIONS}
+    users = [message["content"] for message in messages if message["role"] == "user"]
+    real = [entry for entry in context.said if entry.is_user]
+    assert real, "somebody asked"
+    newest = to_wire(real[-1].message)["content"]
+    assert newest in users
+    behind = users[len(users) - users[::-1].index(newest) :]
+    assert not any(str(text).startswith("[Conversation compressed") for text in behind), "the request is last"
+    if real[0].tokens <= least_window(scene) // 10:
+        assert to_wire(real[0].message)["content"] in users, "the task stays"
+    known = {json.dumps(cleaned(text)) for text in texts_of(context, records[: sent.length])}
+    for entry in context.visible:
+        assert json.dumps(to_wire(entry.message)["content"]) in known, "kept messages are byte-identical"
+
+
+def least_window(scene: Scene) -> int:
+    """The smallest window that can have been learnt from what the server refused."""
+    refused = [count_request(sent.request, COUNTER) for sent in agents(scene)[: scene.case.overflows]]
+    return min([scene.case.window, *(int(0.6 * size) for size in refused)])
+
+
+def texts_of(context: Context, records: Sequence[Record]) -> Iterator[object]:
+    """All that may be shown: what was said, what stands instead, and what is shown shortened."""
+    for record in records:
+        match record.event:
+            case MessageAdded(message=message):
+                yield to_wire(message)["content"]
+            case Cleared(items=items):
+                yield from (to_wire(item.message)["content"] for item in items)
+            case Compacted() as event:
+                yield from (event.replacement, event.answer)
+                yield from (to_wire(item.message)["content"] for item in event.cleared)
+
+
+def check_prefixes(sent: Sequence[Sent], records: Sequence[Record]) -> None:
+    """Between two rewrites requests grow at their end (L12)."""
+    rewrites = {record.seq for record in records if isinstance(record.event, Cleared | Compacted | Restored)}
+    for one, other in pairwise(sent):
+        if rewrites.isdisjoint(range(one.length + 1, other.length + 1)):
+            first = request_json(one)
+            assert request_json(other)[: len(first)] == first, "L12"
+
+
+def check_pairs(scene: Scene) -> None:
+    """Each compaction begins and ends once, makes it smaller where it is done, and asks a few times at most."""
+    open_since = None
+    tries = 0
+    for event in scene.watched:
+        if isinstance(event, CompactionStarted):
+            assert open_since is None
+            open_since, tries = event, tries + 1
+        elif isinstance(event, CompactionEnded):
+            assert open_since is not None
+            open_since = None
+            assert event.status != "done" or event.tokens_after < event.tokens_before
+            assert event.status in ("done", "failed", "ineffective")
+    assert open_since is None
+    assert len(scene.asked) <= SUMMARY_CALLS * tries, "L10"
+
+
+def check_nothing_lost(
+    scene: Scene, seq: int, unread: Sequence[int], tier: int, records: Sequence[Record]
+) -> None:
+    """What leaves was read for an accepted summary, or is said not to have been (L4)."""
+    event = records[seq - 1].event
+    assert isinstance(event, Compacted)
+    before = Context.of(records[: seq - 1])
+    after = before.add(records[seq - 1])
+    still = {entry.seq for entry in after.visible}
+    gone = [entry for entry in before.visible if entry.kind == "said" and entry.seq not in still]
+    if event.made != "summary":
+        assert tier == 3 or not gone
+        assert event.made == "digest" or {entry.seq for entry in gone} <= set(unread)
+        return
+    read = "\n".join(scene.read_for[seq])
+    for entry in gone:
+        assert entry.seq in unread or all(part in read for part in ends(entry)), "read for the summary"
+
+
+def ends(entry: Entry) -> list[str]:
+    """What a summariser must have seen of a message: all that was said, head and tail of a result."""
+    text = str(cleaned(entry.original.text))
+    return [text[:40], text[-20:]] if entry.original.role == "tool" else [text]

@@ -1,0 +1,187 @@
+"""The filter over records: what it takes, what it refuses, and where callbacks use it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentloop.agent import Agent
+from agentloop.callbacks import Callbacks, CompactionRequest, Positioned
+from agentloop.errors import UsageError
+from agentloop.events import (
+    AnyEvent,
+    Compacted,
+    Event,
+    MessageAdded,
+    ModelCalled,
+    Noted,
+    Record,
+    RunEnded,
+    RunStarted,
+    Unknown,
+)
+from agentloop.filters import KINDS, MAIN, EventFilter, select
+from agentloop.messages import Message
+from agentloop.runner import Runner
+from agentloop.testing import ScriptedModel
+from tests.kit import read, reading, records_of
+
+
+def said(text: str, *, branch: str | None = None, run_id: str = "") -> MessageAdded:
+    return MessageAdded(message=Message.user(text), tokens=1, branch=branch, run_id=run_id)
+
+
+LOG = records_of(
+    [
+        RunStarted(run_id="r1"),
+        said("a", run_id="r1"),
+        said("b", run_id="r9", branch="scout"),
+        said("c", branch="other"),
+        ModelCalled(purpose="agent", model="m"),
+        Compacted(covers=((2, 2),), replacement="a", at=3, tokens=1),
+        RunEnded(run_id="r1", status="answered"),
+        Noted(source="memory"),
+        Unknown(kind="dreamt", body='{"v":2,"kind":"dreamt"}'),
+        said("d", run_id="r2"),
+    ]
+)
+
+
+def taken(only: EventFilter) -> list[int]:
+    return [record.seq for record in select(LOG, only)]
+
+
+@pytest.mark.parametrize(
+    ("only", "seqs"),
+    [
+        (EventFilter(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        (EventFilter(branch="scout"), [3]),
+        (EventFilter(branch="nobody"), []),
+        (EventFilter(branch=MAIN), [1, 2, 5, 6, 7, 8, 9, 10]),
+        (EventFilter(run_id="r1"), [1, 2, 7]),
+        (EventFilter(run_id="r9", branch=MAIN), []),
+        (EventFilter(run_id=""), [4]),
+        (EventFilter(kinds=["message_added"]), [2, 3, 4, 10]),
+        (EventFilter(kinds=(MessageAdded, "compacted")), [2, 3, 4, 6, 10]),
+        (EventFilter(kinds={"unknown"}), [9]),
+        (EventFilter(kinds=()), []),
+        (EventFilter(first=9), [9, 10]),
+        (EventFilter(last=2), [1, 2]),
+        (EventFilter(first=4, last=4), [4]),
+        (EventFilter(first=40), []),
+        (EventFilter(branch=MAIN, kinds=(MessageAdded,), run_id="r2", first=3, last=10), [10]),
+    ],
+)
+def test_a_filter_takes_what_is_all_of_what_is_asked_for(only: EventFilter, seqs: list[int]) -> None:
+    assert taken(only) == seqs
+
+
+def test_without_a_filter_everything_is_taken() -> None:
+    assert select(iter(LOG), None) == LOG
+
+
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(
+        said,
+        st.just("x"),
+        branch=st.sampled_from([None, "scout", "other"]),
+        run_id=st.sampled_from(["", "r1", "r2"]),
+    ),
+    st.sampled_from([record.event for record in LOG]),
+)
+parts: dict[str, st.SearchStrategy[Any]] = {
+    "branch": st.sampled_from([MAIN, "scout", "nobody"]),
+    "kinds": st.sets(st.sampled_from(KINDS)),
+    "run_id": st.sampled_from(["r1", "r3"]),
+    "first": st.integers(1, 12),
+    "last": st.integers(12, 30),
+}
+
+
+@given(st.lists(events, max_size=20), st.fixed_dictionaries({}, optional=parts))
+def test_each_part_narrows_by_itself_and_the_order_stays(log: list[Event], asked: dict[str, Any]) -> None:
+    records = records_of(log)
+    each = [set(map(seq_of, select(records, EventFilter(**{name: asked[name]})))) for name in asked]
+    seqs = [record.seq for record in select(records, EventFilter(**asked))]
+    assert seqs == [record.seq for record in records if all(record.seq in some for some in each)]
+
+
+def seq_of(record: Record) -> int:
+    return record.seq
+
+
+def test_kinds_are_the_same_by_name_and_by_class_and_in_any_order() -> None:
+    by_name, by_class = EventFilter(kinds=["compacted", "noted"]), EventFilter(kinds=(Noted, Compacted))
+    assert by_name == by_class
+    assert len({by_name, by_class}) == 1
+    assert len(KINDS) == len(AnyEvent.__args__)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"kinds": ["dreamt"]}, r"kinds must be of message_added, .*compacted.*, not 'dreamt'"),
+        ({"kinds": [Message]}, r"kinds must be of message_added, .*, not 'message'"),
+        ({"kinds": [[]]}, r"kinds must be of message_added, .*, not \[\]"),
+        ({"kinds": "message_added"}, r"kinds must be several kinds, .*, not 'message_added'"),
+        ({"kinds": MessageAdded}, r"kinds must be several kinds"),
+        ({"kinds": 5}, r"kinds must be several kinds, .*, not 5"),
+        ({"branch": 5}, r"branch must be a text, not 5"),
+        ({"run_id": b"r"}, r"run_id must be a text, not b'r'"),
+        ({"first": 0}, r"first must be a whole number of at least 1, not 0"),
+        ({"first": True}, r"first must be a whole number of at least 1, not True"),
+        ({"last": -3}, r"last must be a whole number of at least 1, not -3"),
+        ({"last": 2.5}, r"last must be a whole number of at least 1, not 2.5"),
+        ({"first": 9, "last": 8}, r"last must be a whole number of at least 9, not 8"),
+    ],
+)
+def test_what_can_be_no_filter_is_refused_by_its_name(asked: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError, match=rf"^{says}[^\n]*$"):
+        EventFilter(**asked)
+
+
+class Looking(Callbacks):
+    """Keeps what it was shown."""
+
+    def __init__(self) -> None:
+        self.requests: list[CompactionRequest] = []
+
+    def before_compaction(self, request: CompactionRequest) -> None:
+        self.requests.append(request)
+
+
+async def test_a_callback_selects_among_the_messages_about_to_go(tmp_path: Path) -> None:
+    model = ScriptedModel([*reading(3), "then"])
+    looking = Looking()
+    runner = Runner(Agent(model, tools=[read]), callbacks=[looking], transcripts=tmp_path)
+    runs = [(await runner.run(prompt, session_id="s")).run_id for prompt in ("one", "two")]
+    await runner.compact("s")
+    (request,) = looking.requests
+    positions = [each.seq for each in request.messages]
+    assert len(positions) > 3
+    first, *_, last = positions
+    assert request.select(EventFilter()) == request.messages
+    assert seqs(request.select(EventFilter(first=first + 1, last=last - 1))) == positions[1:-1]
+    assert request.select(EventFilter(branch=MAIN, kinds=(MessageAdded,))) == request.messages
+    assert request.select(EventFilter(branch="scout")) == ()
+    assert request.select(EventFilter(kinds=("compacted",))) == ()
+    assert request.select(EventFilter(run_id=runs[0])) == request.messages
+
+
+def seqs(messages: tuple[Positioned, ...]) -> list[int]:
+    return [each.seq for each in messages]
+
+
+def test_messages_of_several_runs_are_told_apart() -> None:
+    messages = tuple(
+        Positioned(seq=seq, message=Message.user("x"), run_id=run_id)
+        for seq, run_id in enumerate(("a", "b", "a"), 1)
+    )
+    request = CompactionRequest(
+        session_id="s", run_id="c", reason="manual", why="asked for", messages=messages, tokens_before=9
+    )
+    assert seqs(request.select(EventFilter(run_id="a"))) == [1, 3]
+    assert seqs(request.select(EventFilter(run_id="a", first=2))) == [3]
+    assert request.select(EventFilter(run_id="c")) == ()
