@@ -151,7 +151,12 @@ class _Work:
         after = context.add(Record(seq=context.length + 1, event=event))
         if after.tokens >= context.tokens:
             raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
-        return replace(event, after=self.budget.size(after), lost=self._lost(after))
+        return replace(event, after=self._size_after(after), lost=self._lost(after))
+
+    def _size_after(self, after: Context) -> int:
+        """By the measure of the size before, which may rest on a provider that counts less than we do."""
+        shares = self.budget.counted(after), self.budget.counted(self.session.context)
+        return min(self.budget.size(after), self.size_before * shares[0] // shares[1])
 
     def _texts(self, standing: Standing) -> tuple[str, str]:
         """What a user is shown to say, and what an assistant answers, if anything."""

@@ -156,8 +156,8 @@ def _short_value(value: Any, max_chars: int) -> Any:
 
 
 def unread(context: Context) -> int:
-    """The index of the results at the end, which the model has not read yet."""
+    """The index of what stands behind the newest thing the model said, which it has not read yet."""
     at = len(context.visible)
-    while at and context.visible[at - 1].message.role == "tool":
+    while at and context.visible[at - 1].message.role != "assistant":
         at -= 1
     return at

@@ -26,6 +26,9 @@ def summary_message(text: str, transcript: str | None) -> str:
     return SUMMARY_MESSAGE.format(header=header, summary=text)
 
 
+SUPERSEDED = "[superseded: a later result of the same call of {name} stands below]"
+"""What is shown in the place of a result that a later one replaces."""
+
 NOTE = "{count} earlier messages are not shown here, and no summary stands for them."
 
 

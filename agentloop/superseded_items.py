@@ -7,11 +7,9 @@ from itertools import takewhile
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.events import ClearedItem
+from agentloop.prompts import SUPERSEDED
 from agentloop.superseded import replaced_by
 from agentloop.tokens import TokenCounter, count_message
-
-LINE = "[superseded: a later result of the same call of {name} stands below]"
-"""What is shown in the place of a superseded result."""
 
 MOST_NAME_CHARS = 64
 
@@ -39,7 +37,7 @@ def _items(context: Context, counter: TokenCounter) -> Iterator[ClearedItem]:
     for entry in visible:
         by = newer.get(entry.seq)
         if by and by.seq in whole and entry.seq in readable:
-            line = LINE.format(name=by.name[:MOST_NAME_CHARS])
+            line = SUPERSEDED.format(name=by.name[:MOST_NAME_CHARS])
             shown = replace(entry.original, content=line, extra={}, omits=())
             tokens = count_message(shown, counter)
             if tokens < entry.tokens:

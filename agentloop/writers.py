@@ -86,5 +86,8 @@ class Writers:
 
     def _digest(self, spec: Digest, read: Sequence[Entry], plan: Plan, context: Context) -> str:
         most = min(spec.max_tokens or self.longest(plan, context), self.longest(plan, context))
-        write = turn_lines if spec.style == "lines" else digest
-        return write(read, max_tokens=most, counter=self.counter)
+        if spec.style == "lines":
+            return turn_lines(read, max_tokens=most, counter=self.counter)
+        gone = {entry.seq for entry in plan.entries}
+        kept = [entry for entry in context.visible if entry.seq not in gone]
+        return digest(read, max_tokens=most, counter=self.counter, kept=kept)

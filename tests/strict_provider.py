@@ -61,7 +61,7 @@ class StrictProvider:
         model: The only model served; None serves any.
         refuses: Fields that this server does not know.
         whole: Whether a stream's events are sent in one piece.
-        pages: What a GET of these paths gets; by default `/v1/models` gets a list that names the window.
+        pages: What a GET of these paths gets; by default `/v1/models` gets a list that names no window.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class StrictProvider:
         return self.usage(prompt_tokens(body, self.factor), answer, len(self.requests))
 
     def _listed(self) -> Body:
-        model = {"id": self.model or "strict", "object": "model", "max_model_len": self.window}
+        model = {"id": self.model or "strict", "object": "model"}
         return {"object": "list", "data": [model]}
 
     def _thought(self, body: Body) -> Answered:

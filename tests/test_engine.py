@@ -35,7 +35,7 @@ from tests.engine_kit import (
 )
 from tests.kit import COUNTER, added, assert_valid, calls
 
-EACH = 13
+EACH = 12
 """Histories for each strategy and trigger; the first that hypothesis draws is the simplest one."""
 
 SUMMARY_CALLS = 14
