@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from agentloop.checks import count
 from agentloop.compact_tool import COMPACT, COMPACT_SCHEMA
-from agentloop.errors import ToolDefinitionError, UsageError
+from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json
 from agentloop.models import ChatModel
 from agentloop.policy import Compaction
@@ -22,7 +23,7 @@ class Agent:
 
     Raises:
         ToolDefinitionError: a function cannot become a tool, or two tools share a name.
-        UsageError: `max_steps` is below 1.
+        UsageError: `max_steps` is no whole number of at least 1.
     """
 
     model: ChatModel
@@ -33,8 +34,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tools", tuple(self.tools))
-        if self.max_steps < 1:
-            raise UsageError(f"max_steps must be at least 1, not {self.max_steps}")
+        count("max_steps", self.max_steps, 1)
         if self.offers_compact and COMPACT in self.registry:
             raise ToolDefinitionError(
                 f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"

@@ -44,5 +44,15 @@ def fraction(name: str, value: float, *, above: float = 0.0, most: float = 1.0) 
         raise UsageError(f"{name} must be above {above:g} and at most {most:g}, not {value!r}")
 
 
+def above_zero(name: str, value: float) -> None:
+    """Refuse what is no number above 0.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    if not (_is_number(value) and value > 0):
+        raise UsageError(f"{name} must be a number above 0, not {value!r}")
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -23,18 +23,20 @@ from agentloop.plans import Why
 from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
-from agentloop.sizes import tokens_of
+from agentloop.sizes import named_tokens
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import KeepRecentFraction, Strategy
 from agentloop.stream import AnyStreamEvent
 from agentloop.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, counter_for
 from agentloop.triggers import Trigger
+from agentloop.trims import CapToolText, DropAgentItems, DropOldest, LastLines, MarkOldResults, Trim
 from agentloop.watch import CALLBACK_SECONDS, Watch
 from agentloop.wire import wire_messages
 
 __all__ = [
     "Budget",
     "Callbacks",
+    "CapToolText",
     "CompactedMessages",
     "Compaction",
     "CompactionPreview",
@@ -42,12 +44,17 @@ __all__ = [
     "CompactionResult",
     "Context",
     "Digest",
+    "DropAgentItems",
+    "DropOldest",
     "Focus",
     "Guard",
+    "LastLines",
+    "MarkOldResults",
     "MicroCompact",
     "Note",
     "Replace",
     "Summary",
+    "Trim",
     "Veto",
     "compact_messages",
     "compact_messages_async",
@@ -115,7 +122,7 @@ async def compact_messages_async(
     """The same as `compact_messages`, awaited."""
     counter = counter_for(model.name if model else "")
     budget = Budget(
-        window=tokens_of(window),
+        window=named_tokens("window", window),
         fixed=REQUEST_OVERHEAD,
         model=model.name if model else "",
         max_output_tokens=model.max_output_tokens if model else None,

@@ -24,26 +24,20 @@ from agentloop.errors import AgentLoopError, ConflictError, SummaryRefusedError
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.identifiers import missing
 from agentloop.labelled import neutral, summary_in
-from agentloop.messages import Message, Usage
+from agentloop.messages import Usage
 from agentloop.plans import Plan
-from agentloop.prompts import question_message, summary_message
 from agentloop.refusal import fault_of
 from agentloop.sessions import Session
+from agentloop.standing import NOTHING, Standing, record_of
 from agentloop.stream import CompactionEnded, CompactionStarted, CompactionStatus, StreamEvent
 from agentloop.threads import in_thread, to_its_end
-from agentloop.tokens import TokenCounter, count_message
+from agentloop.tokens import TokenCounter
 from agentloop.transcripts import save
 from agentloop.watch import Watch
-from agentloop.writers import Standing, Writer
+from agentloop.writers import Writer
 
 MOST_LOST = 100
 """So many identifiers are listed as lost at the most."""
-
-WITHOUT_A_MODEL = 3
-"""The tier of a compaction whose text no model wrote."""
-
-NOTHING = Standing(text="", made="note")
-"""What stands for nothing: a compaction that only shortens covers no message."""
 
 
 class _EndedError(AgentLoopError):
@@ -127,50 +121,19 @@ class _Work:
         return Standing(text=neutral(text), made="summary")
 
     def _event(self, standing: Standing) -> Compacted:
-        context, plan = self.session.context, self.plan
-        replacement, answer = self._texts(standing)
-        counter = self.compactor.counter
-        tokens = count_message(Message.user(replacement), counter) if replacement else 0
-        answer_tokens = count_message(Message.assistant(answer), counter) if answer else 0
-        event = Compacted(
-            covers=self.covers,
-            replacement=replacement,
-            at=plan.at,
-            tokens=tokens + answer_tokens,
-            answer=answer,
-            answer_tokens=answer_tokens,
-            made=standing.made,
-            cleared=plan.cleared,
-            reason=plan.why.reason,
-            why=plan.why.why,
-            strategy=plan.strategy,
-            tier=WITHOUT_A_MODEL if self.covered and standing.made != "summary" else plan.tier,
-            before=self.size_before,
-            transcript=self.transcript,
+        context = self.session.context
+        event = record_of(
+            standing, self.plan, context, transcript=self.transcript, counter=self.compactor.counter
         )
         after = context.add(Record(seq=context.length + 1, event=event))
         if after.tokens >= context.tokens:
             raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
-        return replace(event, after=self._size_after(after), lost=self._lost(after))
-
-    def _size_after(self, after: Context) -> int:
-        """By the measure of the size before, which may rest on a provider that counts less than we do."""
-        shares = self.budget.counted(after), self.budget.counted(self.session.context)
-        return min(self.budget.size(after), self.size_before * shares[0] // shares[1])
-
-    def _texts(self, standing: Standing) -> tuple[str, str]:
-        """What a user is shown to say, and what an assistant answers, if anything."""
-        if not self.covered:
-            return "", ""
-        if standing.shadow is not None:
-            return question_message(standing.shadow, self.transcript), standing.text
-        if standing.made == "note":
-            return question_message(standing.text, self.transcript), ""
-        return summary_message(standing.text, self.transcript), ""
+        return replace(event, before=self.size_before, after=self.budget.size(after), lost=self._lost(after))
 
     def _lost(self, after: Context) -> tuple[str, ...]:
         present = "\n".join(message.text for message in after.messages)
-        texts = (summary_in(entry.original.text) for entry in reversed(self.plan.touched))
+        gone = (entry for entry in reversed(self.plan.touched) if entry.kind != "note")
+        texts = (summary_in(entry.original.text) for entry in gone)
         return missing(texts, present, most=MOST_LOST)
 
     async def _append(self, event: Compacted) -> None:

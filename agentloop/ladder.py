@@ -20,10 +20,13 @@ from agentloop.micro import Clearing, MicroCompact, cleared_item
 from agentloop.models import ChatModel
 from agentloop.plans import Plan, Why, plan_of
 from agentloop.policy import Compaction
+from agentloop.previews import foreseen
+from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
+from agentloop.standing import NOTHING, Standing
 from agentloop.strategies import Chain, KeepRecentFraction, Strategy, replaced_by, strategy_name
 from agentloop.strategies.base import Cut
-from agentloop.stream import ResultsCleared
+from agentloop.stream import ContextStatus, ResultsCleared
 from agentloop.summary import Summariser, summary_budget
 from agentloop.superseded_items import superseded_items
 from agentloop.triggers import threshold_of
@@ -108,14 +111,30 @@ class Ladder:
         return session, last
 
     def plan(
-        self, context: Context, budget: Budget, why: Why, strategy: Strategy | None = None, name: str = ""
+        self, context: Context, budget: Budget, why: Why, strategy: Strategy, name: str = ""
     ) -> Plan | None:
-        """The compaction to make now, by the policy where no strategy is given; None where nothing may go."""
-        strategy = strategy or self.policy.strategy
+        """The compaction that the strategy makes now; None where nothing may go."""
         cut = strategy(context, self.aimed(budget))
         if cut is None:
             return None
         return plan_of(cut, context, budget, why=why, strategy=name or strategy_name(strategy))
+
+    def plans(self, context: Context, budget: Budget, why: Why) -> Iterator[Plan]:
+        """What each step of the policy's strategy would do now."""
+        for name, step, _ in steps_of(self.policy.strategy, self.aimed(budget)):
+            if plan := self.plan(context, budget, why, step, name):
+                yield plan
+
+    def preview(
+        self, context: Context, budget: Budget, why: Why, status: ContextStatus
+    ) -> CompactionPreview | None:
+        """What the first step that finds something to do would come to; nothing is done."""
+        plan = next(self.plans(context, budget, why), None)
+        if plan is None:
+            return None
+        standing = self._foreseen(plan, context, budget)
+        longest, model = self.longest(plan, context, budget), self.model
+        return foreseen(plan, standing, context, budget, status=status, longest=longest, model=model)
 
     def aimed(self, budget: Budget) -> Budget:
         """The budget with the place where the trigger fires: compaction must get below it."""
@@ -130,6 +149,16 @@ class Ladder:
             LEAST_SUMMARY_TOKENS,
             min(int(budget.window * self.policy.summary_share), left, MOST_SUMMARY_TOKENS),
         )
+
+    def _foreseen(self, plan: Plan, context: Context, budget: Budget) -> Standing | None:
+        """What would stand instead; None where that is for a model to say."""
+        if not plan.covered:
+            return NOTHING
+        match plan.instead:
+            case Summary():
+                return None
+            case computed:
+                return self._writers(budget).without_a_model(computed, plan, context)
 
     def _may_summarise(
         self, session: Session, budget: Budget, why: Why, cleared: CompactionResult | None
@@ -161,10 +190,7 @@ class Ladder:
     def _is_worth(self, context: Context, budget: Budget, why: Why) -> bool:
         """Whether a step of the policy saves enough of the request to rewrite it."""
         worth = WORTH * budget.size(context)
-        plans = (
-            self.plan(context, budget, why, step) for _, step, _ in steps_of(self.policy.strategy, budget)
-        )
-        return any(plan.tokens >= worth for plan in plans if plan)
+        return any(plan.tokens >= worth for plan in self.plans(context, budget, why))
 
     async def _with_a_small_tail(
         self, session: Session, budget: Budget, why: Why
@@ -177,14 +203,17 @@ class Ladder:
     async def _carry_out(
         self, session: Session, budget: Budget, plan: Plan
     ) -> tuple[Session, CompactionResult]:
-        writers = Writers(
+        write = self._writers(budget).write
+        session, result = await self.compactor.carry_out(session, plan, budget, write)
+        self.outcomes.append(result)
+        return session, result
+
+    def _writers(self, budget: Budget) -> Writers:
+        return Writers(
             summariser=lambda spec, plan, context: self._summariser(spec, plan, context, budget),
             counter=self.compactor.counter,
             longest=lambda plan, context: self.longest(plan, context, budget),
         )
-        session, result = await self.compactor.carry_out(session, plan, budget, writers.write)
-        self.outcomes.append(result)
-        return session, result
 
     def _summariser(self, spec: Summary, plan: Plan, context: Context, budget: Budget) -> Summariser | None:
         model = self.policy.model or self.model

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
+from agentloop.checks import count, whole
 from agentloop.context import Context
 from agentloop.entries import Entry
-from agentloop.errors import UsageError
 from agentloop.events import ClearedItem
 from agentloop.messages import Message, ToolCall
 from agentloop.tokens import TokenCounter, count_message
@@ -27,7 +27,7 @@ class MicroCompact:
     batch must save: 0 is the textbook rule (at each step), None is a quarter of the window's room.
 
     Raises:
-        UsageError: a number is negative.
+        UsageError: a number is no whole one of at least 0.
     """
 
     keep_messages: int = 6
@@ -36,9 +36,10 @@ class MicroCompact:
     min_gain_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("keep_messages", "max_chars", "max_argument_chars", "min_gain_tokens"):
-            if (getattr(self, name) or 0) < 0:
-                raise UsageError(f"{name} must be at least 0, not {getattr(self, name)}")
+        count("keep_messages", self.keep_messages, 0)
+        count("max_chars", self.max_chars, 0)
+        count("max_argument_chars", self.max_argument_chars, 0)
+        whole("min_gain_tokens", self.min_gain_tokens, 0)
 
 
 class Clearing:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from agentloop.errors import UsageError
+from agentloop.checks import above_zero, fraction
 from agentloop.micro import MicroCompact
 from agentloop.models import ChatModel
 from agentloop.strategies import KeepRecentFraction, Strategy
@@ -32,7 +32,5 @@ class Compaction:
     summary_seconds: float = 300.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.summary_share <= 0.5:
-            raise UsageError(f"summary_share must be above 0 and at most 0.5, not {self.summary_share}")
-        if self.summary_seconds <= 0:
-            raise UsageError(f"summary_seconds must be above 0, not {self.summary_seconds}")
+        fraction("summary_share", self.summary_share, most=0.5)
+        above_zero("summary_seconds", self.summary_seconds)

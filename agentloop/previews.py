@@ -4,23 +4,38 @@ from math import ceil
 
 from agentloop.budget import Budget
 from agentloop.context import Context
-from agentloop.instead import Digest, Note
+from agentloop.events import Record
 from agentloop.messages import Usage
 from agentloop.models import ChatModel, Priced
 from agentloop.plans import Plan
-from agentloop.prompts import NOTE
 from agentloop.results import CompactionPreview
+from agentloop.standing import Standing, record_of
 from agentloop.stream import ContextStatus
 
 
 def foreseen(
-    plan: Plan, context: Context, budget: Budget, status: ContextStatus, longest: int, model: ChatModel | None
+    plan: Plan,
+    standing: Standing | None,
+    context: Context,
+    budget: Budget,
+    *,
+    status: ContextStatus,
+    longest: int,
+    model: ChatModel | None,
 ) -> CompactionPreview:
-    """What the plan comes to; what stands instead takes at most `longest` tokens."""
-    summary = _summary_tokens(plan, budget, longest)
-    ratio = budget.ratio(context)
-    before = budget.size(context)
-    after = min(before, ceil(before - ratio * (plan.tokens - summary)))
+    """What the plan comes to with this standing instead.
+
+    None: a model writes it, in at most `longest` tokens. A summary must be smaller than what it stands for, so
+    the next request is smaller in any case.
+    """
+    before, ratio = budget.size(context), budget.ratio(context)
+    if standing is None:
+        summary = min(longest, max(0, plan.tokens - 1))
+        after = ceil(before - ratio * (plan.tokens - summary))
+    else:
+        record = record_of(standing, plan, context, transcript=None, counter=budget.counter)
+        summary = record.tokens
+        after = budget.size(context.add(Record(seq=context.length + 1, event=record)))
     lost = ceil(ratio * sum(entry.tokens for entry in context.visible if entry.at >= plan.touched[0].at))
     priced = model if isinstance(model, Priced) else None
     return CompactionPreview(
@@ -31,25 +46,13 @@ def foreseen(
         context=status,
         strategy=plan.strategy,
         summary_tokens=summary,
-        tokens_after=after,
+        tokens_after=min(before, after),
         cache_tokens_lost=lost,
         cost_saved=_difference(priced, Usage(input_tokens=before), Usage(input_tokens=after)),
         cache_cost=_difference(
             priced, Usage(input_tokens=lost), Usage(input_tokens=lost, cached_tokens=lost)
         ),
     )
-
-
-def _summary_tokens(plan: Plan, budget: Budget, longest: int) -> int:
-    if not plan.covered:
-        return 0
-    match plan.instead:
-        case Note():
-            return budget.counter(NOTE.format(count=len(plan.entries)))
-        case Digest(max_tokens=most):
-            return min(most or longest, longest)
-        case spec:
-            return min(spec.max_tokens or longest, longest)
 
 
 def _difference(model: Priced | None, more: Usage, less: Usage) -> float | None:

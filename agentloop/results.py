@@ -40,10 +40,10 @@ class CompactionPreview:
     """What a compaction asked for now would do first; nothing is done, no model is asked.
 
     `first` to `last` are positions, `messages` how many are covered or shortened, `tokens` what they take now
-    beyond what they are shortened to. What stands instead takes at most `summary_tokens`, which makes
-    `tokens_after` the largest next request. Behind position `first` a provider's prompt cache is worthless
-    once: `cache_tokens_lost` are sent anew. Costs are US dollars, None where no price is known: each further
-    request costs `cost_saved` less, and losing the cache costs `cache_cost` once.
+    beyond what they are shortened to. What stands instead takes `summary_tokens`, or at most so many where a
+    model writes it, and leaves a next request of `tokens_after`. Behind position `first` a provider's prompt
+    cache is worthless once: `cache_tokens_lost` are sent anew. Costs are US dollars, None where no price is
+    known: each further request costs `cost_saved` less, and losing the cache costs `cache_cost` once.
     """
 
     first: int

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
+from agentloop.checks import count
 from agentloop.errors import ModelUnavailableError, UsageError
 from agentloop.models import ModelPart, Retry
 
@@ -28,7 +29,7 @@ class RetryPolicy:
     it is longer than `longest_wait_seconds` the request fails at once. `sleep` is how to wait.
 
     Raises:
-        UsageError: there is no attempt, or a wait is negative.
+        UsageError: `attempts` is no whole number of at least 1, or a wait is negative or no number.
     """
 
     attempts: int = 5
@@ -38,10 +39,10 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise UsageError(f"attempts is {self.attempts}: a request needs at least 1")
-        if min(self.first_wait_seconds, self.longest_wait_seconds, self.jitter_seconds) < 0:
-            raise UsageError("a wait between tries is negative: use 0 or more seconds")
+        count("attempts", self.attempts, 1)
+        _check_wait("first_wait_seconds", self.first_wait_seconds)
+        _check_wait("longest_wait_seconds", self.longest_wait_seconds)
+        _check_wait("jitter_seconds", self.jitter_seconds)
 
     async def run(self, attempt: Attempt) -> AsyncGenerator[ModelPart, None]:
         """The parts of the first attempt that succeeds, with a `Retry` before each wait.
@@ -92,3 +93,13 @@ class RetryPolicy:
 def _advice(state: RetryCallState) -> float | None:
     error = state.outcome.exception() if state.outcome else None
     return error.retry_after_seconds if isinstance(error, ModelUnavailableError) else None
+
+
+def _check_wait(name: str, seconds: float | None) -> None:
+    if (
+        seconds is None
+        or isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not seconds >= 0
+    ):
+        raise UsageError(f"{name} must be at least 0 seconds, none of them negative, not {seconds!r}")

@@ -10,7 +10,6 @@ from agentloop.errors import ContextTooLongError
 from agentloop.ladder import WORTH, Ladder
 from agentloop.plans import Why
 from agentloop.policy import Compaction
-from agentloop.previews import foreseen
 from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
 from agentloop.stream import ContextStatus, ContextWarning, Level, level_of
@@ -72,8 +71,8 @@ class Room:
     async def wished(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
         """Compact since the model asked; None where too little is to be gained, or it asked just before."""
         why = Why(reason="tool", why="the model asked for it", focus=focus)
-        plan = self.ladder.plan(session.context, self.budget, why)
-        if plan is None or plan.tokens < WORTH * self.budget.limit or not self.ladder.guard.grants():
+        gains = [plan.tokens for plan in self.ladder.plans(session.context, self.budget, why)]
+        if max(gains, default=0) < WORTH * self.budget.limit or not self.ladder.guard.grants():
             return session, None
         return await self.ladder.carry_out(session, self.budget, why)
 
@@ -87,11 +86,7 @@ class Room:
 
     def preview(self, context: Context, focus: str | None = None) -> CompactionPreview | None:
         """What a compaction asked for now would do first; nothing is done."""
-        plan = self.ladder.plan(context, self.budget, _asked_for(focus))
-        if plan is None:
-            return None
-        summary = self.ladder.longest(plan, context, self.budget) if plan.covered else 0
-        return foreseen(plan, context, self.budget, self.status(context), summary, self.ladder.model)
+        return self.ladder.preview(context, self.budget, _asked_for(focus), self.status(context))
 
     def status(self, context: Context) -> ContextStatus:
         """How full the window is."""

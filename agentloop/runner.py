@@ -12,6 +12,7 @@ from agentloop.agent import Agent
 from agentloop.answering import settle
 from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks, CompactionResult
+from agentloop.checks import above_zero
 from agentloop.compactor import Compactor
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
@@ -47,6 +48,9 @@ class Runner:
     `store` is a store or a URL (`memory:`, `sqlite:///sessions.db`); `transcripts` is the folder of the
     transcripts and of results too long to show, None for none; `folder` marks new sessions as belonging to
     a folder. A callback may take `callback_seconds`.
+
+    Raises:
+        UsageError: the store is none, a callback is a class, or `callback_seconds` is no number above 0.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Runner:
         folder: str | None = None,
         callback_seconds: float = CALLBACK_SECONDS,
     ) -> None:
+        above_zero("callback_seconds", callback_seconds)
         self.agent = agent
         self.store = open_store(store)
         self._callbacks = _instances(callbacks)

@@ -26,6 +26,18 @@ def tokens_of(size: int | str) -> int:
     return tokens
 
 
+def named_tokens(name: str, size: int | str) -> int:
+    """The same of an argument of that name.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    try:
+        return tokens_of(size)
+    except UsageError as error:
+        raise UsageError(f"{name} must be from 1 to {MOST_TOKENS:,} tokens: {error}") from error
+
+
 def amount_of(text: str, *, unit: str) -> float:
     """A number above 0 of that unit, such as `"2"` or `"0.5"`.
 

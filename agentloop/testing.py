@@ -12,11 +12,12 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from agentloop.checks import whole
 from agentloop.errors import UsageError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest
 from agentloop.replies import admitted, answer_of, streamed
-from agentloop.sizes import tokens_of
+from agentloop.sizes import named_tokens
 from agentloop.store_contract import store_contract
 from agentloop.tokens import TokenCounter, counter_for
 
@@ -72,8 +73,9 @@ class ScriptedModel:
         summary: Reply | None = None,
         memory: Reply = "",
     ) -> None:
+        whole("max_output_tokens", max_output_tokens, 1)
         self.name = name
-        self.window = None if window is None else tokens_of(window)
+        self.window = None if window is None else named_tokens("window", window)
         self.max_output_tokens = max_output_tokens
         self.requests: list[ModelRequest] = []
         self._answers = iter(answers)
@@ -126,8 +128,9 @@ class FailingModel:
     ) -> None:
         if (times is None) != (then is None):
             raise UsageError("a failing model that stops failing needs both: times=… and then=…, a model")
+        whole("times", times, 0)
         self.name = then.name if then else "failing"
-        self.window = (then.window if then else None) if window is None else tokens_of(window)
+        self.window = (then.window if then else None) if window is None else named_tokens("window", window)
         self.max_output_tokens = then.max_output_tokens if then else None
         self.requests: list[ModelRequest] = []
         self._error = error

@@ -63,8 +63,11 @@ class Tool:
             raise ToolDefinitionError(
                 f"bad tool name {self.name[:80]!r}: use 1 to 64 of a-z A-Z 0-9 _ -, given by @tool(name=…)"
             )
-        if not self.timeout_seconds > 0:
-            raise ToolDefinitionError(f"tool {self.name}: timeout_seconds must be more than 0")
+        if not _is_time(self.timeout_seconds):
+            raise ToolDefinitionError(
+                f"tool {self.name}: timeout_seconds must be a number of more than 0, "
+                f"not {self.timeout_seconds!r}"
+            )
         if self.signature is None:
             object.__setattr__(self, "signature", _signature_of(self.function))
 
@@ -186,6 +189,10 @@ class ToolRegistry(Mapping[str, Tool]):
         guess = f" Did you mean {close[0]!r}?" if close else ""
         known = f" The tools are: {', '.join(self.names)}." if self.names else " There are no tools."
         return f"There is no tool {name[:100]!r}.{guess}{known}"
+
+
+def _is_time(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0
 
 
 def _marked(function: F, options: _Options) -> F:

@@ -8,31 +8,15 @@ from agentloop.context import Context
 from agentloop.digest import digest
 from agentloop.entries import Entry
 from agentloop.errors import ModelError
-from agentloop.events import Made
 from agentloop.instead import Digest, Note, Summary
 from agentloop.plans import Plan
 from agentloop.prompts import NOTE
+from agentloop.standing import Standing
 from agentloop.stood_for import stood_for, written_by_a_model
 from agentloop.summary import Note as NoteCall
 from agentloop.summary import Summariser
 from agentloop.tokens import TokenCounter
 from agentloop.turn_lines import turn_lines
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What stands instead, and how it was made; `unread` are the positions that it does not stand for.
-
-    With `shadow` it is an assistant's answer, and that is what a user is shown to have asked. `fault` says
-    why the model's text could not stand, where something else had to.
-    """
-
-    text: str
-    made: Made
-    unread: tuple[int, ...] = ()
-    shadow: str | None = None
-    fault: str | None = None
-
 
 Writer: TypeAlias = Callable[[Plan, Context, str | None, NoteCall], Awaitable[Standing]]
 """Writes what stands for a plan's entries in this context, with the focus asked for; notes its requests."""
@@ -59,23 +43,24 @@ class Writers:
             case Summary() as spec:
                 return await self._summary(spec, plan, context, focus, note)
             case other:
-                return self._without_a_model(other, plan, context)
+                return self.without_a_model(other, plan, context)
 
     async def _summary(
         self, spec: Summary, plan: Plan, context: Context, focus: str | None, note: NoteCall
     ) -> Standing:
         summariser = self.summariser(spec, plan, context)
         if summariser is None:
-            return self._without_a_model(spec.on_failure or Digest(), plan, context)
+            return self.without_a_model(spec.on_failure or Digest(), plan, context)
         try:
             written = await summariser.write(plan.entries, context, focus, note, reads=plan.reads)
         except ModelError as error:
             if spec.on_failure is None:
                 raise
-            return replace(self._without_a_model(spec.on_failure, plan, context), fault=str(error))
+            return replace(self.without_a_model(spec.on_failure, plan, context), fault=str(error))
         return Standing(text=written.text, made="summary", unread=written.unread, shadow=spec.shadow)
 
-    def _without_a_model(self, instead: Digest | Note, plan: Plan, context: Context) -> Standing:
+    def without_a_model(self, instead: Digest | Note, plan: Plan, context: Context) -> Standing:
+        """What stands instead where no model is asked."""
         gone = stood_for(context, plan.entries)
         if isinstance(instead, Note):
             seqs = tuple(entry.seq for entry in gone)

@@ -10,7 +10,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from agentloop import Agent, Callbacks, Compaction, MicroCompact, RunContext, Runner, strategies, tool, triggers
+from agentloop import (
+    Agent,
+    Callbacks,
+    Compaction,
+    MicroCompact,
+    RunContext,
+    Runner,
+    strategies,
+    tool,
+    triggers,
+)
 from agentloop.budget import Budget
 from agentloop.callbacks import CompactionResult
 from agentloop.codec import encode

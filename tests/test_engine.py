@@ -218,7 +218,7 @@ def check_prefixes(sent: Sequence[Sent], records: Sequence[Record]) -> None:
 
 
 def check_pairs(scene: Scene) -> None:
-    """Each compaction begins and ends once, makes it smaller where it is done, and asks a few times at most."""
+    """Each compaction begins and ends once, makes it smaller where done, and asks a few times at most."""
     open_since = None
     tries = 0
     for event in scene.watched:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
+from agentloop.checks import count
 from agentloop.messages import Message, Usage
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.offline.chat import chat
@@ -12,7 +13,7 @@ from agentloop.offline.record import facts_of, record_of
 from agentloop.offline.task import file_task, named_files
 from agentloop.offline.view import View, view_of
 from agentloop.replies import admitted, answer_of, streamed
-from agentloop.sizes import tokens_of
+from agentloop.sizes import named_tokens
 from agentloop.tokens import TokenCounter, counter_for
 
 MOST_CHARS_HEEDED = 2_000
@@ -27,6 +28,9 @@ class OfflineModel:
 
     It costs nothing.
 
+    Raises:
+        UsageError: `window` is no number of tokens, or `side_by_side` no whole number of at least 1.
+
     Raises, when asked:
         ContextTooLongError: the request and the output it asks for exceed `window`.
     """
@@ -35,8 +39,9 @@ class OfflineModel:
     max_output_tokens: int | None = None
 
     def __init__(self, *, window: int | str | None = None, side_by_side: int = 2) -> None:
-        self.window = None if window is None else tokens_of(window)
-        self._side_by_side = max(1, side_by_side)
+        self.window = None if window is None else named_tokens("window", window)
+        count("side_by_side", side_by_side, 1)
+        self._side_by_side = side_by_side
 
     async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
         """The answer's text word by word, then the whole."""

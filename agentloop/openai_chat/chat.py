@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from openai import AsyncAPIResponse
 
+from agentloop.checks import above_zero, at_least
 from agentloop.errors import ContextTooLongError, ModelRefusedError, UsageError
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
@@ -22,7 +23,7 @@ from agentloop.openai_chat.errors import VENDOR_ERRORS, Server, UnexplainedError
 from agentloop.openai_chat.offered import ASKING_SECONDS, offered_window
 from agentloop.openai_chat.stream import streamed, whole
 from agentloop.retry import RetryPolicy
-from agentloop.sizes import tokens_of
+from agentloop.sizes import named_tokens
 
 _SURELY_SHORT_BYTES = 16_000
 
@@ -67,22 +68,24 @@ class OpenAIChat:
     ) -> None:
         if not model.strip() or not model.isprintable():
             raise UsageError(f"bad model name {model!r}: name one that the server offers")
-        if timeout_seconds <= 0:
-            raise UsageError(f"timeout_seconds is {timeout_seconds}: allow the server more than 0 seconds")
+        above_zero("timeout_seconds", timeout_seconds)
         if not isinstance(price, Price | None):
             raise UsageError(f"price is {price!r}: give a Price(…), or None")
         self._name = model
         self._base_url = checked_url(base_url) if base_url else None
         self._api_key = api_key
-        self._window = None if window is None else tokens_of(window)
+        self._window = None if window is None else named_tokens("window", window)
         self._looked_up = False
         self._asked = False
         self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self._price = price
-        self._max_output_tokens = None if max_output_tokens is None else tokens_of(max_output_tokens)
+        self._max_output_tokens = (
+            None if max_output_tokens is None else named_tokens("max_output_tokens", max_output_tokens)
+        )
         self._streams = stream
         self._retry = retry
         self._fields = checked_fields(extra_body or {}, temperature)
+        at_least("temperature", temperature, 0)
         self._dialect = Dialect()
         self._clients = LoopClients(timeout_seconds)
         self._asking_seconds = min(ASKING_SECONDS, timeout_seconds)

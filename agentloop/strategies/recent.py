@@ -36,7 +36,11 @@ class KeepRecentFraction:
     fraction: float = 0.3
 
     def __post_init__(self) -> None:
-        if not isinstance(self.fraction, int | float) or not 0 <= self.fraction < 1:
+        if (
+            isinstance(self.fraction, bool)
+            or not isinstance(self.fraction, int | float)
+            or not 0 <= self.fraction < 1
+        ):
             raise UsageError(f"fraction must be at least 0 and below 1, not {self.fraction!r}")
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:

@@ -1,0 +1,396 @@
+"""Bad arguments of every public name that takes numbers: a UsageError that names the argument and its range.
+
+The table is held against the signatures: a public name that takes a number and is not in it is found.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf, nan
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import agentloop
+from agentloop import compaction, instead, strategies, testing, triggers, trims
+from agentloop.errors import BadAnswerError, UsageError
+from agentloop.strategies import Scope
+from agentloop.testing import FailingModel, ScriptedModel
+from agentloop.tools import Tool
+
+MODULES: tuple[ModuleType, ...] = (agentloop, compaction, instead, strategies, testing, triggers, trims)
+
+VALUES = {
+    *("Answer", "Retry", "ModelRequest", "CompactionRequest", "CompactionResult", "CompactionPreview"),
+    *("RunResult", "Usage", "Context", "Cut", "Chain", "ConflictError"),
+    *("ContextOverflowError", "ContextTooLongError", "ModelRefusedError", "ModelUnavailableError"),
+}
+"""What the library or a model makes, and nobody configures: their figures are what was measured."""
+
+STATE = {"Budget", "Guard"}
+"""What a run makes anew while it goes on, from figures that servers say: checking must never end a run."""
+
+PLACES = {"cut_at"}
+"""Functions that take a position and put it where it may be, whatever it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What an argument may be: bad values, good ones, and how its range is told."""
+
+    bad: tuple[Any, ...]
+    good: tuple[Any, ...]
+    told: str
+
+
+NO_NUMBER = (nan, -1, True, False, "some", [], object())
+NO_WHOLE = (*NO_NUMBER, inf, -inf, 1.5, "3")
+NONE = (None,)
+
+
+def whole(least: int, *, good: int | None = None) -> Range:
+    bad = (*NO_WHOLE, *NONE, least - 1, -(10**30))
+    return Range(bad, (least if good is None else good,), rf"at least {least:,}|from {least} ")
+
+
+def whole_or_none(least: int) -> Range:
+    return Range((*NO_WHOLE, least - 1), (None, least), f"at least {least}")
+
+
+def share(most: float = 1.0) -> Range:
+    return Range((*NO_NUMBER, *NONE, 0, most + 0.01, 90, inf, "0.5"), (most, most / 2), "above 0 and at most")
+
+
+def share_or_none() -> Range:
+    return Range((*NO_NUMBER, 0, 1.01, 90, inf), (None, 1.0, 0.2), "above 0 and at most 1")
+
+
+def above_zero() -> Range:
+    return Range((*NO_NUMBER, *NONE, 0, -0.5, -inf, "3"), (0.01, 7), "above 0|more than 0")
+
+
+def above_zero_or_none() -> Range:
+    return Range((*NO_NUMBER, 0, -0.5, inf, "3"), (None, 0.01, 7), "above 0")
+
+
+def not_negative() -> Range:
+    return Range((*NO_NUMBER, *NONE, -0.5, -inf, "3"), (0, 0.5), "at least 0|0 or more")
+
+
+def tokens() -> Range:
+    bad = (*NO_NUMBER, *NONE, 0, -0.5, 1.5, inf, 10**12, "", "0", "many", "1.5.k")
+    return Range(bad, (2_000, "128k"), "from 1 to 1,000,000,000 tokens")
+
+
+def tokens_or_none() -> Range:
+    every = tokens()
+    return Range(tuple(bad for bad in every.bad if bad is not None), (None, *every.good), every.told)
+
+
+def compacted(**given: Any) -> object:
+    return agentloop.compact_messages([{"role": "user", "content": "hi"}], **{"window": "8k", **given})
+
+
+def compacted_async(**given: Any) -> object:
+    work = agentloop.compact_messages_async([{"role": "user", "content": "hi"}], **{"window": "8k", **given})
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("a compaction of a plain list without a model waits for nothing")
+
+
+def tool_of(**given: Any) -> object:
+    def read() -> str:
+        """Read."""
+        return ""
+
+    return Tool.of(agentloop.tool(**given)(read))
+
+
+def a_tool(**given: Any) -> object:
+    return Tool(name="read", description="Read.", parameters={}, function=lambda: "", **given)
+
+
+def runner(**given: Any) -> object:
+    return agentloop.Runner(agentloop.Agent(ScriptedModel([])), **given)
+
+
+def sync_runner(**given: Any) -> object:
+    with agentloop.SyncRunner(agentloop.Agent(ScriptedModel([])), **given) as made:
+        return made
+
+
+def failing(**given: Any) -> object:
+    both = {"times": 1, **given}
+    then = None if both["times"] is None else ScriptedModel([])
+    return FailingModel(BadAnswerError("no"), then=then, **both)
+
+
+def agent(**given: Any) -> object:
+    return agentloop.Agent(ScriptedModel([]), **given)
+
+
+def price(**given: Any) -> object:
+    return agentloop.Price(**{"input": 1.0, "output": 1.0, **given})
+
+
+def chat(**given: Any) -> object:
+    return agentloop.OpenAIChat("some-model", base_url="http://localhost:1/v1", **given)
+
+
+def scripted(**given: Any) -> object:
+    return ScriptedModel([], **given)
+
+
+temperature = Range((*NO_NUMBER, -0.5, inf, "3"), (None, 0, 0.5), "at least 0|cannot be sent as JSON")
+price_or_none = Range((*NO_NUMBER, -0.5, inf, "3"), (None, 0, 2.5), "0 or more")
+
+TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
+    "Agent": (agent, {"max_steps": whole(1)}),
+    "Compaction": (agentloop.Compaction, {"summary_share": share(0.5), "summary_seconds": above_zero()}),
+    "EventFilter": (agentloop.EventFilter, {"first": whole_or_none(1), "last": whole_or_none(1)}),
+    "Limits": (
+        agentloop.Limits,
+        {
+            "steps": Range((*NO_WHOLE, 0), (None, 1), "from 1 on"),
+            "tokens": Range((*NO_WHOLE, 0), (None, 1), "from 1 on"),
+            "seconds": above_zero_or_none(),
+            "cost": above_zero_or_none(),
+        },
+    ),
+    "MicroCompact": (
+        agentloop.MicroCompact,
+        {
+            "keep_messages": whole(0),
+            "max_chars": whole(0),
+            "max_argument_chars": whole(0),
+            "min_gain_tokens": whole_or_none(0),
+        },
+    ),
+    "OfflineModel": (agentloop.OfflineModel, {"window": tokens_or_none(), "side_by_side": whole(1)}),
+    "OpenAIChat": (
+        chat,
+        {
+            "window": tokens_or_none(),
+            "max_output_tokens": tokens_or_none(),
+            "timeout_seconds": above_zero(),
+            "temperature": temperature,
+        },
+    ),
+    "Price": (
+        price,
+        {
+            "input": Range((*price_or_none.bad, None), (0, 2.5), "0 or more"),
+            "output": Range((*price_or_none.bad, None), (0, 2.5), "0 or more"),
+            "cached_input": price_or_none,
+        },
+    ),
+    "RetryPolicy": (
+        agentloop.RetryPolicy,
+        {
+            "attempts": whole(1),
+            "first_wait_seconds": not_negative(),
+            "longest_wait_seconds": not_negative(),
+            "jitter_seconds": not_negative(),
+        },
+    ),
+    "Runner": (runner, {"callback_seconds": above_zero()}),
+    "SyncRunner": (sync_runner, {"callback_seconds": above_zero()}),
+    "Tool": (a_tool, {"timeout_seconds": above_zero()}),
+    "tool": (tool_of, {"timeout_seconds": above_zero()}),
+    "compact_messages": (compacted, {"window": tokens()}),
+    "compact_messages_async": (compacted_async, {"window": tokens()}),
+    "ScriptedModel": (scripted, {"window": tokens_or_none(), "max_output_tokens": whole_or_none(1)}),
+    "FailingModel": (failing, {"window": tokens_or_none(), "times": whole_or_none(0)}),
+    "TurnCount": (triggers.TurnCount, {"turns": whole(0)}),
+    "TokenCount": (triggers.TokenCount, {"tokens": whole(1)}),
+    "WindowFraction": (triggers.WindowFraction, {"fraction": share()}),
+    "Headroom": (triggers.Headroom, {"at": share(), "below": share(0.9)}),
+    "Buffer": (
+        triggers.Buffer,
+        {"slack_tokens": whole(0), "large_window": whole(0), "share": share()},
+    ),
+    "Every": (triggers.Every, {"seconds": above_zero()}),
+    "Idle": (triggers.Idle, {"seconds": above_zero()}),
+    "SlidingWindow": (strategies.SlidingWindow, {"max_events": whole(1)}),
+    "TurnWindow": (strategies.TurnWindow, {"max_turns": whole(1)}),
+    "TokenWindow": (strategies.TokenWindow, {"max_tokens": tokens()}),
+    "RecursiveSummary": (
+        strategies.RecursiveSummary,
+        {
+            "keep": whole(1, good=3),
+            "overlap": Range((*NO_WHOLE, None, 10, 10**9), (0, 9), "at least 0"),
+            "max_tokens": whole_or_none(20),
+        },
+    ),
+    "KeepUserMessages": (strategies.KeepUserMessages, {"max_tokens": whole(1)}),
+    "KeepRecentFraction": (
+        strategies.KeepRecentFraction,
+        {"fraction": Range((*NO_NUMBER, None, 1, 1.5, 30, inf, "0.3"), (0, 0.99), "at least 0 and below 1")},
+    ),
+    "KeepRecentTurns": (
+        strategies.KeepRecentTurns,
+        {
+            "turns": whole(1),
+            "share": share(),
+            "least_tokens": whole(1),
+            "most_tokens": Range((*NO_WHOLE, None, 1_999), (2_000, 10**6), "at least 2000"),
+        },
+    ),
+    "Blocks": (
+        strategies.Blocks,
+        {
+            "keep_first_turns": whole(0),
+            "keep_recent_turns": whole(0),
+            "max_summary_tokens": whole(20),
+            "tool_output_max_lines": whole(1),
+        },
+    ),
+    "Scope": (
+        Scope,
+        {"most_runs": whole_or_none(1), "max_tokens": whole_or_none(1), "summary_tokens": whole(20)},
+    ),
+    "Scope.fixed": (Scope.fixed, {"n": whole(1)}),
+    "Scope.token_budget": (
+        Scope.token_budget,
+        {"max_tokens": whole_or_none(1), "summary_tokens": whole(20)},
+    ),
+    "Tiered": (
+        strategies.Tiered,
+        {
+            "keep": whole(1),
+            "max_chars": whole(0),
+            "chunk_share": share(),
+            "least_chunk_share": share(0.4),
+            "chunk_tokens": whole(20),
+            "message_chars": whole(100),
+            "target": share_or_none(),
+        },
+    ),
+    "Reduce": (
+        strategies.Reduce,
+        {
+            "tool_output_max_lines": whole(1),
+            "keep_turns": whole(1),
+            "max_summary_tokens": whole(20),
+            "target": share_or_none(),
+        },
+    ),
+    "ClearResults": (strategies.ClearResults, {"keep_tokens": whole(0), "least_tokens": whole(0)}),
+    "then": (lambda **given: strategies.then(strategies.TurnWindow(1), **given), {"target": share_or_none()}),
+    "Digest": (instead.Digest, {"max_tokens": whole_or_none(20)}),
+    "Summary": (
+        instead.Summary,
+        {
+            "max_tokens": whole_or_none(20),
+            "piece_tokens": whole_or_none(20),
+            "message_chars": whole_or_none(100),
+        },
+    ),
+    "LastLines": (trims.LastLines, {"lines": whole(1)}),
+    "CapToolText": (trims.CapToolText, {"max_tokens": whole(0)}),
+    "MarkOldResults": (trims.MarkOldResults, {"keep": whole(0)}),
+}
+
+CASES = [(name, argument) for name, (_, ranges) in TABLE.items() for argument in ranges]
+
+
+@pytest.mark.parametrize(("name", "argument"), CASES)
+def test_a_bad_number_is_refused_by_its_name_and_range(name: str, argument: str) -> None:
+    make, ranges = TABLE[name]
+    for bad in ranges[argument].bad:
+        with pytest.raises(UsageError) as caught:
+            make(**{argument: bad})
+        text = str(caught.value)
+        assert re.search(rf"\b{argument}\b", text), f"{bad!r}: {text}"
+        assert re.search(ranges[argument].told, text), f"{bad!r}: {text}"
+        assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(("name", "argument"), CASES)
+def test_the_ends_of_the_range_are_taken(name: str, argument: str) -> None:
+    make, ranges = TABLE[name]
+    for good in ranges[argument].good:
+        assert make(**{argument: good}) is not None
+
+
+def test_every_public_name_with_a_number_is_in_the_table() -> None:
+    taken = {name: set(ranges) for name, (_, ranges) in TABLE.items()}
+    found = {name: numbers_of(value) for name, value in public()}
+    exempt = VALUES | STATE | PLACES
+    assert {name: numbers for name, numbers in found.items() if numbers and name not in exempt} == taken
+    assert {name for name in exempt if not found.get(name)} == set(), "nothing is exempt that takes no number"
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """Every public name, and the class methods that make one."""
+    for module in MODULES:
+        for name in getattr(module, "__all__", None) or own_names(module):
+            value = getattr(module, name)
+            if not callable(value):
+                continue
+            yield name, value
+            if inspect.isclass(value):
+                yield from (
+                    (f"{name}.{maker}", getattr(value, maker))
+                    for maker, kind in vars(value).items()
+                    if isinstance(kind, classmethod) and not maker.startswith("_") and name == "Scope"
+                )
+
+
+def own_names(module: ModuleType) -> list[str]:
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and getattr(value, "__module__", None) == module.__name__
+        and inspect.isclass(value)
+    ]
+
+
+NUMBER = re.compile(r"\b(int|float)\b")
+
+
+def numbers_of(value: Any) -> set[str]:
+    """The names of the parameters that take a number."""
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return set()
+    return {each.name for each in parameters if is_number(each.annotation)}
+
+
+def is_number(annotation: object) -> bool:
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return bool(NUMBER.search(text)) and not re.search(r"Callable|\[", text)
+
+
+NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
+    "On": (triggers.On, ("", "messages", None, 3), "kind"),
+    "Digest": (lambda bad: instead.Digest(style=bad), ("", "prose", None, 3), "style"),
+    "Fired": (triggers.Fired, ("", " ", None, 3), "why"),
+    "Fired.reason": (lambda bad: triggers.Fired("now", bad), ("", "manual", None), "reason"),
+    "then": (strategies.then, (None, "TurnWindow", 3, strategies.TurnWindow), "then"),
+    "first_of": (strategies.first_of, (None, "TurnWindow", 3, strategies.TurnWindow), "first_of"),
+    "replaced_by": (
+        lambda bad: strategies.replaced_by(strategies.TurnWindow(1), bad),
+        (None, "digest", 3, instead.Digest),
+        "instead",
+    ),
+    "any_of": (triggers.any_of, (None, "Overflow", 3, triggers.Overflow), "any_of"),
+    "all_of": (triggers.all_of, (None, "Overflow", 3, triggers.Overflow), "all_of"),
+    "not_": (triggers.not_, (None, "Overflow", 3, triggers.Overflow), "not_"),
+    "Blocks": (lambda bad: strategies.Blocks(scope=bad), (None, "fixed", 3), "scope"),
+    "EventFilter": (lambda bad: agentloop.EventFilter(kinds=[bad]), ("", "message", None, 3), "kind"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bad_name_or_part_is_refused(name: str) -> None:
+    make, bads, word = NAMES[name]
+    for bad in bads:
+        with pytest.raises(UsageError, match=word):
+            make(bad)

@@ -1,0 +1,296 @@
+"""Compactions of sessions by the whole engine: what stands there, what is undone, what is foreseen."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentloop.agent import Agent
+from agentloop.compaction import Compaction, Digest, MicroCompact, Summary
+from agentloop.context import Context
+from agentloop.events import Compacted, MessageAdded, Record
+from agentloop.filters import EventFilter
+from agentloop.messages import Message, ToolCall, Usage
+from agentloop.models import ChatModel
+from agentloop.results import CompactionPreview
+from agentloop.runner import Runner
+from agentloop.stores.memory import InMemoryStore
+from agentloop.strategies import (
+    Blocks,
+    ClearResults,
+    KeepRecentTurns,
+    RecursiveSummary,
+    SlidingWindow,
+    Strategy,
+    Tiered,
+    TurnWindow,
+    replaced_by,
+    then,
+)
+from agentloop.stream import CompactionEnded, CompactionStarted
+from agentloop.testing import ScriptedModel
+from agentloop.triggers import Idle, NeedsFollowUp, TurnCount, all_of
+from tests.kit import COUNTER, added, assert_valid, every_fact, read, reading, records_of, watched
+
+WINDOW = 16_000
+
+
+class Priced(ScriptedModel):
+    """A scripted model that costs one dollar for 1,000 tokens, and a tenth of that from the cache."""
+
+    def price(self, usage: Usage) -> float:
+        return (usage.input_tokens - usage.cached_tokens * 0.9) / 1_000
+
+
+def talk(turns: int, *, words: int = 100) -> list[Message]:
+    said = []
+    for turn in range(turns):
+        call = ToolCall(id=f"call_{turn}", name="read", arguments=f'{{"name": "file_{turn}"}}')
+        said += [
+            Message.user(f"Request {turn} FACT-{turn:06x}"),
+            Message.assistant(None, [call]),
+            Message.tool(call.id, f"FACT-aa{turn:04x} " + "word " * words),
+            Message.assistant(f"Answer {turn}."),
+        ]
+    return said
+
+
+async def stored(said: list[Message]) -> InMemoryStore:
+    store = InMemoryStore()
+    await store.append("s", [added(message) for message in said], expect=0)
+    return store
+
+
+async def runner_on(
+    said: list[Message], strategy: Strategy, *, model: ChatModel | None = None, **policy: Any
+) -> Runner:
+    model = model or ScriptedModel([], window=WINDOW, summary=every_fact)
+    compaction = Compaction(micro=None, strategy=strategy, **policy)
+    agent = Agent(model, tools=[read], instructions="Be brief.", compaction=compaction)
+    return Runner(agent, store=await stored(said), transcripts=None)
+
+
+async def context_in(runner: Runner) -> Context:
+    return Context.of(await runner.store.read("s"))
+
+
+async def newest_compaction(runner: Runner) -> Compacted:
+    return (await context_in(runner)).compactions[-1][1]
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "drops": SlidingWindow(8),
+    "a pair": RecursiveSummary(keep=6),
+    "a digest": replaced_by(TurnWindow(2), Digest()),
+    "clears alone": ClearResults(keep_tokens=200, least_tokens=100),
+    "clears and covers": Blocks(keep_first_turns=1, keep_recent_turns=4, tool_output_max_lines=1),
+    "a chain": then(ClearResults(keep_tokens=200, least_tokens=100), KeepRecentTurns(1), target=0.01),
+    "tiers": Tiered(target=0.01),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES.keys())
+async def test_l8_undo_gives_back_what_was_before_whatever_the_compaction_did(strategy: Strategy) -> None:
+    runner = await runner_on(talk(10), strategy)
+    before = await context_in(runner)
+    result = await runner.compact("s")
+    assert result is not None
+    after = await context_in(runner)
+    assert after.tokens < before.tokens
+    for _ in after.compactions:
+        assert await runner.undo("s") is not None
+    restored = await context_in(runner)
+    assert restored.visible == before.visible
+    assert (restored.tokens, restored.turns, restored.unsaid) == (before.tokens, before.turns, before.unsaid)
+    assert await runner.undo("s") is None
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES.keys())
+async def test_what_is_foreseen_holds_and_nothing_is_done(strategy: Strategy) -> None:
+    model = Priced([], window=WINDOW, summary=every_fact)
+    runner = await runner_on(talk(10), strategy, model=model)
+    length = (await context_in(runner)).length
+    foreseen = await runner.preview("s")
+    assert isinstance(foreseen, CompactionPreview)
+    assert (await context_in(runner)).length == length
+    assert model.requests == []
+    await runner.compact("s")
+    (first, *_) = [event for _, event in (await context_in(runner)).compactions]
+    assert first.strategy == foreseen.strategy
+    assert first.before == foreseen.context.tokens
+    assert first.after <= foreseen.tokens_after < foreseen.context.tokens
+    assert first.made == "summary" or first.after == foreseen.tokens_after
+    touched = [seq for pair in first.covers for seq in pair] + [item.seq for item in first.cleared]
+    assert (min(touched), max(touched)) == (foreseen.first, foreseen.last)
+    assert foreseen.cost_saved == pytest.approx((foreseen.context.tokens - foreseen.tokens_after) / 1_000)
+    assert foreseen.cache_cost == pytest.approx(foreseen.cache_tokens_lost * 0.9 / 1_000)
+
+
+async def test_nothing_to_do_writes_nothing() -> None:
+    runner = await runner_on(talk(2), SlidingWindow(50))
+    length = (await context_in(runner)).length
+    assert await runner.compact("s") is None
+    assert await runner.preview("s") is None
+    assert (await context_in(runner)).length == length
+
+
+async def test_a_pair_stands_in_the_context_and_the_next_pass_builds_on_it() -> None:
+    runner = await runner_on(talk(10), RecursiveSummary(keep=6, overlap=1, shadow="What happened so far?"))
+    model: Any = runner.agent.model
+    await runner.compact("s")
+    question, answer = (await context_in(runner)).visible[1:3]
+    assert question.message.role == "user"
+    assert question.message.text.endswith("What happened so far?")
+    assert question.message.text.startswith("[Conversation compressed. Transcript: none]")
+    assert answer.message.role == "assistant"
+    assert "FACT-aa0003" in answer.message.text
+    store = runner.store
+    length = (await context_in(runner)).length
+    await store.append("s", [added(message) for message in talk(16)[40:]], expect=length)
+    await runner.compact("s")
+    pairs = [entry for entry in (await context_in(runner)).visible if entry.kind != "said"]
+    assert [entry.message.role for entry in pairs] == ["user", "assistant"]
+    assert "FACT-aa0003" in pairs[1].message.text
+    assert "FACT-aa000b" in pairs[1].message.text
+    assert_valid(model.requests)
+
+
+async def test_what_no_summary_stands_for_is_listed() -> None:
+    runner = await runner_on(talk(10), SlidingWindow(8))
+    result = await runner.compact("s")
+    assert result is not None
+    assert (result.status, result.tier) == ("done", 3)
+    hidden = {entry.seq for entry in (await context_in(runner)).said} - {
+        entry.seq for entry in (await context_in(runner)).visible
+    }
+    assert set(result.unread) == hidden
+    assert result.compacted == len(hidden)
+
+
+async def test_a_digest_of_a_digest_is_made_from_the_log() -> None:
+    runner = await runner_on(talk(6), replaced_by(TurnWindow(1), Digest()))
+    await runner.compact("s")
+    length = (await context_in(runner)).length
+    await runner.store.append("s", [added(message) for message in talk(12)[24:]], expect=length)
+    await runner.compact("s")
+    twice = await newest_compaction(runner)
+    once = await runner_on(talk(12), replaced_by(TurnWindow(1), Digest()))
+    await once.compact("s")
+    assert twice.replacement == (await newest_compaction(once)).replacement
+
+
+async def test_a_fallback_says_why_the_model_did_not_write() -> None:
+    model = ScriptedModel([], window=WINDOW, summary="")
+    strategy = replaced_by(TurnWindow(2), Summary(on_failure=Digest()))
+    runner = await runner_on(talk(8), strategy, model=model)
+    result = await runner.compact("s")
+    assert result is not None
+    assert (result.status, result.tier) == ("done", 3)
+    assert "blank" in str(result.error)
+    assert (await newest_compaction(runner)).made == "digest"
+
+
+async def test_an_idle_session_is_compacted_while_nobody_waits() -> None:
+    now = [0.0]
+    trigger = Idle(3_600, clock=lambda: now[0])
+    runner = await runner_on(talk(10), KeepRecentTurns(1), trigger=trigger)
+    newest = (await context_in(runner)).visible[-1].time
+    now[0] = newest + 3_599
+    assert await runner.compact_if_due("s") is None
+    now[0] = newest + 3_601
+    result = await runner.compact_if_due("s")
+    assert result is not None
+    assert (result.status, result.reason) == ("done", "idle")
+    assert await runner.compact_if_due("s") is None
+
+
+async def test_no_compaction_as_a_turn_was_ending() -> None:
+    results = []
+    for trigger in (TurnCount(2), all_of(TurnCount(2), NeedsFollowUp())):
+        runner = await runner_on(talk(10), KeepRecentTurns(1), trigger=trigger)
+        results.append(await runner.compact_if_due("s"))
+    assert results[0] is not None
+    assert results[1] is None
+
+
+async def test_turn_count_compacts_again_and_again_in_a_long_chat(tmp_path: Path) -> None:
+    model = ScriptedModel(["answer"] * 40, window=128_000, summary="The user greets and is answered.")
+    policy = Compaction(micro=None, trigger=TurnCount(10), strategy=TurnWindow(5))
+    runner = Runner(Agent(model, compaction=policy), transcripts=tmp_path)
+    turns = []
+    for number in range(40):
+        await runner.run(f"hello number {number}", session_id="s")
+        turns.append((await context_in(runner)).turns)
+    assert max(turns) <= 11
+    assert len((await context_in(runner)).compactions) == 5
+
+
+async def test_tiers_of_clearing_are_compactions_too(tmp_path: Path) -> None:
+    policy = Compaction(micro=MicroCompact(keep_messages=2, min_gain_tokens=100_000))
+    model = ScriptedModel(reading(12, words=900), window=WINDOW, summary=every_fact)
+    runner = Runner(Agent(model, tools=[read], compaction=policy), transcripts=tmp_path)
+    events = await watched(runner, "Read")
+    ended = [event for event in events if isinstance(event, CompactionEnded)]
+    assert [event.tier for event in ended][:1] == [0]
+    assert ended[0].shortened
+    assert ended[0].archived == ()
+    assert ended[0].tokens_saved > 0
+    assert sum(isinstance(event, CompactionStarted) for event in events) == len(ended)
+    assert_valid(model.requests)
+
+
+async def test_a_later_read_of_the_same_file_frees_the_earlier_one_first(tmp_path: Path) -> None:
+    answers = reading(12, words=900)
+    again = [answers[0]] * 12
+    model = ScriptedModel([*again, "done"], window=WINDOW, summary=every_fact)
+    policy = Compaction(micro=MicroCompact(min_gain_tokens=100_000))
+    runner = Runner(Agent(model, tools=[read], compaction=policy), transcripts=tmp_path)
+    result = await runner.run("Read", session_id="s")
+    assert {each.strategy for each in result.compactions} == {"superseded results"}
+    assert not [request for request in model.requests if request.purpose == "summary"]
+    assert_valid(model.requests)
+
+
+async def test_a_race_is_rebased_or_dropped(tmp_path: Path) -> None:
+    store = await stored(talk(10))
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(request: Any) -> str:
+        reached.set()
+        await go_on.wait()
+        return every_fact(request)
+
+    model = ScriptedModel([], window=WINDOW, summary=slowly)
+    agent = Agent(model, compaction=Compaction(strategy=KeepRecentTurns(1)))
+    runner = Runner(agent, store=store, transcripts=tmp_path)
+    task = asyncio.create_task(runner.compact("s"))
+    await reached.wait()
+    length = len(await store.read("s"))
+    await store.append("s", [added(Message.user("meanwhile"))], expect=length)
+    go_on.set()
+    result = await task
+    assert result is not None
+    assert result.status == "done"
+    visible = (await context_in(runner)).visible
+    assert visible[-1].message.text == "meanwhile"
+    assert sum(request.purpose == "summary" for request in model.requests) == 1
+
+
+async def test_the_log_is_read_through_a_filter() -> None:
+    runner = await runner_on(talk(6), TurnWindow(1))
+    await runner.compact("s")
+    done = await runner.events("s", only=EventFilter(kinds=["compacted"]))
+    assert [type(record.event) for record in done] == [Compacted]
+    assert len(await runner.events("s", only=EventFilter(first=2, last=5))) == 4
+
+
+def test_an_older_record_of_a_compaction_is_read_as_before() -> None:
+    said = records_of([added(message) for message in talk(4)])
+    old = Compacted(covers=((2, 8),), replacement="[Conversation compressed] summary", at=9, tokens=9)
+    context = Context.of([*said, Record(seq=len(said) + 1, event=old)])
+    kinds = [entry.kind for entry in context.visible]
+    assert kinds == ["said", "summary", *["said"] * 8]
+    assert context.turns == 2
+    assert COUNTER("x") == 1
+    assert isinstance(said[0].event, MessageAdded)
