@@ -27,6 +27,9 @@ SHARE_OF_TASK = 0.1
 UNTOLD_OVERFLOW = 0.85
 """Where an overflow names no limit, the window is taken to be this share of the request refused."""
 
+MOST_RATIO_PROVED = 4.0
+"""No tokenizer in use counts so much more than another: a refusal that says more is about something else."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -121,12 +124,17 @@ class Budget:
     def learnt(self, context: Context, error: ContextTooLongError) -> "Budget":
         """The budget after what an overflow said: the window, and how much more the server counts."""
         counted, size = self.counted(context), self.size(context)
-        undercounted = error.tokens is not None and error.tokens > size
-        ratio = error.tokens / counted if undercounted and error.tokens else 1.0
+        told = error.tokens or 0
+        ratio = told / counted if told > size else 1.0
         window = error.window or self.window
-        if error.window is None and not (undercounted and error.tokens and error.tokens > self.limit):
-            window = int(max(size, error.tokens or 0) * UNTOLD_OVERFLOW)
-        return self.narrowed(replace(self, window=window, least_ratio=ratio))
+        if error.window is None and told <= max(size, self.limit):
+            window = int((told or size) * UNTOLD_OVERFLOW)
+        taught = self.narrowed(replace(self, window=window, least_ratio=ratio))
+        if not taught.fits(context):
+            return taught
+        # What was said of the sizes explains no refusal: the server counts more than we do.
+        ratio = taught.limit / (counted * UNTOLD_OVERFLOW)
+        return replace(taught, least_ratio=max(taught.least_ratio, min(ratio, MOST_RATIO_PROVED)))
 
     def narrowed(self, other: "Budget") -> "Budget":
         """This budget with what another one, of the same requests, knows to be less."""

@@ -128,7 +128,13 @@ class _Work:
         after = context.add(Record(seq=context.length + 1, event=event))
         if after.tokens >= context.tokens:
             raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
-        return replace(event, before=self.size_before, after=self.budget.size(after), lost=self._lost(after))
+        size = self._size_of(after)
+        return replace(event, before=self.size_before, after=size, lost=self._lost(after))
+
+    def _size_of(self, after: Context) -> int:
+        """By the measure of the size before, which may rest on a provider that counts less than we do."""
+        counted, before = self.budget.counted(after), self.budget.counted(self.session.context)
+        return min(self.budget.size(after), self.size_before * counted // before)
 
     def _lost(self, after: Context) -> tuple[str, ...]:
         present = "\n".join(message.text for message in after.messages)

@@ -175,16 +175,15 @@ class Ladder:
         self, session: Session, budget: Budget, why: Why
     ) -> tuple[Session, CompactionResult | None]:
         """Rungs 1 and 2, and what the guard has to know of them."""
-        before, first = budget.size(session.context), len(self.outcomes)
+        first = len(self.outcomes)
         result = None
         if self._is_worth(session.context, budget, why) or not budget.fits(session.context):
             session, result = await self.carry_out(session, budget, why)
         if result and result.status == "done" and not budget.fits(session.context):
             session, result = await self._with_a_small_tail(session, budget, why)
         done = [each for each in self.outcomes[first:] if each.status == "done"]
-        size = budget.size(session.context)
-        helped = size < before and bool(done) and not any(each.error for each in done)
-        self.guard.judge(helped=helped, size=size)
+        helped = bool(done) and not any(each.error for each in done)
+        self.guard.judge(helped=helped, size=budget.size(session.context))
         return session, result
 
     def _is_worth(self, context: Context, budget: Budget, why: Why) -> bool:

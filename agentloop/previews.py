@@ -25,8 +25,8 @@ def foreseen(
 ) -> CompactionPreview:
     """What the plan comes to with this standing instead.
 
-    None: a model writes it, in at most `longest` tokens. A summary must be smaller than what it stands for, so
-    the next request is smaller in any case.
+    None: a model writes it, in at most `longest` tokens. A summary must be smaller than what it stands for,
+    so the next request is smaller in any case.
     """
     before, ratio = budget.size(context), budget.ratio(context)
     if standing is None:

@@ -1,10 +1,8 @@
 """Every strategy, trigger and way into a compaction, on any log: a scene is one log and what came of it."""
 
-import itertools
-import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,20 +24,23 @@ from agentloop.callbacks import CompactionResult
 from agentloop.codec import encode
 from agentloop.context import Context
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelUnavailableError
-from agentloop.events import Event, MessageAdded, ModelCalled, Noted, Record, RunEnded, RunStarted
+from agentloop.events import Event, ModelCalled, Noted, Record, RunEnded, RunStarted
 from agentloop.messages import Message, ToolCall, Usage
-from agentloop.models import Answer, ModelRequest
+from agentloop.models import Answer, ModelPart, ModelRequest
 from agentloop.results import RunResult
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import Cut, Digest, Note, Strategy, replaced_by
 from agentloop.stream import CompactionStarted, StreamEvent
-from agentloop.testing import Reply, ScriptedModel, calls
+from agentloop.testing import calls
 from agentloop.tokens import count_request
 from agentloop.triggers import Fired, Trigger
 from tests.kit import COUNTER, added, every_fact, histories, orderly
 
 INSTRUCTIONS = "Work with care; SYSTEM-PROMPT-7."
 ID = "s"
+
+LEAST_REFUSED = 900
+"""Smaller requests are not refused as too long: there would be nothing left to make smaller."""
 
 
 def everything(context: Context, budget: Budget) -> Cut | None:
@@ -168,10 +169,11 @@ async def read(context: RunContext[list[str]], name: str, words: int = 1) -> str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A request, and how long the log was when it was sent."""
+    """A request, its size in tokens, and how long the log was when it was sent."""
 
     request: ModelRequest
     length: int
+    size: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,6 +184,7 @@ class Scene:
     strategy: Strategy
     trigger: Trigger
     overflows: int = 0
+    refused: list[int] = field(default_factory=list)
     store: InMemoryStore = field(default_factory=InMemoryStore)
     sent: list[Sent] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -192,14 +195,12 @@ class Scene:
     overflowed: ContextOverflowError | None = None
     ran: list[str] = field(default_factory=list)
     given: Iterator[Any] = field(default_factory=lambda: iter(()))
-    model: "Scripted" = field(init=False)
     before: list[str] = field(init=False)
     runner: Runner = field(init=False)
 
     def __post_init__(self) -> None:
-        self.model = Scripted(self)
         policy = Compaction(micro=self.case.micro, trigger=self.trigger, strategy=self.strategy)
-        agent = Agent(self.model, tools=[read], instructions=INSTRUCTIONS, compaction=policy)
+        agent = Agent(Scripted(self), tools=[read], instructions=INSTRUCTIONS, compaction=policy)
         self.runner = Runner(agent, store=self.store, callbacks=[Watching(self)], transcripts=None)
 
     async def begin(self, events: Sequence[Event]) -> None:
@@ -232,59 +233,69 @@ class Scene:
         return calls(*(("read", {"name": f"file {at}", "words": words}) for at in range(width)))
 
 
-class Scripted(ScriptedModel):
+class Scripted:
     """Answers from the scene's script, says of it what it wants, and overflows while it is told to."""
 
+    name = "scripted"
+    max_output_tokens: int | None = None
+
     def __init__(self, scene: Scene) -> None:
-        super().__init__([], window=scene.case.window, summary=self.summary)
         self.scene = scene
+        self.window: int | None = scene.case.window
 
-    async def stream(self, request: ModelRequest, /) -> Any:
-        scene = self.scene
-        scene.sent.append(Sent(request=request, length=len(await scene.store.read(ID))))
-        self._answers = itertools.repeat(self.answer)
-        async for part in super().stream(request):
-            yield part
+    async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
+        size = count_request(request, COUNTER)
+        length = len(await self.scene.store.read(ID))
+        self.scene.sent.append(Sent(request=request, length=length, size=size))
+        wanted = size + (request.max_output_tokens or 0)
+        if wanted > self.scene.case.window:
+            raise ContextTooLongError("too long", window=self.scene.case.window, tokens=wanted)
+        yield self.summary(request, size) if request.purpose == "summary" else self.answer(size)
 
-    def answer(self, request: ModelRequest) -> Reply:
+    def answer(self, size: int) -> Answer:
         """The next of the script, with as many tokens as this provider says."""
         scene = self.scene
-        if scene.overflows:
+        if scene.overflows and size > LEAST_REFUSED:
             scene.overflows -= 1
-            size = count_request(request, COUNTER)
-            known = scene.case.names
-            raise ContextTooLongError("too long", window=int(size * 0.9) if known else None, tokens=size)
+            scene.refused.append(size)
+            known = int(size * 0.9) if scene.case.names else None
+            raise ContextTooLongError("too long", window=known, tokens=size)
         reply = next(scene.given)
         message = Message.assistant(reply) if isinstance(reply, str) else Message.assistant(None, reply)
-        if not scene.case.counts:
-            return Answer(message=message)
-        usage = Usage(input_tokens=int(count_request(request, COUNTER) * scene.case.counts))
-        return Answer(message=message, usage=usage)
+        counted = int(size * scene.case.counts)
+        return Answer(message=message, usage=Usage(input_tokens=counted) if counted else None)
 
-    def summary(self, request: ModelRequest) -> Reply:
+    def summary(self, request: ModelRequest, size: int) -> Answer:
         """A summary of the next kind; the last kind is repeated."""
         scene = self.scene
         kinds = scene.case.summaries
         kind = kinds[min(len(scene.asked), len(kinds) - 1)]
         scene.asked.append(kind)
+        usage, finish, told = Usage(input_tokens=size), "stop", []
         match kind:
             case "blank":
-                return "  \n"
+                text = "  \n"
             case "error":
-                return "Error: 503 service unavailable"
+                text = "Error: 503 service unavailable"
             case "call":
-                return calls(read={"name": "more"})
+                text, finish, told = "", "tool_calls", calls(read={"name": "more"})
             case "cut":
-                return Answer(message=Message.assistant("Facts so far: they spoke of"), finish="length")
+                text, finish = "Facts so far: they spoke of", "length"
             case "down":
                 raise ModelUnavailableError("the summariser is down")
             case "broken":
                 raise KeyError("summariser")
+            case _:
+                text = self.record(request, kind)
+        return Answer(message=Message.assistant(text, told), usage=usage, finish=finish)
+
+    def record(self, request: ModelRequest, kind: str) -> str:
+        """What stands for what is read, or a longer text, which may still stand for one part of it."""
         material = str(request.messages[-1]["content"])
-        scene.reads.append(material)  # a long text may stand for one part of several
+        self.scene.reads.append(material)
         if kind == "long":
             return "-".join(material.split())
-        return f"{every_fact(request)} ({len(scene.asked)})"
+        return f"{every_fact(request)} ({len(self.scene.asked)})"
 
 
 class Watching(Callbacks):
@@ -301,13 +312,3 @@ class Watching(Callbacks):
     async def after_compaction(self, result: CompactionResult) -> None:
         self.scene.done.append(result)
         self.scene.read_for[result.seq or 0] = list(self.scene.reads)
-
-
-def said_in(records: Sequence[Record]) -> list[MessageAdded]:
-    """The messages of a log, in its order, those of branches too."""
-    return [record.event for record in records if isinstance(record.event, MessageAdded)]
-
-
-def request_json(sent: Sent) -> list[str]:
-    """The messages of a request, each as it is sent."""
-    return [json.dumps(message, sort_keys=True) for message in sent.request.messages]
