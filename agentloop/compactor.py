@@ -110,7 +110,7 @@ class _Work:
         for reply in replies:
             if isinstance(reply, Replace):
                 return self._replaced(reply.summary)
-        wishes = [self.plan.why.focus, *(reply.text for reply in replies if isinstance(reply, Focus))]
+        wishes = [self.plan.occasion.focus, *(reply.text for reply in replies if isinstance(reply, Focus))]
         focus = "; ".join(wish for wish in wishes if wish) or None
         return await self.write(self.plan, self.session.context, focus, self.calls.append)
 
@@ -166,15 +166,15 @@ class _Work:
         return CompactionRequest(
             session_id=self.session.id,
             run_id=self.compactor.watch.run_id,
-            reason=self.plan.why.reason,
-            why=self.plan.why.why,
+            reason=self.plan.occasion.reason,
+            why=self.plan.occasion.why,
             messages=tuple(
                 Positioned(seq=entry.seq, message=entry.original, run_id=entry.run_id)
                 for entry in self.plan.touched
                 if entry.kind == "said"
             ),
             tokens_before=self.size_before,
-            focus=self.plan.why.focus,
+            focus=self.plan.occasion.focus,
         )
 
     def _result(
@@ -185,8 +185,8 @@ class _Work:
         costs = [called.cost for called in self.calls if called.cost is not None]
         return CompactionResult(
             status=status,
-            reason=self.plan.why.reason,
-            why=self.plan.why.why,
+            reason=self.plan.occasion.reason,
+            why=self.plan.occasion.why,
             strategy=self.plan.strategy,
             tier=event.tier if event else self.plan.tier,
             tokens_before=self.size_before,
@@ -219,8 +219,8 @@ class _Work:
     async def _say_started(self) -> None:
         touched = [entry.seq for entry in self.plan.touched]
         started = CompactionStarted(
-            reason=self.plan.why.reason,
-            why=self.plan.why.why,
+            reason=self.plan.occasion.reason,
+            why=self.plan.occasion.why,
             strategy=self.plan.strategy,
             tokens_before=self.size_before,
             messages_before=len(self.session.context.visible),

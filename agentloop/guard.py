@@ -7,7 +7,7 @@ of the same measure, that of the next request. Its terms:
 - one that helped, but came within `REFILL_STEPS` model calls of the one before, is a strike too
 - after a strike the next try waits for `COOLDOWN_STEPS` model calls, twice as many after each further one
 - `STRIKES` of them pause automatic compaction
-- growth by `RELEASE` of the limit, or a compaction that a person asked for, ends any wait
+- growth by `RELEASE` of the limit, or a compaction that was asked for and done, ends any wait
 - after one that helped the next waits for growth by `GROWTH` of the limit, or by half of what it left
 - an overflow that the provider proved passes once through a pause
 """
@@ -59,13 +59,13 @@ class Guard:
             return self.strikes < STRIKES and self.since_last >= COOLDOWN_STEPS * 2 ** (self.strikes - 1)
         return size >= self.last_size + min(GROWTH * limit, REGROWTH * self.last_size)
 
-    def bypass(self) -> bool:
-        """Whether an overflow that the provider proved may pass although nothing else may; once a pause."""
+    def use_bypass(self) -> bool:
+        """Let an overflow that the provider proved pass although nothing else may; True once a pause."""
         granted, self.bypassed = not self.bypassed, True
         return granted
 
-    def grants(self) -> bool:
-        """Whether the model's wish to compact is granted now; if so, the next one has to wait."""
+    def grant(self) -> bool:
+        """Grant the model's wish to compact; True unless it wished just before."""
         granted = self.since_wish >= STEPS_BETWEEN_WISHES
         if granted:
             self.since_wish = 0
@@ -79,5 +79,5 @@ class Guard:
         self.last_size, self.since_last = size, 0
 
     def release(self) -> None:
-        """Forget all strikes: a person asked for a compaction."""
+        """Forget all strikes: a compaction that was asked for is done."""
         self.strikes, self.last_size, self.bypassed = 0, None, False

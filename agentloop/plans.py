@@ -15,7 +15,7 @@ from agentloop.stream import CompactionReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Why:
+class Occasion:
     """What a compaction is for: its reason, in words too, and what its summary is to keep above all."""
 
     reason: CompactionReason
@@ -30,7 +30,7 @@ class Plan:
     That stands before the first message at or after position `at`, and is made from `reads`, oldest first.
     """
 
-    why: Why
+    occasion: Occasion
     strategy: str
     tier: int
     covered: tuple[Unit, ...]
@@ -62,7 +62,7 @@ class Plan:
 
 
 def plan_of(
-    cut: Cut, context: Context, budget: Budget, *, why: Why, strategy: str, tier: int | None = None
+    cut: Cut, context: Context, budget: Budget, *, occasion: Occasion, strategy: str, tier: int | None = None
 ) -> Plan | None:
     """The cut with all left out that must stay as it is, whoever chose it; None where nothing is left.
 
@@ -76,7 +76,7 @@ def plan_of(
         return None
     tier = int(bool(covered)) if tier is None else tier
     plan = Plan(
-        why=why,
+        occasion=occasion,
         strategy=strategy,
         tier=tier,
         covered=covered,

@@ -22,3 +22,14 @@ def holds(ranges: Ranges, position: int) -> bool:
     """Whether the position is in the set."""
     at = bisect_right(ranges, (position, float("inf"))) - 1
     return at >= 0 and ranges[at][0] <= position <= ranges[at][1]
+
+
+def united(ranges: Ranges, others: Ranges) -> Ranges:
+    """The set of the positions that are in either set."""
+    pairs: list[tuple[int, int]] = []
+    for first, last in sorted((*ranges, *others)):
+        if pairs and first <= pairs[-1][1] + 1:
+            pairs[-1] = (pairs[-1][0], max(pairs[-1][1], last))
+        else:
+            pairs.append((first, last))
+    return tuple(pairs)

@@ -7,10 +7,11 @@ from agentloop.budget import Budget, overflow
 from agentloop.callbacks import CompactionResult
 from agentloop.context import Context
 from agentloop.errors import ContextTooLongError
-from agentloop.ladder import WORTH, Ladder
-from agentloop.plans import Why
+from agentloop.ladder import Ladder
+from agentloop.plans import Occasion
 from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview
+from agentloop.rungs import WORTH
 from agentloop.sessions import Session
 from agentloop.stream import ContextStatus, ContextWarning, Level, level_of
 from agentloop.triggers import Overflow, threshold_of
@@ -40,8 +41,8 @@ class Room:
         self.ladder.guard.step()
         if self.policy is not None:
             session = await self.ladder.clear_in_batches(session, self.budget)
-            if why := self._due(session.context, self.policy):
-                session = await self.ladder.climb(session, self.budget, why)
+            if occasion := self._due(session.context, self.policy):
+                session = await self.ladder.climb(session, self.budget, occasion)
             await self._say_fixed(session.context)
         await self._warn(session.context)
         self.budget.check(session.context)
@@ -57,24 +58,29 @@ class Room:
             raise overflow(error, self.budget, session.context) from error
         tokens = error.tokens or self.budget.size(session.context)
         self.budget = self.budget.learnt(session.context, error)
-        why = Why(reason="overflow", why=f"the server refused {tokens:,} tokens")
-        return await self.ladder.climb(session, self.budget, why)
+        occasion = Occasion(reason="overflow", why=f"the server refused {tokens:,} tokens")
+        return await self.ladder.climb(session, self.budget, occasion)
 
     async def asked(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
         """Compact since a person asked; None where there is nothing to compact.
 
-        A summary that is refused changes nothing. The guard lets go of what it holds against compaction.
+        A summary that is refused changes nothing.
         """
-        self.ladder.guard.release()
         return await self.ladder.carry_out(session, self.budget, _asked_for(focus))
 
     async def wished(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
-        """Compact since the model asked; None where too little is to be gained, or it asked just before."""
-        why = Why(reason="tool", why="the model asked for it", focus=focus)
-        gains = [plan.tokens for plan in self.ladder.plans(session.context, self.budget, why)]
-        if max(gains, default=0) < WORTH * self.budget.limit or not self.ladder.guard.grants():
+        """Compact since the model asked; None where too little is to be gained, or it asked just before.
+
+        Once it is done the guard lets go of what it holds against compaction.
+        """
+        occasion = Occasion(reason="tool", why="the model asked for it", focus=focus)
+        gain = self.ladder.rungs(session, self.budget, occasion).gain()
+        if gain < WORTH * self.budget.limit or not self.ladder.guard.grant():
             return session, None
-        return await self.ladder.carry_out(session, self.budget, why)
+        session, result = await self.ladder.carry_out(session, self.budget, occasion)
+        if result and result.status == "done":
+            self.ladder.guard.release()
+        return session, result
 
     async def if_due(self, session: Session) -> tuple[Session, CompactionResult | None]:
         """Compact where the trigger fires now, outside of a run; None where it doesn't."""
@@ -82,7 +88,7 @@ class Room:
         fired = trigger(session.context, self.budget) if trigger else None
         if fired is None:
             return session, None
-        return await self.ladder.carry_out(session, self.budget, Why(reason="idle", why=fired.why))
+        return await self.ladder.carry_out(session, self.budget, Occasion(reason="idle", why=fired.why))
 
     def preview(self, context: Context, focus: str | None = None) -> CompactionPreview | None:
         """What a compaction asked for now would do first; nothing is done."""
@@ -98,14 +104,14 @@ class Room:
             measured=self.budget.measured(context),
         )
 
-    def _due(self, context: Context, policy: Compaction) -> Why | None:
+    def _due(self, context: Context, policy: Compaction) -> Occasion | None:
         if too_late := OVERFLOW(context, self.budget):
-            return Why(reason=too_late.reason, why=too_late.why)
+            return Occasion(reason=too_late.reason, why=too_late.why)
         fired = policy.trigger(context, self.budget) if policy.trigger else None
         size, limit = self.budget.size(context), self.budget.limit
         if fired is None or not self.ladder.guard.allows(size=size, limit=limit):
             return None
-        return Why(reason=fired.reason, why=fired.why)
+        return Occasion(reason=fired.reason, why=fired.why)
 
     async def _say_fixed(self, context: Context) -> None:
         """Say once that what compaction cannot shrink is larger than what it aims at."""
@@ -131,5 +137,5 @@ class Room:
             await self.ladder.compactor.watch.say(warning)
 
 
-def _asked_for(focus: str | None) -> Why:
-    return Why(reason="manual", why="asked for", focus=focus)
+def _asked_for(focus: str | None) -> Occasion:
+    return Occasion(reason="manual", why="asked for", focus=focus)

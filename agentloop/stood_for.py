@@ -1,23 +1,21 @@
 """What entries stand for: the messages of the log behind a summary, a digest or a note."""
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.events import Compacted, Ranges
-from agentloop.ranges import holds
+from agentloop.messages import Message
+from agentloop.ranges import holds, united
 
 
 def stood_for(context: Context, entries: Iterable[Entry]) -> list[Entry]:
     """The messages that these entries are or stand for, as the log holds them, oldest first."""
     there = list(entries)
     themselves = {entry.seq for entry in there if entry.kind == "said"}
-    covers = list(_covers(dict(context.compactions), {entry.seq for entry in there} - themselves))
-    return [
-        entry
-        for entry in context.said
-        if entry.seq in themselves or any(holds(ranges, entry.seq) for ranges in covers)
-    ]
+    _, covered = _behind(context, there)
+    return [entry for entry in context.said if entry.seq in themselves or holds(covered, entry.seq)]
 
 
 def written_by_a_model(context: Context, entries: Iterable[Entry]) -> list[Entry]:
@@ -26,9 +24,35 @@ def written_by_a_model(context: Context, entries: Iterable[Entry]) -> list[Entry
     return [entry for entry in entries if entry.kind == "summary" and made.get(entry.seq) == "summary"]
 
 
-def _covers(compactions: dict[int, Compacted], waiting: set[int]) -> Iterator[Ranges]:
-    """What these compactions cover, and those that they cover."""
-    while waiting:
-        covers = compactions.pop(waiting.pop()).covers
-        waiting |= {seq for seq in compactions if holds(covers, seq)}
-        yield covers
+def without_a_log(context: Context, entries: Iterable[Entry]) -> list[Entry]:
+    """The summaries that these entries are or stand for and that no message of the log is behind."""
+    seqs = [entry.seq for entry in context.said]
+    found, _ = _behind(context, entries)
+    seqs = sorted([*seqs, *(seq for seq, _ in found)])
+    return [
+        _summary(seq, event)
+        for seq, event in reversed(found)
+        if event.made == "summary" and not _hold_any(event.covers, seqs)
+    ]
+
+
+def _hold_any(ranges: Ranges, seqs: Sequence[int]) -> bool:
+    return any(bisect_left(seqs, first) < bisect_right(seqs, last) for first, last in ranges)
+
+
+def _summary(seq: int, event: Compacted) -> Entry:
+    message = Message.assistant(event.answer) if event.answer else Message.user(event.replacement)
+    tokens = event.answer_tokens or event.tokens
+    return Entry(seq=seq, message=message, tokens=tokens, original=message, kind="summary", at=event.at)
+
+
+def _behind(context: Context, entries: Iterable[Entry]) -> tuple[list[tuple[int, Compacted]], Ranges]:
+    """The compactions that these entries stand for, newest first, and all that they cover."""
+    themselves = {entry.seq for entry in entries if entry.kind != "said"}
+    found: list[tuple[int, Compacted]] = []
+    covered: Ranges = ()
+    for seq, event in reversed(context.compactions):
+        if seq in themselves or holds(covered, seq):
+            found.append((seq, event))
+            covered = united(covered, event.covers)
+    return found, covered

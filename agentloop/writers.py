@@ -12,16 +12,15 @@ from agentloop.instead import Digest, Note, Summary
 from agentloop.plans import Plan
 from agentloop.prompts import NOTE
 from agentloop.standing import Standing
-from agentloop.stood_for import stood_for, written_by_a_model
-from agentloop.summary import Note as NoteCall
-from agentloop.summary import Summariser
+from agentloop.stood_for import stood_for, without_a_log, written_by_a_model
+from agentloop.summary import Summariser, TakeNote
 from agentloop.tokens import TokenCounter
 from agentloop.turn_lines import turn_lines
 
-Writer: TypeAlias = Callable[[Plan, Context, str | None, NoteCall], Awaitable[Standing]]
+Writer: TypeAlias = Callable[[Plan, Context, str | None, TakeNote], Awaitable[Standing]]
 """Writes what stands for a plan's entries in this context, with the focus asked for; notes its requests."""
 
-Summarisers: TypeAlias = Callable[[Summary, Plan, Context], Summariser | None]
+Summarisers: TypeAlias = Callable[[Summary, Plan], Summariser | None]
 """Gives who is to write such a summary; None where no model is to be had."""
 
 
@@ -31,9 +30,9 @@ class Writers:
 
     summariser: Summarisers
     counter: TokenCounter
-    longest: Callable[[Plan, Context], int]
+    longest: Callable[[Plan], int]
 
-    async def write(self, plan: Plan, context: Context, focus: str | None, note: NoteCall) -> Standing:
+    async def write(self, plan: Plan, context: Context, focus: str | None, take_note: TakeNote) -> Standing:
         """What stands instead.
 
         Raises:
@@ -41,18 +40,18 @@ class Writers:
         """
         match plan.instead:
             case Summary() as spec:
-                return await self._summary(spec, plan, context, focus, note)
+                return await self._summary(spec, plan, context, focus, take_note)
             case other:
                 return self.without_a_model(other, plan, context)
 
     async def _summary(
-        self, spec: Summary, plan: Plan, context: Context, focus: str | None, note: NoteCall
+        self, spec: Summary, plan: Plan, context: Context, focus: str | None, take_note: TakeNote
     ) -> Standing:
-        summariser = self.summariser(spec, plan, context)
+        summariser = self.summariser(spec, plan)
         if summariser is None:
             return self.without_a_model(spec.on_failure or Digest(), plan, context)
         try:
-            written = await summariser.write(plan.entries, context, focus, note, reads=plan.reads)
+            written = await summariser.write(plan.entries, context, focus, take_note, reads=plan.reads)
         except ModelError as error:
             if spec.on_failure is None:
                 raise
@@ -66,11 +65,16 @@ class Writers:
             seqs = tuple(entry.seq for entry in gone)
             return Standing(text=NOTE.format(count=len(gone)), made="note", unread=seqs)
         read = stood_for(context, plan.reads)
-        text = self._digest(instead, [*written_by_a_model(context, plan.reads), *read], plan, context)
+        earlier = without_a_log(context, plan.reads)
+        if instead.style == "record":
+            known = {entry.seq for entry in earlier}
+            written = written_by_a_model(context, plan.reads)
+            earlier += [entry for entry in written if entry.seq not in known]
+        text = self._digest(instead, [*earlier, *read], plan, context)
         return Standing(text=text, made="digest")
 
     def _digest(self, spec: Digest, read: Sequence[Entry], plan: Plan, context: Context) -> str:
-        most = min(spec.max_tokens or self.longest(plan, context), self.longest(plan, context))
+        most = min(spec.max_tokens or self.longest(plan), self.longest(plan))
         if spec.style == "lines":
             return turn_lines(read, max_tokens=most, counter=self.counter)
         gone = {entry.seq for entry in plan.entries}

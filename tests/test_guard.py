@@ -87,7 +87,7 @@ def test_a_context_that_refills_at_once_is_a_strike_although_each_compaction_hel
     assert guard.strikes == 0
 
 
-def test_a_manual_compaction_lets_go_of_a_pause() -> None:
+def test_a_compaction_that_was_asked_for_lets_go_of_a_pause() -> None:
     guard = Guard()
     for _ in range(STRIKES):
         judged(guard, helped=False)
@@ -99,10 +99,10 @@ def test_a_proved_overflow_passes_once_through_a_pause() -> None:
     guard = Guard()
     for _ in range(STRIKES):
         judged(guard, helped=False)
-    assert guard.bypass()
-    assert not guard.bypass()
+    assert guard.use_bypass()
+    assert not guard.use_bypass()
     judged(guard, helped=True)
-    assert guard.bypass()
+    assert guard.use_bypass()
 
 
 def runner_for(model: Any, tmp_path: Path, policy: Compaction, instructions: str = "Be brief.") -> Runner:

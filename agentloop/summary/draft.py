@@ -31,7 +31,7 @@ MOST_TRIES = 4
 RECORD_OVERHEAD = 8
 """Tokens around a record among others."""
 
-Note: TypeAlias = Callable[[ModelCalled], None]
+TakeNote: TypeAlias = Callable[[ModelCalled], None]
 """Takes note of each request that was answered."""
 
 Check: TypeAlias = Callable[[str, str | None], str | None]
@@ -51,7 +51,7 @@ class Asked:
     spec: Summary
     focus: str | None
     longest: int
-    note: Note
+    note: TakeNote
 
 
 class Draft:

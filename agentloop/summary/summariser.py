@@ -16,7 +16,7 @@ from agentloop.models import ChatModel
 from agentloop.pieces import BETWEEN
 from agentloop.prompts import SUMMARY_INDEX
 from agentloop.refusal import room_left
-from agentloop.summary.draft import Asked, Draft, Note
+from agentloop.summary.draft import Asked, Draft, TakeNote
 from agentloop.tokens import TokenCounter
 from agentloop.tool_results import shortened
 
@@ -65,7 +65,7 @@ class Summariser:
         covered: Sequence[Entry],
         context: Context,
         focus: str | None,
-        note: Note,
+        note: TakeNote,
         reads: Sequence[Entry] | None = None,
     ) -> Written:
         """The summary that stands for the covered entries, made from `reads` (None: from them).
