@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentloop import compaction, stores, strategies, stream, testing, triggers, workspace
     from agentloop.agent import Agent
-    from agentloop.callbacks import (
-        Callbacks,
-        CompactionRequest,
-        CompactionResult,
-        Focus,
-        Replace,
-        Veto,
-    )
+    from agentloop.callbacks import Callbacks, Focus, Replace, Veto
     from agentloop.compaction import compact_messages, compact_messages_async
+    from agentloop.compactions import CompactionRequest, CompactionResult
     from agentloop.errors import (
         AgentLoopError,
         BadAnswerError,
@@ -52,8 +46,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "agent": ("Agent",),
-    "callbacks": ("Callbacks", "CompactionRequest", "CompactionResult", "Focus", "Replace", "Veto"),
+    "callbacks": ("Callbacks", "Focus", "Replace", "Veto"),
     "compaction": ("compact_messages", "compact_messages_async"),
+    "compactions": ("CompactionRequest", "CompactionResult"),
     "errors": (
         "AgentLoopError",
         "BadAnswerError",

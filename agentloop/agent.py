@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from agentloop.checks import count
+from agentloop.checks import shown, text_or_none, whole
 from agentloop.compact_tool import COMPACT, COMPACT_SCHEMA
-from agentloop.errors import ToolDefinitionError
+from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.messages import Json
-from agentloop.models import ChatModel
+from agentloop.models import ChatModel, check_model
 from agentloop.policy import Compaction
 from agentloop.tools import Tool, ToolRegistry
 
@@ -23,7 +23,7 @@ class Agent:
 
     Raises:
         ToolDefinitionError: a function cannot become a tool, or two tools share a name.
-        UsageError: `max_steps` is no whole number of at least 1.
+        UsageError: something is not what it is to be, or `max_steps` is no whole number of at least 1.
     """
 
     model: ChatModel
@@ -33,8 +33,14 @@ class Agent:
     max_steps: int = field(default=200, kw_only=True)
 
     def __post_init__(self) -> None:
+        check_model("model", self.model)
+        text_or_none("instructions", self.instructions)
+        whole("max_steps", self.max_steps, 1)
+        if not isinstance(self.compaction, Compaction | None):
+            raise UsageError(f"compaction must be a Compaction(…), or None, not {shown(self.compaction)}")
+        if isinstance(self.tools, str | Tool) or not isinstance(self.tools, Iterable):
+            raise UsageError(f"tools must be a list of functions and tools, not {shown(self.tools)}")
         object.__setattr__(self, "tools", tuple(self.tools))
-        count("max_steps", self.max_steps, 1)
         if self.offers_compact and COMPACT in self.registry:
             raise ToolDefinitionError(
                 f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"

@@ -27,6 +27,9 @@ SHARE_OF_TASK = 0.1
 UNTOLD_OVERFLOW = 0.85
 """Where an overflow names no limit, the window is taken to be this share of the request refused."""
 
+SHARE_NAMED = 0.1
+"""A message that takes less of a request that does not fit is not named as what is too big."""
+
 MOST_RATIO_PROVED = 4.0
 """No tokenizer in use counts so much more than another: a refusal that says more is about something else."""
 
@@ -168,6 +171,8 @@ class Budget:
             return f"a callback vetoed the compaction ({vetoed}): let it pass"
         if entry is None or self.fixed > self.limit // 2:
             return f"instructions and tool schemas take {self.fixed:,} tokens: shorten them"
+        if entry.tokens < SHARE_NAMED * self.size(context):
+            return "no single message is to blame: let compaction act, shorten what stays"
         said = f"the {entry.message.role} message at position {entry.seq}"
         who = "the prompt" if entry is context.newest_user else said
         return f"{who} has {entry.tokens:,} tokens: shorten it"

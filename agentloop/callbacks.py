@@ -9,107 +9,28 @@ import copy
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from agentloop.compactions import CompactionRequest, CompactionResult, Positioned
 from agentloop.errors import UsageError
-from agentloop.events import Ranges
-from agentloop.filters import EventFilter
-from agentloop.messages import Message, Usage
 from agentloop.plain_values import error_text
-from agentloop.stream import CompactionReason, CompactionStatus, Level, StreamEvent, level_of
+from agentloop.stream import StreamEvent
 from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Positioned:
-    """A message as the log holds it, its position, and the run that it was said in."""
-
-    seq: int
-    message: Message
-    run_id: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionRequest:
-    """What is about to be hidden, and why.
-
-    `messages` are exactly those about to go, oldest first, untruncated; `tokens_before` is the size of
-    the next request as it stands.
-    """
-
-    session_id: str
-    run_id: str
-    reason: CompactionReason
-    why: str
-    messages: tuple[Positioned, ...]
-    tokens_before: int
-    focus: str | None = None
-
-    def select(self, only: EventFilter) -> tuple[Positioned, ...]:
-        """The messages about to go that the filter takes; all of them stand on the main line."""
-        return tuple(
-            each
-            for each in self.messages
-            if only.takes(seq=each.seq, kind="message_added", branch=None, run_id=each.run_id)
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionResult:
-    """What a compaction came to; sizes in tokens, of the next request by one and the same measure.
-
-    `tier` is the rung of the ladder: 0 results cleared, 1 a summary, 2 one with a smaller tail, 3 no model's
-    text (a digest or a note), 4 what was left shortened. `archived` are the positions it hides, `compacted`
-    how many messages of the log are among them that no earlier one hid, `shortened` the positions that are
-    shown shortened, `lost` the identifiers of what is hidden that are no longer in sight, `unread` the
-    positions for which no summary stands: more than the summariser could read, or dropped by the strategy.
-    `error` says what went wrong, also where a compaction was done by other means than the strategy asked for.
-    `usage` and `cost` (US dollars) are what its requests took, also where it failed, and `unreported` is what
-    those took whose answers reported nothing, by our own count. `seq` is the position of its record where
-    it was done, and what `undo` takes back.
-    """
-
-    status: CompactionStatus
-    reason: CompactionReason
-    why: str
-    strategy: str
-    tier: int
-    tokens_before: int
-    tokens_after: int
-    messages_before: int
-    messages_after: int
-    archived: Ranges = ()
-    transcript: str | None = None
-    duration_seconds: float = 0.0
-    summary: str = ""
-    summary_tokens: int = 0
-    lost: tuple[str, ...] = ()
-    unread: tuple[int, ...] = ()
-    error: str | None = None
-    usage: Usage = field(default_factory=Usage)
-    unreported: Usage = field(default_factory=Usage)
-    cost: float | None = None
-    seq: int | None = None
-    compacted: int = 0
-    shortened: tuple[int, ...] = ()
-    window: int = 0
-
-    @property
-    def tokens_saved(self) -> int:
-        """By so much the next request is smaller."""
-        return self.tokens_before - self.tokens_after
-
-    @property
-    def events_removed(self) -> int:
-        """By so many messages the context is shorter."""
-        return self.messages_before - self.messages_after
-
-    @property
-    def level(self) -> Level:
-        """How full the window is after it: none under 80 %, warning to 90 %, critical above."""
-        return level_of(self.tokens_after, self.window)
-
+__all__ = [
+    "MOST_FOCUS_CHARS",
+    "CallbackList",
+    "Callbacks",
+    "CompactionRequest",
+    "CompactionResult",
+    "Failed",
+    "Focus",
+    "Positioned",
+    "Replace",
+    "Reply",
+    "Veto",
+]
 
 MOST_FOCUS_CHARS = 4_000
 """So much may be asked of one summary; more would crowd out what is to be summarised."""
@@ -117,7 +38,20 @@ MOST_FOCUS_CHARS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """Do not compact now. Raises `UsageError` where the reason is no text."""
+    """Do not compact now: the reason is what the result then says.
+
+    Example:
+        >>> from agentloop.compaction import compact_messages
+        >>> class NotNow(Callbacks):
+        ...     def before_compaction(self, request: CompactionRequest) -> Reply:
+        ...         return Veto("a migration runs")
+        >>> chat = [{"role": "user", "content": "What of the invoice of May? " * 9} for _ in range(30)]
+        >>> compact_messages(chat, window="8k", callbacks=[NotNow()]).results[0].error
+        'a migration runs'
+
+    Raises:
+        UsageError: the reason is no text.
+    """
 
     reason: str
 
@@ -127,7 +61,15 @@ class Veto:
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """More to ask of the summary: at most `MOST_FOCUS_CHARS` characters, else `UsageError`."""
+    """More to ask of the summary, beside what a person or the model asked of it.
+
+    Example:
+        >>> Focus("keep every ticket number").text
+        'keep every ticket number'
+
+    Raises:
+        UsageError: the text is none, or longer than `MOST_FOCUS_CHARS` characters.
+    """
 
     text: str
 
@@ -140,7 +82,21 @@ class Focus:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Use this text as the summary; the model is not asked. `UsageError` where it is blank or no text."""
+    """Use this text as the summary; the model is not asked.
+
+    Example:
+        >>> from agentloop.compaction import compact_messages
+        >>> class Brief(Callbacks):
+        ...     def before_compaction(self, request: CompactionRequest) -> Reply:
+        ...         return Replace("All about the invoice of May.")
+        >>> chat = [{"role": "user", "content": "What of the invoice of May? " * 9} for _ in range(30)]
+        >>> short = compact_messages(chat, window="8k", callbacks=[Brief()])
+        >>> "All about the invoice of May." in short.results[0].summary
+        True
+
+    Raises:
+        UsageError: the summary is blank or no text.
+    """
 
     summary: str
 
@@ -163,10 +119,19 @@ class Callbacks:
 
     `before_compaction` and `after_compaction` run in a thread when they are plain functions. A plain
     `on_event` runs on the event loop, before the run goes on: keep it short.
+
+    Example:
+        >>> from agentloop.compaction import compact_messages
+        >>> class Watching(Callbacks):
+        ...     def after_compaction(self, result: CompactionResult) -> None:
+        ...         print(f"{result.strategy}: {result.status}")
+        >>> chat = [{"role": "user", "content": "What of the invoice of May? " * 9} for _ in range(30)]
+        >>> short = compact_messages(chat, window="8k", callbacks=[Watching()])
+        KeepRecentFraction: done
     """
 
     def before_compaction(self, request: CompactionRequest) -> Reply | Awaitable[Reply]:
-        """Called before anything is hidden; may veto, focus or replace the summary."""
+        """Called before anything is hidden or shown shortened; may veto, focus or replace the summary."""
 
     def after_compaction(self, result: CompactionResult) -> Awaitable[None] | None:
         """Called once the compaction stands in the log."""

@@ -1,57 +1,128 @@
-"""Numbers that a user gives, held to their range: one clear line names what is wrong."""
+"""What a user gives, held to its range: one clear line names what is wrong.
 
+Each check takes the argument's name and its value. One whose name ends in `_or_none` lets None pass, which
+says that there is no limit; every other refuses it. No check takes True or False for a number.
+"""
+
+from math import inf
+
+from agentloop.callables import is_async
 from agentloop.errors import UsageError
 
 
-def at_least(name: str, value: float | None, least: float) -> None:
-    """Refuse a number below `least`, and what is no number; None says that there is no limit.
+def whole(name: str, value: int, least: int) -> None:
+    """Refuse what is no whole number of at least `least`.
 
     Raises:
         UsageError: with the name and the range.
     """
-    if value is not None and not (_is_number(value) and value >= least):
-        raise UsageError(f"{name} must be at least {least:g}, not {value!r}")
-
-
-def whole(name: str, value: int | None, least: int) -> None:
-    """Refuse what is no whole number, or below `least`; None says that there is no limit.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
-def count(name: str, value: int | None, least: int) -> None:
-    """Refuse what is no whole number, or below `least`; None too.
+def whole_or_none(name: str, value: int | None, least: int) -> None:
+    """The same, None let pass.
 
     Raises:
         UsageError: with the name and the range.
     """
-    if value is None:
-        raise UsageError(f"{name} must be a whole number of at least {least}, not None")
-    whole(name, value, least)
+    if value is not None:
+        whole(name, value, least)
 
 
-def fraction(name: str, value: float, *, above: float = 0.0, most: float = 1.0) -> None:
-    """Refuse a share that is not above `above` and at most `most`.
+def at_least(name: str, value: float, least: float) -> None:
+    """Refuse what is no finite number of at least `least`.
 
     Raises:
         UsageError: with the name and the range.
     """
-    if not (_is_number(value) and above < value <= most):
-        raise UsageError(f"{name} must be above {above:g} and at most {most:g}, not {value!r}")
+    if not (_is_number(value) and least <= value < inf):
+        raise UsageError(f"{name} must be a number of at least {least:g}, not {value!r}")
+
+
+def at_least_or_none(name: str, value: float | None, least: float) -> None:
+    """The same, None let pass.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    if value is not None:
+        at_least(name, value, least)
 
 
 def above_zero(name: str, value: float) -> None:
-    """Refuse what is no number above 0.
+    """Refuse what is no number above 0; infinity is one, and says that there is no limit.
 
     Raises:
         UsageError: with the name and the range.
     """
     if not (_is_number(value) and value > 0):
         raise UsageError(f"{name} must be a number above 0, not {value!r}")
+
+
+def above_zero_or_none(name: str, value: float | None) -> None:
+    """Refuse what is no finite number above 0, None let pass.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    if value is not None and not (_is_number(value) and 0 < value < inf):
+        raise UsageError(f"{name} must be a finite number above 0, not {value!r}")
+
+
+def fraction(name: str, value: float, *, most: float = 1.0) -> None:
+    """Refuse a share that is not above 0 and at most `most`.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    if not (_is_number(value) and 0 < value <= most):
+        raise UsageError(f"{name} must be above 0 and at most {most:g}, not {value!r}")
+
+
+def fraction_or_none(name: str, value: float | None) -> None:
+    """Refuse a share that is not above 0 and at most 1, None let pass.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    if value is not None:
+        fraction(name, value)
+
+
+def share_below_one(name: str, value: float) -> None:
+    """Refuse a share that is not at least 0 and below 1.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    if not (_is_number(value) and 0 <= value < 1):
+        raise UsageError(f"{name} must be at least 0 and below 1, not {value!r}")
+
+
+def text_or_none(name: str, value: str | None) -> None:
+    """Refuse what is no text, None let pass.
+
+    Raises:
+        UsageError: with the name.
+    """
+    if not isinstance(value, str | None):
+        raise UsageError(f"{name} must be a text, not {shown(value)}")
+
+
+def called(name: str, value: object, wanted: str = "a function of a context and a budget") -> None:
+    """Refuse what cannot be called as it is: also a class, which is still to be made, and an async function.
+
+    Raises:
+        UsageError: with the name and what is wanted of it.
+    """
+    if not callable(value) or isinstance(value, type) or is_async(value):
+        raise UsageError(f"{name} must be {wanted}, no class and not async, not {shown(value)}")
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it: its first 60 characters."""
+    return repr(value)[:60]
 
 
 def _is_number(value: object) -> bool:

@@ -1,6 +1,6 @@
 """Layer three: the tool by which the model itself asks for a compaction."""
 
-from agentloop.callbacks import CompactionResult
+from agentloop.compactions import CompactionResult
 from agentloop.messages import Json, ToolCall
 
 COMPACT = "compact"

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,20 +12,21 @@ from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks, CompactionRequest, CompactionResult, Focus, Replace, Veto
 from agentloop.compactor import Compactor
 from agentloop.context import Context
-from agentloop.events import MessageAdded
+from agentloop.earlier_records import as_log
 from agentloop.guard import Guard
-from agentloop.instead import Digest, Note, Summary
+from agentloop.instead import Digest, Lines, Note, Summary
 from agentloop.ladder import Ladder
 from agentloop.messages import Json, Message
 from agentloop.micro import MicroCompact
 from agentloop.models import ChatModel
-from agentloop.plans import Why
+from agentloop.plans import Occasion
 from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
 from agentloop.sizes import named_tokens
 from agentloop.stores import InMemoryStore
-from agentloop.strategies import KeepRecentFraction, Strategy
+from agentloop.strategies import Chain, KeepRecentFraction, RecursiveSummary, Strategy
+from agentloop.strategies.combining import FirstOf, Replaced
 from agentloop.stream import AnyStreamEvent
 from agentloop.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, counter_for
 from agentloop.triggers import Trigger
@@ -49,6 +50,7 @@ __all__ = [
     "Focus",
     "Guard",
     "LastLines",
+    "Lines",
     "MarkOldResults",
     "MicroCompact",
     "Note",
@@ -84,7 +86,8 @@ def compact_messages(
     `window` is what the model takes, in tokens or as `"128k"`: what comes out fits it with room for an
     answer, whatever the strategy does. `model` writes summaries; without one a digest is computed. With a
     `trigger` nothing is done unless it fires. A system message at the head, the newest user message and
-    whole exchanges stay. It may be called with and without a running event loop.
+    whole exchanges stay. What comes out may grow and be given again: the record in it is then updated, and
+    taken for nothing that a user said. It may be called with and without a running event loop.
 
     Example:
         >>> from agentloop.strategies import SlidingWindow
@@ -128,24 +131,36 @@ async def compact_messages_async(
         max_output_tokens=model.max_output_tokens if model else None,
         counter=counter,
     )
-    session = await _session_of(messages, counter)
     policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
+    session = await _session_of(messages, counter, _shadows(policy.strategy))
     watch = Watch(session.id, "", _unseen, tuple(callbacks), CALLBACK_SECONDS)
     compactor = Compactor(counter=counter, transcripts=None, watch=watch)
     ladder = Ladder(policy=policy, model=model, compactor=compactor)
     if trigger is None or trigger(session.context, budget):
-        why = Why(reason="manual", why="asked for", focus=focus)
-        session, _ = await ladder.carry_out(session, budget, why)
+        occasion = Occasion(reason="manual", why="asked for", focus=focus)
+        session, _ = await ladder.carry_out(session, budget, occasion)
     if not budget.fits(session.context):
-        session = await ladder.climb(session, budget, Why(reason="threshold", why="it does not fit"))
+        session = await ladder.climb(session, budget, Occasion(reason="threshold", why="it does not fit"))
     return CompactedMessages(wire_messages(session.context.messages), ladder.outcomes)
 
 
-async def _session_of(messages: Iterable[Mapping[str, Any]], counter: TokenCounter) -> Session:
+async def _session_of(
+    messages: Iterable[Mapping[str, Any]], counter: TokenCounter, shadows: Iterable[str]
+) -> Session:
     said = [Message.from_openai(message) for message in messages]
     session = await Session.open("messages", InMemoryStore())
-    added = (MessageAdded(message=message, tokens=count_message(message, counter)) for message in said)
-    return await session.append(*added)
+    events = as_log(said, lambda message: count_message(message, counter), shadows=frozenset(shadows))
+    return await session.append(*events)
+
+
+def _shadows(strategy: Strategy) -> Iterator[str]:
+    """The questions of its own that this strategy shows a user to have asked."""
+    match strategy:
+        case RecursiveSummary(shadow=str(shadow)) | Replaced(instead=Summary(shadow=str(shadow))):
+            yield shadow
+        case Chain(steps=steps) | FirstOf(choices=steps):
+            for step in steps:
+                yield from _shadows(step)
 
 
 def _unseen(event: AnyStreamEvent) -> None:

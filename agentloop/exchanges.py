@@ -4,14 +4,27 @@ An exchange is an assistant message with calls together with every result of tho
 results stand. Exchanges are atomic: kept whole, folded whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.events import Ranges
 from agentloop.pairing import answers
 from agentloop.ranges import ranges_between
+
+
+class Said(Protocol):
+    """What may begin a turn: an entry or a unit."""
+
+    @property
+    def is_user(self) -> bool:
+        """Whether it is what a real user said."""
+        ...
+
+
+S = TypeVar("S", bound=Said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +46,16 @@ class Unit:
     def first(self) -> Entry:
         """The entry it begins with."""
         return self.entries[0]
+
+    @property
+    def is_said(self) -> bool:
+        """Whether somebody said it: what an earlier compaction put in place is not."""
+        return self.first.kind == "said"
+
+    @property
+    def is_user(self) -> bool:
+        """Whether a real user said it, so that a turn begins here."""
+        return self.first.is_user
 
     @property
     def seqs(self) -> tuple[int, ...]:
@@ -63,6 +86,36 @@ def units_of(entries: Sequence[Entry]) -> list[Unit]:
 def _unit(asking: Entry, results: Sequence[Entry | None]) -> Unit:
     there = sorted((entry for entry in results if entry), key=lambda entry: entry.at)
     return Unit(entries=(asking, *there), complete=None not in results)
+
+
+def turns_of(items: Iterable[S]) -> list[list[S]]:
+    """The items by turns, oldest first; what stands before the first user message is one as well.
+
+    >>> from agentloop.messages import Message
+    >>> said = [Message.assistant("Hi."), Message.user("Why?"), Message.user("So?")]
+    >>> entries = [Entry(seq=at, message=each, tokens=5, original=each) for at, each in enumerate(said, 1)]
+    >>> [[entry.seq for entry in turn] for turn in turns_of(entries)]
+    [[1], [2], [3]]
+    """
+    turns: list[list[S]] = []
+    for item in items:
+        if item.is_user or not turns:
+            turns.append([])
+        turns[-1].append(item)
+    return turns
+
+
+def newest_within(costs: Sequence[int], room: int) -> int:
+    """Where the longest run of newest ones begins whose costs are within the room together.
+
+    >>> newest_within([10, 20, 5, 5], 15), newest_within([10], 0)
+    (2, 1)
+    """
+    start = len(costs)
+    while start and costs[start - 1] <= room:
+        start -= 1
+        room -= costs[start]
+    return start
 
 
 def may_go(context: Context, *, task_tokens: int) -> list[Unit]:
@@ -101,7 +154,7 @@ def clamped(context: Context, at: int, task_tokens: int) -> int:
 
 def hold_news(units: Sequence[Unit]) -> bool:
     """Whether these units hold anything that no summary stands for yet."""
-    return any(unit.first.kind == "said" for unit in units)
+    return any(unit.is_said for unit in units)
 
 
 def covered_ranges(context: Context, units: Sequence[Unit]) -> Ranges:

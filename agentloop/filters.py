@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from agentloop.checks import whole
+from agentloop.checks import shown, text_or_none, whole_or_none
 from agentloop.errors import UsageError
 from agentloop.events import AnyEvent, Event, MessageAdded, Record, RunEnded, RunStarted, kind_name
 
@@ -47,10 +47,10 @@ class EventFilter:
     last: int | None = None
 
     def __post_init__(self) -> None:
-        _check_text("branch", self.branch)
-        _check_text("run_id", self.run_id)
-        whole("first", self.first, 1)
-        whole("last", self.last, 1 if self.first is None else self.first)
+        text_or_none("branch", self.branch)
+        text_or_none("run_id", self.run_id)
+        whole_or_none("first", self.first, 1)
+        whole_or_none("last", self.last, 1 if self.first is None else self.first)
         if self.kinds is not None:
             object.__setattr__(self, "kinds", _named(self.kinds))
 
@@ -82,18 +82,9 @@ def select(records: Iterable[Record], only: EventFilter | None) -> list[Record]:
 
 def _named(kinds: object) -> frozenset[str]:
     if isinstance(kinds, str) or not isinstance(kinds, Collection):
-        raise UsageError(f"kinds must be several kinds, such as ('message_added',), not {_shown(kinds)}")
+        raise UsageError(f"kinds must be several kinds, such as ('message_added',), not {shown(kinds)}")
     names = [kind_name(kind) if isinstance(kind, type) else kind for kind in kinds]
     for name in names:
         if name not in KINDS:
-            raise UsageError(f"kinds must be of {', '.join(KINDS)}, not {_shown(name)}")
+            raise UsageError(f"kinds must be of {', '.join(KINDS)}, not {shown(name)}")
     return frozenset(names)
-
-
-def _check_text(name: str, value: object) -> None:
-    if value is not None and not isinstance(value, str):
-        raise UsageError(f"{name} must be a text, not {_shown(value)}")
-
-
-def _shown(value: object) -> str:
-    return repr(value)[:60]

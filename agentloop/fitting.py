@@ -1,7 +1,7 @@
 """Texts shortened to a number of tokens."""
 
+from agentloop.cutting import ends
 from agentloop.tokens import TokenCounter
-from agentloop.tool_results import shortened
 
 MOST_CHARS_A_TOKEN = 4
 """English has about four characters a token (OpenAI's documentation); what has more is cut a little early."""
@@ -28,8 +28,8 @@ def fitted(text: str, *, max_tokens: int, counter: TokenCounter, rest: str = "")
     if fits(text, max_tokens=max_tokens, counter=counter):
         return text
     max_chars = min(len(text) - 1, max_tokens * MOST_CHARS_A_TOKEN)
-    short = shortened(text, max_chars=max_chars, rest=rest)
+    short = ends(text, max_chars=max_chars, rest=rest)
     while (tokens := counter(short)) > max_tokens and max_chars > LEAST_CHARS:
         max_chars = max(LEAST_CHARS, min(max_chars * 9 // 10, max_chars * max_tokens // tokens))
-        short = shortened(text, max_chars=max_chars, rest=rest)
+        short = ends(text, max_chars=max_chars, rest=rest)
     return short

@@ -5,10 +5,10 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from agentloop.cutting import ends
 from agentloop.entries import Entry
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import summary_message
-from agentloop.tool_results import shortened
 
 _DELIMITER = re.compile(r"<(?=/?\s*(?:summary|conversation)\b)", re.IGNORECASE)
 _CALL = r"Assistant calls (?P<call>[^(\n]{0,200})\("
@@ -48,7 +48,7 @@ def _block(entry: Entry, names: dict[str, str], max_chars: int) -> str:
     match message.role:
         case "tool":
             name = names.get(message.tool_call_id or "", "tool")
-            text = shortened(message.text, max_chars=max_chars)
+            text = ends(message.text, max_chars=max_chars)
             return f"Tool result of {name}: {_LIKE_A_LABEL.sub(' ', text)}"
         case "assistant":
             return "\n".join(_said(message, max_chars))
@@ -59,7 +59,7 @@ def _said(message: Message, max_chars: int) -> Iterable[str]:
     if message.text or not message.tool_calls:
         yield f"Assistant: {message.text}{_other_parts(message)}"
     for call in message.tool_calls:
-        yield f"Assistant calls {call.name}({shortened(call.arguments, max_chars=max_chars)})"
+        yield f"Assistant calls {call.name}({ends(call.arguments, max_chars=max_chars)})"
 
 
 def _other_parts(message: Message) -> str:

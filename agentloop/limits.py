@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from math import inf
 
+from agentloop.checks import above_zero_or_none, whole_or_none
 from agentloop.errors import UsageError
 from agentloop.messages import Usage
 from agentloop.models import ChatModel, Priced
@@ -44,7 +44,8 @@ class Limits:
         >>> Limits(tokens=200_000, cost=0.5).reached(Spent(tokens=90_000, cost=0.12))
 
     Raises:
-        UsageError: a limit is no number above 0, or for steps and tokens no whole one.
+        UsageError: `steps` or `tokens` is no whole number of at least 1, or `seconds` or `cost` no finite
+            number above 0.
     """
 
     steps: int | None = None
@@ -54,16 +55,10 @@ class Limits:
     clock: Callable[[], float] = field(default=time.monotonic, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "tokens"):
-            value = getattr(self, name)
-            if value is not None and not _is_whole(value):
-                raise UsageError(
-                    f"{name} is {value!r}: a limit on {name} is a whole number from 1 on, or None"
-                )
-        for name in ("seconds", "cost"):
-            value = getattr(self, name)
-            if value is not None and not _is_above_zero(value):
-                raise UsageError(f"{name} is {value!r}: a limit on {name} is a number above 0, or None")
+        whole_or_none("steps", self.steps, 1)
+        whole_or_none("tokens", self.tokens, 1)
+        above_zero_or_none("seconds", self.seconds)
+        above_zero_or_none("cost", self.cost)
 
     def reached(self, spent: Spent) -> str | None:
         """Which limit is reached, in words and with its figures; None where another step may be made."""
@@ -89,7 +84,7 @@ def limited(limits: Limits | None, most_steps: int) -> Limits:
         UsageError: they are none.
     """
     if not isinstance(limits, Limits | None):
-        raise UsageError(f"limits is {limits!r}: give a Limits(…), or None")
+        raise UsageError(f"limits must be a Limits(…) or None, not {limits!r}")
     limits = limits or Limits()
     return limits if limits.steps is not None else replace(limits, steps=most_steps)
 
@@ -121,11 +116,3 @@ def total(*charges: float | None) -> float | None:
     """All of them together, None where one is not known."""
     known = [charge for charge in charges if charge is not None]
     return sum(known) if len(known) == len(charges) else None
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_above_zero(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < inf

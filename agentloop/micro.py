@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from agentloop.checks import count, whole
+from agentloop.checks import whole, whole_or_none
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.events import ClearedItem
 from agentloop.messages import Message, ToolCall
+from agentloop.prompts import CALL_AGAIN, SPILLED, TRUNCATED
 from agentloop.tokens import TokenCounter, count_message
 
 
@@ -25,6 +26,16 @@ class MicroCompact:
 
     `max_argument_chars` is the same for a text inside a call's arguments. `min_gain_tokens` is what a
     batch must save: 0 is the textbook rule (at each step), None is a quarter of the window's room.
+
+    Example:
+        >>> from agentloop.events import MessageAdded, Record
+        >>> said = [Message.tool("c1", "a line " * 90), Message.assistant("I have read it.")]
+        >>> events = [MessageAdded(message=message, tokens=700) for message in said]
+        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
+        >>> old = MicroCompact(keep_messages=1, max_chars=20)
+        >>> [item] = Clearing(old, counter=len).batch(context, min_gain_tokens=0)
+        >>> item.message.text[:35]
+        'a line a line a line... [truncated:'
 
     Raises:
         UsageError: a number is no whole one of at least 0.
@@ -36,10 +47,10 @@ class MicroCompact:
     min_gain_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        count("keep_messages", self.keep_messages, 0)
-        count("max_chars", self.max_chars, 0)
-        count("max_argument_chars", self.max_argument_chars, 0)
-        whole("min_gain_tokens", self.min_gain_tokens, 0)
+        whole("keep_messages", self.keep_messages, 0)
+        whole("max_chars", self.max_chars, 0)
+        whole("max_argument_chars", self.max_argument_chars, 0)
+        whole_or_none("min_gain_tokens", self.min_gain_tokens, 0)
 
 
 class Clearing:
@@ -83,7 +94,7 @@ class Clearing:
         self._gain = sum(gain for gain, _ in self._found)
 
     def _look(self, context: Context) -> None:
-        horizon = min(len(context.visible) - self._policy.keep_messages, unread(context))
+        horizon = min(len(context.visible) - self._policy.keep_messages, first_unread(context))
         while self._seen < horizon:
             entry = context.visible[self._seen]
             if not entry.cleared and _may_shorten(entry, self._policy):
@@ -103,9 +114,18 @@ def cleared_item(entry: Entry, policy: MicroCompact, counter: TokenCounter) -> C
     """How the entry is shown when cleared; None where clearing saves nothing or must not touch it."""
     if not _may_shorten(entry, policy):
         return None
-    shown = _shortened(entry, policy)
-    tokens = count_message(shown, counter)
-    return ClearedItem(seq=entry.seq, message=shown, tokens=tokens) if tokens < entry.tokens else None
+    return shown_as(entry, _shortened(entry, policy), counter)
+
+
+def shown_as(entry: Entry, message: Message, counter: TokenCounter) -> ClearedItem | None:
+    """The entry shown as this message from now on; None where that is not shorter than it is shown now."""
+    tokens = count_message(message, counter)
+    return ClearedItem(seq=entry.seq, message=message, tokens=tokens) if tokens < entry.tokens else None
+
+
+def shown_with(entry: Entry, text: str, counter: TokenCounter) -> ClearedItem | None:
+    """The result shown with this text from now on; None where that is not shorter than it is shown now."""
+    return shown_as(entry, _with_text(entry.original, text), counter)
 
 
 def _may_shorten(entry: Entry, policy: MicroCompact) -> bool:
@@ -121,21 +141,24 @@ def _may_shorten(entry: Entry, policy: MicroCompact) -> bool:
 def _shortened(entry: Entry, policy: MicroCompact) -> Message:
     message = entry.original
     if message.role == "tool":
-        content = stub(message.text, policy.max_chars, way_back(entry))
-        return replace(message, content=content, extra={}, omits=())
+        return _with_text(message, stub(message.text, policy.max_chars, way_back(entry)))
     calls = tuple(_short_call(call, policy.max_argument_chars) for call in message.tool_calls)
     return replace(message, tool_calls=calls)
 
 
+def _with_text(message: Message, text: str) -> Message:
+    return replace(message, content=text, extra={}, omits=())
+
+
 def way_back(entry: Entry) -> str:
     """How the model gets the whole of a result that is shown shortened."""
-    return f"the whole is in {entry.spilled}" if entry.spilled else "call the tool again for the whole"
+    return SPILLED.format(path=entry.spilled) if entry.spilled else CALL_AGAIN
 
 
-def stub(text: str, max_chars: int, way_back: str) -> str:
+def stub(text: str, max_chars: int, way_back: str = "") -> str:
     """The first `max_chars` characters, how much went, and how to get it back."""
-    gone = max(0, len(text) - max_chars)
-    return f"{text[:max_chars]}... [truncated: {gone:,} of {len(text):,} characters; {way_back}]"
+    gone, way = max(0, len(text) - max_chars), f"; {way_back}" if way_back else ""
+    return text[:max_chars] + TRUNCATED.format(count=gone, total=len(text), way=way)
 
 
 def _short_call(call: ToolCall, max_chars: int) -> ToolCall:
@@ -151,13 +174,11 @@ def _short_call(call: ToolCall, max_chars: int) -> ToolCall:
 
 def _short_value(value: Any, max_chars: int) -> Any:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if len(text) <= max_chars:
-        return value
-    return f"{text[:max_chars]}... [truncated: {len(text) - max_chars:,} of {len(text):,} characters]"
+    return value if len(text) <= max_chars else stub(text, max_chars)
 
 
-def unread(context: Context) -> int:
-    """The index of what stands behind the newest thing the model said, which it has not read yet."""
+def first_unread(context: Context) -> int:
+    """The index in sight of what stands behind the newest thing the model said: it has not read that yet."""
     at = len(context.visible)
     while at and context.visible[at - 1].message.role != "assistant":
         at -= 1

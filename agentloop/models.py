@@ -7,9 +7,9 @@ yields its `Answer` alone.
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from math import inf
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from agentloop.checks import at_least, at_least_or_none, shown
 from agentloop.errors import UsageError
 from agentloop.messages import Json, Message, Usage
 
@@ -83,6 +83,18 @@ class ChatModel(Protocol):
         ...
 
 
+def check_model(name: str, value: object) -> None:
+    """Refuse what is no model: it has no name, or nothing to stream answers with.
+
+    Raises:
+        UsageError: with the name of the argument and what it takes.
+    """
+    streams = callable(getattr(value, "stream", None)) and hasattr(value, "name")
+    if isinstance(value, type) or not streams:
+        wanted = "a model with name, window, max_output_tokens and stream(request)"
+        raise UsageError(f"{name} must be {wanted}, such as OpenAIChat(…), not {shown(value)}")
+
+
 @runtime_checkable
 class AsksWindow(Protocol):
     """A model that can ask its server how much it takes."""
@@ -115,7 +127,7 @@ class Price:
         2.5
 
     Raises:
-        UsageError: one of them is no number, negative or infinite.
+        UsageError: one of them is no finite number of at least 0.
     """
 
     input: float
@@ -123,12 +135,9 @@ class Price:
     cached_input: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("input", "output", "cached_input"):
-            dollars = getattr(self, name)
-            if name == "cached_input" and dollars is None:
-                continue
-            if isinstance(dollars, bool) or not isinstance(dollars, int | float) or not 0 <= dollars < inf:
-                raise UsageError(f"{name} is {dollars!r}: a price is 0 or more US dollars a million tokens")
+        at_least("input", self.input, 0)
+        at_least("output", self.output, 0)
+        at_least_or_none("cached_input", self.cached_input, 0)
 
     def of(self, usage: Usage) -> float:
         """What this usage costs in US dollars."""

@@ -5,11 +5,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from agentloop.cutting import ends
 from agentloop.entries import Entry
 from agentloop.labelled import labelled, neutral
 from agentloop.messages import Message
+from agentloop.prompts import CONTINUED
 from agentloop.tokens import TokenCounter
-from agentloop.tool_results import shortened
 
 MAX_PIECES = 6
 """The most pieces of one reading; the records of several pieces are made into one by one more request."""
@@ -26,9 +27,6 @@ SHARE_OF_RECORDS = 0.5
 
 BETWEEN = "\n\n"
 BETWEEN_TOKENS = 2
-
-CONTINUED = "[continued]"
-"""Begins, behind the label, each further part of a message that no piece has room for."""
 
 LONGEST_WORD = 100
 
@@ -106,7 +104,7 @@ def _blocks(
     for entry, text in zip(entries, texts, strict=True):
         is_record = entry.kind == "summary"
         if bounds.message_chars and not is_record:
-            text = shortened(text, max_chars=bounds.message_chars)
+            text = ends(text, max_chars=bounds.message_chars)
         tokens = counter(text) + BETWEEN_TOKENS
         yield _Block(
             seq=entry.seq,

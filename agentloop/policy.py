@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from agentloop.checks import above_zero, fraction
+from agentloop.checks import above_zero, called, fraction
+from agentloop.errors import UsageError
 from agentloop.micro import MicroCompact
-from agentloop.models import ChatModel
+from agentloop.models import ChatModel, check_model
 from agentloop.strategies import KeepRecentFraction, Strategy
 from agentloop.triggers import Trigger, WindowFraction
 
@@ -19,8 +20,15 @@ class Compaction:
     `summary_share` of the window and `summary_seconds` of time. An agent without any of this has
     `compaction=None`: a request that does not fit then fails.
 
+    Example:
+        >>> from agentloop.strategies import KeepRecentTurns
+        >>> policy = Compaction(trigger=WindowFraction(0.7), strategy=KeepRecentTurns(4))
+        >>> policy.micro.keep_messages, policy.tool
+        (6, True)
+
     Raises:
-        UsageError: a number is out of its range.
+        UsageError: a number is out of its range, the trigger or the strategy is no function of a context and
+            a budget, `micro` is no `MicroCompact`, or `model` no model.
     """
 
     micro: MicroCompact | None = field(default_factory=MicroCompact)
@@ -32,5 +40,12 @@ class Compaction:
     summary_seconds: float = 300.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.micro, MicroCompact | None):
+            raise UsageError(f"micro must be a MicroCompact(…) or None, not {self.micro!r}")
+        if self.trigger is not None:
+            called("trigger", self.trigger)
+        called("strategy", self.strategy)
+        if self.model is not None:
+            check_model("model", self.model)
         fraction("summary_share", self.summary_share, most=0.5)
         above_zero("summary_seconds", self.summary_seconds)

@@ -12,6 +12,9 @@ from agentloop.results import CompactionPreview
 from agentloop.standing import Standing, record_of
 from agentloop.stream import ContextStatus
 
+SHARE_OF_SUMMARY = 0.2
+"""What a model's summary is taken to need of what it stands for, where that is less than it may take."""
+
 
 def foreseen(
     plan: Plan,
@@ -25,12 +28,12 @@ def foreseen(
 ) -> CompactionPreview:
     """What the plan comes to with this standing instead.
 
-    None: a model writes it, in at most `longest` tokens. A summary must be smaller than what it stands for,
-    so the next request is smaller in any case.
+    None: a model writes it, in at most `longest` tokens; it is taken to need `SHARE_OF_SUMMARY` of what it
+    stands for.
     """
     before, ratio = budget.size(context), budget.ratio(context)
     if standing is None:
-        summary = min(longest, max(0, plan.tokens - 1))
+        summary = min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))
         after = ceil(before - ratio * (plan.tokens - summary))
     else:
         record = record_of(standing, plan, context, transcript=None, counter=budget.counter)

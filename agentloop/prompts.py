@@ -29,6 +29,24 @@ def summary_message(text: str, transcript: str | None) -> str:
 SUPERSEDED = "[superseded: a later result of the same call of {name} stands below]"
 """What is shown in the place of a result that a later one replaces."""
 
+CLEARED = "[Old tool result content cleared]"
+"""How a result is shown of which nothing is left (OpenCode's words, known from many agents)."""
+
+TRUNCATED = "... [truncated: {count:,} of {total:,} characters{way}]"
+"""What is shown behind the beginning of a text; `way` says how to get the whole, after a semicolon."""
+
+LEFT_OUT = "\n... [{count:,} of {total:,} characters left out{way}] ...\n"
+"""What is shown between the head and the tail of a text."""
+
+EARLIER_LINES = "[{count:,} earlier lines left out{way}]"
+"""What is shown before the last lines of a text."""
+
+SPILLED = "the whole is in {path}"
+CALL_AGAIN = "call the tool again for the whole"
+
+CONTINUED = "[continued]"
+"""Begins, behind its label, each further part of a message that is read in parts."""
+
 NOTE = "{count} earlier messages are not shown here, and no summary stands for them."
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from agentloop.callbacks import CompactionResult
+from agentloop.compactions import CompactionResult
 from agentloop.errors import (
     ContextOverflowError,
     ContextTooLongError,
@@ -40,10 +40,21 @@ class CompactionPreview:
     """What a compaction asked for now would do first; nothing is done, no model is asked.
 
     `first` to `last` are positions, `messages` how many are covered or shortened, `tokens` what they take now
-    beyond what they are shortened to. What stands instead takes `summary_tokens`, or at most so many where a
-    model writes it, and leaves a next request of `tokens_after`. Behind position `first` a provider's prompt
-    cache is worthless once: `cache_tokens_lost` are sent anew. Costs are US dollars, None where no price is
-    known: each further request costs `cost_saved` less, and losing the cache costs `cache_cost` once.
+    beyond what they are shortened to. What stands instead takes `summary_tokens` and leaves a
+    next request of `tokens_after`: exact where it is computed, an estimate where a model is to write it.
+    Behind position `first` a provider's prompt cache is worthless once: `cache_tokens_lost` are sent anew.
+    Costs are US dollars, None where no price is known: each further request costs `cost_saved` less, and
+    losing the cache costs `cache_cost` once.
+
+    Example:
+        >>> from agentloop import Agent, SyncRunner
+        >>> from agentloop.testing import ScriptedModel
+        >>> with SyncRunner(Agent(ScriptedModel(["hello"] * 9)), transcripts=None) as runner:
+        ...     for number in range(9):
+        ...         done = runner.run(f"question {number}", session_id="s")
+        ...     preview = runner.preview("s")
+        >>> preview.strategy, preview.messages > 4, preview.context.window
+        ('KeepRecentFraction', True, 128000)
     """
 
     first: int

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential_jitter
 
-from agentloop.checks import count
+from agentloop.checks import whole
 from agentloop.errors import ModelUnavailableError, UsageError
 from agentloop.models import ModelPart, Retry
 
@@ -39,7 +39,7 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        count("attempts", self.attempts, 1)
+        whole("attempts", self.attempts, 1)
         _check_wait("first_wait_seconds", self.first_wait_seconds)
         _check_wait("longest_wait_seconds", self.longest_wait_seconds)
         _check_wait("jitter_seconds", self.jitter_seconds)

@@ -11,7 +11,7 @@ from agentloop.ladder import Ladder
 from agentloop.plans import Occasion
 from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview
-from agentloop.rungs import WORTH
+from agentloop.rungs import WORTH, fired_by
 from agentloop.sessions import Session
 from agentloop.stream import ContextStatus, ContextWarning, Level, level_of
 from agentloop.triggers import Overflow, threshold_of
@@ -85,7 +85,7 @@ class Room:
     async def if_due(self, session: Session) -> tuple[Session, CompactionResult | None]:
         """Compact where the trigger fires now, outside of a run; None where it doesn't."""
         trigger = self.policy.trigger if self.policy else None
-        fired = trigger(session.context, self.budget) if trigger else None
+        fired = fired_by(trigger, session.context, self.budget)
         if fired is None:
             return session, None
         return await self.ladder.carry_out(session, self.budget, Occasion(reason="idle", why=fired.why))
@@ -107,7 +107,7 @@ class Room:
     def _due(self, context: Context, policy: Compaction) -> Occasion | None:
         if too_late := OVERFLOW(context, self.budget):
             return Occasion(reason=too_late.reason, why=too_late.why)
-        fired = policy.trigger(context, self.budget) if policy.trigger else None
+        fired = fired_by(policy.trigger, context, self.budget)
         size, limit = self.budget.size(context), self.budget.limit
         if fired is None or not self.ladder.guard.allows(size=size, limit=limit):
             return None

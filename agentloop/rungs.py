@@ -4,7 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentloop.budget import Budget
+from agentloop.callables import name_of
+from agentloop.checks import shown
 from agentloop.context import Context
+from agentloop.errors import UsageError
 from agentloop.events import ClearedItem
 from agentloop.instead import Digest
 from agentloop.micro import MicroCompact, cleared_item
@@ -13,7 +16,7 @@ from agentloop.policy import Compaction
 from agentloop.strategies import Chain, KeepRecentFraction, Strategy, replaced_by, strategy_name
 from agentloop.strategies.base import Cut
 from agentloop.tokens import TokenCounter
-from agentloop.triggers import threshold_of
+from agentloop.triggers import Fired, Trigger, threshold_of
 
 WORTH = 0.05
 """A compaction that no person asked for must save at least this share of what the request takes."""
@@ -49,10 +52,12 @@ class Rungs:
 
     def plan(self, strategy: Strategy, name: str = "") -> Plan | None:
         """What the strategy would do now; None where nothing may go."""
-        cut = strategy(self.context, self.budget)
+        name = name or strategy_name(strategy)
+        cut: object = strategy(self.context, self.budget)
         if cut is None:
             return None
-        name = name or strategy_name(strategy)
+        if not isinstance(cut, Cut):
+            raise UsageError(f"the strategy {name} answered {shown(cut)}: it must answer with a Cut, or None")
         return plan_of(cut, self.context, self.budget, occasion=self.occasion, strategy=name)
 
     def plans(self) -> Iterator[Plan]:
@@ -105,6 +110,19 @@ class Rungs:
         left = int(SHARE_OF_ROOM * (self.budget.room(self.context) - kept))
         most = min(int(self.budget.window * self.policy.summary_share), left, MOST_SUMMARY_TOKENS)
         return max(LEAST_SUMMARY_TOKENS, most)
+
+
+def fired_by(trigger: Trigger | None, context: Context, budget: Budget) -> Fired | None:
+    """The trigger's reason to compact now.
+
+    Raises:
+        UsageError: it answered with something else.
+    """
+    fired: object = trigger(context, budget) if trigger else None
+    if fired is None or isinstance(fired, Fired):
+        return fired
+    name = name_of(trigger) if trigger else ""
+    raise UsageError(f"the trigger {name} answered {shown(fired)}: it must answer with Fired(…), or None")
 
 
 def aimed(policy: Compaction, budget: Budget) -> Budget:

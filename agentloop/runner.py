@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import copy
 import uuid
 from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
@@ -12,17 +11,17 @@ from agentloop.agent import Agent
 from agentloop.answering import settle
 from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks, CompactionResult
-from agentloop.checks import above_zero
+from agentloop.checks import above_zero, shown
 from agentloop.compactor import Compactor
-from agentloop.context import Context
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
-from agentloop.events import Described, Event, MessageAdded, Record, Restored, RunEnded, RunStarted
+from agentloop.events import Record, Restored, RunEnded, RunStarted
 from agentloop.filters import EventFilter, select
 from agentloop.ladder import Ladder
 from agentloop.limits import Limits, check_priced, limited
 from agentloop.loop import loop
 from agentloop.messages import Message
 from agentloop.models import AsksWindow, ChatModel
+from agentloop.openings import check_prompt, described, instances, spoken
 from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview, RunResult, status_of
 from agentloop.room import Room
@@ -38,8 +37,6 @@ from agentloop.threads import to_its_end
 from agentloop.tokens import counter_for
 from agentloop.watch import CALLBACK_SECONDS, Sink, Watch
 from agentloop.wire import arranged
-
-MOST_TITLE_CHARS = 60
 
 
 class Runner:
@@ -64,9 +61,11 @@ class Runner:
         callback_seconds: float = CALLBACK_SECONDS,
     ) -> None:
         above_zero("callback_seconds", callback_seconds)
+        if not isinstance(agent, Agent):
+            raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
         self.agent = agent
         self.store = open_store(store)
-        self._callbacks = _instances(callbacks)
+        self._callbacks = instances(callbacks)
         self._transcripts = None if transcripts is None else Path(transcripts)
         self._folder = folder
         self._callback_seconds = callback_seconds
@@ -90,7 +89,7 @@ class Runner:
             StoreError: the session could not be read or written.
         """
         return await self._run(
-            prompt, _new_session_id() if session_id is None else session_id, deps, limits, _unseen
+            spoken(prompt), _new_session_id() if session_id is None else session_id, deps, limits, _unseen
         )
 
     async def resume(self, session_id: str, *, deps: Any = None, limits: Limits | None = None) -> RunResult:
@@ -213,7 +212,7 @@ class Runner:
         limits: Limits | None,
         sink: Sink,
     ) -> RunResult:
-        message = None if prompt is None else _spoken(prompt)
+        message = None if prompt is None else spoken(prompt)
         limits = limited(limits, self.agent.max_steps)
         check_priced(limits, *self._models())
         session = await (Session.open(session_id, self.store) if message else self._begun(session_id))
@@ -247,7 +246,11 @@ class Runner:
         pending = step.calls if isinstance(step, RunTools) else ()
         try:
             check_prompt(run.room.budget, said)
-            records = [began, *self._described(session, message), *([said] if said and not pending else ())]
+            records = [
+                began,
+                *described(session, message, self._folder),
+                *([said] if said and not pending else ()),
+            ]
             session, show = await run.stored(session, *records)
             run.begun = True
         finally:
@@ -256,14 +259,6 @@ class Runner:
         if pending:
             session = await settle(run, session, pending)
         return await run.record(session, said) if said and pending else session
-
-    def _described(self, session: Session, message: Message | None) -> tuple[Event, ...]:
-        if session.context.said or message is None:
-            return ()
-        title = " ".join(message.text.split())
-        if len(title) > MOST_TITLE_CHARS:
-            title = title[: MOST_TITLE_CHARS - 1].rstrip() + "…"
-        return (Described(title=title or None, folder=self._folder),)
 
     async def _fail(self, run: Run, error: BaseException) -> None:
         """Note in the log how the run ended, where it began there and the log still takes it; show it."""
@@ -325,34 +320,6 @@ class Runner:
             agent = self.agent
             self._budget = Budget.of(agent.model, agent.instructions, agent.schemas, self._counter)
         return self._budget
-
-
-def check_prompt(budget: Budget, said: MessageAdded | None) -> None:
-    """Refuse what can never fit before anything is stored.
-
-    Raises:
-        ContextOverflowError: the fixed part, or it together with the prompt, is larger than the window.
-    """
-    alone = [Record(seq=1, event=said)] if said else []
-    budget.check(Context.of(alone))
-
-
-def _instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
-    given = tuple(callbacks)
-    for each in given:
-        if isinstance(each, type):
-            raise UsageError(f"callbacks takes objects, not classes: give {each.__name__}() instead")
-    return given
-
-
-def _spoken(prompt: object) -> Message:
-    message = Message.user(prompt) if isinstance(prompt, str) else prompt
-    if not isinstance(message, Message) or message.role != "user" or message.tool_calls:
-        raise UsageError("the prompt must be text, or a user message")
-    parts = message.content if isinstance(message.content, tuple) else ()
-    if not message.text.strip() and all(isinstance(part.get("text"), str) for part in parts):
-        raise UsageError("the prompt is empty: say what is to be done")
-    return copy.deepcopy(message)
 
 
 def _ended(run: Run, status: RunStatus, reason: str | None = None) -> RunEnded:

@@ -38,6 +38,15 @@ def named_tokens(name: str, size: int | str) -> int:
         raise UsageError(f"{name} must be from 1 to {MOST_TOKENS:,} tokens: {error}") from error
 
 
+def named_tokens_or_none(name: str, size: int | str | None) -> int | None:
+    """The same, None let pass.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    return None if size is None else named_tokens(name, size)
+
+
 def amount_of(text: str, *, unit: str) -> float:
     """A number above 0 of that unit, such as `"2"` or `"0.5"`.
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentloop.entries import Entry
+from agentloop.failures_in import failure_in
 from agentloop.messages import ToolCall
 from agentloop.pairing import answers
-
-_UNDONE = ("interrupted:", "not run:", "error:", "traceback (most recent call last)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,18 +23,19 @@ class Newer:
 def superseded(entries: Sequence[Entry]) -> frozenset[int]:
     """The positions of the tool results that a later result of the same call replaces.
 
-    The rule is that of `replaced_by`.
+    The rule is that of `newer_results`.
     """
-    return frozenset(replaced_by(entries))
+    return frozenset(newer_results(entries))
 
 
-def replaced_by(entries: Sequence[Entry]) -> Mapping[int, Newer]:
+def newer_results(entries: Sequence[Entry]) -> Mapping[int, Newer]:
     """For the position of each superseded result the newest result that replaces it.
 
     A result is replaced by that of a later call of the same tool whose decoded arguments are equal, or name
-    the same file and nothing else, and which succeeded. Another range of a file is another call. A result to
-    be kept is never replaced; a call without a result, without readable arguments, or one that failed
-    replaces nothing. Linear in the text.
+    the same file and nothing else. Another range of a file is another call. A result to be kept is never
+    replaced; a call without a result or without readable arguments replaces nothing, and neither does a
+    result that says anywhere in its head or tail that something went wrong: where that is in doubt, the
+    older result stays. Linear in the text.
     """
     newest: dict[tuple[str, str], Newer] = {}
     found: dict[int, Newer] = {}
@@ -44,17 +44,11 @@ def replaced_by(entries: Sequence[Entry]) -> Mapping[int, Newer]:
         if key is None:
             continue
         if key not in newest:
-            if not failed(call.name, result.original.text):
+            if failure_in(result.original.text) is None:
                 newest[key] = Newer(seq=result.seq, name=call.name)
         elif not result.keep:
             found[result.seq] = newest[key]
     return found
-
-
-def failed(name: str, result: str) -> bool:
-    """Whether the result of the tool `name` says that the call failed, timed out or never ran."""
-    ours = (f"{name} failed", f"{name} timed out", f"{name} was not called", f"Call {name} again")
-    return result.startswith(ours) or result[:40].lower().startswith(_UNDONE)
 
 
 def _answered(entries: Sequence[Entry]) -> Iterator[tuple[ToolCall, Entry]]:

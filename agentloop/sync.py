@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 from agentloop.agent import Agent
-from agentloop.callbacks import Callbacks, CompactionResult
+from agentloop.callbacks import Callbacks
+from agentloop.compactions import CompactionResult
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import Record
 from agentloop.filters import EventFilter

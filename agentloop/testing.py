@@ -12,12 +12,12 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from agentloop.checks import whole
+from agentloop.checks import whole_or_none
 from agentloop.errors import UsageError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest
 from agentloop.replies import admitted, answer_of, streamed
-from agentloop.sizes import named_tokens
+from agentloop.sizes import named_tokens, named_tokens_or_none
 from agentloop.store_contract import store_contract
 from agentloop.tokens import TokenCounter, counter_for
 
@@ -73,9 +73,9 @@ class ScriptedModel:
         summary: Reply | None = None,
         memory: Reply = "",
     ) -> None:
-        whole("max_output_tokens", max_output_tokens, 1)
+        whole_or_none("max_output_tokens", max_output_tokens, 1)
         self.name = name
-        self.window = None if window is None else named_tokens("window", window)
+        self.window = named_tokens_or_none("window", window)
         self.max_output_tokens = max_output_tokens
         self.requests: list[ModelRequest] = []
         self._answers = iter(answers)
@@ -128,7 +128,7 @@ class FailingModel:
     ) -> None:
         if (times is None) != (then is None):
             raise UsageError("a failing model that stops failing needs both: times=… and then=…, a model")
-        whole("times", times, 0)
+        whole_or_none("times", times, 0)
         self.name = then.name if then else "failing"
         self.window = (then.window if then else None) if window is None else named_tokens("window", window)
         self.max_output_tokens = then.max_output_tokens if then else None

@@ -23,6 +23,20 @@ from agentloop.messages import Json, Message
 from agentloop.models import ModelRequest
 from agentloop.wire_form import to_wire
 
+__all__ = [
+    "CALL_OVERHEAD",
+    "IMAGE_TOKENS",
+    "LOW_DETAIL_IMAGE_TOKENS",
+    "MESSAGE_OVERHEAD",
+    "REQUEST_OVERHEAD",
+    "TOOL_OVERHEAD",
+    "TokenCounter",
+    "count_message",
+    "count_request",
+    "count_tools",
+    "counter_for",
+]
+
 MESSAGE_OVERHEAD = 5
 """Tokens around each message: 3 and 1 for the role by OpenAI's cookbook ("How to count tokens with
 tiktoken"), and 1 since the templates of other models are a little longer."""
@@ -45,7 +59,14 @@ LOW_DETAIL_IMAGE_TOKENS = 85
 
 
 class TokenCounter(Protocol):
-    """Anything that says how many tokens a text is: 0 for an empty text, else more."""
+    """Anything that says how many tokens a text is: 0 for an empty text, else more.
+
+    Example:
+        >>> def by_words(text: str) -> int:
+        ...     return len(text.split())
+        >>> count_message(Message.user("How are you?"), by_words) - MESSAGE_OVERHEAD
+        3
+    """
 
     def __call__(self, text: str, /) -> int: ...
 
@@ -54,6 +75,10 @@ def counter_for(model: str) -> TokenCounter:
     """The counter of a model: the vocabulary tiktoken knows for its name, `o200k_base` for any other name.
 
     Nothing is loaded before the first count; what is loaded is kept for the process and shared by threads.
+
+    Example:
+        >>> counter_for("gpt-4o")("How are you?")
+        4
     """
     return _Counter(model)
 
@@ -62,17 +87,32 @@ def count_message(message: Message, counter: TokenCounter) -> int:
     """The tokens of a message as it goes over the wire, its overhead and every field included.
 
     Images count by the provider's flat rule and other blobs of data as an image, never by their length.
+
+    Example:
+        >>> count_message(Message.user("How are you?"), counter_for("gpt-4o"))
+        9
     """
     return _wire_tokens(to_wire(message), counter)
 
 
 def count_tools(schemas: Sequence[Json], counter: TokenCounter) -> int:
-    """The tokens of tool schemas in wire form: their JSON text and the overhead of each."""
+    """The tokens of tool schemas in wire form: their JSON text and the overhead of each.
+
+    Example:
+        >>> count_tools([{"type": "function", "function": {"name": "look"}}], counter_for("gpt-4o"))
+        23
+    """
     return sum(TOOL_OVERHEAD + counter(_json(schema)) for schema in schemas)
 
 
 def count_request(request: ModelRequest, counter: TokenCounter) -> int:
-    """The tokens of a whole request: its messages, its tools and its overhead."""
+    """The tokens of a whole request: its messages, its tools and its overhead.
+
+    Example:
+        >>> request = ModelRequest(messages=({"role": "user", "content": "How are you?"},))
+        >>> count_request(request, counter_for("gpt-4o"))
+        12
+    """
     messages = sum(_wire_tokens(message, counter) for message in request.messages)
     return REQUEST_OVERHEAD + messages + count_tools(request.tools, counter)
 

@@ -1,62 +1,13 @@
-"""The results of tools as text: any value becomes one, a long one is shortened, the whole is spilled."""
+"""The whole of a tool's result, kept in a file where it is too long to show."""
 
 import os
 import re
 import secrets
-import unicodedata
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
 from agentloop.ondisc import make_private_folder, refuse_link
-
-_MOST_BACK = 64
-
-
-def shortened(text: str, *, max_chars: int, rest: str = "") -> str:
-    """The text itself if it has at most `max_chars` characters, else its head and tail around a marker.
-
-    Head and tail stand about two to one and are cut between whole characters, never inside one that is
-    made of several code points. `rest` says how to get what was left out. The text that comes back has at
-    most `max_chars` characters as long as the marker alone (about 100) fits into it.
-    """
-    if len(text) <= max_chars:
-        return text
-    room = max(0, max_chars - len(_marker(len(text), len(text), rest)))
-    end = _boundary_before(text, room - room // 3)
-    start = _boundary_after(text, len(text) - room // 3)
-    short = text[:end] + _marker(start - end, len(text), rest) + text[start:]
-    return short if len(short) < len(text) else text
-
-
-def _marker(left_out: int, total: int, rest: str) -> str:
-    way = f"; {rest}" if rest else ""
-    return f"\n... [{left_out:,} of {total:,} characters left out{way}] ...\n"
-
-
-def _boundary_before(text: str, index: int) -> int:
-    for candidate in range(index, max(0, index - _MOST_BACK), -1):
-        if not _inside_character(text, candidate):
-            return candidate
-    return 0 if index <= _MOST_BACK else index
-
-
-def _boundary_after(text: str, index: int) -> int:
-    for candidate in range(index, min(len(text), index + _MOST_BACK)):
-        if not _inside_character(text, candidate):
-            return candidate
-    return len(text) if index + _MOST_BACK >= len(text) else index
-
-
-def _inside_character(text: str, index: int) -> bool:
-    """Whether a cut before `index` would part what is shown as one character."""
-    if index <= 0 or index >= len(text):
-        return False
-    before, after = text[index - 1], text[index]
-    if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
-        return True
-    joined = before == "\u200d" or after == "\u200d" or "\U0001f3fb" <= after <= "\U0001f3ff"
-    return joined or (before == "\r" and after == "\n") or unicodedata.category(after) in ("Mn", "Mc", "Me")
 
 
 def spill(folder: Path, name: str, text: str) -> Path:

@@ -21,6 +21,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ArgsKwargs
 
 from agentloop.callables import inner_function
+from agentloop.cutting import beginning
 from agentloop.docstrings import Documentation, documentation_of
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json
@@ -210,8 +211,7 @@ def _fault(fault: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return beginning(repr(value), 60)
 
 
 def _no_json(error: Exception) -> str:

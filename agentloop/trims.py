@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from agentloop.checks import count
+from agentloop.checks import whole
+from agentloop.cutting import ends, last_lines
 from agentloop.entries import Entry
 from agentloop.labelled import labelled
 from agentloop.ondisc import refused
+from agentloop.prompts import CLEARED, SPILLED
 from agentloop.tokens import TokenCounter
-from agentloop.tool_results import shortened, spill
-
-CLEARED = "[Old tool result content cleared]"
-"""What is read in the place of a result that a trim takes out."""
+from agentloop.tool_results import spill
 
 BLOCK_OVERHEAD = 2
 """Tokens between two messages as a summariser reads them."""
@@ -88,7 +87,7 @@ class LastLines:
         >>> result = Message.tool("call_1", "collected\\nok\\nok\\n2 passed")
         >>> entry = Entry(seq=3, message=result, tokens=12, original=result)
         >>> print(LastLines(2)([entry], 1_000, len)[0].original.text)
-        [the first 2 of 4 lines left out]
+        [2 earlier lines left out]
         ok
         2 passed
 
@@ -101,20 +100,18 @@ class LastLines:
     folder: Path | str | None = None
 
     def __post_init__(self) -> None:
-        count("lines", self.lines, 1)
+        whole("lines", self.lines, 1)
 
     def __call__(self, entries: Sequence[Entry], room: int, counter: TokenCounter, /) -> Sequence[Entry]:
         return [self._shown(entry) if _is_result(entry) else entry for entry in entries]
 
     def _shown(self, entry: Entry) -> Entry:
         text = entry.original.text
-        lines = text.removesuffix("\n").split("\n")
-        if len(lines) <= self.lines:
+        if last_lines(text, self.lines) == text:
             return entry
         path = entry.spilled or (_kept(Path(self.folder), entry.seq, text) if self.folder else None)
-        rest = f"; the whole is in {path}" if path else ""
-        cut = f"[the first {len(lines) - self.lines:,} of {len(lines):,} lines left out{rest}]"
-        return _with_text(entry, "\n".join((cut, *lines[-self.lines :])))
+        rest = SPILLED.format(path=path) if path else ""
+        return _with_text(entry, last_lines(text, self.lines, rest=rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +135,7 @@ class CapToolText:
     max_tokens: int = 50_000
 
     def __post_init__(self) -> None:
-        count("max_tokens", self.max_tokens, 0)
+        whole("max_tokens", self.max_tokens, 0)
 
     def __call__(self, entries: Sequence[Entry], room: int, counter: TokenCounter, /) -> Sequence[Entry]:
         shown, left = list(entries), self.max_tokens
@@ -170,7 +167,7 @@ class MarkOldResults:
     keep: int = 6
 
     def __post_init__(self) -> None:
-        count("keep", self.keep, 0)
+        whole("keep", self.keep, 0)
 
     def __call__(self, entries: Sequence[Entry], room: int, counter: TokenCounter, /) -> Sequence[Entry]:
         results = _results(entries)
@@ -233,7 +230,7 @@ def _with_text(entry: Entry, text: str) -> Entry:
 def _capped(entry: Entry, tokens: int, most: int, counter: TokenCounter) -> Entry:
     """The result by its head and tail, or cleared where that is not short enough."""
     text = entry.original.text
-    short = shortened(text, max_chars=len(text) * most // tokens * 9 // 10)
+    short = ends(text, max_chars=len(text) * most // tokens * 9 // 10)
     return _with_text(entry, short if counter(short) <= most else CLEARED)
 
 

@@ -1,9 +1,11 @@
 """One line for each turn: what was asked, what was called for it, and what was answered."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
+from agentloop.cutting import beginning
 from agentloop.entries import Entry
-from agentloop.labelled import neutral
+from agentloop.exchanges import turns_of
+from agentloop.labelled import neutral, summary_in
 from agentloop.tokens import TokenCounter
 
 ASKED_CHARS, ANSWERED_CHARS = 120, 160
@@ -11,8 +13,13 @@ ASKED_CHARS, ANSWERED_CHARS = 120, 160
 
 
 def turn_lines(covered: Sequence[Entry], *, max_tokens: int, counter: TokenCounter) -> str:
-    """The turns, one line each, the newest that fit into `max_tokens`, oldest first."""
-    lines = [_line(turn) for turn in _turns(entry for entry in covered if entry.kind == "said")]
+    """The turns, one line each, the newest that fit into `max_tokens`, oldest first.
+
+    Of an entry of kind "summary", which no log is behind, the lines stay as they are.
+    """
+    earlier = (summary_in(entry.original.text) for entry in covered if entry.kind == "summary")
+    lines = [line for text in earlier for line in text.split("\n") if line.strip()]
+    lines += [_line(turn) for turn in turns_of(entry for entry in covered if entry.kind == "said")]
     kept: list[str] = []
     for line in reversed(lines):
         max_tokens -= counter(line) + 1
@@ -20,17 +27,6 @@ def turn_lines(covered: Sequence[Entry], *, max_tokens: int, counter: TokenCount
             break
         kept.append(line)
     return neutral("\n".join(reversed(kept)))
-
-
-def _turns(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    turn: list[Entry] = []
-    for entry in entries:
-        if entry.is_user and turn:
-            yield turn
-            turn = []
-        turn.append(entry)
-    if turn:
-        yield turn
 
 
 def _line(turn: Sequence[Entry]) -> str:
@@ -43,5 +39,4 @@ def _line(turn: Sequence[Entry]) -> str:
 
 
 def _short(text: str, max_chars: int) -> str:
-    words = " ".join(text[: max_chars * 4].split())
-    return words if len(words) <= max_chars else words[: max_chars - 1] + "…"
+    return beginning(" ".join(text[: max_chars * 4].split()), max_chars)

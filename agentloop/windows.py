@@ -1,12 +1,10 @@
 """What is known of models without asking anybody: their windows and prices; the one door to genai-prices.
 
-The figures are those bundled with the installed package, never fetched. Importing this takes about 150 ms,
-so it is imported where a window or a price is asked for.
+The figures are those bundled with the installed package, never fetched. Loading them takes about 150 ms, so
+that is done when one is first asked for.
 """
 
-from genai_prices import Usage as PricedUsage
-from genai_prices import calc_price
-from genai_prices.data_snapshot import get_snapshot
+from types import ModuleType
 
 from agentloop.messages import Usage
 
@@ -18,7 +16,8 @@ def known_window(model: str) -> int | None:
     """
     for provider in (None, "openrouter") if "/" in model else (None,):
         try:
-            _, found = get_snapshot().find_provider_model(model, None, provider, None)
+            snapshot = _published().data_snapshot.get_snapshot()
+            _, found = snapshot.find_provider_model(model, None, provider, None)
         except Exception:  # noqa: BLE001 — a name nobody knows, or data of another shape: not known
             continue
         if found.context_window:
@@ -34,9 +33,16 @@ def price(model: str, usage: Usage, base_url: str | None = None) -> float | None
     """
     cached = min(usage.cached_tokens, usage.input_tokens)
     try:
-        tokens = PricedUsage(
+        tokens = _published().Usage(
             input_tokens=usage.input_tokens, cache_read_tokens=cached, output_tokens=usage.output_tokens
         )
-        return float(calc_price(tokens, model, provider_api_url=base_url or None).total_price)
+        found = _published().calc_price(tokens, model, provider_api_url=base_url or None)
+        return float(found.total_price)
     except Exception:  # noqa: BLE001 — a name nobody knows, or data of another shape: not known
         return None
+
+
+def _published() -> ModuleType:
+    import genai_prices.data_snapshot
+
+    return genai_prices

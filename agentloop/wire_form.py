@@ -8,6 +8,7 @@ import json
 import re
 from typing import Any
 
+from agentloop.cutting import ends
 from agentloop.messages import Content, Json, Message, ToolCall
 from agentloop.prompts import OTHER_ROLE_IN_LOG
 
@@ -86,18 +87,9 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 def _arguments(call: ToolCall) -> str:
     if call.decoded() is None:
-        return json.dumps({"unreadable_arguments": _ends(call.arguments)}, ensure_ascii=False)
+        shown = ends(call.arguments, max_chars=MOST_UNREADABLE_CHARS)
+        return json.dumps({"unreadable_arguments": shown}, ensure_ascii=False)
     return call.arguments if call.arguments.strip() else "{}"
-
-
-def _ends(text: str) -> str:
-    """Head and tail of a text that is too long to be shown whole."""
-    gone = len(text) - MOST_UNREADABLE_CHARS
-    if gone <= 0:
-        return text
-    tail = MOST_UNREADABLE_CHARS // 3
-    head = text[: MOST_UNREADABLE_CHARS - tail]
-    return f"{head}... [{gone:,} of {len(text):,} characters left out] ...{text[-tail:]}"
 
 
 def _others(message: Message) -> dict[str, Any]:

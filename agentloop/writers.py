@@ -8,7 +8,7 @@ from agentloop.context import Context
 from agentloop.digest import digest
 from agentloop.entries import Entry
 from agentloop.errors import ModelError
-from agentloop.instead import Digest, Note, Summary
+from agentloop.instead import Computed, Digest, Lines, Note, Summary
 from agentloop.plans import Plan
 from agentloop.prompts import NOTE
 from agentloop.standing import Standing
@@ -58,7 +58,7 @@ class Writers:
             return replace(self.without_a_model(spec.on_failure, plan, context), fault=str(error))
         return Standing(text=written.text, made="summary", unread=written.unread, shadow=spec.shadow)
 
-    def without_a_model(self, instead: Digest | Note, plan: Plan, context: Context) -> Standing:
+    def without_a_model(self, instead: Computed, plan: Plan, context: Context) -> Standing:
         """What stands instead where no model is asked."""
         gone = stood_for(context, plan.entries)
         if isinstance(instead, Note):
@@ -66,16 +66,16 @@ class Writers:
             return Standing(text=NOTE.format(count=len(gone)), made="note", unread=seqs)
         read = stood_for(context, plan.reads)
         earlier = without_a_log(context, plan.reads)
-        if instead.style == "record":
+        if isinstance(instead, Digest):
             known = {entry.seq for entry in earlier}
             written = written_by_a_model(context, plan.reads)
             earlier += [entry for entry in written if entry.seq not in known]
         text = self._digest(instead, [*earlier, *read], plan, context)
         return Standing(text=text, made="digest")
 
-    def _digest(self, spec: Digest, read: Sequence[Entry], plan: Plan, context: Context) -> str:
+    def _digest(self, spec: Digest | Lines, read: Sequence[Entry], plan: Plan, context: Context) -> str:
         most = min(spec.max_tokens or self.longest(plan), self.longest(plan))
-        if spec.style == "lines":
+        if isinstance(spec, Lines):
             return turn_lines(read, max_tokens=most, counter=self.counter)
         gone = {entry.seq for entry in plan.entries}
         kept = [entry for entry in context.visible if entry.seq not in gone]

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -151,7 +152,9 @@ class Terminal:
 
     def wait_for(self, text: str) -> str:
         """What was shown up to and including `text`, since the last wait."""
+        deadline = time.monotonic() + LONGEST_SECONDS
         while text not in self.screen:
+            assert time.monotonic() < deadline, f"{text!r} was never shown: {self.screen!r}"
             self._read(f"{text!r} was never shown")
         shown, _, rest = self.screen.partition(text)
         self.screen = rest
@@ -208,6 +211,9 @@ def terminal(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -
 
 
 def _own_terminal() -> None:
+    """A shell in the background hands ignored signals down; a terminal's programs have their own."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

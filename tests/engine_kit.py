@@ -1,7 +1,6 @@
 """Every strategy, trigger and way into a compaction, on any log: a scene is one log and what came of it."""
 
 import random
-import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,8 +19,8 @@ from agentloop import (
     triggers,
 )
 from agentloop.budget import Budget
-from agentloop.callbacks import CompactionResult
 from agentloop.codec import encode
+from agentloop.compactions import CompactionResult
 from agentloop.context import Context
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelUnavailableError
 from agentloop.events import Event, ModelCalled, Noted, Record, RunEnded, RunStarted
@@ -82,7 +81,8 @@ def _every_third(context: Context, budget: Budget) -> Fired | None:
 
 
 def _later() -> float:
-    return time.time() + 3_600
+    """Later than any message: some time in the year 2100."""
+    return 4_102_444_800.0
 
 
 TRIGGERS: dict[str, Trigger] = {

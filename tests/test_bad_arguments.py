@@ -24,7 +24,7 @@ MODULES: tuple[ModuleType, ...] = (agentloop, compaction, instead, strategies, t
 
 VALUES = {
     *("Answer", "Retry", "ModelRequest", "CompactionRequest", "CompactionResult", "CompactionPreview"),
-    *("RunResult", "Usage", "Context", "Cut", "Chain", "ConflictError"),
+    *("RunResult", "Usage", "Context", "Cut", "ConflictError"),
     *("ContextOverflowError", "ContextTooLongError", "ModelRefusedError", "ModelUnavailableError"),
 }
 """What the library or a model makes, and nobody configures: their figures are what was measured."""
@@ -32,7 +32,7 @@ VALUES = {
 STATE = {"Budget", "Guard"}
 """What a run makes anew while it goes on, from figures that servers say: checking must never end a run."""
 
-PLACES = {"cut_at"}
+PLACES = {"cut_of"}
 """Functions that take a position and put it where it may be, whatever it is."""
 
 
@@ -145,8 +145,13 @@ def scripted(**given: Any) -> object:
     return ScriptedModel([], **given)
 
 
-temperature = Range((*NO_NUMBER, -0.5, inf, "3"), (None, 0, 0.5), "at least 0|cannot be sent as JSON")
-price_or_none = Range((*NO_NUMBER, -0.5, inf, "3"), (None, 0, 2.5), "0 or more")
+def finite() -> Range:
+    return Range((*NO_NUMBER, *NONE, -0.5, inf, "3"), (0, 0.5), "number of at least 0")
+
+
+def finite_or_none() -> Range:
+    return Range((*NO_NUMBER, -0.5, inf, "3"), (None, 0, 0.5), "number of at least 0")
+
 
 TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
     "Agent": (agent, {"max_steps": whole(1)}),
@@ -155,8 +160,8 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
     "Limits": (
         agentloop.Limits,
         {
-            "steps": Range((*NO_WHOLE, 0), (None, 1), "from 1 on"),
-            "tokens": Range((*NO_WHOLE, 0), (None, 1), "from 1 on"),
+            "steps": whole_or_none(1),
+            "tokens": whole_or_none(1),
             "seconds": above_zero_or_none(),
             "cost": above_zero_or_none(),
         },
@@ -177,17 +182,10 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
             "window": tokens_or_none(),
             "max_output_tokens": tokens_or_none(),
             "timeout_seconds": above_zero(),
-            "temperature": temperature,
+            "temperature": finite_or_none(),
         },
     ),
-    "Price": (
-        price,
-        {
-            "input": Range((*price_or_none.bad, None), (0, 2.5), "0 or more"),
-            "output": Range((*price_or_none.bad, None), (0, 2.5), "0 or more"),
-            "cached_input": price_or_none,
-        },
-    ),
+    "Price": (price, {"input": finite(), "output": finite(), "cached_input": finite_or_none()}),
     "RetryPolicy": (
         agentloop.RetryPolicy,
         {
@@ -249,10 +247,6 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
             "tool_output_max_lines": whole(1),
         },
     ),
-    "Scope": (
-        Scope,
-        {"most_runs": whole_or_none(1), "max_tokens": whole_or_none(1), "summary_tokens": whole(20)},
-    ),
     "Scope.fixed": (Scope.fixed, {"n": whole(1)}),
     "Scope.token_budget": (
         Scope.token_budget,
@@ -281,7 +275,12 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
     ),
     "ClearResults": (strategies.ClearResults, {"keep_tokens": whole(0), "least_tokens": whole(0)}),
     "then": (lambda **given: strategies.then(strategies.TurnWindow(1), **given), {"target": share_or_none()}),
+    "Chain": (
+        lambda **given: strategies.Chain((strategies.TurnWindow(1),), **given),
+        {"target": share_or_none()},
+    ),
     "Digest": (instead.Digest, {"max_tokens": whole_or_none(20)}),
+    "Lines": (instead.Lines, {"max_tokens": whole_or_none(20)}),
     "Summary": (
         instead.Summary,
         {
@@ -370,7 +369,6 @@ def is_number(annotation: object) -> bool:
 
 NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
     "On": (triggers.On, ("", "messages", None, 3), "kind"),
-    "Digest": (lambda bad: instead.Digest(style=bad), ("", "prose", None, 3), "style"),
     "Fired": (triggers.Fired, ("", " ", None, 3), "why"),
     "Fired.reason": (lambda bad: triggers.Fired("now", bad), ("", "manual", None), "reason"),
     "then": (strategies.then, (None, "TurnWindow", 3, strategies.TurnWindow), "then"),
@@ -383,7 +381,56 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
     "any_of": (triggers.any_of, (None, "Overflow", 3, triggers.Overflow), "any_of"),
     "all_of": (triggers.all_of, (None, "Overflow", 3, triggers.Overflow), "all_of"),
     "not_": (triggers.not_, (None, "Overflow", 3, triggers.Overflow), "not_"),
+    "TokenCount.counter": (
+        lambda bad: triggers.TokenCount(1, counter=bad),
+        ("len", 3, dict),
+        "counter must be a function that gives the tokens of a text",
+    ),
+    "Every.clock": (lambda bad: triggers.Every(60, bad), (None, 1.0), "clock must be a function"),
+    "Idle.clock": (lambda bad: triggers.Idle(60, bad), (None, 1.0), "clock must be a function"),
+    "Compaction.micro": (
+        lambda bad: agentloop.Compaction(micro=bad),
+        (3, True, "off", agentloop.MicroCompact),
+        "micro must be a MicroCompact.* or None",
+    ),
+    "Compaction.trigger": (
+        lambda bad: agentloop.Compaction(trigger=bad),
+        (0.8, "x", triggers.Overflow),
+        "trigger must be a function of a context and a budget",
+    ),
+    "Compaction.strategy": (
+        lambda bad: agentloop.Compaction(strategy=bad),
+        (None, "x", strategies.KeepRecentFraction),
+        "strategy must be a function of a context and a budget",
+    ),
+    "Compaction.model": (
+        lambda bad: agentloop.Compaction(model=bad),
+        ("gpt-5-mini", 3, agentloop.OfflineModel, object()),
+        r"model must be a model with name, window, max_output_tokens and stream\(request\)",
+    ),
+    "compact_messages.trigger": (lambda bad: compacted(trigger=bad), ("x", 0.8), "trigger must be"),
+    "compact_messages.strategy": (
+        lambda bad: compacted(strategy=bad),
+        ("x", strategies.TurnWindow),
+        "strategy must be",
+    ),
+    "EventFilter.branch": (lambda bad: agentloop.EventFilter(branch=bad), (5, b"a"), "branch must be a text"),
+    "EventFilter.run_id": (lambda bad: agentloop.EventFilter(run_id=bad), (5, b"a"), "run_id must be a text"),
+    "OpenAIChat.price": (lambda bad: chat(price=bad), (2.5, "free"), "price must be a Price"),
+    "OpenAIChat.extra_body": (
+        lambda bad: chat(extra_body=bad),
+        ({"top_p": nan}, {"stop": {"a"}}),
+        "extra_body cannot be sent as JSON",
+    ),
     "Blocks": (lambda bad: strategies.Blocks(scope=bad), (None, "fixed", 3), "scope"),
+    "Scope": (Scope, (None, "fixed", 3), "rule must be that of Scope.fixed or Scope.token_budget"),
+    "Summary.trims": (lambda bad: instead.Summary(trims=bad), (None, "DropOldest", (3,)), "trims"),
+    "Summary.system": (lambda bad: instead.Summary(system=bad), ("", " ", 3), "system must be a text"),
+    "Summary.on_failure": (
+        lambda bad: instead.Summary(on_failure=bad),
+        ("digest", 3, instead.Digest),
+        "on_failure must be a Digest, Lines, a Note or None",
+    ),
     "EventFilter": (lambda bad: agentloop.EventFilter(kinds=[bad]), ("", "message", None, 3), "kind"),
 }
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from agentloop import strategies, triggers
 from agentloop.agent import Agent
-from agentloop.callbacks import Callbacks, CompactionRequest
+from agentloop.callbacks import Callbacks
 from agentloop.codec import encode
+from agentloop.compactions import CompactionRequest
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.events import (

@@ -9,16 +9,9 @@ from typing import Any
 import pytest
 
 from agentloop.agent import Agent
-from agentloop.callbacks import (
-    CallbackList,
-    Callbacks,
-    CompactionRequest,
-    CompactionResult,
-    Focus,
-    Replace,
-    Veto,
-)
+from agentloop.callbacks import CallbackList, Callbacks, Focus, Replace, Veto
 from agentloop.compaction import Compaction
+from agentloop.compactions import CompactionRequest, CompactionResult
 from agentloop.errors import ContextOverflowError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.messages import Message

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Compaction, Runner
-from agentloop.callbacks import CompactionResult
+from agentloop.compactions import CompactionResult
 from agentloop.errors import BadAnswerError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.models import ModelRequest
@@ -195,7 +195,7 @@ async def test_results_show_their_last_lines(tmp_path: Path) -> None:
     runner = runner_for(model, tmp_path, Reduce(tool_output_max_lines=3, target=0.9))
     await runner.run("Build", session_id="s")
     result = await compacted(runner)
-    assert (result.status, result.strategy) == ("done", "Reduce: LastLines")
+    assert (result.status, result.strategy) == ("done", "Reduce: ResultTails")
     await runner.run("next", session_id="s")
     (shown,) = [str(m["content"]) for m in asked(model)[-1].messages if m["role"] == "tool"]
     assert shown == (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop.context import Context
@@ -16,7 +16,7 @@ from agentloop.messages import Message, ToolCall
 from agentloop.prompts import summary_message
 from tests.benchmarks.bench_recall import folded, recall
 from tests.benchmarks.planting import WORDING, planted_session
-from tests.kit import COUNTER, added, context_of, histories, records_of
+from tests.kit import COUNTER, added, context_of, histories, orderly, records_of
 
 U, A = Message.user, Message.assistant
 
@@ -389,3 +389,112 @@ def test_what_is_planted_in_a_session_is_known_after_many_folds() -> None:
     least = {"fact": 1.0, "rule": 1.0, "goal": 1.0, "new value": 1.0, "file": 0.98, "user sentence": 0.95}
     least |= {"decision": 0.6, "stale value gone": 0.5}
     assert {kind for kind, share in least.items() if sum(shares[kind]) < share * len(shares[kind])} == set()
+
+
+def merged(earlier: str, *messages: Message, most: int = 600) -> str:
+    """The digest of these messages where an earlier record stands for all before them."""
+    told = Message.user(summary_message(earlier, None))
+    record = Entry(seq=0, message=told, original=told, tokens=0, kind="summary")
+    return digest([record, *entries_of(messages)], max_tokens=most, counter=COUNTER)
+
+
+EARLIER = """What users said:
+- The port is 8080. Never push to main.
+  Ask Ines first. … Use tabs.
+
+What the assistant decided and said:
+- I chose httpx over requests.
+
+Files, by the last thing done to each:
+- edited: src/b.py, src/a.py
+- read: docs/c.md
+
+Errors met:
+- run(make lint): E501 Line too long — not seen mended
+
+What was done:
+- show(a.py) → 10 lines … code K-77
+- show(b.py) → 20 lines
+
+Names and numbers to keep exact:
+Paths: docs/z.md
+Names: TICKET-991"""
+
+
+def test_an_earlier_record_alone_comes_out_as_it_went_in() -> None:
+    once = merged(EARLIER)
+    assert once == EARLIER
+    assert merged(once, most=3_000) == EARLIER
+
+
+def test_an_earlier_record_is_merged_section_by_section_with_what_is_new() -> None:
+    def call(number: int, name: str, **arguments: str) -> Message:
+        return A("", [ToolCall(id=f"c{number}", name=name, arguments=json.dumps(arguments))])
+
+    text = merged(
+        EARLIER,
+        U("The port is 9090 now. Use tabs."),
+        call(1, "run", command="make lint"),
+        Message.tool("c1", "all clean"),
+        call(2, "show", path="src/b.py"),
+        Message.tool("c2", "25 lines now"),
+        call(3, "write_file", path="docs/c.md"),
+        Message.tool("c3", "saved"),
+        A("I chose ruff over flake8."),
+    )
+    assert "8080" not in text
+    assert "The port is 9090 now." in text
+    assert text.count("Use tabs.") == 1
+    assert "- I chose httpx over requests.\n- I chose ruff over flake8." in text
+    assert "- run(make lint): E501 Line too long — later succeeded" in text
+    assert "- edited: src/b.py, src/a.py" in text
+    assert "- written: docs/c.md" in text
+    assert "- show(b.py) → 25 lines now" in text
+    assert "20 lines" not in text
+    assert "- show(a.py) → 10 lines … code K-77" in text
+    assert "TICKET-991" in text
+    assert all(text.count(line) == 1 for line in EARLIER.splitlines() if line.endswith(":"))
+
+
+def test_an_error_mended_before_stays_mended() -> None:
+    mended = "Errors met:\n- run(make): Error 2 — later succeeded"
+    assert merged(mended, U("Go on.")).count("Error 2 — later succeeded") == 1
+
+
+def test_a_users_own_words_in_the_shape_of_a_record_are_no_record() -> None:
+    quoted = "Is this right?\nWhat was done:\n- rm(everything) → done\n\nErrors met:\n- none"
+    once = record([U(quoted), A("Yes."), U("Thanks, that is all for today then.")])
+    again = merged(once, U("And what about tomorrow?"))
+    assert "  What was done:" in again
+    assert not any(line in ("What was done:", "Errors met:") for line in again.splitlines())
+
+
+@pytest.mark.parametrize("most", [5, 10, 20])
+def test_something_of_an_earlier_record_is_said_in_any_budget(most: int) -> None:
+    text = merged(EARLIER, most=most)
+    assert text
+    assert COUNTER(text) <= most
+
+
+def test_prose_is_cut_between_lines_and_stays_stable() -> None:
+    prose = "\n".join(f"Line {number} says what happened on day {number}." for number in range(100))
+    once = merged(prose, most=300)
+    lines = once.partition("\n\n")[0].splitlines()
+    assert {line for line in lines if line != "…"} <= set(prose.splitlines())
+    assert lines[0] == "Line 0 says what happened on day 0."
+    assert lines[-1] == "Line 99 says what happened on day 99."
+    assert COUNTER("\n".join(lines)) <= 135
+    assert merged(once, most=300).splitlines()[: len(lines)] == lines
+
+
+@settings(max_examples=100)
+@given(st.lists(orderly(most_turns=3), min_size=2, max_size=4), st.integers(100, 600))
+def test_a_record_of_records_keeps_to_its_length_and_has_each_heading_once(
+    parts: list[list[Message]], most: int
+) -> None:
+    text = ""
+    for part in parts:
+        text = merged(text, *part, most=most)
+        assert COUNTER(text) <= most
+        assert text.count("What users said:") <= 1
+        assert text.count("What was done:") <= 1

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.agent import Agent
-from agentloop.callbacks import Callbacks, CompactionRequest, Positioned
+from agentloop.callbacks import Callbacks
+from agentloop.compactions import CompactionRequest, Positioned
 from agentloop.errors import UsageError
 from agentloop.events import (
     AnyEvent,

@@ -1,5 +1,6 @@
 """The guard, term by term: what it allows after which outcomes."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -7,15 +8,19 @@ from typing import Any
 import pytest
 
 from agentloop.agent import Agent
-from agentloop.callbacks import CompactionResult
 from agentloop.compaction import Compaction, Digest, Summary
-from agentloop.errors import ContextTooLongError, UsageError
+from agentloop.compactions import CompactionResult
+from agentloop.context import Context
+from agentloop.errors import ContextTooLongError
 from agentloop.events import Compacted
 from agentloop.guard import COOLDOWN_STEPS, GROWTH, REFILL_STEPS, REGROWTH, RELEASE, STRIKES, Guard
+from agentloop.messages import Message, Usage
+from agentloop.models import Answer, ModelRequest
 from agentloop.runner import Runner
 from agentloop.strategies import KeepRecentFraction, replaced_by
 from agentloop.stream import CompactionEnded, ContextWarning
 from agentloop.testing import ScriptedModel
+from agentloop.tokens import count_message, count_request, counter_for
 from agentloop.triggers import Fired, On, WindowFraction
 from tests.kit import assert_valid, every_fact, read, reading, watched
 
@@ -184,13 +189,37 @@ async def test_the_target_lies_below_a_low_trigger(tmp_path: Path) -> None:
     assert all(each.tokens_after < threshold for each in done)
 
 
+def counted_dear(reply: Any) -> Callable[[ModelRequest], Answer]:
+    """The reply of a provider that counts half as many tokens again as we do."""
+    message = Message.assistant(reply) if isinstance(reply, str) else Message.assistant(None, reply)
+    return lambda request: Answer(message=message, usage=Usage(input_tokens=int(1.5 * own_count(request))))
+
+
+def own_count(request: ModelRequest) -> int:
+    return count_request(request, counter_for("scripted"))
+
+
 async def test_usage_from_before_a_rewrite_is_not_believed_after_it(tmp_path: Path) -> None:
-    model = ScriptedModel(reading(30), window=8_000, summary=every_fact)
+    answers = [counted_dear(reply) for reply in (*reading(30), "done")]
+    model = ScriptedModel(answers, window=8_000, summary=every_fact)
     runner = runner_for(model, tmp_path, Compaction(micro=None))
     await runner.run("Read", session_id="s")
     records = await runner.store.read("s")
-    done = [record.event for record in records if isinstance(record.event, Compacted)]
-    assert all(event.after < event.before for event in done)
+    done = [at for at, record in enumerate(records) if isinstance(record.event, Compacted)]
+    assert len(done) >= 2
+    for at in done:
+        assert Context.of(records[:at]).anchor("scripted") is not None
+        assert Context.of(records[: at + 1]).anchor("scripted") is None
+
+    before = await runner.status("s")
+    assert (await runner.compact("s")).status == "done"
+    after = await runner.status("s")
+    await runner.run("Go on", session_id="s")
+    said = count_message(Message.user("Go on"), counter_for("scripted"))
+    assert before.measured
+    assert not after.measured
+    assert after.tokens < before.tokens
+    assert after.tokens == pytest.approx(1.5 * (own_count(model.requests[-1]) - said), rel=0.02)
 
 
 async def test_an_overflow_that_the_provider_proved_is_compacted_in_a_pause(tmp_path: Path) -> None:
@@ -200,11 +229,3 @@ async def test_an_overflow_that_the_provider_proved_is_compacted_in_a_pause(tmp_
     result = await runner.run("Read", session_id="s")
     assert result.output == "done"
     assert [each.reason for each in result.compactions][:1] == ["overflow"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("summary_share", 0), ("summary_share", 0.6), ("summary_seconds", 0)]
-)
-def test_bad_numbers_of_the_policy_are_named(name: str, value: float) -> None:
-    with pytest.raises(UsageError, match=name):
-        Compaction(**{name: value})  # type: ignore[arg-type]

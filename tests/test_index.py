@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from agentloop import identifiers as identifiers_module
 from agentloop import named_values as named_values_module
+from agentloop.cutting import ends
 from agentloop.entries import Entry
 from agentloop.identifiers import MOST_CHARS, MOST_URL_CHARS, identifiers, kinds, missing
 from agentloop.index import LABELS, index_of
 from agentloop.messages import Message, ToolCall
 from agentloop.named_values import named_values
 from agentloop.prompts import summary_message
-from agentloop.tool_results import shortened
 from tests.kit import COUNTER, context_of, histories, orderly
 
 PROSE = "Nothing that stands here has to be kept just as it is written down, not one word of it. "
@@ -221,7 +221,7 @@ def test_one_huge_result_leaves_room_for_all_others() -> None:
 
 
 def test_how_much_of_a_result_was_left_out_is_no_news() -> None:
-    short = shortened(f"code_1 {PROSE * 90}", max_chars=300, rest="the whole is in result_1.txt")
+    short = ends(f"code_1 {PROSE * 90}", max_chars=300, rest="the whole is in result_1.txt")
     index = index_of(entries_of(*read_of(1, short)), max_tokens=99, counter=COUNTER)
     assert index == "Paths: result_1.txt\nNames: code_1"
 

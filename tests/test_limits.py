@@ -281,18 +281,18 @@ def test_the_sync_runner_takes_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["steps", "tokens", "seconds", "cost"])
 @pytest.mark.parametrize("value", [0, -1, True, float("nan"), float("inf"), -0.5, "9", Decimal(3)])
 def test_a_limit_that_makes_no_sense_is_refused(name: str, value: object) -> None:
-    with pytest.raises(UsageError, match=rf"^{name} is .*: a limit on {name} is a .*number"):
+    with pytest.raises(UsageError, match=rf"^{name} must be a .*number"):
         Limits(**{name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["steps", "tokens"])
 def test_there_is_no_half_a_step(name: str) -> None:
-    with pytest.raises(UsageError, match="whole number from 1 on"):
+    with pytest.raises(UsageError, match="whole number of at least 1"):
         Limits(**{name: 1.5})  # type: ignore[arg-type]
 
 
 async def test_limits_of_another_kind_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="give a Limits"):
+    with pytest.raises(UsageError, match="limits must be a Limits"):
         await runner_for(ScriptedModel([]), tmp_path).run("Go", limits=5)  # type: ignore[arg-type]
 
 

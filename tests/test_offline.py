@@ -11,13 +11,13 @@ from hypothesis import given
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.digest import digest
+from agentloop.digest.headings import ASKED, DECIDED
 from agentloop.errors import ContextTooLongError, ModelRefusedError
 from agentloop.labelled import labelled, unlabelled
 from agentloop.messages import Message, ToolCall
 from agentloop.micro import MicroCompact
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.offline import OfflineModel
-from agentloop.offline.notes import ASKED, SAID
 from agentloop.prompts import SUMMARY_FOCUS
 from agentloop.runner import Runner
 from agentloop.stream import CompactionEnded, RunEnded, ToolStarted
@@ -407,7 +407,7 @@ async def test_a_record_holds_what_was_asked_learnt_and_left() -> None:
         "Done, files read:\n- a.py: The first.\n- b.py: The new second.\n- c.py: The third.\n\n"
         "Open, files still to read:\n- d.py\n\n"
         f"What users said:\n- My name is Ada.\n- {TASK} It is urgent.\n\n"
-        "Errors met:\n- run(make): exit status 2"
+        "Errors met:\n- run(make): exit status 2 — not seen mended"
     )
 
 
@@ -436,7 +436,7 @@ async def test_what_was_said_stays_over_many_records() -> None:
 async def test_the_headings_of_what_was_said_are_those_of_the_digest() -> None:
     said = context_of([Message.user("The code is 12."), Message.assistant("I decided to use tabs.")])
     lines = digest(said.visible, max_tokens=200, counter=COUNTER).splitlines()
-    assert {ASKED, SAID} <= set(lines)
+    assert {ASKED, DECIDED} <= set(lines)
 
 
 async def test_a_focus_is_honoured() -> None:

@@ -817,9 +817,9 @@ def test_a_bad_base_url(url: str) -> None:
 def test_bad_options() -> None:
     with pytest.raises(UsageError, match="bad model name"):
         OpenAIChat(" ")
-    with pytest.raises(UsageError, match="cannot be sent as JSON"):
+    with pytest.raises(UsageError, match="extra_body cannot be sent as JSON"):
         OpenAIChat("m", extra_body={"bad": {1, 2}})
-    with pytest.raises(UsageError, match="cannot be sent as JSON"):
+    with pytest.raises(UsageError, match="temperature must be a number of at least 0, not nan"):
         OpenAIChat("m", temperature=float("nan"))
     with pytest.raises(UsageError, match="timeout_seconds"):
         OpenAIChat("m", timeout_seconds=0)

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.agent import Agent
-from agentloop.callbacks import Callbacks, CompactionRequest, Replace
+from agentloop.callbacks import Callbacks, Replace
 from agentloop.compaction import Compaction
+from agentloop.compactions import CompactionRequest
 from agentloop.context import Context
 from agentloop.digest import digest
 from agentloop.events import Cleared

@@ -12,7 +12,7 @@ from agentloop.entries import Entry
 from agentloop.events import Cleared, ClearedItem, MessageAdded, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
-from agentloop.superseded import replaced_by, superseded
+from agentloop.superseded import newer_results, superseded
 from agentloop.superseded_items import superseded_items
 from agentloop.tokens import count_message
 from agentloop.wire import wire_messages
@@ -88,7 +88,7 @@ def test_what_is_to_be_kept_is_never_replaced() -> None:
 
 def test_the_newest_good_result_is_named() -> None:
     steps: list[Step] = [("read", A, "1"), ("read", A, "2"), ("read", A, "3"), ("read", A, "error: x")]
-    newer = replaced_by(context_of(done(*steps)).visible)
+    newer = newer_results(context_of(done(*steps)).visible)
     assert {seq: (by.seq, by.name) for seq, by in newer.items()} == {3: (7, "read"), 5: (7, "read")}
 
 
@@ -106,6 +106,46 @@ def test_a_superseded_result_is_shown_as_one_line() -> None:
     assert superseded_items(cleared, COUNTER) == ()
 
 
+FAILURES = [
+    "FileNotFoundError: [Errno 2] No such file or directory: 'src/a.py'",
+    "Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'a'",
+    "read failed: OSError: gone",
+    "read timed out after 5 s; what it did until then stays done",
+    "read was not called, since its arguments do not fit: path",
+    "Call read again, differently: the file has moved",
+    "interrupted: the run stopped before this call's result was kept",
+    "not run: the answer that asked for this call was cut off",
+    "Error: no such file",
+    "cat: src/a.py: No such file or directory",
+    "exit code 1",
+    "[exit status 127]",
+    "one line of output\n[exit status 2]",
+    "[killed by signal 9]",
+    "fatal: not a git repository",
+    "HTTP/1.1 503 Service Unavailable",
+    '{"error": "quota"}',
+    '{"ok": false}',
+    '{"isError": true, "content": []}',
+    "permission denied",
+    "collected 3 items\n1 failed, 2 passed",
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_what_failed_later_replaces_nothing(failure: str) -> None:
+    steps = [("read", A, "good"), ("read", A, failure), ("read", A, failure)]
+    assert gone(done(*steps)) == []
+    assert gone(done(*steps, ("read", A, "better"))) == ["good", failure, failure]
+
+
+@pytest.mark.parametrize(
+    "good",
+    ["", "ok", '{"error": null}', '{"status": 200}', "exit code 0", "[exit status 0]", "0 failed, 3 passed"],
+)
+def test_what_went_well_replaces_what_was_before(good: str) -> None:
+    assert gone(done(("read", A, "old"), ("read", A, good))) == ["old"]
+
+
 def test_what_saves_nothing_stays() -> None:
     assert superseded_items(context_of(done(("read", A, "short"), ("read", A, LONG))), COUNTER) == ()
 
@@ -118,6 +158,8 @@ def test_what_was_not_read_yet_stays() -> None:
     assert superseded_items(unread, COUNTER) == ()
     earlier = context_of([*done(("read", A, LONG), last=None), *batch])
     assert [item.seq for item in superseded_items(earlier, COUNTER)] == [3]
+    spoken = context_of([Message.user("Go."), *batch, Message.user("Go on.")])
+    assert superseded_items(spoken, COUNTER) == ()
     read = context_of([Message.user("Go."), *batch, Message.assistant("Seen.")])
     assert [item.seq for item in superseded_items(read, COUNTER)] == [3]
 
@@ -137,7 +179,7 @@ def test_l1_l2_only_results_with_a_newer_one_change(messages: list[Message]) -> 
     context = context_of(messages)
     items = superseded_items(context, COUNTER)
     entries: dict[int, Entry] = {entry.seq: entry for entry in context.visible}
-    newer = replaced_by(context.visible)
+    newer = newer_results(context.visible)
     for item in items:
         assert entries[item.seq].message.role == "tool"
         assert item.tokens < entries[item.seq].tokens

@@ -15,12 +15,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from agentloop.plain_values import as_text, error_text
-from agentloop.tool_results import shortened, spill
+from agentloop.tool_results import spill
 
 
 class Colour(enum.Enum):
@@ -255,72 +255,6 @@ JSON = st.recursive(
 @given(st.lists(JSON, max_size=4) | st.dictionaries(st.text(), JSON, max_size=4))
 def test_json_values_come_back_from_their_text(value: object) -> None:
     assert json.loads(as_text(value)) == value
-
-
-# Shortening
-
-TEXTS = st.text(
-    alphabet=st.characters() | st.sampled_from("\ud83d\ude00\u0301\u200d\u2764\ufe0f👩👩🏽\r\n"), max_size=400
-)
-
-
-def test_a_text_that_is_short_enough_is_itself() -> None:
-    assert shortened("x" * 100, max_chars=100, rest="the whole is in f.txt") == "x" * 100
-
-
-def test_head_and_tail_stand_two_to_one_around_a_marker() -> None:
-    text = "".join(chr(ord("a") + index % 26) for index in range(9_000))
-    short = shortened(text, max_chars=1_000, rest="the whole is in result_c1.txt")
-    head, marker, tail = short.partition("\n... [")[0], short.split("\n")[1], short.rpartition("] ...\n")[2]
-    assert text.startswith(head)
-    assert text.endswith(tail)
-    assert abs(len(head) - 2 * len(tail)) <= 3
-    assert 990 <= len(short) <= 1_000
-    left_out = 9_000 - len(head) - len(tail)
-    assert marker == f"... [{left_out:,} of 9,000 characters left out; the whole is in result_c1.txt] ..."
-
-
-def test_the_marker_says_how_to_get_the_rest() -> None:
-    assert "left out; ask again] ..." in shortened("x" * 900, max_chars=200, rest="ask again")
-
-
-def test_the_text_itself_beats_a_longer_marker() -> None:
-    assert shortened("x" * 30, max_chars=20) == "x" * 30
-    assert len(shortened("x" * 500, max_chars=0)) < 120
-
-
-@pytest.mark.parametrize("unit", ["👩🏽\u200d🚀", "e\u0301\u0302", "\ud83d\ude00", "\r\n", "❤\ufe0f"])
-@pytest.mark.parametrize("room", range(200, 212))
-def test_characters_of_several_code_points_stay_whole(unit: str, room: int) -> None:
-    short = shortened(unit * 1_000, max_chars=room)
-    head, tail = short.partition("\n... [")[0], short.rpartition("] ...\n")[2]
-    assert head == unit * (len(head) // len(unit))
-    assert tail == unit * (len(tail) // len(unit))
-    assert head
-    assert tail
-
-
-@pytest.mark.parametrize("text", ["a" + "\u0301" * 5_000, "\u200d" * 5_000])
-def test_an_endless_character_is_cut_nevertheless(text: str) -> None:
-    short = shortened(text, max_chars=1_000)
-    assert 900 < len(short) <= 1_000
-
-
-@given(TEXTS, st.integers(min_value=-5, max_value=500), st.none() | st.text(max_size=20))
-def test_l11_shortened_keeps_its_limit(text: str, max_chars: int, whole: str | None) -> None:
-    short = shortened(text, max_chars=max_chars, rest=whole or "")
-    assert len(short) <= len(text)
-    if max_chars >= 120 + 2 * len(whole or ""):
-        assert len(short) <= max_chars
-    if len(text) <= max_chars:
-        assert short == text
-
-
-@settings(max_examples=30)
-@given(st.lists(st.sampled_from(["\ud83d\ude00", "x", "\U0001f600"]), min_size=200, max_size=250))
-def test_l11_no_surrogate_pair_is_split(units: list[str]) -> None:
-    short = shortened("".join(units), max_chars=180)
-    assert short.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 # Spilling

@@ -12,7 +12,7 @@ from rich.console import Console
 from agentloop.cli.building import MEMORY, Built, opened, window_notice
 from agentloop.cli.chat_commands import HELP, Command, command_in
 from agentloop.cli.chat_view import ChatView
-from agentloop.cli.compacting import compacted, undone
+from agentloop.cli.compacting import compacted, previewed, undone
 from agentloop.cli.console import error_console, say
 from agentloop.cli.exits import one_line
 from agentloop.cli.faults import show_where
@@ -147,6 +147,8 @@ class Chat:
                 await self.interruptible(self._status())
             case Command(name="compact", rest=focus):
                 await self.interruptible(self._compact(focus or None))
+            case Command(name="preview"):
+                self._console.print(previewed(await self._runner.preview(self._session_id)))
             case Command(name="undo"):
                 await self.interruptible(self._undo())
             case _:

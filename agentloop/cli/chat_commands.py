@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 HELP = """\
 /compact [FOCUS]  make the context smaller now; FOCUS is what the summary must keep above all
+/preview          what /compact would do
 /undo             take the newest compaction back
 /status           how full the window is
 /help             this list
-/quit             end the chat, as Ctrl-D does; the session is kept
+/quit, /exit      end the chat, as Ctrl-D does; the session is kept
 Ctrl-C ends an answer and not the chat."""
 
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)

@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 
 import click
 
-from agentloop.callbacks import CompactionResult
 from agentloop.cli.building import build, opened, window_notice
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
@@ -17,6 +16,7 @@ from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, opt
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
 from agentloop.cli.tally import short
+from agentloop.compactions import CompactionResult
 from agentloop.results import CompactionPreview
 from agentloop.runner import Runner
 
@@ -76,7 +76,7 @@ def previewed(preview: CompactionPreview | None) -> str:
         return NOTHING
     what = f"would compact positions {preview.first} to {preview.last} by {preview.strategy}"
     size = f"{preview.messages} messages, {short(preview.tokens)} of {short(preview.context.tokens)} tokens"
-    after = f"leaving at most {short(preview.tokens_after)}"
+    after = f"leaving about {short(preview.tokens_after)}"
     cache = f"{short(preview.cache_tokens_lost)} tokens leave the prompt cache once"
     return "; ".join((f"{what}: {size}", after, cache, *_costs(preview)))
 

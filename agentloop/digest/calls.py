@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentloop.cutting import halves
 from agentloop.digest.actions import only_looks
-from agentloop.digest.errors_in import ends_of, error_in
 from agentloop.digest.paths import paths_in
+from agentloop.failures_in import failure_in, opening_failure_in
 from agentloop.messages import Message, ToolCall
 from agentloop.pairing import answers
 
@@ -45,7 +46,7 @@ def calls_of(messages: Sequence[Message]) -> Iterator[Call]:
     """Every call, in the order in which they were made."""
     for at, places in answers(messages).items():
         for call, place in zip(messages[at].tool_calls, places, strict=True):
-            yield _call(at, call, None if place is None else ends_of(messages[place].text, MOST_RESULT_CHARS))
+            yield _call(at, call, None if place is None else halves(messages[place].text, MOST_RESULT_CHARS))
 
 
 def _call(at: int, call: ToolCall, result: str | None) -> Call:
@@ -55,13 +56,17 @@ def _call(at: int, call: ToolCall, result: str | None) -> Call:
     found = paths_in(arguments) if arguments else paths_in({"text": call.arguments[:MOST_ARGUMENT_CHARS]})
     return Call(
         at=at,
-        name=call.name or "tool",
+        name=" ".join(call.name[:200].split()) or "tool",
         arguments=brief(arguments) if arguments else " ".join(call.arguments[:200].split()).strip("{} "),
         paths=tuple(found),
         command=" ".join(command[:2_000].split()),
         result=result,
-        error=None if result is None else error_in(result, looks=only_looks(call.name, command)),
+        error=None if result is None else _failure(result, call.name, command),
     )
+
+
+def _failure(result: str, name: str, command: str) -> str | None:
+    return opening_failure_in(result) if only_looks(name, command) else failure_in(result)
 
 
 def _as_command(value: object) -> str:

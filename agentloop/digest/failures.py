@@ -1,13 +1,24 @@
 """Errors that were met, and whether they were mended."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from agentloop.digest.actions import program_of
 from agentloop.digest.calls import Call
 
+OPEN, MENDED = " — not seen mended", " — later succeeded"
 
-def failure_lines(calls: Sequence[Call]) -> Iterator[str]:
-    """A line for each error, newest first, those not mended before those that were."""
+_TOLD = re.compile(r"(?P<name>[^(\n]{0,200})\((?P<about>.{0,80}?)\): ")
+
+
+def failure_lines(calls: Sequence[Call], earlier: Iterable[str] = ()) -> Iterator[str]:
+    """A line for each error, newest first, those not mended before those that were.
+
+    `earlier` are the lines of an earlier record, oldest first and without their dash: what they tell of may
+    have been mended since.
+    """
+    calls = [*(call for line in earlier for call in _told(line)), *calls]
     mended = _mended(calls)
     failed = [(at, call) for at, call in enumerate(calls) if call.error]
     lines: dict[str, None] = {}
@@ -20,8 +31,26 @@ def failure_lines(calls: Sequence[Call]) -> Iterator[str]:
 
 def _line(call: Call, by: Call | None) -> str:
     about = call.command[:80] or (call.paths[0] if call.paths else call.arguments[:60])
-    end = "not seen mended" if by is None else "later succeeded"
-    return f"- {call.name}({about}): {call.error} — {end}"
+    return f"- {call.name}({about}): {call.error}{OPEN if by is None else MENDED}"
+
+
+def _told(line: str) -> Iterator[Call]:
+    """The calls that such a line tells of: one that failed, and where it was mended one that went well."""
+    told = _TOLD.match(line)
+    if told is None:
+        return
+    failed = Call(
+        at=-1,
+        name=told["name"],
+        arguments="",
+        paths=(),
+        command=told["about"],
+        result="",
+        error=line[told.end() :].removesuffix(OPEN).removesuffix(MENDED),
+    )
+    yield failed
+    if line.endswith(MENDED):
+        yield replace(failed, error=None)
 
 
 def _mended(calls: Sequence[Call]) -> dict[int, Call]:

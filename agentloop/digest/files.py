@@ -11,12 +11,13 @@ FAILED = "could not be "
 _PARTS = re.compile(r"\|\||&&|[;|\n]")
 
 
-def last_done(calls: Iterable[Call]) -> dict[str, str]:
+def last_done(calls: Iterable[Call], earlier: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
     """Each file with the last thing done to it, the one touched last coming last.
 
-    A read after a change does not hide the change: the change is what must be known.
+    A read after a change does not hide the change: the change is what must be known. `earlier` are files with
+    what was done to them before all these calls.
     """
-    done: dict[str, str] = {}
+    done = dict(earlier)
     for call in calls:
         for path in call.paths:
             action = _action(call, path)

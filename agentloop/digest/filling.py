@@ -62,7 +62,7 @@ class Section(Generic[T]):
         return counter(text) + LINE_TOKENS + heading
 
     def __str__(self) -> str:
-        return "\n".join((f"{self.title}:", *self.written(self.kept))) if self.kept else ""
+        return "\n".join((self.title, *self.written(self.kept))) if self.kept else ""
 
 
 @dataclass(slots=True, kw_only=True)

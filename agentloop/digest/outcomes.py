@@ -2,11 +2,15 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from agentloop.digest.calls import Call
 from agentloop.digest.cues import is_keyed
 from agentloop.digest.sentences import Sentence, sentences
 from agentloop.digest.words import is_hard, words
+
+ARROW = " → "
+"""Between what was called and what came of it."""
 
 MOST_CHARS = 200
 """The outcome of one call takes at most so many characters."""
@@ -16,6 +20,29 @@ _SUMS_UP = re.compile(
     r"id|code|key|version|reference|error|warning|count|count\w*|ok)\b",
     re.IGNORECASE,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The line of a call in an earlier record, at its place before all calls made since."""
+
+    at: int
+    line: str
+
+    @property
+    def asked(self) -> str:
+        """What was called, with the arguments in brief."""
+        return self.line.partition(ARROW)[0]
+
+
+def told_before(lines: Sequence[str], calls: Sequence[Call]) -> list[Told]:
+    """The lines of an earlier record, newest first, without those of calls that were made again since.
+
+    A call without arguments asks for what comes next, and one that failed says nothing of the one before.
+    """
+    again = {_asked(call) for call in calls if call.arguments and not call.error} if lines else set()
+    told = [Told(at=at, line=line) for at, line in enumerate(lines, -len(lines))]
+    return [one for one in reversed(told) if one.asked not in again]
 
 
 def newest_of_each(calls: Sequence[Call]) -> list[Call]:
@@ -36,9 +63,13 @@ def newest_of_each(calls: Sequence[Call]) -> list[Call]:
     return kept
 
 
-def outcome_line(call: Call) -> str:
+def outcome_line(call: Call | Told) -> str:
     """The tool, its arguments in brief, and what came of it."""
-    return f"- {call.name}({_arguments(call)}) → {outcome(call)}"
+    return f"- {call.line if isinstance(call, Told) else f'{_asked(call)}{ARROW}{outcome(call)}'}"
+
+
+def _asked(call: Call) -> str:
+    return f"{call.name}({_arguments(call)})"
 
 
 def _arguments(call: Call) -> str:

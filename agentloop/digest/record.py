@@ -1,19 +1,21 @@
 """The sections of a digest, and what each may take."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from agentloop.digest.calls import Call, calls_of
+from agentloop.digest.calls import calls_of
+from agentloop.digest.earlier import Earlier, prose_within, taken_apart
 from agentloop.digest.failures import failure_lines
 from agentloop.digest.files import changed, grouped, last_done
 from agentloop.digest.filling import Filling, Section
-from agentloop.digest.outcomes import newest_of_each, outcome_line
-from agentloop.digest.spoken import Spoken, as_lines, by_weight, spoken, tells, weigh
+from agentloop.digest.headings import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
+from agentloop.digest.outcomes import newest_of_each, outcome_line, told_before
+from agentloop.digest.spoken import Spoken, as_lines, by_weight, retold, spoken, tells, weigh
 from agentloop.digest.stale import Stated, forget_superseded
-from agentloop.entries import Entry
-from agentloop.fitting import fitted
+from agentloop.entries import Entry, Kind
 from agentloop.index import index_of
 from agentloop.labelled import neutral, summary_in
+from agentloop.messages import Message
 from agentloop.tokens import TokenCounter
 
 Sections: TypeAlias = dict[str, Section[Any]]
@@ -21,17 +23,24 @@ Sections: TypeAlias = dict[str, Section[Any]]
 PROSE_SHARE = 0.45
 """The share of the budget that a model's earlier prose may take."""
 
-FIRST_ROUND = (("asked", 0.52), ("files", 0.28), ("decided", 0.09), ("failed", 0.03), ("done", 0.03))
-SECOND_ROUND = (("asked", 0.66), ("decided", 0.2), ("files", 0.3), ("failed", 0.08), ("done", 0.12))
+FIRST_ROUND = (("asked", 0.5), ("files", 0.3), ("decided", 0.09), ("failed", 0.03), ("done", 0.03))
+SECOND_ROUND = (("asked", 0.6), ("files", 0.33), ("decided", 0.2), ("failed", 0.08), ("done", 0.12))
 """What each section may take at first, in this order, and then of what others left."""
 
 INDEX_SHARE = 0.05
 """The least that is left for the index."""
 
-DONE_SHARE_OF_REST = 0.5
+LAST_ROUND = (("failed", 0.3), ("done", 0.3), ("asked", 0.3), ("decided", 0.2))
+"""What of all that is then left each may take, one after the other; the index has what remains."""
+
+NAMED_BY = " = "
+"""Between a name and its value in an index; a number without a name stood in a result."""
 
 LIGHT = 0.0
-"""Sentences that weigh less come last of all: greetings, and what a user pasted."""
+"""Sentences of users that weigh less come last of all: greetings, and what a user pasted."""
+
+DECIDES = 2.0
+"""So do sentences of the assistant that weigh less than this: they report, and leave nothing open."""
 
 
 def digest(
@@ -39,35 +48,44 @@ def digest(
 ) -> str:
     """What users asked for, what was decided and done, as a record of at most `max_tokens`.
 
-    `covered` is everything that the record stands for, oldest first, as the log holds it; of an entry of
-    kind "summary" the prose is taken in. The same entries give the same text, in time linear in theirs.
+    `covered` is everything that the record stands for, oldest first, as the log holds it. An entry of kind
+    "summary" stands for what no log holds: a digest is taken apart and merged with what is new, a model's
+    prose is taken in. The same entries give the same text, in time linear in theirs.
     Rules, goals and facts that users stated come first, then files with the last thing done to each,
     decisions of the assistant, errors, one line for each call, and an index of what must be exact.
     A newer value of the same thing takes the place of the older one, also where it stands in `kept`: what
     stays in sight beside the record. Nothing said gives "".
     """
     said = [entry for entry in covered if entry.kind == "said"]
-    prose = next((entry for entry in reversed(covered) if entry.kind == "summary"), None)
-    head = _prose(prose, int(max_tokens * PROSE_SHARE), counter) if prose else ""
+    earlier = taken_apart(
+        summary_in(entry.original.text).strip() for entry in covered if entry.kind == "summary"
+    )
+    head = prose_within(neutral(earlier.prose), max_tokens=int(max_tokens * PROSE_SHARE), counter=counter)
     filling = Filling(counter=counter, left=max_tokens - (counter(head) + 2 if head else 0))
-    sections, gone = _sections(said, kept)
+    sections, gone = _sections(said, earlier, kept)
     _fill(filling, sections)
+    _fill_what_is_over(filling, sections, lambda: max_tokens - counter(_written(head, sections)))
     text = _written(head, sections)
     while filling.taken and (over := counter(text) - max_tokens) > 0:
         filling.give_back(over)
         text = _written(head, sections)
-    text = _with_index(text, said, gone, max_tokens=max_tokens, counter=counter)
-    return _strict(text or _newest_words(said, max_tokens, counter))
+    text = _with_index(text, [*_indexed(earlier), *said], gone, max_tokens=max_tokens, counter=counter)
+    return _strict(text or _newest_words(said or list(_indexed(earlier)), max_tokens, counter))
 
 
-def _prose(entry: Entry, max_tokens: int, counter: TokenCounter) -> str:
-    text = summary_in(entry.original.text).strip()
-    return neutral(fitted(text, max_tokens=max_tokens, counter=counter)) if text else ""
+def _indexed(earlier: Earlier) -> Iterator[Entry]:
+    """What an earlier record says as entries of an index's own: each text for itself, as it once stood."""
+    in_results = {text for text in earlier.counted if NAMED_BY not in text}
+    for at, text in enumerate(texts := earlier.texts, -len(texts)):
+        found = text in in_results
+        message = Message.tool("", text) if found else Message.assistant(text)
+        kind: Kind = "said" if found else "summary"
+        yield Entry(seq=at, at=at, message=message, original=message, tokens=0, kind=kind)
 
 
-def _sections(said: Sequence[Entry], kept: Sequence[Entry]) -> tuple[Sections, list[str]]:
+def _sections(said: Sequence[Entry], earlier: Earlier, kept: Sequence[Entry]) -> tuple[Sections, list[str]]:
     messages = [entry.original for entry in said]
-    found = spoken(messages)
+    found = spoken(messages, before=retold(earlier))
     gone = forget_superseded([*(one.stated for one in found), *_in_sight(said, kept)])
     found = [one for one in found if one.text]
     users = [one for one in found if one.stated.role == "user"]
@@ -75,14 +93,16 @@ def _sections(said: Sequence[Entry], kept: Sequence[Entry]) -> tuple[Sections, l
     weigh(users, task=next((one.at for one in users), None))
     weigh(others, task=None)
     calls = list(calls_of(messages))
+    told = told_before(earlier.done, calls)
+    gone += set(earlier.done).difference(one.line for one in told)
     return {
-        "asked": _spoken("What users said", users),
-        "decided": _spoken("What the assistant decided and said", others),
-        "files": _files(calls),
-        "failed": _lines("Errors met", list(failure_lines(calls))),
+        "asked": _spoken(ASKED, users, LIGHT),
+        "decided": _spoken(DECIDED, others, DECIDES),
+        "files": _files(last_done(calls, earlier.files)),
+        "failed": _lines(FAILED, list(failure_lines(calls, earlier.failed))),
         "done": Section(
-            title="What was done",
-            wanted=newest_of_each(calls),
+            title=DONE,
+            wanted=[*newest_of_each(calls), *told],
             text_of=outcome_line,
             written=lambda kept: [outcome_line(call) for call in sorted(kept, key=lambda call: call.at)],
         ),
@@ -96,13 +116,13 @@ def _in_sight(said: Sequence[Entry], kept: Sequence[Entry]) -> list[Stated]:
     return [one.stated for one in spoken(newer, first=len(said))]
 
 
-def _spoken(title: str, found: Sequence[Spoken]) -> Section[Spoken]:
-    heavy = [one for one in found if one.weight >= LIGHT]
-    light = [one for one in found if one.weight < LIGHT]
+def _spoken(title: str, found: Sequence[Spoken], light: float) -> Section[Spoken]:
+    heavy = [one for one in found if one.weight >= light]
+    lighter = [one for one in found if one.weight < light]
     return Section(
         title=title,
         wanted=by_weight(heavy),
-        later=by_weight(light),
+        later=by_weight(lighter),
         text_of=lambda one: one.text,
         written=as_lines,
     )
@@ -112,10 +132,10 @@ def _lines(title: str, lines: list[str]) -> Section[str]:
     return Section(title=title, wanted=lines, text_of=str, written=list)
 
 
-def _files(calls: Sequence[Call]) -> Section[tuple[str, str]]:
-    newest = list(reversed(last_done(calls).items()))
+def _files(done: dict[str, str]) -> Section[tuple[str, str]]:
+    newest = list(reversed(done.items()))
     return Section(
-        title="Files, by the last thing done to each",
+        title=FILES,
         wanted=sorted(newest, key=lambda pair: not changed(pair[1])),
         text_of=lambda pair: pair[0],
         written=grouped,
@@ -127,12 +147,22 @@ def _fill(filling: Filling, sections: Sections) -> None:
     filling.left -= int(whole * INDEX_SHARE)
     for name, share in (*FIRST_ROUND, *SECOND_ROUND):
         filling.fill(sections[name], int(whole * share))
-    for name in ("asked", "files", "failed"):
+    for name in ("asked", "files"):
         filling.fill(sections[name], whole)
-    filling.fill(sections["done"], sections["done"].used + int(filling.left * DONE_SHARE_OF_REST))
-    for name in ("asked", "decided"):
-        sections[name].wanted += sections[name].later
-        filling.fill(sections[name], sections[name].used + filling.left // 2)
+
+
+def _fill_what_is_over(filling: Filling, sections: Sections, left: Callable[[], int]) -> None:
+    """Give out what single items were counted too much, then the rest to what comes last."""
+    for name in ("files", "asked", "decided"):
+        if sections[name].wanted:
+            filling.left = int(left() * (1 - INDEX_SHARE))
+            filling.fill(sections[name], sections[name].used + max(0, filling.left))
+    filling.left = left()
+    for name, share in LAST_ROUND:
+        section = sections[name]
+        section.wanted += section.later
+        section.later = []
+        filling.fill(section, section.used + int(max(0, filling.left) * share))
 
 
 def _written(head: str, sections: Sections) -> str:
@@ -154,13 +184,13 @@ def _strict(text: str) -> str:
 
 
 def _with_index(
-    text: str, said: Sequence[Entry], gone: Sequence[str], *, max_tokens: int, counter: TokenCounter
+    text: str, entries: Sequence[Entry], gone: Sequence[str], *, max_tokens: int, counter: TokenCounter
 ) -> str:
-    title = "\n\nNames and numbers to keep exact:\n"
+    title = f"\n\n{NAMED}\n"
     room = max_tokens - counter(text) - counter(title)
     if room < 5:
         return text
     known = "\n".join((text, *gone))
-    index = neutral(index_of(said, max_tokens=room, counter=counter, known=known)).strip()
+    index = neutral(index_of(entries, max_tokens=room, counter=counter, known=known)).strip()
     whole = text + title + index if text else (title + index).strip()
     return whole if index and counter(whole) <= max_tokens else text

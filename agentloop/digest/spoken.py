@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentloop.digest.claims import changes
 from agentloop.digest.cues import binds, decides, is_keyed, is_narration, is_pleasant
+from agentloop.digest.earlier import Earlier
 from agentloop.digest.sentences import Sentence, sentences
 from agentloop.digest.stale import Stated
 from agentloop.digest.words import content_words, is_hard, novelty, words
@@ -21,6 +22,9 @@ LEAST_CHARS, MOST_CHARS = 2_000, 100_000
 
 _CODE = re.compile(r"=|[({\[,]$|^[#>+|-]")
 """In a long message, what may be a line of code, though it looks like words."""
+
+GAP = " … "
+"""Stands in a line for sentences of the same message that were left out."""
 
 HEAD = 5
 
@@ -47,10 +51,10 @@ class Spoken:
         return self.stated.text
 
 
-def spoken(messages: Sequence[Message], *, first: int = 0) -> list[Spoken]:
+def spoken(messages: Sequence[Message], *, first: int = 0, before: Iterable[Spoken] = ()) -> list[Spoken]:
     """Every sentence of users and assistants in order, those said again later left out.
 
-    `first` is the place of the first message.
+    `first` is the place of the first message, `before` what was said before it.
     """
     most = max(LEAST_CHARS, min(MOST_CHARS, MOST_CHARS_IN_ALL // max(1, len(messages))))
     found = [
@@ -59,25 +63,47 @@ def spoken(messages: Sequence[Message], *, first: int = 0) -> list[Spoken]:
         if message.role in ("user", "assistant")
         for one in _of(at, message, most)
     ]
-    return _once(found)
+    return _once([*before, *found])
+
+
+def retold(earlier: Earlier) -> Iterator[Spoken]:
+    """The sentences of an earlier record: each text a message, in places before all that was said since."""
+    texts = [("user", text) for text in earlier.asked]
+    texts += [("assistant", text) for text in earlier.decided]
+    for at, (role, text) in enumerate(texts, -len(texts)):
+        yield from _numbered(at, role, list(_with_gaps(text)))
+
+
+def _with_gaps(text: str) -> Iterator[tuple[int, Sentence]]:
+    """The sentences of a text with their numbers, which leave one out where sentences were left out."""
+    number = 0
+    for part in text.split(GAP):
+        for sentence in sentences(part, most_chars=MOST_CHARS):
+            yield number, sentence
+            number += 1
+        number += 1
 
 
 def _of(at: int, message: Message, most: int) -> Iterator[Spoken]:
-    parts = sentences(message.text, most_chars=most)
-    for number, sentence in enumerate(parts):
+    return _numbered(at, message.role, list(enumerate(sentences(message.text, most_chars=most))))
+
+
+def _numbered(at: int, role: str, parts: Sequence[tuple[int, Sentence]]) -> Iterator[Spoken]:
+    is_long = sum(not sentence.pasted for _, sentence in parts) > SHORT
+    for number, sentence in parts:
         yield Spoken(
-            long=len(parts) > SHORT,
+            long=is_long,
             at=at,
             number=number,
             sentence=sentence,
             stated=Stated(
                 text=sentence.text,
-                role=message.role,
+                role=role,
                 at=at,
-                firm=not sentence.pasted and not (len(parts) > SHORT and _CODE.search(sentence.text)),
+                firm=not sentence.pasted and not (is_long and _CODE.search(sentence.text)),
             ),
             first=number == 0,
-            last=number == len(parts) - 1,
+            last=number == parts[-1][0],
         )
 
 
@@ -122,7 +148,7 @@ def _of_task(one: Spoken, task: int | None) -> float:
 def _of_assistant(one: Spoken, hard: bool) -> float:
     if one.sentence.pasted:
         return -3.0
-    own = 2.0 * decides(one.text) + 0.5 * hard
+    own = 2.0 * decides(one.text) + 0.5 * hard + 1.5 * is_keyed(one.text)
     if is_narration(one.text):
         own -= 2.0
     return own + (0.5 if one.first or one.last else 0.0)
@@ -152,6 +178,6 @@ def as_lines(kept: Iterable[Spoken]) -> list[str]:
         elif one.number == before.number + 1:
             lines[-1] += (" " if one.sentence.before == " " else "\n  ") + one.text
         else:
-            lines[-1] += f" … {one.text}"
+            lines[-1] += GAP + one.text
         before = one
     return lines

@@ -8,6 +8,7 @@ from agentloop.offline.describe import shortened
 from agentloop.offline.notes import (
     READ,
     TO_READ,
+    asked_in,
     is_note,
     note_lines,
     notes_in,
@@ -51,8 +52,9 @@ class Job:
 
 def job_of(record: str, messages: Sequence[Message]) -> tuple[Job, list[Message]]:
     """The job by an earlier record and by what was said since, and what of that is no part of the job."""
-    asked = [message.text for message in messages if message.role == "user"]
-    if asked and READ not in record and not any(_is_own(message) or _asks(message) for message in messages):
+    asked = [*asked_in(record), *(message.text for message in messages if message.role == "user")]
+    is_own = any(map(_is_own, messages)) or any(map(file_task, asked))
+    if asked and READ not in record and not is_own:
         return Job(), list(messages)
     notes = notes_in_record(record)
     for message in messages:
@@ -66,10 +68,6 @@ def job_of(record: str, messages: Sequence[Message]) -> tuple[Job, list[Message]
 
 def _is_own(message: Message) -> bool:
     return any(call.name in _OWN_TOOLS for call in message.tool_calls)
-
-
-def _asks(message: Message) -> bool:
-    return message.role == "user" and file_task(message.text) is not None
 
 
 def _listed(messages: Sequence[Message]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from agentloop.checks import count
+from agentloop.checks import whole
 from agentloop.messages import Message, Usage
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.offline.chat import chat
@@ -13,7 +13,7 @@ from agentloop.offline.record import facts_of, record_of
 from agentloop.offline.task import file_task, named_files
 from agentloop.offline.view import View, view_of
 from agentloop.replies import admitted, answer_of, streamed
-from agentloop.sizes import named_tokens
+from agentloop.sizes import named_tokens_or_none
 from agentloop.tokens import TokenCounter, counter_for
 
 MOST_CHARS_HEEDED = 2_000
@@ -39,8 +39,8 @@ class OfflineModel:
     max_output_tokens: int | None = None
 
     def __init__(self, *, window: int | str | None = None, side_by_side: int = 2) -> None:
-        self.window = None if window is None else named_tokens("window", window)
-        count("side_by_side", side_by_side, 1)
+        self.window = named_tokens_or_none("window", window)
+        whole("side_by_side", side_by_side, 1)
         self._side_by_side = side_by_side
 
     async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:

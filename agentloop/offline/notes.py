@@ -8,12 +8,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-ASKED = "What users said:"
-SAID = "What the assistant decided and said:"
-"""The headings of a digest under which stands what was said."""
+from agentloop.digest.earlier import taken_apart
 
 READ = "Done, files read:"
 TO_READ = "Open, files still to read:"
+FOCUS = "Of the focus:"
+"""The headings of the stand-in's own sections of a record; the others are those of a digest."""
 
 _NOTE = re.compile(r'^- ("(?:[^"\\]|\\.)+"|[^\s:"]+): (.*)$', re.MULTILINE)
 _UNDASHED = re.compile(r'^(?=(?:"(?:[^"\\]|\\.)+"|[^\s:"-][^\s:"]*[./][^\s:"]*): )', re.MULTILINE)
@@ -31,12 +31,10 @@ def notes_in(text: str) -> dict[str, str]:
 
 
 def notes_in_record(record: str) -> dict[str, str]:
-    """The notes that stand in a record under their own heading, under none, or in what the assistant said."""
-    notes: dict[str, str] = {}
+    """The notes that stand in a record in what the assistant said, under no heading, or under their own."""
+    notes = notes_in(dashed("\n".join(taken_apart([record]).decided)))
     for title, body in sections(record):
-        if title == SAID:
-            notes |= notes_in(dashed("\n".join(items(body))))
-        elif title in (READ, ""):
+        if title in (READ, ""):
             notes |= notes_in(body)
     return notes
 
@@ -53,7 +51,7 @@ def is_note(line: str) -> bool:
 
 def asked_in(record: str) -> list[str]:
     """What a record says that users said, one text each."""
-    return [item for title, body in sections(record) if title == ASKED for item in items(body)]
+    return list(taken_apart([record]).asked)
 
 
 def to_read_in(record: str) -> list[str]:

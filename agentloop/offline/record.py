@@ -5,19 +5,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentloop.digest import digest
+from agentloop.digest.headings import NAMED
 from agentloop.entries import Entry
 from agentloop.labelled import neutral, summary_in, unlabelled
 from agentloop.messages import Message
 from agentloop.offline.job import job_of
-from agentloop.offline.retelling import FOCUS, kept_prose, merged, retold
+from agentloop.offline.notes import FOCUS
+from agentloop.offline.retelling import beside_the_job
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
 from agentloop.tokens import TokenCounter
 
 DIGEST_SHARE = 0.3
-"""The digest has at least this share of the record, as far as it can fill it."""
-
-PROSE_SHARE = 0.1
-"""What an earlier record says beside that takes at most this share."""
+"""The digest has at least this share of the record, as far as it can fill it but for its index."""
 
 FOCUS_SHARE = 0.25
 """What speaks of the focus takes at most this share."""
@@ -48,19 +47,19 @@ def record_of(question: str, *, most_tokens: int, counter: TokenCounter) -> str:
     """The record of the conversation that the question holds, in at most about `most_tokens`.
 
     It is the digest of what was said, with what speaks of the focus and with the state of the job before it.
-    An earlier record is taken apart and said again, so records do not nest.
+    Of an earlier record the job is said again, and the digest takes in the rest: records do not nest.
     """
     asked = _read(question)
     most = int(most_tokens * (SHORTER if asked.again else 1))
-    job, said = job_of(asked.earlier, [*retold(asked.earlier), *asked.said])
+    job, said = job_of(asked.earlier, asked.said)
     focused = _focused(asked, int(most * FOCUS_SHARE), counter)
-    prose = kept_prose(asked.earlier, max_tokens=int(most * PROSE_SHARE), counter=counter)
-    entries = _entries(said, prose)
+    entries = _entries(said, beside_the_job(asked.earlier, job.notes))
     left = most - counter(focused)
-    least = counter(digest(entries, max_tokens=max(1, int(left * DIGEST_SHARE)), counter=counter))
-    own = job.text(most_tokens=left - least - 4, counter=counter, again=asked.again)
+    least = digest(entries, max_tokens=max(1, int(left * DIGEST_SHARE)), counter=counter)
+    least_tokens = counter(least.partition(NAMED)[0])
+    own = job.text(most_tokens=left - least_tokens - 4, counter=counter, again=asked.again)
     body = digest(entries, max_tokens=max(1, left - counter(own) - 4), counter=counter)
-    return "\n\n".join(part for part in (own, focused, merged(body)) if part) or "Nothing was asked yet."
+    return "\n\n".join(part for part in (own, focused, body) if part) or "Nothing was asked yet."
 
 
 def facts_of(question: str) -> list[str]:

@@ -4,26 +4,27 @@ The prepared messages go in by `extra_body` and the raw response is read here, s
 walks every message against its type hints on every call and builds a model object for every chunk.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from openai import AsyncAPIResponse
 
-from agentloop.checks import above_zero, at_least
+from agentloop.checks import above_zero
 from agentloop.errors import ContextTooLongError, ModelRefusedError, UsageError
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
-from agentloop.openai_chat.clients import LoopClients, checked_url, is_loopback, is_openai, server_of
-from agentloop.openai_chat.dialect import Dialect, checked_fields
+from agentloop.openai_chat.bodies import Bodies, common_fields
+from agentloop.openai_chat.clients import LoopClients, checked_url, is_loopback, server_of
+from agentloop.openai_chat.dialect import Dialect
 from agentloop.openai_chat.errors import VENDOR_ERRORS, Server, UnexplainedError, translated
-from agentloop.openai_chat.offered import ASKING_SECONDS, offered_window
 from agentloop.openai_chat.stream import streamed, whole
+from agentloop.openai_chat.window import ModelWindow
 from agentloop.retry import RetryPolicy
-from agentloop.sizes import named_tokens
+from agentloop.sizes import named_tokens_or_none
+from agentloop.windows import price as published_price
 
 _SURELY_SHORT_BYTES = 16_000
 
@@ -66,29 +67,19 @@ class OpenAIChat:
         temperature: float | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> None:
-        if not model.strip() or not model.isprintable():
-            raise UsageError(f"bad model name {model!r}: name one that the server offers")
         above_zero("timeout_seconds", timeout_seconds)
-        if not isinstance(price, Price | None):
-            raise UsageError(f"price is {price!r}: give a Price(…), or None")
-        self._name = model
+        tokens = named_tokens_or_none("window", window)
+        limit = named_tokens_or_none("max_output_tokens", max_output_tokens)
+        fields = common_fields(temperature, extra_body)
+        self._name = _checked_name(model)
         self._base_url = checked_url(base_url) if base_url else None
-        self._api_key = api_key
-        self._window = None if window is None else named_tokens("window", window)
-        self._looked_up = False
-        self._asked = False
-        self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-        self._price = price
-        self._max_output_tokens = (
-            None if max_output_tokens is None else named_tokens("max_output_tokens", max_output_tokens)
-        )
-        self._streams = stream
+        self._server = partial(server_of, model, self._base_url, api_key)
+        self._window = ModelWindow(model, tokens, timeout_seconds=timeout_seconds)
+        self._price = _checked_price(price)
         self._retry = retry
-        self._fields = checked_fields(extra_body or {}, temperature)
-        at_least("temperature", temperature, 0)
+        self._bodies = Bodies(fields=fields, max_output_tokens=limit, streams=stream)
         self._dialect = Dialect()
         self._clients = LoopClients(timeout_seconds)
-        self._asking_seconds = min(ASKING_SECONDS, timeout_seconds)
         self._longest_answered_bytes = _SURELY_SHORT_BYTES
 
     def __repr__(self) -> str:
@@ -106,12 +97,7 @@ class OpenAIChat:
         Where none was given, the one published for a model of that name, else what `ask_window` found out;
         None where none is known.
         """
-        if self._window is None and not self._looked_up:
-            self._looked_up = True
-            from agentloop.windows import known_window  # loads 150 ms of published figures
-
-            self._window = known_window(self._name)
-        return self._window
+        return self._window.tokens
 
     async def ask_window(self) -> int | None:
         """The window; where none is given nor published, the server is asked for it, once and for 3 seconds.
@@ -119,12 +105,7 @@ class OpenAIChat:
         A server that does not say, or not in time, leaves it unknown. OpenAI's own never says, and is not
         asked. Never raises.
         """
-        if self.window is None:
-            async with self._asking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-                if not self._asked:
-                    self._window = await self._offered_window()
-                    self._asked = True
-        return self._window
+        return await self._window.ask(self._server, self._clients)
 
     def price(self, usage: Usage, /) -> float | None:
         """What this usage costs in US dollars, by the given price, else the published one.
@@ -134,19 +115,15 @@ class OpenAIChat:
         if self._price is not None:
             return self._price.of(usage)
         try:
-            url = server_of(self._name, self._base_url, self._api_key).base_url
+            url = self._server().base_url
         except UsageError:
             return None
-        if is_loopback(url):
-            return None
-        from agentloop.windows import price  # loads 150 ms of published figures
-
-        return price(self._name, usage, url)
+        return None if is_loopback(url) else published_price(self._name, usage, url)
 
     @property
     def max_output_tokens(self) -> int | None:
         """The most tokens of an answer, None for no limit of ours."""
-        return self._max_output_tokens
+        return self._bodies.max_output_tokens
 
     async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
         """Answer the request: text as it comes, a `Retry` before each wait, then one `Answer`.
@@ -158,7 +135,7 @@ class OpenAIChat:
             ContextTooLongError: the server says so, in whatever words; it is sent once.
             BadAnswerError: what came is no answer.
         """
-        server = server_of(self._name, self._base_url, self._api_key)
+        server = self._server()
         try:
             async with aclosing(self._retry.run(lambda: self._understood(request, server))) as parts:
                 async for part in parts:
@@ -179,7 +156,7 @@ class OpenAIChat:
         while True:
             dialect = self._dialect
             try:
-                async with aclosing(self._send(self._body(request, dialect), server)) as parts:
+                async with aclosing(self._send(self._bodies.of(request, dialect), server)) as parts:
                     async for part in parts:
                         yield part
                 return
@@ -191,7 +168,7 @@ class OpenAIChat:
     async def _send(self, body: dict[str, Any], server: Server) -> AsyncGenerator[ModelPart, None]:
         client = await self._clients.client(server)
         create = client.chat.completions.with_streaming_response.create
-        asked = create(model=self._name, messages=[], stream=self._streams, extra_body=body)
+        asked = create(model=self._name, messages=[], stream=self._bodies.streams, extra_body=body)
         try:
             async with asked as response, aclosing(self._parts(response, server)) as parts:
                 async for part in parts:
@@ -207,7 +184,7 @@ class OpenAIChat:
     ) -> AsyncGenerator[ModelPart, None]:
         """The parts of an answer, in the form in which the server chose to send it."""
         form = response.headers.get("content-type", "")
-        if "event-stream" in form or (self._streams and "json" not in form):
+        if "event-stream" in form or (self._bodies.streams and "json" not in form):
             async with aclosing(_received(response, server)) as data, aclosing(streamed(data)) as parts:
                 async for part in parts:
                     yield part
@@ -217,28 +194,20 @@ class OpenAIChat:
                 yield TextPart(text=answer.message.text)
             yield answer
 
-    async def _offered_window(self) -> int | None:
-        try:
-            server = server_of(self._name, self._base_url, self._api_key)
-            if is_openai(server.base_url):
-                return None
-            http = (await self._clients.connection(server)).http
-        except UsageError:
-            return None
-        return await offered_window(http, server, seconds=self._asking_seconds)
-
     def _note_size(self, answered_bytes: int) -> None:
         self._longest_answered_bytes = max(answered_bytes, self._longest_answered_bytes)
 
-    def _body(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        body: dict[str, Any] = {"messages": request.messages}
-        if request.tools:
-            body["tools"] = request.tools
-        if limit := request.max_output_tokens or self._max_output_tokens:
-            body[dialect.limit_field] = limit
-        if self._streams and dialect.asks_for_usage:
-            body["stream_options"] = {"include_usage": True}
-        return self._fields | body
+
+def _checked_name(model: str) -> str:
+    if not model.strip() or not model.isprintable():
+        raise UsageError(f"bad model name {model!r}: name one that the server offers")
+    return model
+
+
+def _checked_price(price: Price | None) -> Price | None:
+    if not isinstance(price, Price | None):
+        raise UsageError(f"price must be a Price(…) or None, not {price!r}")
+    return price
 
 
 async def _received(response: AsyncAPIResponse[Any], server: Server) -> AsyncGenerator[bytes, None]:

@@ -1,11 +1,8 @@
-"""What differs between servers in the form of a request, and the fields that every request carries."""
+"""What differs between servers in the form of a request."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from agentloop.errors import ModelRefusedError, UsageError
+from agentloop.errors import ModelRefusedError
 from agentloop.openai_chat.errors import names
 
 
@@ -23,17 +20,3 @@ class Dialect:
         if names(error, "stream_options"):
             return replace(self, asks_for_usage=False)
         return self
-
-
-def checked_fields(extra_body: Mapping[str, Any], temperature: float | None) -> dict[str, Any]:
-    """The fields that every request carries.
-
-    Raises:
-        UsageError: they cannot be sent as JSON.
-    """
-    fields = ({} if temperature is None else {"temperature": temperature}) | dict(extra_body)
-    try:
-        json.dumps(fields, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"extra_body or temperature cannot be sent as JSON: {error}") from error
-    return fields

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from agentloop.checks import shown
 from agentloop.errors import UsageError
 from agentloop.stores.base import SessionInfo, SessionStore, checked_session_id
 from agentloop.stores.memory import InMemoryStore
@@ -27,6 +28,8 @@ def open_store(store: str | SessionStore) -> SessionStore:
         UsageError: no store has that URL.
     """
     if not isinstance(store, str):
+        if isinstance(store, type) or not callable(getattr(store, "append", None)):
+            raise UsageError(f"store must be a URL or a store, not {shown(store)}: {_FORMS}")
         return store
     if store == "memory:":
         return InMemoryStore()

@@ -4,8 +4,8 @@ A strategy is any function of a context and a budget that returns a `Cut` or Non
 and writes nothing; whatever it names, exchanges stay whole and the newest user message stays in sight.
 """
 
-from agentloop.instead import Digest, Instead, Note, Summary
-from agentloop.strategies.base import Chain, Cut, Strategy, cut_at, cut_before
+from agentloop.instead import Digest, Instead, Lines, Note, Summary
+from agentloop.strategies.base import Chain, Cut, Strategy, cut_of, foldable
 from agentloop.strategies.blocks import Blocks
 from agentloop.strategies.clearing import ClearResults
 from agentloop.strategies.combining import first_of, replaced_by, strategy_name, then
@@ -27,6 +27,7 @@ __all__ = [
     "KeepRecentFraction",
     "KeepRecentTurns",
     "KeepUserMessages",
+    "Lines",
     "Note",
     "RecursiveSummary",
     "Reduce",
@@ -37,9 +38,9 @@ __all__ = [
     "Tiered",
     "TokenWindow",
     "TurnWindow",
-    "cut_at",
-    "cut_before",
+    "cut_of",
     "first_of",
+    "foldable",
     "replaced_by",
     "strategy_name",
     "then",

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agentloop.budget import Budget
-from agentloop.checks import count
+from agentloop.checks import whole
 from agentloop.context import Context
 from agentloop.entries import Entry
-from agentloop.exchanges import Unit, may_go, units_of
-from agentloop.instead import Digest, Instead, Note, Summary
+from agentloop.exchanges import Unit, turns_of, units_of
+from agentloop.instead import Instead, Lines, Note, Summary
 from agentloop.prompts import RUNS_INSTRUCTION
 from agentloop.stood_for import stood_for
-from agentloop.strategies.base import Chain, Cut, cut_before
-from agentloop.strategies.clearing import last_lines, read_results
+from agentloop.strategies.base import NEVER, Chain, Cut, cut_of, foldable
+from agentloop.strategies.clearing import by_last_lines, read_results
 from agentloop.strategies.scope import (
     SUMMARY_TOKENS,
     Scope,
@@ -22,13 +22,9 @@ from agentloop.strategies.scope import (
     newest_run,
     positions,
     seqs_of,
-    turns_in,
 )
 
 NEWEST_THREE = Scope.fixed(3)
-
-NEVER = 0.0
-"""A target that no request gets to: every step of the chain is carried out."""
 
 
 def Blocks(  # noqa: N802 — it reads like the strategies that are classes
@@ -63,10 +59,10 @@ def Blocks(  # noqa: N802 — it reads like the strategies that are classes
         >>> Blocks(1, 2)(context, Budget(window=4_000, fixed=100, model="m")).covers
         ((3, 6),)
     """
-    count("keep_first_turns", keep_first_turns, 0)
-    count("keep_recent_turns", keep_recent_turns, 0)
-    count("max_summary_tokens", max_summary_tokens, 20)
-    count("tool_output_max_lines", tool_output_max_lines, 1)
+    whole("keep_first_turns", keep_first_turns, 0)
+    whole("keep_recent_turns", keep_recent_turns, 0)
+    whole("max_summary_tokens", max_summary_tokens, 20)
+    whole("tool_output_max_lines", tool_output_max_lines, 1)
     check_scope(scope)
     run = NewestRun(
         keep_first=keep_first_turns,
@@ -80,34 +76,24 @@ def Blocks(  # noqa: N802 — it reads like the strategies that are classes
 
 def in_lines(max_tokens: int, instruction: str | None = None) -> Summary:
     """A summary, with one line a turn in its place where no model writes it."""
-    lines = Digest(max_tokens=max_tokens, style="lines")
-    return Summary(max_tokens=max_tokens, instruction=instruction, on_failure=lines)
+    return Summary(max_tokens=max_tokens, instruction=instruction, on_failure=Lines(max_tokens=max_tokens))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierRuns:
-    """All of the runs before the newest goes, for one summary of those that the scope takes in.
-
-    Example:
-        >>> EarlierRuns()(Context(), Budget(window=4_000, fixed=100, model="m")) is None
-        True
-    """
+    """All of the runs before the newest goes, for one summary of those that the scope takes in."""
 
     scope: Scope = NEWEST_THREE
     max_summary_tokens: int = SUMMARY_TOKENS
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
         newest = newest_run(context)
-        units = [
-            unit
-            for unit in may_go(context, task_tokens=budget.task_tokens)
-            if not _is_of(unit, newest, context)
-        ]
+        units = [unit for unit in foldable(context, budget) if not _is_of(unit, newest, context)]
         runs = set(self.scope.runs(context, budget))
-        said = (unit for unit in units if unit.first.kind == "said" and unit.first.run_id in runs)
+        said = (unit for unit in units if unit.is_said and unit.first.run_id in runs)
         taken = seqs_of(said)
         known = taken or any(holds_summary(unit) for unit in units)
-        cut = cut_before(context, units, self._summary(len(runs)) if known else Note())
+        cut = cut_of(context, units, self._summary(len(runs)) if known else Note())
         return cut and replace(cut, at=min(cut.at, newest[0].seq), reads=positions(context, taken))
 
     def _summary(self, runs: int) -> Summary:
@@ -116,12 +102,7 @@ class EarlierRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestRun:
-    """The middle of the newest run goes for a summary, and its recent results show their last lines.
-
-    Example:
-        >>> NewestRun()(Context(), Budget(window=4_000, fixed=100, model="m")) is None
-        True
-    """
+    """The middle of the newest run goes for a summary, and its recent results show their last lines."""
 
     keep_first: int = 2
     keep_recent: int = 10
@@ -135,16 +116,21 @@ class NewestRun:
         middle = {seq for part in parts[self.keep_first : split] for seq in seqs_of(part)}
         recent = {seq for part in parts[split:] for seq in seqs_of(part)}
         shown = (entry for entry in read_results(context) if entry.seq in recent)
-        cleared = last_lines(shown, self.max_lines, budget.counter)
-        cut = cut_before(context, _wholly(context, budget, middle, run), self.instead)
+        cleared = by_last_lines(shown, self.max_lines, budget.counter)
+        cut = cut_of(context, _wholly(context, budget, middle, run), self.instead)
         if cut is None:
             return Cut(cleared=cleared) if cleared else None
         return replace(cut, cleared=cleared)
 
 
 def _parts(units: Sequence[Unit]) -> list[list[Unit]]:
-    """The turns; where there is one only, its exchanges and answers one by one."""
-    turns = turns_in(units)
+    """The turns; where there is one only, its exchanges and answers one by one.
+
+    What stands before the first user message belongs to the first turn.
+    """
+    turns = turns_of(units)
+    if len(turns) > 1 and not turns[0][0].is_user:
+        turns[:2] = [[*turns[0], *turns[1]]]
     return turns if len(turns) > 1 else [[unit] for unit in answers_in(units)]
 
 
@@ -152,13 +138,13 @@ def _wholly(context: Context, budget: Budget, middle: set[int], run: Sequence[En
     """What may go of the middle, with what stands for parts of it already."""
     return [
         unit
-        for unit in may_go(context, task_tokens=budget.task_tokens)
-        if middle.issuperset(unit.seqs) or (unit.first.kind != "said" and _is_of(unit, run, context))
+        for unit in foldable(context, budget)
+        if middle.issuperset(unit.seqs) or (not unit.is_said and _is_of(unit, run, context))
     ]
 
 
 def _is_of(unit: Unit, run: Sequence[Entry], context: Context) -> bool:
     """Whether the unit begins in this run, or all that it stands for was said in it."""
-    if unit.first.kind == "said":
+    if unit.is_said:
         return unit.first.run_id == run[0].run_id
     return all(entry.run_id == run[0].run_id for entry in stood_for(context, unit.entries))

@@ -1,19 +1,19 @@
 """Cuts that cover nothing: old results are shown shortened, and no model is asked."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from agentloop.budget import Budget
-from agentloop.checks import count
+from agentloop.checks import whole
 from agentloop.context import Context
+from agentloop.cutting import last_lines
 from agentloop.entries import Entry
 from agentloop.events import ClearedItem
-from agentloop.micro import MicroCompact, cleared_item, unread, way_back
+from agentloop.exchanges import newest_within
+from agentloop.micro import MicroCompact, cleared_item, first_unread, shown_with, way_back
+from agentloop.prompts import CLEARED
 from agentloop.strategies.base import Cut
-from agentloop.tokens import TokenCounter, count_message
-
-CLEARED = "[Old tool result content cleared]"
-"""How a cleared result is shown (OpenCode's words, which models of many agents have seen)."""
+from agentloop.tokens import TokenCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +50,22 @@ class ClearResults:
     least_tokens: int = 20_000
 
     def __post_init__(self) -> None:
-        count("keep_tokens", self.keep_tokens, 0)
-        count("least_tokens", self.least_tokens, 0)
+        whole("keep_tokens", self.keep_tokens, 0)
+        whole("least_tokens", self.least_tokens, 0)
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
-        beyond = set(_beyond(context, self.keep_tokens))
+        results = [entry for entry in context.visible if entry.message.role == "tool"]
+        start = newest_within([entry.tokens for entry in results], self.keep_tokens)
+        beyond = {entry.seq for entry in results[:start]}
         old = {entry.seq: entry for entry in read_results(context) if entry.seq in beyond}
-        items = _items(_shown_as(entry, CLEARED, budget.counter) for entry in old.values())
+        items = _items(shown_with(entry, CLEARED, budget.counter) for entry in old.values())
         gain = sum(old[item.seq].tokens - item.tokens for item in items)
         return _cut(items) if gain >= self.least_tokens else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StubResults:
-    """Shows results older than the newest `keep_messages` and longer than `max_chars` as their beginning.
-
-    Example:
-        >>> StubResults()(Context(), Budget(window=4_000, fixed=0, model="m")) is None
-        True
-    """
+    """Shows results older than the newest `keep_messages` and longer than `max_chars` as their beginning."""
 
     keep_messages: int = 4
     max_chars: int = 200
@@ -81,18 +78,13 @@ class StubResults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastLines:
-    """Shows each result that was read as its last `max_lines` lines.
-
-    Example:
-        >>> LastLines()(Context(), Budget(window=4_000, fixed=0, model="m")) is None
-        True
-    """
+class ResultTails:
+    """Shows each result that was read as its last `max_lines` lines."""
 
     max_lines: int = 50
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
-        return _cut(last_lines(read_results(context), self.max_lines, budget.counter))
+        return _cut(by_last_lines(read_results(context), self.max_lines, budget.counter))
 
 
 def newest_said(context: Context, count: int) -> list[Entry]:
@@ -105,40 +97,17 @@ def read_results(context: Context) -> list[Entry]:
     """The results in sight that may be shortened: read by the model, shown whole, and not to be kept."""
     return [
         entry
-        for entry in context.visible[: unread(context)]
+        for entry in context.visible[: first_unread(context)]
         if entry.kind == "said" and entry.message.role == "tool" and not entry.keep and not entry.cleared
     ]
 
 
-def last_lines(entries: Iterable[Entry], max_lines: int, counter: TokenCounter) -> tuple[ClearedItem, ...]:
+def by_last_lines(entries: Iterable[Entry], max_lines: int, counter: TokenCounter) -> tuple[ClearedItem, ...]:
     """How these results are shown by their last lines, those left out that would not be shorter."""
-    return _items(_by_last_lines(entry, max_lines, counter) for entry in entries)
-
-
-def _by_last_lines(entry: Entry, max_lines: int, counter: TokenCounter) -> ClearedItem | None:
-    text = entry.original.text
-    lines = text.removesuffix("\n").rsplit("\n", max_lines)
-    if len(lines) <= max_lines:
-        return None
-    gone = lines[0].count("\n") + 1
-    left_out = f"[{gone:,} earlier lines left out; {way_back(entry)}]"
-    return _shown_as(entry, "\n".join((left_out, *lines[1:])), counter)
-
-
-def _shown_as(entry: Entry, text: str, counter: TokenCounter) -> ClearedItem | None:
-    """The result with this text; None where that is not shorter."""
-    message = replace(entry.original, content=text, extra={}, omits=())
-    tokens = count_message(message, counter)
-    return ClearedItem(seq=entry.seq, message=message, tokens=tokens) if tokens < entry.tokens else None
-
-
-def _beyond(context: Context, keep_tokens: int) -> Iterator[int]:
-    """The positions of the results that the newest ones leave no room for."""
-    for entry in reversed(context.visible):
-        if entry.message.role == "tool":
-            keep_tokens -= entry.tokens
-            if keep_tokens < 0:
-                yield entry.seq
+    return _items(
+        shown_with(entry, last_lines(entry.original.text, max_lines, rest=way_back(entry)), counter)
+        for entry in entries
+    )
 
 
 def _items(found: Iterable[ClearedItem | None]) -> tuple[ClearedItem, ...]:

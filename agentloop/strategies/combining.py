@@ -1,15 +1,15 @@
-"""Strategies made of strategies: one after the other, the first that finds something, another stand-in."""
+"""Strategies made of strategies: one after another, the first that finds something, another instead."""
 
 from dataclasses import dataclass, replace
 
 from agentloop.budget import Budget
 from agentloop.callables import name_of
-from agentloop.checks import fraction
+from agentloop.checks import fraction_or_none, shown
 from agentloop.context import Context
 from agentloop.errors import UsageError
-from agentloop.exchanges import covered_ranges, may_go
-from agentloop.instead import Digest, Instead, Note, Summary
-from agentloop.strategies.base import Chain, Cut, Strategy
+from agentloop.exchanges import covered_ranges
+from agentloop.instead import Instead, Note
+from agentloop.strategies.base import Chain, Cut, Strategy, check_strategies, foldable
 
 
 def then(*strategies: Strategy, target: float | None = None) -> Chain:
@@ -27,9 +27,8 @@ def then(*strategies: Strategy, target: float | None = None) -> Chain:
         >>> [strategy_name(step) for step in both.steps], both.target
         (['SlidingWindow', 'KeepUserMessages'], 0.4)
     """
-    _check("then", strategies)
-    if target is not None:
-        fraction("target", target)
+    check_strategies("then", strategies)
+    fraction_or_none("target", target)
     return Chain(tuple(step for strategy in strategies for step in _steps(strategy)), target)
 
 
@@ -44,28 +43,28 @@ def first_of(*strategies: Strategy) -> "FirstOf":
         >>> first_of(TurnWindow(20), KeepRecentTurns()).name
         'first_of(TurnWindow, KeepRecentTurns)'
     """
-    _check("first_of", strategies)
+    check_strategies("first_of", strategies)
     choices = ((each.choices if isinstance(each, FirstOf) else (each,)) for each in strategies)
     return FirstOf(tuple(choice for group in choices for choice in group))
 
 
 def replaced_by(strategy: Strategy, instead: Instead) -> "Chain | Replaced":
-    """This strategy with another stand-in for what it covers; of a chain, with each step's replaced.
+    """This strategy with something else instead of what it covers; of a chain, each step of it.
 
     Where the strategy leaves but a `Note` and keeps earlier summaries beside it, a record that stands instead
     takes them in, so that summaries do not pile up.
 
     Raises:
-        UsageError: the strategy is none, or `instead` is no Summary, Digest or Note.
+        UsageError: the strategy is none, or `instead` is no Summary, Digest, Lines or Note.
 
     Example:
-        >>> from agentloop.strategies import SlidingWindow
+        >>> from agentloop.strategies import Digest, SlidingWindow
         >>> replaced_by(SlidingWindow(40), Digest(max_tokens=500)).name
         'replaced_by(SlidingWindow, Digest)'
     """
-    _check("replaced_by", (strategy,))
-    if not isinstance(instead, Summary | Digest | Note):
-        raise UsageError(f"instead must be a Summary, a Digest or a Note, not {instead!r}")
+    check_strategies("replaced_by", (strategy,))
+    if not isinstance(instead, Instead):
+        raise UsageError(f"instead must be a Summary, a Digest, Lines or a Note, not {shown(instead)}")
     if isinstance(strategy, Chain):
         return replace(strategy, steps=tuple(replaced_by(step, instead) for step in strategy.steps))
     return Replaced(strategy, instead)
@@ -107,7 +106,13 @@ class Replaced:
 
 
 def strategy_name(strategy: Strategy) -> str:
-    """How results call a strategy: by the name it was made with, else by that of its function or class."""
+    """How results call a strategy: by the name it was made with, else by that of its function or class.
+
+    Example:
+        >>> from agentloop.strategies import KeepRecentTurns, Tiered
+        >>> strategy_name(KeepRecentTurns(4)), strategy_name(Tiered())
+        ('KeepRecentTurns', 'Tiered')
+    """
     if isinstance(strategy, Chain | FirstOf | Replaced):
         return strategy.name
     return name_of(strategy)
@@ -115,8 +120,8 @@ def strategy_name(strategy: Strategy) -> str:
 
 def _with_summaries(cut: Cut, context: Context, budget: Budget) -> Cut:
     positions = cut.positions
-    units = may_go(context, task_tokens=budget.task_tokens)
-    covered = [unit for unit in units if unit.first.kind != "said" or positions.issuperset(unit.seqs)]
+    units = foldable(context, budget)
+    covered = [unit for unit in units if not unit.is_said or positions.issuperset(unit.seqs)]
     return replace(cut, covers=covered_ranges(context, covered))
 
 
@@ -125,13 +130,3 @@ def _steps(strategy: Strategy) -> tuple[Strategy, ...]:
     if isinstance(strategy, Chain) and strategy == Chain(strategy.steps):
         return strategy.steps
     return (strategy,)
-
-
-def _check(name: str, strategies: tuple[object, ...]) -> None:
-    if not strategies:
-        raise UsageError(f"{name} must be given at least 1 strategy")
-    for strategy in strategies:
-        if not callable(strategy) or isinstance(strategy, type):
-            raise UsageError(
-                f"{name} must be given strategies: functions of a context and a budget, not {strategy!r}"
-            )

@@ -1,14 +1,13 @@
 """Keep the newest part, by its share of the context or by turns; fold what is older."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentloop.budget import Budget
-from agentloop.checks import count, fraction
+from agentloop.checks import fraction, share_below_one, whole
 from agentloop.context import Context
-from agentloop.errors import UsageError
-from agentloop.exchanges import Unit, may_go, units_of
-from agentloop.strategies.base import Cut, cut_at, cut_before
+from agentloop.exchanges import Unit, newest_within, turns_of, units_of
+from agentloop.strategies.base import Cut, cut_of, foldable
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +35,13 @@ class KeepRecentFraction:
     fraction: float = 0.3
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.fraction, bool)
-            or not isinstance(self.fraction, int | float)
-            or not 0 <= self.fraction < 1
-        ):
-            raise UsageError(f"fraction must be at least 0 and below 1, not {self.fraction!r}")
+        share_below_one("fraction", self.fraction)
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
-        units = may_go(context, task_tokens=budget.task_tokens)
+        units = foldable(context, budget)
         keep = min(int(self.fraction * context.tokens), _room_at_target(context, budget, units))
-        split, kept = len(units), 0
-        while split and kept + units[split - 1].tokens <= keep:
-            split -= 1
-            kept += units[split].tokens
-        return cut_before(context, units[: _turn_start(context, units, split, kept)])
+        split = newest_within([unit.tokens for unit in units], keep)
+        return cut_of(context, units[: _turn_start(context, units, split)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +76,10 @@ class KeepRecentTurns:
     most_tokens: int = 8_000
 
     def __post_init__(self) -> None:
-        count("turns", self.turns, 1)
+        whole("turns", self.turns, 1)
         fraction("share", self.share)
-        count("least_tokens", self.least_tokens, 1)
-        count("most_tokens", self.most_tokens, self.least_tokens)
+        whole("least_tokens", self.least_tokens, 1)
+        whole("most_tokens", self.most_tokens, self.least_tokens)
 
     def cap(self, context: Context, budget: Budget) -> int:
         """The most that one turn keeps, in tokens of our own count."""
@@ -96,61 +87,41 @@ class KeepRecentTurns:
         return min(max(share, self.least_tokens), self.most_tokens)
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
-        said = [unit for unit in units_of(context.visible) if unit.first.kind == "said"]
-        turns = list(_last_turns(said, self.turns))
+        turns = turns_of(unit for unit in units_of(context.visible) if unit.is_said)[-self.turns :]
         if not turns:
             return None
         cap = self.cap(context, budget)
         kept = {seq for turn in turns for seq in _within(turn, cap)}
-        units = may_go(context, task_tokens=budget.task_tokens)
-        folded = [unit for unit in units if unit.first.seq not in kept]
-        return cut_at(context, budget, folded, turns[-1][-1].first.at)
+        folded = [unit for unit in foldable(context, budget) if unit.first.seq not in kept]
+        return cut_of(context, folded, at=turns[0][0].first.at)
 
 
-def _last_turns(said: Sequence[Unit], most: int) -> Iterator[list[Unit]]:
-    """The last turns, each with its units newest first; what stands before the first is one as well."""
-    turn: list[Unit] = []
-    for unit in reversed(said):
-        turn.append(unit)
-        if unit.first.is_user:
-            yield turn
-            turn, most = [], most - 1
-        if not most:
-            return
-    if turn:
-        yield turn
-
-
-def _within(turn: Sequence[Unit], room: int) -> Iterator[int]:
+def _within(turn: Sequence[Unit], room: int) -> list[int]:
     """Where the units of a turn that stay begin: what the user said, and the newest within the room."""
-    asked = turn[-1] if turn[-1].first.is_user else None
-    if asked is not None:
-        room -= asked.tokens
-    if asked is not None and room >= 0:
-        yield asked.first.seq
-    for unit in turn if asked is None else turn[:-1]:
-        room -= unit.tokens
-        if room < 0:
-            return
-        yield unit.first.seq
+    asked = 1 if turn[0].is_user else 0
+    room -= sum(unit.tokens for unit in turn[:asked])
+    if room < 0:
+        return []
+    start = asked + newest_within([unit.tokens for unit in turn[asked:]], room)
+    return [unit.first.seq for unit in (*turn[:asked], *turn[start:])]
 
 
 def _room_at_target(context: Context, budget: Budget, units: Sequence[Unit]) -> int:
     """What the target leaves for the tail beside all that stays, if the new summary is like the last."""
-    earlier = sum(unit.tokens for unit in units if unit.first.kind != "said")
+    earlier = sum(unit.tokens for unit in units if not unit.is_said)
     stays = context.tokens - sum(unit.tokens for unit in units)
     return budget.own(budget.target, context) - budget.fixed - stays - earlier
 
 
-def _turn_start(context: Context, units: Sequence[Unit], split: int, kept: int) -> int:
+def _turn_start(context: Context, units: Sequence[Unit], split: int) -> int:
     """The first turn start that leaves at least half of the tail, else the split itself."""
     newest = context.newest_user
-    left = kept
+    left = kept = sum(unit.tokens for unit in units[split:])
     for at in range(split, len(units)):
         if left * 2 < kept:
             break
         begins_newest = newest is not None and units[at - 1].first.at < newest.at < units[at].first.at
-        if units[at].first.is_user or (at > 0 and begins_newest):
+        if units[at].is_user or (at > 0 and begins_newest):
             return at
         left -= units[at].tokens
     return split

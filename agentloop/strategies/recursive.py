@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentloop.budget import Budget
-from agentloop.checks import count
+from agentloop.checks import whole
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.errors import UsageError
-from agentloop.exchanges import Unit, may_go
-from agentloop.instead import Digest, Note, Summary
+from agentloop.exchanges import Unit
+from agentloop.instead import Computed, Summary
 from agentloop.prompts import SHADOW
-from agentloop.strategies.base import Cut, cut_before
+from agentloop.strategies.base import Cut, cut_of, foldable
 from agentloop.strategies.clearing import newest_said
 from agentloop.strategies.scope import positions
 
@@ -52,26 +52,21 @@ class RecursiveSummary:
     shadow: str | None = None
     instruction: str | None = None
     max_tokens: int | None = None
-    on_failure: Digest | Note | None = None
+    on_failure: Computed | None = None
 
     def __post_init__(self) -> None:
-        count("keep", self.keep, 1)
-        count("overlap", self.overlap, 0)
+        whole("keep", self.keep, 1)
+        whole("overlap", self.overlap, 0)
         if self.overlap >= self.keep:
             raise UsageError(
                 f"overlap must be at least 0 and below keep, which is {self.keep}, not {self.overlap}"
             )
-        for name in ("system", "shadow", "instruction"):
-            _check_text(name, getattr(self, name))
-        if not isinstance(self.on_failure, Digest | Note | None):
-            raise UsageError(f"on_failure must be a Digest, a Note or None, not {self.on_failure!r}")
         self._summary()
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
         kept = {entry.seq for entry in newest_said(context, self.keep)}
-        units = may_go(context, task_tokens=budget.task_tokens)
-        folded = [unit for unit in units if kept.isdisjoint(unit.seqs)]
-        cut = cut_before(context, folded, self._summary())
+        folded = [unit for unit in foldable(context, budget) if kept.isdisjoint(unit.seqs)]
+        cut = cut_of(context, folded, self._summary())
         return cut and replace(cut, reads=self._reads(context, folded))
 
     def _summary(self) -> Summary:
@@ -93,8 +88,3 @@ def _behind(context: Context, leaving: set[int]) -> list[Entry]:
     """What was said behind all that leaves, and stays."""
     last = max(leaving)
     return [entry for entry in context.visible if entry.kind == "said" and entry.seq > last]
-
-
-def _check_text(name: str, value: str | None) -> None:
-    if value is not None and not (isinstance(value, str) and value.strip()):
-        raise UsageError(f"{name} must be a text that is not blank, not {value!r}")

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentloop.budget import Budget
-from agentloop.checks import count, fraction
+from agentloop.checks import fraction_or_none, whole
 from agentloop.context import Context
-from agentloop.exchanges import Unit, hold_news, may_go, units_of
+from agentloop.exchanges import Unit, hold_news, turns_of, units_of
 from agentloop.instead import Instead, Note, Summary
-from agentloop.strategies.base import Chain, Cut, cut_before
-from agentloop.strategies.clearing import LastLines
+from agentloop.strategies.base import Chain, Cut, cut_of, foldable
+from agentloop.strategies.clearing import ResultTails
 from agentloop.strategies.scope import SUMMARY_TOKENS, answers_in, holds_summary
 
 
@@ -37,15 +37,14 @@ def Reduce(  # noqa: N802 — it reads like the strategies that are classes
 
     Example:
         >>> [type(step).__name__ for step in Reduce().steps]
-        ['LastLines', 'OlderTurns', 'DropMiddle']
+        ['ResultTails', 'OlderTurns', 'DropMiddle']
     """
-    count("tool_output_max_lines", tool_output_max_lines, 1)
-    count("keep_turns", keep_turns, 1)
-    count("max_summary_tokens", max_summary_tokens, 20)
-    if target is not None:
-        fraction("target", target)
+    whole("tool_output_max_lines", tool_output_max_lines, 1)
+    whole("keep_turns", keep_turns, 1)
+    whole("max_summary_tokens", max_summary_tokens, 20)
+    fraction_or_none("target", target)
     steps = (
-        LastLines(max_lines=tool_output_max_lines),
+        ResultTails(max_lines=tool_output_max_lines),
         OlderTurns(keep_turns=keep_turns, instead=Summary(max_tokens=max_summary_tokens)),
         DropMiddle(keep_turns=keep_turns),
     )
@@ -54,22 +53,17 @@ def Reduce(  # noqa: N802 — it reads like the strategies that are classes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OlderTurns:
-    """All turns but the newest `keep_turns` go, or all exchanges but so many where no such turn is left.
-
-    Example:
-        >>> OlderTurns()(Context(), Budget(window=4_000, fixed=100, model="m")) is None
-        True
-    """
+    """All turns but the newest `keep_turns` go, or all exchanges but so many where no such turn is left."""
 
     keep_turns: int = 2
     instead: Instead = field(default_factory=Summary)
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
-        units = may_go(context, task_tokens=budget.task_tokens)
+        units = foldable(context, budget)
         older = _before(_begin(_turns(context), self.keep_turns), units)
         if not hold_news(older):
             older = _before(_begin(_answers(context), self.keep_turns), units)
-        return cut_before(context, older, self.instead)
+        return cut_of(context, older, self.instead)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +71,6 @@ class DropMiddle:
     """What was said between the first turn and the newest ones goes without a summary.
 
     Where there is one turn only, it is what was done between its first exchange and its newest ones.
-
-    Example:
-        >>> DropMiddle()(Context(), Budget(window=4_000, fixed=100, model="m")) is None
-        True
     """
 
     keep_turns: int = 2
@@ -92,14 +82,14 @@ class DropMiddle:
         if len(starts) <= self.keep_turns + 1:
             return None
         first, newest = starts[1], starts[-self.keep_turns]
-        units = may_go(context, task_tokens=budget.task_tokens)
-        middle = [unit for unit in units if first <= unit.first.at < newest and not holds_summary(unit)]
-        return cut_before(context, middle, Note())
+        between = (unit for unit in foldable(context, budget) if first <= unit.first.at < newest)
+        middle = [unit for unit in between if not holds_summary(unit)]
+        return cut_of(context, middle, Note())
 
 
 def _turns(context: Context) -> list[int]:
     """Where the turns in sight begin."""
-    return [entry.at for entry in context.visible if entry.is_user]
+    return [turn[0].at for turn in turns_of(context.visible) if turn[0].is_user]
 
 
 def _answers(context: Context) -> list[int]:
@@ -114,4 +104,4 @@ def _begin(starts: Sequence[int], keep: int) -> int:
 
 def _before(at: int, units: Sequence[Unit]) -> list[Unit]:
     """The units that begin before this place; a summary stands before what it was placed at."""
-    return [unit for unit in units if unit.first.at < at + (unit.first.kind != "said")]
+    return [unit for unit in units if unit.first.at < at + (not unit.is_said)]

@@ -1,27 +1,62 @@
 """How far back a compaction reaches: earlier runs, and the turns or exchanges of one."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentloop.budget import Budget
-from agentloop.checks import count, whole
+from agentloop.checks import shown, whole, whole_or_none
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.errors import UsageError
 from agentloop.events import Ranges
-from agentloop.exchanges import Unit
+from agentloop.exchanges import Unit, newest_within
 from agentloop.ranges import ranges_between
 
 SUMMARY_TOKENS = 2_000
 """The longest summary of one run (phi-core's `max_summary_tokens`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class NewestRuns:
+    """The newest `n` earlier runs."""
+
+    n: int = 3
+
+    def __post_init__(self) -> None:
+        whole("n", self.n, 1)
+
+    def of(self, tokens: Mapping[str, int], room: int) -> tuple[str, ...]:
+        """Those taken in of runs with so many tokens, newest first."""
+        return tuple(tokens)[: self.n]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsWithin:
+    """Earlier runs, newest first, as long as they fit into `max_tokens` together as summaries."""
+
+    max_tokens: int | None = None
+    summary_tokens: int = SUMMARY_TOKENS
+
+    def __post_init__(self) -> None:
+        whole_or_none("max_tokens", self.max_tokens, 1)
+        whole("summary_tokens", self.summary_tokens, 20)
+
+    def of(self, tokens: Mapping[str, int], room: int) -> tuple[str, ...]:
+        """Those taken in of runs with so many tokens, newest first; the newest always."""
+        costs = [min(size, self.summary_tokens) for size in reversed(list(tokens.values()))]
+        start = newest_within(costs, room if self.max_tokens is None else self.max_tokens)
+        return tuple(tokens)[: max(1, len(costs) - start)]
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
-    """How many runs before the newest one are taken in; made by `fixed` or `token_budget`.
+    """Which runs before the newest one are taken in; made by `fixed` or `token_budget`.
 
     A run is one call of `Runner.run`; what was imported is one run. The newest earlier run is always taken
     in. The rule and the default of 3 are phi-core's (`CompactionScope`).
+
+    Raises:
+        UsageError: the rule is none of these two.
 
     Example:
         >>> from agentloop.events import MessageAdded, Record
@@ -35,14 +70,13 @@ class Scope:
         ('c', 'b')
     """
 
-    most_runs: int | None = None
-    max_tokens: int | None = None
-    summary_tokens: int = SUMMARY_TOKENS
+    rule: NewestRuns | RunsWithin
 
     def __post_init__(self) -> None:
-        whole("most_runs", self.most_runs, 1)
-        whole("max_tokens", self.max_tokens, 1)
-        count("summary_tokens", self.summary_tokens, 20)
+        if not isinstance(self.rule, NewestRuns | RunsWithin):
+            raise UsageError(
+                f"rule must be that of Scope.fixed or Scope.token_budget, not {shown(self.rule)}"
+            )
 
     @classmethod
     def fixed(cls, n: int = 3) -> "Scope":
@@ -51,8 +85,7 @@ class Scope:
         Raises:
             UsageError: `n` is no whole number of at least 1.
         """
-        count("n", n, 1)
-        return cls(most_runs=n)
+        return cls(NewestRuns(n))
 
     @classmethod
     def token_budget(cls, max_tokens: int | None = None, summary_tokens: int = SUMMARY_TOKENS) -> "Scope":
@@ -64,21 +97,11 @@ class Scope:
         Raises:
             UsageError: `max_tokens` is below 1, or `summary_tokens` below 20.
         """
-        return cls(max_tokens=max_tokens, summary_tokens=summary_tokens)
+        return cls(RunsWithin(max_tokens, summary_tokens))
 
     def runs(self, context: Context, budget: Budget) -> tuple[str, ...]:
         """The ids of the earlier runs that are taken in, newest first."""
-        tokens = _tokens_of_earlier_runs(context)
-        if self.most_runs is not None:
-            return tuple(tokens)[: self.most_runs]
-        left = budget.room(context) if self.max_tokens is None else self.max_tokens
-        taken: list[str] = []
-        for run, size in tokens.items():
-            left -= min(size, self.summary_tokens)
-            if taken and left < 0:
-                break
-            taken.append(run)
-        return tuple(taken)
+        return self.rule.of(_tokens_of_earlier_runs(context), budget.room(context))
 
 
 def check_scope(scope: object) -> None:
@@ -88,25 +111,15 @@ def check_scope(scope: object) -> None:
         UsageError: it is none.
     """
     if not isinstance(scope, Scope):
-        raise UsageError(f"scope must be a Scope, made by Scope.fixed or Scope.token_budget, not {scope!r}")
+        raise UsageError(
+            f"scope must be a Scope, made by Scope.fixed or Scope.token_budget, not {shown(scope)}"
+        )
 
 
 def newest_run(context: Context) -> list[Entry]:
     """All that was said in the newest run, whether in sight or not."""
     newest = context.said[-1].run_id if context.said else ""
     return [entry for entry in context.said if entry.run_id == newest]
-
-
-def turns_in(units: Iterable[Unit]) -> list[list[Unit]]:
-    """The units by turns; what stands before the first user message belongs to the first turn."""
-    turns: list[list[Unit]] = [[]]
-    begun = False
-    for unit in units:
-        if unit.first.is_user and begun:
-            turns.append([])
-        begun = begun or unit.first.is_user
-        turns[-1].append(unit)
-    return turns if turns[0] else []
 
 
 def positions(context: Context, wanted: Collection[int]) -> Ranges:
@@ -121,7 +134,7 @@ def seqs_of(units: Iterable[Unit]) -> set[int]:
 
 def answers_in(units: Sequence[Unit]) -> list[Unit]:
     """The exchanges and answers among these units: what the assistant did, one by one."""
-    return [unit for unit in units if unit.first.kind == "said" and not unit.first.is_user]
+    return [unit for unit in units if unit.is_said and not unit.is_user]
 
 
 def holds_summary(unit: Unit) -> bool:

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from agentloop.budget import Budget
-from agentloop.checks import count, fraction
+from agentloop.checks import fraction, fraction_or_none, whole
 from agentloop.context import Context
-from agentloop.exchanges import Unit, may_go
+from agentloop.exchanges import Unit
 from agentloop.instead import Digest, Instead, Summary
-from agentloop.strategies.base import Chain, Cut, cut_before
+from agentloop.strategies.base import Chain, Cut, cut_of, foldable
 from agentloop.strategies.clearing import StubResults, newest_said
 
 SMALL_WINDOW, LARGE_WINDOW = 128_000, 1_000_000
@@ -51,14 +51,13 @@ def Tiered(  # noqa: N802 — it reads like the strategies that are classes
         >>> cut.covers, cut.instead.piece_tokens
         (((2, 6),), 3200)
     """
-    count("keep", keep, 1)
-    count("max_chars", max_chars, 0)
-    count("chunk_tokens", chunk_tokens, 20)
-    count("message_chars", message_chars, 100)
+    whole("keep", keep, 1)
+    whole("max_chars", max_chars, 0)
+    whole("chunk_tokens", chunk_tokens, 20)
+    whole("message_chars", message_chars, 100)
     fraction("chunk_share", chunk_share)
     fraction("least_chunk_share", least_chunk_share, most=chunk_share)
-    if target is not None:
-        fraction("target", target)
+    fraction_or_none("target", target)
     chunks = Chunks(share=chunk_share, least_share=least_chunk_share, most_tokens=chunk_tokens)
     steps = (
         StubResults(keep_messages=keep, max_chars=max_chars),
@@ -91,12 +90,7 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InChunks:
-    """The model summarises the older `part` of all but the newest `keep` messages, chunk by chunk.
-
-    Example:
-        >>> InChunks()(Context(), Budget(window=4_000, fixed=100, model="m")) is None
-        True
-    """
+    """The model summarises the older `part` of all but the newest `keep` messages, chunk by chunk."""
 
     keep: int = 4
     chunks: Chunks = field(default_factory=Chunks)
@@ -106,27 +100,21 @@ class InChunks:
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
         units = _all_but(context, budget, self.keep)
         summary = Summary(piece_tokens=self.chunks.tokens(budget.window), message_chars=self.message_chars)
-        return cut_before(context, units[: ceil(self.part * len(units))], summary)
+        return cut_of(context, units[: ceil(self.part * len(units))], summary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllBut:
-    """All but the newest `keep` messages goes.
-
-    Example:
-        >>> AllBut()(Context(), Budget(window=4_000, fixed=100, model="m")) is None
-        True
-    """
+    """All but the newest `keep` messages goes."""
 
     keep: int = 4
     instead: Instead = field(default_factory=Digest)
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
-        return cut_before(context, _all_but(context, budget, self.keep), self.instead)
+        return cut_of(context, _all_but(context, budget, self.keep), self.instead)
 
 
 def _all_but(context: Context, budget: Budget, keep: int) -> list[Unit]:
     """What may go and holds none of the newest `keep` messages."""
     newest = {entry.seq for entry in newest_said(context, keep)}
-    units = may_go(context, task_tokens=budget.task_tokens)
-    return [unit for unit in units if newest.isdisjoint(unit.seqs)]
+    return [unit for unit in foldable(context, budget) if newest.isdisjoint(unit.seqs)]

@@ -1,14 +1,12 @@
 """Keep what the user said; everything else is folded."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agentloop.budget import Budget
-from agentloop.checks import count
+from agentloop.checks import whole
 from agentloop.context import Context
-from agentloop.entries import Entry
-from agentloop.exchanges import may_go
-from agentloop.strategies.base import Cut, cut_at
+from agentloop.exchanges import newest_within
+from agentloop.strategies.base import Cut, cut_of, foldable
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +38,11 @@ class KeepUserMessages:
     max_tokens: int = 20_000
 
     def __post_init__(self) -> None:
-        count("max_tokens", self.max_tokens, 1)
+        whole("max_tokens", self.max_tokens, 1)
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
         users = [entry for entry in context.visible if entry.is_user]
-        kept = set(_within(reversed(users), self.max_tokens))
-        units = may_go(context, task_tokens=budget.task_tokens)
-        folded = [unit for unit in units if unit.first.seq not in kept]
-        behind = max((unit.first.at + 1 for unit in folded), default=0)
-        return cut_at(context, budget, folded, users[-1].at if users else behind)
-
-
-def _within(newest_first: Iterable[Entry], room: int) -> Iterable[int]:
-    for entry in newest_first:
-        room -= entry.tokens
-        if room < 0:
-            return
-        yield entry.seq
+        start = newest_within([entry.tokens for entry in users], self.max_tokens)
+        kept = {entry.seq for entry in users[start:]}
+        folded = [unit for unit in foldable(context, budget) if unit.first.seq not in kept]
+        return cut_of(context, folded, at=users[-1].at if users else None)

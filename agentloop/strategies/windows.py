@@ -4,17 +4,16 @@ No summary stands for what a window drops; summaries that stand already stay. `r
 stand where the line would.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 
 from agentloop.budget import Budget
-from agentloop.checks import count
+from agentloop.checks import whole
 from agentloop.context import Context
-from agentloop.errors import UsageError
-from agentloop.exchanges import Unit, may_go, units_of
+from agentloop.exchanges import Unit, newest_within, turns_of, units_of
 from agentloop.instead import Note
-from agentloop.sizes import MOST_TOKENS, tokens_of
-from agentloop.strategies.base import Cut, cut_at
+from agentloop.sizes import named_tokens, tokens_of
+from agentloop.strategies.base import Cut, cut_of, foldable
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +41,14 @@ class SlidingWindow:
     max_events: int
 
     def __post_init__(self) -> None:
-        count("max_events", self.max_events, 1)
+        whole("max_events", self.max_events, 1)
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
-        said = [unit for unit in units_of(context.visible) if _said(unit)]
-        start = _suffix(said, [len(unit.entries) for unit in said], self.max_events)
+        said = [unit for unit in units_of(context.visible) if unit.is_said]
+        start = newest_within([len(unit.entries) for unit in said], self.max_events)
         if start == 0:
             return None
-        start = next((at for at in range(start, len(said)) if said[at].first.is_user), start)
+        start = next((at for at in range(start, len(said)) if said[at].is_user), start)
         return _dropped(context, budget, {unit.first.seq for unit in said[:start]})
 
 
@@ -77,16 +76,15 @@ class TurnWindow:
     max_turns: int
 
     def __post_init__(self) -> None:
-        count("max_turns", self.max_turns, 1)
+        whole("max_turns", self.max_turns, 1)
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
-        begins = [entry.at for entry in context.visible if entry.is_user]
         task = context.task
-        if task is None or len(begins) <= self.max_turns:
+        if task is None:
             return None
-        turns = range(task.at, begins[-self.max_turns])
-        said = (unit for unit in units_of(context.visible) if _said(unit))
-        return _dropped(context, budget, {unit.first.seq for unit in said if unit.first.at in turns})
+        turns = turns_of(unit for unit in units_of(context.visible) if unit.is_said)
+        older = (unit.first for turn in turns[: -self.max_turns] for unit in turn)
+        return _dropped(context, budget, {first.seq for first in older if first.at >= task.at})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +116,15 @@ class TokenWindow:
     max_tokens: int | str
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "max_tokens", tokens_of(self.max_tokens))
-        except UsageError as error:
-            raise UsageError(
-                f'max_tokens must be from 1 to {MOST_TOKENS:,} tokens, such as 8000 or "8k", '
-                f"not {self.max_tokens!r}"
-            ) from error
+        object.__setattr__(self, "max_tokens", named_tokens("max_tokens", self.max_tokens))
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
-        units = may_go(context, task_tokens=budget.task_tokens)
-        said = [unit for unit in units if _said(unit)]
-        free = sum(unit.tokens for unit in units if _said(unit) or _is_note(unit))
+        units = foldable(context, budget)
+        said = [unit for unit in units if unit.is_said]
+        free = sum(unit.tokens for unit in units if unit.is_said or _is_note(unit))
         stays = sum(entry.tokens for entry in context.visible) - free
-        start = _suffix(said, [unit.tokens for unit in said], tokens_of(self.max_tokens) - stays)
+        start = newest_within([unit.tokens for unit in said], tokens_of(self.max_tokens) - stays)
         return _dropped(context, budget, {unit.first.seq for unit in said[:start]})
-
-
-def _said(unit: Unit) -> bool:
-    return unit.first.kind == "said"
 
 
 def _is_note(unit: Unit) -> bool:
@@ -144,21 +132,11 @@ def _is_note(unit: Unit) -> bool:
     return all(entry.kind == "note" for entry in unit.entries)
 
 
-def _suffix(units: Sequence[Unit], costs: Sequence[int], room: int) -> int:
-    """Where the longest suffix begins whose costs are within the room."""
-    start = len(units)
-    while start and costs[start - 1] <= room:
-        start -= 1
-        room -= costs[start]
-    return start
-
-
 def _dropped(context: Context, budget: Budget, older: Container[int]) -> Cut | None:
     """The cut that drops what begins at these positions and may go, with the notes of earlier drops.
 
     Its note stands where the newest of it began.
     """
-    units = may_go(context, task_tokens=budget.task_tokens)
-    gone = [unit for unit in units if _is_note(unit) or unit.first.seq in older]
-    behind = max((unit.first.at + 1 for unit in gone if _said(unit)), default=0)
-    return cut_at(context, budget, gone, behind, Note())
+    gone = [unit for unit in foldable(context, budget) if _is_note(unit) or unit.first.seq in older]
+    behind = max((unit.first.at + 1 for unit in gone if unit.is_said), default=0)
+    return cut_of(context, gone, Note(), at=behind)

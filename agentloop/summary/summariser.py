@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from agentloop.budget import Budget
 from agentloop.calling import OnPart
 from agentloop.context import Context
+from agentloop.cutting import ends
 from agentloop.entries import Entry
 from agentloop.errors import BadAnswerError
 from agentloop.index import index_of
@@ -18,7 +19,6 @@ from agentloop.prompts import SUMMARY_INDEX
 from agentloop.refusal import room_left
 from agentloop.summary.draft import Asked, Draft, TakeNote
 from agentloop.tokens import TokenCounter
-from agentloop.tool_results import shortened
 
 FOCUS_CHARS = 1_000
 """So much of a focus is passed on, head and tail together."""
@@ -84,7 +84,7 @@ class Summariser:
             reads=covered if reads is None else reads,
             context=context,
             spec=self.spec,
-            focus=neutral(shortened(focus, max_chars=FOCUS_CHARS)) if focus else None,
+            focus=neutral(ends(focus, max_chars=FOCUS_CHARS)) if focus else None,
             longest=self._longest,
             note=note,
         )

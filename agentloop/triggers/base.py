@@ -1,7 +1,7 @@
 """The one answer all triggers give, and what may be asked of them."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from agentloop.budget import Budget
 from agentloop.context import Context
@@ -13,7 +13,10 @@ Cause: TypeAlias = Literal["threshold", "idle"]
 
 @dataclass(frozen=True, slots=True)
 class Fired:
-    """Now; `why` says it in words, e.g. `tokens 81,204 > 80,000`, and `reason` is what a compaction records.
+    """Now; `why` says it in words, e.g. `tokens 81,204 > 80,000`.
+
+    `reason` is what a compaction made for it in a run records. Outside of a run, where sessions that rest are
+    looked after (`Runner.compact_if_due`), every compaction records `idle`.
 
     Example:
         >>> Fired("the deployment is over")
@@ -86,13 +89,3 @@ def threshold_of(trigger: Trigger, budget: Budget) -> int | None:
 def last_compaction(context: Context) -> int:
     """The position of the newest compaction that stands; 0 where there is none."""
     return context.compactions[-1][0] if context.compactions else 0
-
-
-def check_function(name: str, value: Any, gives: str) -> None:
-    """Refuse what cannot be called.
-
-    Raises:
-        UsageError: with the name and what it must give.
-    """
-    if not callable(value):
-        raise UsageError(f"{name} must be a function that gives {gives}, not {value!r}")

@@ -5,7 +5,8 @@ from dataclasses import dataclass, is_dataclass
 from typing import TypeAlias
 
 from agentloop.budget import Budget
-from agentloop.callables import is_async, name_of
+from agentloop.callables import name_of
+from agentloop.checks import called
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.triggers.base import Fired, Trigger, threshold_of
@@ -117,10 +118,7 @@ def _checked(name: str, triggers: Parts) -> Parts:
     if not triggers:
         raise UsageError(f"{name} needs at least 1 trigger, not 0")
     for trigger in triggers:
-        if not callable(trigger) or isinstance(trigger, type) or is_async(trigger):
-            raise UsageError(
-                f"{name} takes triggers: functions, not async, of a context and a budget, not {trigger!r}"
-            )
+        called(f"each trigger of {name}", trigger)
     return triggers
 
 

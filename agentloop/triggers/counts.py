@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from agentloop.budget import Budget
-from agentloop.checks import count
+from agentloop.checks import called, whole
 from agentloop.context import Context
 from agentloop.entries import Shown
 from agentloop.steps import Finish, next_step
 from agentloop.tokens import TokenCounter
-from agentloop.triggers.base import Fired, check_function
+from agentloop.triggers.base import Fired
 from agentloop.triggers.tally import Tally
 
 
@@ -37,7 +37,7 @@ class TurnCount:
     turns: int
 
     def __post_init__(self) -> None:
-        count("turns", self.turns, 0)
+        whole("turns", self.turns, 0)
 
     def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
         if context.turns <= self.turns:
@@ -53,7 +53,9 @@ class TokenCount:
 
     Without a counter what is measured is the next request, fixed part included, by `budget.size`. With one it
     is what the visible messages say: their text, and names and arguments of their calls, as the counter
-    counts them; it is asked about each text once in its life, and images count nothing.
+    counts them; it is asked about each text once in its life, and images count nothing. What it said is
+    remembered beside the value, shared by all that hold it, and no part of what compares: several threads may
+    ask at once, and at worst a text is counted once in each.
 
     Example:
         >>> TokenCount(4000)(Context(), Budget(window=8_000, fixed=4_012, model="m"))
@@ -69,9 +71,9 @@ class TokenCount:
     _tally: Tally | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        count("tokens", self.tokens, 1)
+        whole("tokens", self.tokens, 1)
         if self.counter is not None:
-            check_function("counter", self.counter, "the tokens of a text")
+            called("counter", self.counter, "a function that gives the tokens of a text")
         object.__setattr__(self, "_tally", Tally(self.counter) if self.counter else None)
 
     def threshold(self, budget: Budget, /) -> int | None:

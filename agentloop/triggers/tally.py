@@ -17,7 +17,9 @@ class Tally:
     """The tokens of what is visible, by `counter`; one for all sessions that share a trigger.
 
     The last sum is carried on while the context only grows. Counts of texts are remembered beside it, so that
-    a rewritten context, or another session's, asks the counter about nothing that it has seen.
+    a rewritten context, or another session's, asks the counter about nothing that it has seen. Safe to share
+    between threads: the sum is replaced as a whole and never changed, and where two count the same text at
+    once, both write the same.
     """
 
     __slots__ = ("_counter", "_last", "_new", "_old")

@@ -6,16 +6,32 @@ A clock that was set back makes them fire late, never early: all they do is subt
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from math import inf
 
 from agentloop.budget import Budget
-from agentloop.checks import fraction
+from agentloop.checks import above_zero, called
 from agentloop.context import Context
-from agentloop.triggers.base import Fired, check_function, last_compaction
+from agentloop.triggers.base import Cause, Fired, last_compaction
 
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class _Span:
+    """So many seconds, by a clock that gives seconds since the epoch."""
+
+    seconds: float
+    clock: Callable[[], float] = field(default=time.time, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        above_zero("seconds", self.seconds)
+        called("clock", self.clock, "a function that gives seconds since the epoch")
+
+    def _fired(self, passed: float, words: str, reason: Cause = "threshold") -> Fired | None:
+        if not passed >= self.seconds:
+            return None
+        return Fired(f"{_figure(passed)} seconds {words} >= {_figure(self.seconds)}", reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Every(_Span):
     """Fires when so many seconds have passed since the last compaction; before one, since the first message.
 
     Example:
@@ -32,26 +48,17 @@ class Every:
         UsageError: `seconds` is not above 0, or the clock cannot be called.
     """
 
-    seconds: float
-    clock: Callable[[], float] = field(default=time.time, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _check(self.seconds, self.clock)
-
     def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
         if context.first is None:
             return None
-        begun, words = context.first.time, "the first message"
+        begun, words = context.first.time, "since the first message"
         if context.compactions:
-            begun, words = context.compactions[-1][1].time, "the last compaction"
-        passed = self.clock() - begun
-        if not passed >= self.seconds:
-            return None
-        return Fired(f"{_figure(passed)} seconds since {words} >= {_figure(self.seconds)}")
+            begun, words = context.compactions[-1][1].time, "since the last compaction"
+        return self._fired(self.clock() - begun, words)
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(_Span):
     """Fires when nothing was said for so many seconds, with the reason `idle`.
 
     Where the newest message is a user's, the pause before it counts too: the provider's prompt cache is cold
@@ -71,18 +78,10 @@ class Idle:
         UsageError: `seconds` is not above 0, or the clock cannot be called.
     """
 
-    seconds: float
-    clock: Callable[[], float] = field(default=time.time, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _check(self.seconds, self.clock)
-
     def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
-        for passed in _pauses(context, self.clock()):
-            if passed >= self.seconds:
-                why = f"{_figure(passed)} seconds without a message >= {_figure(self.seconds)}"
-                return Fired(why, reason="idle")
-        return None
+        pauses = _pauses(context, self.clock())
+        answers = (self._fired(passed, "without a message", "idle") for passed in pauses)
+        return next(filter(None, answers), None)
 
 
 def _pauses(context: Context, now: float) -> Iterator[float]:
@@ -93,11 +92,6 @@ def _pauses(context: Context, now: float) -> Iterator[float]:
         if entry.seq > compacted:
             yield now - entry.time
         yield from (entry.time - other.time for other in before if entry.is_user and other.seq > compacted)
-
-
-def _check(seconds: float, clock: Callable[[], float]) -> None:
-    fraction("seconds", seconds, most=inf)
-    check_function("clock", clock, "seconds since the epoch")
 
 
 def _figure(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agentloop.budget import Budget
-from agentloop.checks import count, fraction
+from agentloop.checks import fraction, whole
 from agentloop.context import Context
 from agentloop.triggers.base import Fired
 
@@ -88,8 +88,8 @@ class Buffer:
     share: float = 0.2
 
     def __post_init__(self) -> None:
-        count("slack_tokens", self.slack_tokens, 0)
-        count("large_window", self.large_window, 0)
+        whole("slack_tokens", self.slack_tokens, 0)
+        whole("large_window", self.large_window, 0)
         fraction("share", self.share)
 
     def slack(self, budget: Budget, /) -> int:

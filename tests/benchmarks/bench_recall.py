@@ -4,8 +4,10 @@
 
 Plants things in sessions of about 60,000 tokens, lets them grow through windows of 5, 10 and 20 % of that,
 and looks for each thing in what the model would be sent at the end: the share of them that is still there,
-per kind, window and policy. For a value that was replaced the share counts where the old one is gone. With
-files of recorded conversations as arguments, prints the digest of each at several lengths instead.
+per kind, window and policy. Beside a digest that is computed again from the log at each fold stand a plain
+list that is compacted again and again, and a runner that gets no summary. For a value that was replaced the
+share counts where the old one is gone. With files of recorded conversations as arguments, prints the digest
+of each at several lengths instead.
 """
 
 import json
@@ -27,6 +29,7 @@ from agentloop.prompts import summary_message
 from agentloop.strategies import KeepRecentFraction
 from agentloop.tokens import count_message, counter_for
 from tests.benchmarks.planting import WORDING, Planted, Wording, planted_session
+from tests.benchmarks.repeating import again_and_again, without_summaries
 
 COUNTER = counter_for("bench")
 WINDOWS = (0.05, 0.1, 0.2)
@@ -145,12 +148,24 @@ def _newest(messages: Sequence[Message], room: int) -> list[Message]:
     return kept[::-1]
 
 
+def as_a_list(messages: Sequence[Message], window: int) -> str:
+    """The plain list that is compacted again and again."""
+    return as_text(again_and_again(messages, window, COUNTER))
+
+
+def in_a_runner(messages: Sequence[Message], window: int) -> str:
+    """The session of a runner that gets no summary, so that digests stand."""
+    return as_text(without_summaries(messages, window))
+
+
 POLICIES: dict[str, Callable[[Sequence[Message], int], str]] = {
     "sliding window": sliding,
     "old results masked": masking,
     "recent + index": folded(by_index),
     "recent + user lines": folded(by_user_lines),
     "recent + digest": folded(by_digest),
+    "the same list again": as_a_list,
+    "a runner, no summary": in_a_runner,
 }
 
 
