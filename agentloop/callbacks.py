@@ -18,20 +18,6 @@ from agentloop.plain_values import error_text
 from agentloop.stream import StreamEvent
 from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
 
-__all__ = [
-    "MOST_FOCUS_CHARS",
-    "CallbackList",
-    "Callbacks",
-    "CompactionRequest",
-    "CompactionResult",
-    "Failed",
-    "Focus",
-    "Positioned",
-    "Replace",
-    "Reply",
-    "Veto",
-]
-
 MOST_FOCUS_CHARS = 4_000
 """So much may be asked of one summary; more would crowd out what is to be summarised."""
 

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from agentloop.budget import Budget
-from agentloop.callbacks import Callbacks, CompactionRequest, CompactionResult, Focus, Replace, Veto
+from agentloop.callbacks import Callbacks, Focus, Replace, Veto
+from agentloop.compactions import CompactionRequest, CompactionResult
 from agentloop.compactor import Compactor
 from agentloop.context import Context
 from agentloop.earlier_records import as_log
@@ -141,7 +142,8 @@ async def compact_messages_async(
         session, _ = await ladder.carry_out(session, budget, occasion)
     if not budget.fits(session.context):
         session = await ladder.climb(session, budget, Occasion(reason="threshold", why="it does not fit"))
-    return CompactedMessages(wire_messages(session.context.messages), ladder.outcomes)
+    shown = session.context.messages
+    return CompactedMessages(wire_messages(shown) if shown else (), ladder.outcomes)
 
 
 async def _session_of(

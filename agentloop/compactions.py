@@ -1,10 +1,12 @@
 """What a compaction is about to do, for the code that is asked first, and what it came to."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from agentloop.events import Ranges
 from agentloop.filters import EventFilter
 from agentloop.messages import Message, Usage
+from agentloop.ranges import united
 from agentloop.stream import CompactionReason, CompactionStatus, Level, level_of
 
 
@@ -118,3 +120,31 @@ class CompactionResult:
     def level(self) -> Level:
         """How full the window is after it: none under 80 %, warning to 90 %, critical above."""
         return level_of(self.tokens_after, self.window)
+
+
+def together(results: Sequence[CompactionResult]) -> CompactionResult:
+    """What the steps of one compaction, oldest first, came to together.
+
+    It is done where any step was; `error` then says what went wrong in the others.
+    """
+    first, last = results[0], results[-1]
+    done = [each for each in results if each.status == "done"]
+    told = done[-1] if done else last
+    costs = [each.cost for each in results if each.cost is not None]
+    return replace(
+        told,
+        error="; ".join(each.error for each in results if each.error) or None,
+        tier=max(each.tier for each in done or results),
+        tokens_before=first.tokens_before,
+        messages_before=first.messages_before,
+        tokens_after=last.tokens_after,
+        messages_after=last.messages_after,
+        archived=united(*(each.archived for each in results)),
+        compacted=sum(each.compacted for each in results),
+        shortened=tuple(sorted({seq for each in results for seq in each.shortened})),
+        unread=tuple(sorted({seq for each in results for seq in each.unread})),
+        duration_seconds=sum(each.duration_seconds for each in results),
+        usage=sum((each.usage for each in results), Usage()),
+        unreported=sum((each.unreported for each in results), Usage()),
+        cost=sum(costs) if costs else None,
+    )

@@ -11,15 +11,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from agentloop.budget import Budget
-from agentloop.callbacks import (
-    CompactionRequest,
-    CompactionResult,
-    Focus,
-    Positioned,
-    Replace,
-    Veto,
-)
+from agentloop.callbacks import Focus, Replace, Veto
+from agentloop.compactions import CompactionRequest, CompactionResult, Positioned
 from agentloop.context import Context
+from agentloop.entries import Entry
 from agentloop.errors import AgentLoopError, ConflictError, SummaryRefusedError
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.identifiers import missing
@@ -168,13 +163,15 @@ class _Work:
             run_id=self.compactor.watch.run_id,
             reason=self.plan.occasion.reason,
             why=self.plan.occasion.why,
-            messages=tuple(
-                Positioned(seq=entry.seq, message=entry.original, run_id=entry.run_id)
-                for entry in self.plan.touched
-                if entry.kind == "said"
-            ),
+            messages=tuple(self._positioned(entry) for entry in self.plan.touched if entry.kind == "said"),
             tokens_before=self.size_before,
             focus=self.plan.occasion.focus,
+        )
+
+    def _positioned(self, entry: Entry) -> Positioned:
+        shown = {item.seq for item in self.plan.cleared}
+        return Positioned(
+            seq=entry.seq, message=entry.original, run_id=entry.run_id, shortened=entry.seq in shown
         )
 
     def _result(

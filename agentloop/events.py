@@ -75,7 +75,7 @@ class Compacted(Event):
     that of `answer`, which an assistant says behind it where that is not empty (`answer_tokens` long). Where
     nothing is covered there is no replacement. `made` tells a model's text from a digest of the log and from
     a line that only says that something is gone. `before` and `after` are the request's size around it,
-    `lost` the identifiers no longer in sight.
+    `lost` the identifiers no longer in sight. Records of one compaction in several steps share `group`.
     """
 
     covers: Ranges
@@ -86,6 +86,7 @@ class Compacted(Event):
     answer_tokens: int = 0
     made: Made = "summary"
     cleared: tuple[ClearedItem, ...] = ()
+    group: str = ""
     reason: str = "manual"
     why: str = ""
     strategy: str = ""

@@ -7,7 +7,8 @@ of the same measure, that of the next request. Its terms:
 - one that helped, but came within `REFILL_STEPS` model calls of the one before, is a strike too
 - after a strike the next try waits for `COOLDOWN_STEPS` model calls, twice as many after each further one
 - `STRIKES` of them pause automatic compaction
-- growth by `RELEASE` of the limit, or a compaction that was asked for and done, ends any wait
+- growth by `RELEASE` of the limit (twice as much with each strike in a pause), or a compaction that was asked
+  for and done, ends any wait
 - after one that helped the next waits for growth by `GROWTH` of the limit, or by half of what it left
 - an overflow that the provider proved passes once through a pause
 """
@@ -53,11 +54,15 @@ class Guard:
 
     def allows(self, *, size: int, limit: int) -> bool:
         """Whether an automatic compaction may be tried now."""
-        if self.last_size is None or size >= self.last_size + RELEASE * limit:
+        if self.last_size is None or size >= self.last_size + self._release() * limit:
             return True
         if self.strikes:
             return self.strikes < STRIKES and self.since_last >= COOLDOWN_STEPS * 2 ** (self.strikes - 1)
         return size >= self.last_size + min(GROWTH * limit, REGROWTH * self.last_size)
+
+    def _release(self) -> float:
+        """Twice as much with each strike in a pause: growth that compaction cannot stem is no reason."""
+        return RELEASE * float(2 ** max(0, self.strikes - STRIKES))
 
     def use_bypass(self) -> bool:
         """Let an overflow that the provider proved pass although nothing else may; True once a pause."""

@@ -6,11 +6,12 @@ summary are climbed only where the request would not fit otherwise. After the la
 `ContextOverflowError` names what is too big.
 """
 
+import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentloop.budget import Budget
-from agentloop.callbacks import CompactionResult
+from agentloop.compactions import CompactionResult, together
 from agentloop.compactor import Compactor
 from agentloop.context import Context
 from agentloop.events import Cleared, ClearedItem
@@ -29,6 +30,9 @@ from agentloop.stream import ContextStatus, ResultsCleared
 from agentloop.summary import Summariser, summary_budget
 from agentloop.superseded_items import superseded_items
 from agentloop.writers import Writers
+
+LIKELY_NAME = "transcript_1700000000.jsonl"
+"""The name of a transcript that is still to be saved is as long as this one."""
 
 INDEX_SHARE = 0.15
 """The index beside a summary may take this share of the longest summary."""
@@ -83,18 +87,19 @@ class Ladder:
     async def carry_out(
         self, session: Session, budget: Budget, occasion: Occasion
     ) -> tuple[Session, CompactionResult | None]:
-        """Carry out the policy's strategy, and what came of it.
+        """Carry out the policy's strategy, and what came of it, all steps of a chain together.
 
         None where it found nothing to do. A chain goes on until the request is down to its target.
         """
-        last = None
+        group = uuid.uuid4().hex
+        results: list[CompactionResult] = []
         for name, step, goal in steps_of(self.policy.strategy, self.rungs(session, budget, occasion).budget):
-            if last is not None and (last.status == "vetoed" or budget.size(session.context) <= goal):
+            if results and (results[-1].status == "vetoed" or budget.size(session.context) <= goal):
                 break
             plan = self.rungs(session, budget, occasion).plan(step, name)
-            session, result = await self._carry_out(session, budget, plan)
-            last = result or last
-        return session, last
+            session, result = await self._carry_out(session, budget, plan and replace(plan, group=group))
+            results += [result] if result else []
+        return session, together(results) if results else None
 
     def preview(
         self, context: Context, budget: Budget, occasion: Occasion, status: ContextStatus
@@ -106,7 +111,16 @@ class Ladder:
             return None
         standing = self._foreseen(plan, rungs)
         longest, model = rungs.longest(plan), self.model
-        return foreseen(plan, standing, context, budget, status=status, longest=longest, model=model)
+        return foreseen(
+            plan,
+            standing,
+            context,
+            budget,
+            status=status,
+            longest=longest,
+            model=model,
+            transcript=LIKELY_NAME if self.compactor.transcripts else None,
+        )
 
     def rungs(self, session: Session, budget: Budget, occasion: Occasion) -> Rungs:
         """What each rung would do to the session as it stands."""
@@ -134,17 +148,17 @@ class Ladder:
         self, session: Session, budget: Budget, occasion: Occasion
     ) -> tuple[Session, CompactionResult | None]:
         """Rungs 1 and 2, and what the guard has to know of them."""
-        first, result = len(self.outcomes), None
+        first = len(self.outcomes)
         if self.rungs(session, budget, occasion).is_worth() or not budget.fits(session.context):
-            session, result = await self.carry_out(session, budget, occasion)
-        if result and result.status == "done" and not budget.fits(session.context):
+            session, _ = await self.carry_out(session, budget, occasion)
+        by_a_model = any(each.status == "done" and each.tier == 1 for each in self.outcomes[first:])
+        if by_a_model and not budget.fits(session.context):
             plan = self.rungs(session, budget, occasion).small_tail()
-            session, smaller = await self._carry_out(session, budget, plan)
-            result = smaller or result
-        done = [each for each in self.outcomes[first:] if each.status == "done"]
-        helped = bool(done) and not any(each.error for each in done)
+            session, _ = await self._carry_out(session, budget, plan)
+        outcomes = self.outcomes[first:]
+        helped = bool(outcomes) and all(each.status == "done" and not each.error for each in outcomes)
         self.guard.judge(helped=helped, size=budget.size(session.context))
-        return session, result
+        return session, outcomes[-1] if outcomes else None
 
     async def _carry_out(
         self, session: Session, budget: Budget, plan: Plan | None

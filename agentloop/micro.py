@@ -161,6 +161,10 @@ def stub(text: str, max_chars: int, way_back: str = "") -> str:
     return text[:max_chars] + TRUNCATED.format(count=gone, total=len(text), way=way)
 
 
+MOST_ARGUMENTS = 100
+"""A call with more of them, or with a name too long itself, is shown as the beginning of its text."""
+
+
 def _short_call(call: ToolCall, max_chars: int) -> ToolCall:
     if len(call.arguments) <= max_chars:
         return call
@@ -169,6 +173,8 @@ def _short_call(call: ToolCall, max_chars: int) -> ToolCall:
         short: dict[str, Any] = {"unreadable_arguments": _short_value(call.arguments, max_chars)}
     else:
         short = {key: _short_value(value, max_chars) for key, value in arguments.items()}
+    if len(short) > MOST_ARGUMENTS or any(len(key) > max_chars for key in short):
+        short = {"many_arguments": _short_value(call.arguments, max_chars)}
     return replace(call, arguments=json.dumps(short, ensure_ascii=False), extra={})
 
 

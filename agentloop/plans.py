@@ -27,7 +27,8 @@ class Occasion:
 class Plan:
     """What goes, what is shown shortened, and what stands instead.
 
-    That stands before the first message at or after position `at`, and is made from `reads`, oldest first.
+    What stands instead stands before the first message at or after position `at`, and is made from `reads`,
+    oldest first. Plans that are steps of one compaction share `group`.
     """
 
     occasion: Occasion
@@ -39,6 +40,7 @@ class Plan:
     reads: tuple[Entry, ...]
     cleared: tuple[ClearedItem, ...] = ()
     shown: tuple[Entry, ...] = ()
+    group: str = ""
 
     @property
     def tokens(self) -> int:

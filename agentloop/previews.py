@@ -15,6 +15,9 @@ from agentloop.stream import ContextStatus
 SHARE_OF_SUMMARY = 0.2
 """What a model's summary is taken to need of what it stands for, where that is less than it may take."""
 
+EMPTY = Standing(text="", made="summary")
+"""What a summary is before a model has written it: the words around it."""
+
 
 def foreseen(
     plan: Plan,
@@ -25,20 +28,18 @@ def foreseen(
     status: ContextStatus,
     longest: int,
     model: ChatModel | None,
+    transcript: str | None,
 ) -> CompactionPreview:
-    """What the plan comes to with this standing instead.
+    """What the plan comes to with this standing instead; `transcript` is a file name like the one to come.
 
     None: a model writes it, in at most `longest` tokens; it is taken to need `SHARE_OF_SUMMARY` of what it
     stands for.
     """
     before, ratio = budget.size(context), budget.ratio(context)
-    if standing is None:
-        summary = min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))
-        after = ceil(before - ratio * (plan.tokens - summary))
-    else:
-        record = record_of(standing, plan, context, transcript=None, counter=budget.counter)
-        summary = record.tokens
-        after = budget.size(context.add(Record(seq=context.length + 1, event=record)))
+    record = record_of(standing or EMPTY, plan, context, transcript=transcript, counter=budget.counter)
+    unwritten = 0 if standing else min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))
+    after = budget.size(context.add(Record(seq=context.length + 1, event=record)))
+    after += ceil(ratio * unwritten)
     lost = ceil(ratio * sum(entry.tokens for entry in context.visible if entry.at >= plan.touched[0].at))
     priced = model if isinstance(model, Priced) else None
     return CompactionPreview(
@@ -48,7 +49,7 @@ def foreseen(
         tokens=plan.tokens,
         context=status,
         strategy=plan.strategy,
-        summary_tokens=summary,
+        summary_tokens=record.tokens + unwritten,
         tokens_after=min(before, after),
         cache_tokens_lost=lost,
         cost_saved=_difference(priced, Usage(input_tokens=before), Usage(input_tokens=after)),

@@ -24,10 +24,10 @@ def holds(ranges: Ranges, position: int) -> bool:
     return at >= 0 and ranges[at][0] <= position <= ranges[at][1]
 
 
-def united(ranges: Ranges, others: Ranges) -> Ranges:
-    """The set of the positions that are in either set."""
+def united(*sets: Ranges) -> Ranges:
+    """The set of the positions that are in any of these sets."""
     pairs: list[tuple[int, int]] = []
-    for first, last in sorted((*ranges, *others)):
+    for first, last in sorted(pair for ranges in sets for pair in ranges):
         if pairs and first <= pairs[-1][1] + 1:
             pairs[-1] = (pairs[-1][0], max(pairs[-1][1], last))
         else:

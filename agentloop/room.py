@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from agentloop.budget import Budget, overflow
-from agentloop.callbacks import CompactionResult
+from agentloop.compactions import CompactionResult
 from agentloop.context import Context
 from agentloop.errors import ContextTooLongError
 from agentloop.ladder import Ladder

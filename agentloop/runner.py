@@ -10,8 +10,9 @@ from typing import Any, Self
 from agentloop.agent import Agent
 from agentloop.answering import settle
 from agentloop.budget import Budget
-from agentloop.callbacks import Callbacks, CompactionResult
+from agentloop.callbacks import Callbacks
 from agentloop.checks import above_zero, shown
+from agentloop.compactions import CompactionResult
 from agentloop.compactor import Compactor
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
 from agentloop.events import Record, Restored, RunEnded, RunStarted
@@ -164,9 +165,9 @@ class Runner:
         return room.preview(session.context)
 
     async def undo(self, session_id: str) -> int | None:
-        """Take the newest compaction back, with all it hid or shortened; None where there is none.
+        """Take the newest compaction back, with all its steps hid or shortened; None where there is none.
 
-        Returns the position of its record.
+        Returns the position of its newest record.
 
         Raises:
             SessionNotFoundError: there is no such session.
@@ -174,8 +175,10 @@ class Runner:
         session = await self._existing(session_id)
         if not session.context.compactions:
             return None
-        seq = session.context.compactions[-1][0]
-        await session.append(Restored(seq=seq))
+        seq, newest = session.context.compactions[-1]
+        all_steps = ((at, event.group) for at, event in session.context.compactions)
+        steps = [at for at, group in all_steps if group and group == newest.group] or [seq]
+        await session.append(*(Restored(seq=at) for at in reversed(steps)))
         return seq
 
     async def events(self, session_id: str, *, only: EventFilter | None = None) -> list[Record]:

@@ -49,6 +49,7 @@ def record_of(
         answer_tokens=answer_tokens,
         made=standing.made,
         cleared=plan.cleared,
+        group=plan.group,
         reason=plan.occasion.reason,
         why=plan.occasion.why,
         strategy=plan.strategy,

@@ -99,7 +99,7 @@ def test_l2_whatever_the_list_holds_what_comes_out_is_valid_and_fits(
         short = compact_messages(said, strategy, window=3_000)
     except ContextOverflowError:
         return
-    assert violations(body(short)) == []
+    assert violations(body(short)) == [] if said else short == []
 
 
 def test_within_a_running_loop_the_plain_function_works_too() -> None:

@@ -51,9 +51,17 @@ SHAPES: list[tuple[str, object, int | None]] = [
     ("text", listing(max_model_len="16384"), 16_384),
     ("a float", listing(max_model_len=16_384.0), 16_384),
     ("served under another name", {"data": [{"id": "/models/x.gguf", "max_model_len": 512}]}, 512),
-    ("an alias", {"data": [{"id": "a"}, {"id": "b", "aliases": ["m"], "meta": {"n_ctx": 77}}]}, 77),
-    ("one of two", {"data": [{"id": "x", "max_model_len": 1}, {"id": "m", "max_model_len": 2}]}, 2),
-    ("not among two", {"data": [{"id": "x", "max_model_len": 1}, {"id": "y", "max_model_len": 2}]}, None),
+    ("an alias", {"data": [{"id": "a"}, {"id": "b", "aliases": ["m"], "meta": {"n_ctx": 777}}]}, 777),
+    (
+        "one of two",
+        {"data": [{"id": "x", "max_model_len": 1_000}, {"id": "m", "max_model_len": 2_000}]},
+        2_000,
+    ),
+    (
+        "not among two",
+        {"data": [{"id": "x", "max_model_len": 1_000}, {"id": "y", "max_model_len": 2_000}]},
+        None,
+    ),
     ("one is broken", listing(max_model_len=0, context_length=9_000), 9_000),
     ("OpenAI", listing(owned_by="openai", created=1), None),
 ]

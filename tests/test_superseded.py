@@ -52,9 +52,16 @@ A, B = {"path": "src/a.py"}, {"path": "src/b.py"}
         ([("read", A, "old"), ("read", A, "new")], ["old"]),
         ([("read", A, "1"), ("read", B, "2"), ("read", A, "3"), ("read", A, "4")], ["1", "3"]),
         ([("read", '{"path": "src/a.py"}', "old"), ("read", '{ "path":"src\\u002fa.py" }', "new")], ["old"]),
-        ([("grep", {"q": "x", "in": "y"}, "old"), ("grep", {"in": "y", "q": "x"}, "new")], ["old"]),
+        (
+            [("grep", {"q": "x", "in": "y"}, "as ever"), ("grep", {"in": "y", "q": "x"}, "as ever")],
+            ["as ever"],
+        ),
+        ([("grep", {"q": "x"}, "2 found"), ("grep", {"q": "x"}, "3 found")], []),
+        ([("next_record", {}, "record 1"), ("next_record", {}, "record 2")], []),
+        ([("run", {"command": "pytest -q"}, "1 failed"), ("run", {"command": "pytest -q"}, "2 passed")], []),
+        ([("view", {"file": "notes"}, "old"), ("view", {"file": "notes"}, "new")], ["old"]),
         ([("read", {"path": "./src/a.py"}, "old"), ("read", A | {"limit": None}, "new")], ["old"]),
-        ([("now", {}, "old"), ("now", "", "new")], ["old"]),
+        ([("now", {}, "old"), ("now", "", "new")], []),
         ([("read", A, "read failed: gone"), ("read", A, "new")], ["read failed: gone"]),
         ([("read", A, "same"), ("read", A, "same")], ["same"]),
         ([("read", A, "old"), ("read", B, "new")], []),
@@ -80,7 +87,7 @@ def test_what_a_later_result_replaces(steps: list[Step], texts: list[str]) -> No
 
 
 def test_what_is_to_be_kept_is_never_replaced() -> None:
-    events = [added(message) for message in done(("plan", {}, "first"), ("plan", {}, "second"))]
+    events = [added(message) for message in done(("plan", {}, "the plan"), ("plan", {}, "the plan"))]
     kept = MessageAdded(message=events[2].message, tokens=events[2].tokens, keep=True)
     assert superseded(Context.of(records_of(events)).visible) == {3}
     assert superseded(Context.of(records_of([*events[:2], kept, *events[3:]])).visible) == frozenset()

@@ -84,12 +84,20 @@ def _windows(entry: Mapping[str, Any]) -> Iterator[int]:
         yield from (tokens for tokens in figures if tokens is not None)
 
 
+LEAST_WINDOW = 256
+"""No model in use takes fewer tokens: a smaller figure means something else."""
+
+
 def _tokens(figure: object) -> int | None:
     """A plausible number of tokens, also one that stands there as text."""
     if isinstance(figure, str):
         with suppress(ValueError):
             figure = float(figure)
-    if isinstance(figure, bool) or not isinstance(figure, int | float) or not 1 <= figure <= MOST_TOKENS:
+    if (
+        isinstance(figure, bool)
+        or not isinstance(figure, int | float)
+        or not LEAST_WINDOW <= figure <= MOST_TOKENS
+    ):
         return None
     return int(figure)
 
