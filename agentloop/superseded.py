@@ -3,7 +3,7 @@
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,10 +45,24 @@ def newer_results(entries: Sequence[Entry]) -> Mapping[int, Newer]:
     a result that says anywhere in its head or tail that something went wrong: where that is in doubt, the
     older result stays. Linear in the text.
     """
+    return _replaced(entries, _key)
+
+
+def asked_again(entries: Sequence[Entry]) -> frozenset[int]:
+    """The positions of the results whose call was made again with the same arguments, and went well.
+
+    Whether the later result replaces the earlier one is not said: `newer_results` says that.
+    """
+    return frozenset(_replaced(entries, lambda call, _: _key(call, "") if call.decoded() else None))
+
+
+def _replaced(
+    entries: Sequence[Entry], key_of: Callable[[ToolCall, str], tuple[str, str, str] | None]
+) -> Mapping[int, Newer]:
     newest: dict[tuple[str, str, str], Newer] = {}
     found: dict[int, Newer] = {}
     for call, result in reversed(list(_answered(entries))):
-        key = _key(call, result.original.text)
+        key = key_of(call, result.original.text)
         if key is None:
             continue
         if key not in newest:

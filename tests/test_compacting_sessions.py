@@ -364,3 +364,14 @@ async def test_failing_summaries_inside_a_chain_are_strikes(tmp_path: Path) -> N
     assert result.output == "all read"
     assert sum(request.purpose == "summary" for request in model.requests) <= 30
     assert_valid(model.requests)
+
+
+@pytest.mark.parametrize("strategy", [SlidingWindow(1), replaced_by(TurnWindow(1), Digest())])
+async def test_what_would_stand_instead_must_be_smaller(strategy: Strategy) -> None:
+    said = [Message.user("go"), Message.assistant("a"), Message.user("b"), Message.assistant("c")]
+    runner = await runner_on([*said, Message.user("d"), Message.assistant("e")], strategy)
+    length = (await context_in(runner)).length
+    result = await runner.compact("s")
+    assert result is not None
+    assert (result.status, result.tokens_saved) == ("ineffective", 0)
+    assert (await context_in(runner)).length == length

@@ -148,7 +148,7 @@ def test_errors_say_whether_they_were_mended() -> None:
                     "shell", "FAILED tests/test_a.py::test_x - KeyError: 'k1'\n1 failed", command="pytest -q"
                 ),
                 *called("shell", "cargo: command not found", command="cargo build"),
-                *called("shell", "3 passed", command="pytest -q tests"),
+                *called("shell", "3 passed", command="pytest -v"),
             ]
         ),
         "Errors met",

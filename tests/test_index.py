@@ -164,10 +164,19 @@ def test_the_lines_of_the_index() -> None:
     ]
 
 
+IT = '{"of": "it"}'
+
+
 def test_what_is_known_and_what_is_superseded_is_left_out() -> None:
     messages = (
-        *(Message.assistant(None, [ToolCall(id="a", name="show")]), Message.tool("a", "old_state id_7")),
-        *(Message.assistant(None, [ToolCall(id="b", name="show")]), Message.tool("b", "new_state id_7")),
+        *(
+            Message.assistant(None, [ToolCall(id="a", name="show", arguments=IT)]),
+            Message.tool("a", "old_state id_7"),
+        ),
+        *(
+            Message.assistant(None, [ToolCall(id="b", name="show", arguments=IT)]),
+            Message.tool("b", "new_state id_7"),
+        ),
     )
     assert index_of(entries_of(*messages), max_tokens=99, counter=COUNTER) == "Names: new_state, id_7"
     known = "new_state, id_77"

@@ -25,7 +25,7 @@ class Call:
     """One call with its result; `result` is None where there is none.
 
     `at` is the place of the message that asked, `paths` the files that the arguments name, `command` the
-    command line where there is one, `target` by what a later call of the same tool is the same again.
+    command line where there is one.
     """
 
     at: int
@@ -35,11 +35,6 @@ class Call:
     command: str
     result: str | None
     error: str | None
-
-    @property
-    def target(self) -> str:
-        """What the call was about."""
-        return self.command or (self.paths[0] if self.paths else self.arguments)
 
 
 def calls_of(messages: Sequence[Message]) -> Iterator[Call]:

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from agentloop.digest.words import bare, content_words, is_hard, words
+from agentloop.digest.words import bare, content_words, is_hard, singular, words
 
 MOST_VALUE_WORDS = 3
 """A value of plain words has at most so many; what is longer tells a story."""
@@ -45,18 +45,33 @@ _MORE = re.compile(
     re.IGNORECASE,
 )
 _CHANGE_WORDS_TEXT = """
-now instead longer anymore change changed changes changing update updated updates correction corrected
-correct actually switch switched move moved replace replaced revised revise new from currently current
-bump bumped raise raised lower lowered increase increased decrease decreased reduce reduced set sets make
-makes made use uses using used note remember fyi important please again back default still value final
-latest should must shall let lets let's need needs want wants go goes been days ok okay well no wait
-sorry plan plans oh hey put take keep since i've we've it's pushed push moved postponed extended delayed
-shifted rotated jetzt nun ahora maintenant désormais adesso ora agora теперь stattdessen 现 改 变 更 今
+now instead longer anymore changed changes changing updated updates correction corrected correct actually
+switched moved replaced revised from currently current bumped raised lowered increased decreased reduced
+makes made uses using used remember fyi important please again still value should must shall let lets let's
+need needs want wants go goes been days ok okay well no wait sorry oh hey since i've we've it's pushed
+postponed extended delayed shifted rotated scratch mind jetzt nun ahora maintenant désormais adesso ora
+agora теперь stattdessen 现 改 变 更 今
 """
+_VERBS_TEXT = """
+change update switch move replace revise bump raise lower increase decrease reduce set sets make use note
+put take keep push plan plans
+"""
+_VERBS = frozenset(_VERBS_TEXT.split())
+"""Words of a change only where they are verbs: a lower bound and an update interval are things."""
+
+_LEADS_TEXT = "we i you please to let us let's lets now actually then should must shall will can been"
+_LEADS = frozenset(_LEADS_TEXT.split())
+_ORDERS_TEXT = "set make use note put take keep"
+_ORDERS = frozenset(_ORDERS_TEXT.split())
+_DETERMINERS_TEXT = "the a an my our your it its that this their his her all"
+_DETERMINERS = frozenset(_DETERMINERS_TEXT.split())
+_OWNERS_TEXT = "my your his her their our mein dein unser mi tu su mon ton son"
+_OWNERS = frozenset(_OWNERS_TEXT.split())
 _CHANGE_WORDS = frozenset(_CHANGE_WORDS_TEXT.split())
 _X = r"(?:the |using |use |a |an )?([^\s,;.:!?]+(?:[.:/-][^\s,;.:!?]+)*)"
 _INSTEAD = re.compile(
-    r"\b(?:instead of|rather than|in place of|replac\w+|ditch|forget(?: about)?|no longer use|statt|"
+    r"\b(?:instead of|rather than|in place of|replac\w+|ditch|forget(?: about)?|"
+    r"no longer(?: use| on| at)?|statt|"
     r"anstatt|au lieu de|"
     r"plutôt que|en vez de|en lugar de|invece di|em vez de|вместо)\s+"
     + _X
@@ -69,11 +84,32 @@ _INSTEAD = re.compile(
 )
 
 _LEAD_IN = re.compile(r"^[^:：]*[:：]\s+(?=\S+\s+\S)")
-_FIRM = re.compile(
-    r"\b(?:instead|no longer|correction|scratch that|from now on|going forward|i meant|my mistake|actually|"
-    r"rather|"
-    r"these days|not .{1,40} any ?more|stattdessen|nicht mehr|en vez|en lugar|ya no|au lieu|invece|вместо)\b|"
-    r"不再|改用|代わりに|대신",
+_ONLY_THOUGHT = re.compile(
+    r"[?？]\W*$|\b(?:if|whether|suppos\w+|imagine|assum\w+|hypothetical\w*|would|could|might|may|maybe|perhaps|"
+    r"unless|in case|what about|wenn|falls|würde|könnte|vielleicht|sería|podría|quizás|serait|pourrait|"
+    r"peut-être)\b|如果|假如|要是|もし|만약",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(
+    r"\b(?:do not|don['’]?t|never|(?:should|must|shall|will|need)(?: not|n['’]?t)|cannot|can['’]?t|won['’]?t|"
+    r"wrong|refuse\w*|rather not)\b",
+    re.IGNORECASE,
+)
+_PAST = re.compile(
+    r"\b(?:used to|previous\w*|former\w*|originally|once|back then|last (?:year|month|week|time)|the old|"
+    r"before|"
+    r"(?:war|waren|était|era)\b(?! (?:jetzt|ahora)))\b"
+    r"|\b(?:was|were)\b(?!\s+(?:\w+\s+)?(?:chang|mov|rais|lower|switch|updat|bump|increas|decreas|reduc|"
+    r"postpon|push|exten|delay|shift|rotat|renam|replac|set|correct|revis|migrat))",
+    re.IGNORECASE,
+)
+_PLACED = re.compile(
+    r"^\W*(?:for|in|on|at|with|under|within|during|when|while|für|bei|im|para|en|pour|dans)\b", re.I
+)
+_GENITIVE = re.compile(r"\b(?!it\b|that\b|let\b|what\b)\w+['’]s\b", re.IGNORECASE)
+_PHRASE = re.compile(
+    r"\b(?:for|in|on|at|with|under|within|during|when|while|of|für|bei|im|para|en|pour|dans)\s+"
+    r"((?:[^\s,;:]+[ ]?){1,4})",
     re.IGNORECASE,
 )
 
@@ -91,17 +127,21 @@ class Claim:
     told: bool
     label: bool = False
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether the value is a number, a code or a name, not a plain word."""
-        return is_hard(self.value)
-
 
 def claims(sentence: str) -> Iterator[Claim]:
-    """The claims of a sentence, at most one a clause."""
-    for clause in _CLAUSE.split(sentence):
-        if clause and (claim := _claim(clause.strip().rstrip(".!?。！？"))):
-            yield claim
+    """The claims of a sentence, at most one a clause, each about what the whole sentence is about."""
+    clauses = clauses_of(sentence)
+    found = [None if _PLACED.match(clause) and len(clauses) > 1 else _claim(clause) for clause in clauses]
+    around = [clause for clause, claim in zip(clauses, found, strict=True) if claim is None]
+    common = frozenset(word for clause in around for word in key_of(clause))
+    for clause, claim in zip(clauses, found, strict=True):
+        if claim:
+            yield replace(claim, key=claim.key | common | owners(clause))
+
+
+def clauses_of(sentence: str) -> list[str]:
+    """The clauses of a sentence, without what parts them."""
+    return [clause.strip().rstrip(".!?。！？") for clause in _CLAUSE.split(sentence) if clause]
 
 
 def changes(sentence: str) -> bool:
@@ -109,9 +149,9 @@ def changes(sentence: str) -> bool:
     return bool(_CHANGE.search(sentence))
 
 
-def is_firm(sentence: str) -> bool:
-    """Whether a change is said in words that leave no doubt that something else is meant to go."""
-    return bool(_FIRM.search(sentence))
+def is_news(sentence: str) -> bool:
+    """Whether the sentence says how things are, and not what was, what might be, or what must not be done."""
+    return not any(sign.search(sentence) for sign in (_ONLY_THOUGHT, _REFUSED, _PAST))
 
 
 def adds(sentence: str) -> bool:
@@ -127,7 +167,35 @@ def given_up(sentence: str) -> list[str]:
 
 def key_of(text: str) -> frozenset[str]:
     """The words of a text by which two claims are of the same thing."""
-    return frozenset(word for word in content_words(words(text)) if word not in _CHANGE_WORDS)
+    found = words(text)
+    low = [bare(word) for word in found]
+    around = zip(["", *low], found, [*low[1:], ""], strict=False)
+    kept = [word for before, word, behind in around if not _of_change(before, bare(word), behind)]
+    return frozenset(map(singular, content_words(kept)))
+
+
+def owners(text: str) -> frozenset[str]:
+    """Whose the things are that a text is about."""
+    return _OWNERS.intersection(map(bare, words(text)))
+
+
+def tells_apart(sentence: str, of: str) -> bool:
+    """Whether a sentence that names a thing given up narrows it to less than what `of` speaks of."""
+    rest = _INSTEAD.sub(" ", sentence)
+    known = key_of(of)
+    narrow = (key_of(match.group(1)) - known for match in _PHRASE.finditer(rest))
+    apart = (word for words_ in narrow for word in words_ if not is_hard(word))
+    theirs = (match.group().lower() for match in _GENITIVE.finditer(sentence))
+    return any(apart) or owners(sentence) != owners(of) or any(one not in of.lower() for one in theirs)
+
+
+def _of_change(before: str, word: str, behind: str) -> bool:
+    """Whether a word only says that something is or changes, and not what."""
+    if word not in _VERBS:
+        return word in _CHANGE_WORDS
+    if not before:
+        return word in _ORDERS or behind in _DETERMINERS
+    return before in _LEADS
 
 
 def _claim(clause: str) -> Claim | None:
@@ -160,7 +228,7 @@ def _value(text: str) -> str | None:
     hard = [word for word in found if is_hard(word)]
     if len(hard) == 1:
         return hard[0]
-    plain = [word for word in found if bare(word) not in _CHANGE_WORDS]
+    plain = [word for word in found if bare(word) not in _CHANGE_WORDS | _ORDERS]
     plain = [word for word in plain if next(content_words([word]), None)]
     if hard or not 1 <= len(plain) <= MOST_VALUE_WORDS:
         return None

@@ -4,10 +4,26 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from agentloop.digest.actions import program_of
 from agentloop.digest.calls import Call
 
 OPEN, MENDED = " — not seen mended", " — later succeeded"
+
+_LOUD = re.compile(r"-v+|-q+|--verbose|--quiet|--no-color|--color=\w+|--tb=\w+")
+"""Options that only change how much is printed, or how."""
+
+_LOUD_IS_ELSE = ("grep", "egrep", "rg", "docker", "podman")
+"""Programs in which such an option means something else."""
+
+_SHOWN = re.compile(r"\s*(?:2>&1)?\s*(?:\|\s*tail(?:\s+-n?\s?\d+)?)?\s*$")
+"""What only shows the end of what is printed."""
+
+_CHECKS = re.compile(
+    r"(?:python3? -m )?(?:pytest|py\.test|mypy|ruff check|flake8|jest|vitest|eslint|rspec|mocha|"
+    r"phpunit)(?=\s)"
+)
+"""Programs that check all there is where they are given no path."""
+
+_PATH = re.compile(r"(?!-)[\w.@/-]*(?:/|\.\w)[\w.@/:\[\]-]*")
 
 _TOLD = re.compile(r"(?P<name>[^(\n]{0,200})\((?P<about>.{0,80}?)\): ")
 
@@ -54,37 +70,39 @@ def _told(line: str) -> Iterator[Call]:
 
 
 def _mended(calls: Sequence[Call]) -> dict[int, Call]:
-    """The failed calls with the later one that went well: the same call, or the same program."""
-    later: dict[tuple[str, ...], Call] = {}
+    """The failed calls with the later one that went well: the same, or the whole of which it was part."""
+    later: dict[tuple[str, str], Call] = {}
     found: dict[int, Call] = {}
     for at in range(len(calls) - 1, -1, -1):
         call = calls[at]
         if call.error:
-            hit = next((later[key] for key in _mended_by(call) if key in later), None)
+            keys = [(call.name, run) for run in _runs_with(_run(call))]
+            hit = next((later[key] for key in keys if key in later), None)
             if hit:
                 found[at] = hit
         elif call.result is not None:
-            later.update(dict.fromkeys(_mends(call), call))
+            later[call.name, _run(call)] = call
     return found
 
 
-def _mended_by(call: Call) -> list[tuple[str, ...]]:
-    """What may mend a call: itself, its program with what it is run on, or a run of the program on all."""
-    program = _program(call)
-    keys: list[tuple[str, ...]] = [(call.name, "call", call.target)]
-    if program:
-        keys += [(call.name, "program", *program), (call.name, "whole", program[0])]
-    return [*keys, (call.name, "any", program[0])] if len(program) == 1 else keys
+def _run(call: Call) -> str:
+    """What is run, however much it prints; for a call that runs no command, what it is about."""
+    if not call.command:
+        return " ".join(call.paths) or call.arguments
+    words = _SHOWN.sub("", call.command).split()
+    if not words or words[0] in _LOUD_IS_ELSE:
+        return call.command
+    return " ".join(word for word in words if not _LOUD.fullmatch(word))
 
 
-def _mends(call: Call) -> list[tuple[str, ...]]:
-    program = _program(call)
-    keys: list[tuple[str, ...]] = [(call.name, "call", call.target)]
-    if program:
-        keys += [(call.name, "program", *program), (call.name, "any", program[0])]
-    return [*keys, (call.name, "whole", program[0])] if len(program) == 1 else keys
-
-
-def _program(call: Call) -> list[str]:
-    """What is run, and on what, without options; nothing for a call that runs no command."""
-    return [word for word in program_of(call.command).split() if not word.startswith("-")][:2]
+def _runs_with(run: str) -> Iterator[str]:
+    """The run itself, and of a check on one path the runs on all that holds it."""
+    yield run
+    words = run.split()
+    paths = [at for at, word in enumerate(words) if at and _PATH.fullmatch(word)]
+    if len(paths) != 1 or not _CHECKS.match(run):
+        return
+    before, path, after = words[: paths[0]], words[paths[0]], words[paths[0] + 1 :]
+    for part in re.finditer(r"::|/", path):
+        yield " ".join([*before, path[: part.start()], *after])
+    yield " ".join([*before, *after])

@@ -5,14 +5,28 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from agentloop.digest.claims import Claim, adds, changes, claims, given_up, is_firm, key_of
-from agentloop.digest.words import bare, content_words, is_hard, kind_of_value, words
+from agentloop.digest.claims import (
+    Claim,
+    adds,
+    changes,
+    claims,
+    clauses_of,
+    given_up,
+    is_news,
+    key_of,
+    tells_apart,
+)
+from agentloop.digest.words import bare, content_words, is_hard, kind_of_value, singular, words
 
 CHANGED = "[changed later]"
 """Stands for a value that no longer holds in a sentence that says more than that."""
 
 MOST_CANDIDATES = 64
 """So many of the newest claims about a word are compared with a new one, which keeps it linear."""
+
+_MANY_TEXT = "ticket invoice order issue case item customer reference receipt booking chapter"
+MANY = frozenset(_MANY_TEXT.split())
+"""Things of which there are many: a second one is no new value of the first unless it says so."""
 
 RANKS = {"tool": 0, "assistant": 1, "user": 2}
 """What a user said is not made stale by an assistant, nor what either said by a tool."""
@@ -66,7 +80,6 @@ class _Heard:
     sentence: Stated
     claims: list[Claim]
     said: frozenset[str]
-    values: list[str]
 
     @classmethod
     def of(cls, sentence: Stated) -> "_Heard":
@@ -74,8 +87,7 @@ class _Heard:
         return cls(
             sentence=sentence,
             claims=list(claims(sentence.text)),
-            said=frozenset(content_words(found)),
-            values=[word for word in found if is_hard(word)],
+            said=frozenset(map(singular, content_words(found))),
         )
 
 
@@ -93,12 +105,10 @@ class _Known:
 
     def hear(self, sentence: Stated) -> None:
         heard = _Heard.of(sentence)
-        if not adds(sentence.text):
+        if is_news(sentence.text) and not adds(sentence.text):
             change = changes(sentence.text)
             for claim in heard.claims:
                 self._replace(claim, heard, change)
-            if change and sentence.role == "user":
-                self._change(heard)
             if change:
                 self._drop_named(heard)
         for claim in heard.claims:
@@ -128,34 +138,19 @@ class _Known:
                 self._lose(earlier, old.value, heard)
 
     def _is_newer(self, new: Claim, old: Claim, earlier: Stated, heard: _Heard, change: bool) -> bool:
-        same_way = old.told and new.told and _alike(old.value, [new.value])
+        same_way = old.told and new.told and _alike(old.value, new.value) and not new.key & MANY
         if earlier.role == heard.sentence.role == "user":
             return change or same_way
         return same_way and (change or not new.label)
-
-    def _change(self, heard: _Heard) -> None:
-        """A sentence that speaks of a change replaces what it is about, in whatever way it says so."""
-        firm = is_firm(heard.sentence.text)
-        fitting = [
-            (len(old.key & heard.said), old, earlier)
-            for old, earlier in self._about(heard.said, heard)
-            if earlier.role == "user" and _covers(old, heard.said, firm) and _has_other(old, heard)
-        ]
-        most = max((shared for shared, _, _ in fitting), default=0)
-        for shared, old, earlier in fitting:
-            if shared == most:
-                self._lose(earlier, old.value, heard)
 
     def _drop_named(self, heard: _Heard) -> None:
         """What the sentence itself names as given up goes where the rest is about the same."""
         for name in given_up(heard.sentence.text):
             if heard.sentence.role != "user" and not any(map(str.isdigit, name)):
                 continue
-            for _, earlier in list(self.mentioned.get(bare(name), ())):
-                rest = key_of(earlier.text) - {bare(name)}
-                exact = any(map(str.isdigit, name))
-                same = bool(rest & heard.said) if exact else rest <= heard.said
-                if self._may(earlier, heard) and (same or not rest):
+            for _, earlier in list(self.mentioned.get(_same(name), ())):
+                same = key_of(_clause_with(name, earlier.text)) - {_same(name)} <= heard.said
+                if same and self._may(earlier, heard) and not tells_apart(heard.sentence.text, earlier.text):
                     self._lose(earlier, name, heard)
 
     def _about(self, about: Iterable[str], heard: _Heard) -> Iterator[tuple[Claim, Stated]]:
@@ -178,29 +173,18 @@ class _Known:
             earlier.lose(value, heard.said)
 
 
-def _covers(old: Claim, said: frozenset[str], firm: bool) -> bool:
-    """Whether enough of what the old claim is about stands in the sentence."""
-    shared = len(old.key & said)
-    if shared < len(old.key):
-        return old.is_exact and shared >= 2 and shared * 3 >= len(old.key) * 2
-    return old.told or shared >= 2 or firm
-
-
-def _has_other(old: Claim, heard: _Heard) -> bool:
-    """Whether the sentence has a value of the same kind in the place of the old one."""
-    if not _differ(old, heard.said):
-        return False
-    if old.is_exact:
-        return _alike(old.value, [word for word in heard.values if bare(word) not in old.key])
-    return old.told and len(old.key) > 1 and bool(key_of(heard.sentence.text) - old.key)
-
-
 def _differ(old: Claim, said: frozenset[str]) -> bool:
     """Whether nothing of the old value is said again."""
-    return not said.intersection(content_words(words(old.value)))
+    return not said.intersection(map(singular, content_words(words(old.value))))
 
 
-def _alike(old: str, news: Iterable[str]) -> bool:
-    if not is_hard(old):
-        return False
-    return any(is_hard(new) and kind_of_value(new) == kind_of_value(old) for new in news)
+def _alike(old: str, new: str) -> bool:
+    return is_hard(old) and is_hard(new) and kind_of_value(new) == kind_of_value(old)
+
+
+def _same(name: str) -> str:
+    return singular(bare(name))
+
+
+def _clause_with(value: str, text: str) -> str:
+    return next((clause for clause in clauses_of(text) if value in clause), text)

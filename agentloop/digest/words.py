@@ -46,6 +46,12 @@ def bare(word: str) -> str:
     return word.lower().removesuffix("'s").removesuffix("’s")
 
 
+def singular(word: str) -> str:
+    """The word without the s of a plural, so that one and many compare as the same."""
+    plural = len(word) > 3 and word.isalpha() and word.endswith("s") and not word.endswith("ss")
+    return word[:-1] if plural else word
+
+
 def content_words(found: Iterable[str]) -> Iterator[str]:
     """The words that carry meaning, as they are compared."""
     return (low for word in found if (low := bare(word)) not in _FUNCTION and not _is_kana(low))

@@ -6,7 +6,7 @@ from agentloop.entries import Entry
 from agentloop.identifiers import Kind, identifiers
 from agentloop.index.found import Item, Seen, in_results, told
 from agentloop.labelled import neutral
-from agentloop.superseded import superseded
+from agentloop.superseded import asked_again
 from agentloop.tokens import TokenCounter
 
 TOLD_SHARE = 0.75
@@ -31,7 +31,8 @@ def index_of(entries: Sequence[Entry], *, max_tokens: int, counter: TokenCounter
     At most `max_tokens` long by the counter; empty where there is nothing to list. What `known` holds is left
     out. What was said and what calls named comes before what only results hold, and no message is given a
     second turn before all others had their first. A named value that has a newer one is left out, and so is
-    what only a superseded result holds. Of one message a stated number of characters is looked at.
+    what only the result of a call holds that was made again. Of one message a stated number of characters is
+    looked at.
 
     Example:
         >>> from agentloop.context import Context
@@ -47,7 +48,7 @@ def index_of(entries: Sequence[Entry], *, max_tokens: int, counter: TokenCounter
         return ""
     seen = Seen(set(identifiers(known)))
     first = told(entries, seen, most=max_tokens)
-    outdated = superseded(entries)
+    outdated = asked_again(entries)
     current = [entry for entry in entries if entry.seq not in outdated]
     second = in_results(current, seen, most=max_tokens)
     chosen, rest, spent = _taken(first, int(max_tokens * TOLD_SHARE) if second else max_tokens, counter)
