@@ -16,6 +16,7 @@ from agentloop.events import (
     Restored,
     Unknown,
 )
+from agentloop.exchanges import clamped
 from agentloop.growing import Growing
 from agentloop.messages import Message, Usage
 from agentloop.models import ModelRequest
@@ -102,7 +103,8 @@ def test_l4_the_newest_user_message_stays_last_and_the_task_in_sight(
     context = context_of(messages)
     for _ in range(3):
         if cut := KeepRecentFraction(keep)(context, BUDGET):
-            event = Compacted(covers=cut.covers, at=cut.at, replacement="what was", tokens=8)
+            at = clamped(context, cut.at, BUDGET.task_tokens)
+            event = Compacted(covers=cut.covers, at=at, replacement="what was", tokens=8)
             context = context.add(Record(seq=context.length + 1, event=event))
     users = [message for message in context.messages if message.role == "user"]
     assert users[-1] == next(message for message in reversed(messages) if message.role == "user")
