@@ -104,6 +104,14 @@ class Budget:
             return report.measured + ceil(ratio * (counted - report.counted))
         return ceil(ratio * counted)
 
+    def size_of_rewritten(self, before: Context, after: Context) -> int:
+        """The next request once `before` became `after`, by the measure of the size before.
+
+        That may rest on a provider that counts less than we do, which no report says of what comes after.
+        """
+        measured = self.size(before) * self.counted(after) // self.counted(before)
+        return min(self.size(after), measured)
+
     def fits(self, context: Context) -> bool:
         """Whether the next request may be sent."""
         return self.size(context) <= self.limit

@@ -6,7 +6,7 @@ the session, exactly as it was.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from agentloop.budget import Budget
 from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compactions import CompactionRequest, CompactionResult, Positioned
 from agentloop.context import Context
-from agentloop.entries import Entry
 from agentloop.errors import AgentLoopError, ConflictError, SummaryRefusedError
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.identifiers import missing
@@ -123,13 +122,8 @@ class _Work:
         after = context.add(Record(seq=context.length + 1, event=event))
         if after.tokens >= context.tokens:
             raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
-        size = self._size_of(after)
+        size = self.budget.size_of_rewritten(context, after)
         return replace(event, before=self.size_before, after=size, lost=self._lost(after))
-
-    def _size_of(self, after: Context) -> int:
-        """By the measure of the size before, which may rest on a provider that counts less than we do."""
-        counted, before = self.budget.counted(after), self.budget.counted(self.session.context)
-        return min(self.budget.size(after), self.size_before * counted // before)
 
     def _lost(self, after: Context) -> tuple[str, ...]:
         present = "\n".join(message.text for message in after.messages)
@@ -163,16 +157,18 @@ class _Work:
             run_id=self.compactor.watch.run_id,
             reason=self.plan.occasion.reason,
             why=self.plan.occasion.why,
-            messages=tuple(self._positioned(entry) for entry in self.plan.touched if entry.kind == "said"),
+            messages=tuple(self._messages()),
             tokens_before=self.size_before,
             focus=self.plan.occasion.focus,
         )
 
-    def _positioned(self, entry: Entry) -> Positioned:
+    def _messages(self) -> Iterator[Positioned]:
         shown = {item.seq for item in self.plan.cleared}
-        return Positioned(
-            seq=entry.seq, message=entry.original, run_id=entry.run_id, shortened=entry.seq in shown
-        )
+        for entry in self.plan.touched:
+            if entry.kind == "said":
+                yield Positioned(
+                    seq=entry.seq, message=entry.original, run_id=entry.run_id, shortened=entry.seq in shown
+                )
 
     def _result(
         self, status: CompactionStatus, *, event: Compacted | None = None, error: str | None = None

@@ -149,7 +149,7 @@ class Ladder:
     ) -> tuple[Session, CompactionResult | None]:
         """Rungs 1 and 2, and what the guard has to know of them."""
         first = len(self.outcomes)
-        if self.rungs(session, budget, occasion).is_worth() or not budget.fits(session.context):
+        if not budget.fits(session.context) or self.rungs(session, budget, occasion).is_worth():
             session, _ = await self.carry_out(session, budget, occasion)
         by_a_model = any(each.status == "done" and each.tier == 1 for each in self.outcomes[first:])
         if by_a_model and not budget.fits(session.context):

@@ -36,6 +36,11 @@ def check_prompt(budget: Budget, said: MessageAdded | None) -> None:
 
 
 def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
+    """The callbacks given.
+
+    Raises:
+        UsageError: they are no list, or one of them is a class.
+    """
     if isinstance(callbacks, Callbacks) or not isinstance(callbacks, Iterable):
         raise UsageError(f"callbacks must be a list of Callbacks objects, not {shown(callbacks)}")
     given = tuple(callbacks)
@@ -46,6 +51,11 @@ def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
 
 
 def spoken(prompt: object) -> Message:
+    """The prompt as a user's message, a copy of what was given.
+
+    Raises:
+        UsageError: it is neither text nor a user's message, or it says nothing.
+    """
     message = Message.user(prompt) if isinstance(prompt, str) else prompt
     if not isinstance(message, Message) or message.role != "user" or message.tool_calls:
         raise UsageError("the prompt must be text, or a user message")

@@ -38,14 +38,15 @@ def foreseen(
     before, ratio = budget.size(context), budget.ratio(context)
     record = record_of(standing or EMPTY, plan, context, transcript=transcript, counter=budget.counter)
     unwritten = 0 if standing else min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))
-    after = budget.size(context.add(Record(seq=context.length + 1, event=record)))
-    after += ceil(ratio * unwritten)
-    lost = ceil(ratio * sum(entry.tokens for entry in context.visible if entry.at >= plan.touched[0].at))
+    rewritten = context.add(Record(seq=context.length + 1, event=record))
+    after = budget.size_of_rewritten(context, rewritten) + ceil(ratio * unwritten)
+    touched = plan.touched
+    lost = ceil(ratio * sum(entry.tokens for entry in context.visible if entry.at >= touched[0].at))
     priced = model if isinstance(model, Priced) else None
     return CompactionPreview(
-        first=min(entry.seq for entry in plan.touched),
-        last=max(entry.seq for entry in plan.touched),
-        messages=len(plan.touched),
+        first=min(entry.seq for entry in touched),
+        last=max(entry.seq for entry in touched),
+        messages=len(touched),
         tokens=plan.tokens,
         context=status,
         strategy=plan.strategy,

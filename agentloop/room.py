@@ -108,8 +108,9 @@ class Room:
         if too_late := OVERFLOW(context, self.budget):
             return Occasion(reason=too_late.reason, why=too_late.why)
         fired = fired_by(policy.trigger, context, self.budget)
-        size, limit = self.budget.size(context), self.budget.limit
-        if fired is None or not self.ladder.guard.allows(size=size, limit=limit):
+        if fired is None:
+            return None
+        if not self.ladder.guard.allows(size=self.budget.size(context), limit=self.budget.limit):
             return None
         return Occasion(reason=fired.reason, why=fired.why)
 

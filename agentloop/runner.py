@@ -301,7 +301,7 @@ class Runner:
             watch=watch,
             counter=self._counter,
             spills=self._transcripts,
-            limits=limited(limits, self.agent.max_steps),
+            limits=limits or Limits(),
             deps=deps,
         )
 

@@ -60,8 +60,8 @@ class Writers:
 
     def without_a_model(self, instead: Computed, plan: Plan, context: Context) -> Standing:
         """What stands instead where no model is asked."""
-        gone = stood_for(context, plan.entries)
         if isinstance(instead, Note):
+            gone = stood_for(context, plan.entries)
             seqs = tuple(entry.seq for entry in gone)
             return Standing(text=NOTE.format(count=len(gone)), made="note", unread=seqs)
         read = stood_for(context, plan.reads)
@@ -74,7 +74,8 @@ class Writers:
         return Standing(text=text, made="digest")
 
     def _digest(self, spec: Digest | Lines, read: Sequence[Entry], plan: Plan, context: Context) -> str:
-        most = min(spec.max_tokens or self.longest(plan), self.longest(plan))
+        longest = self.longest(plan)
+        most = min(spec.max_tokens or longest, longest)
         if isinstance(spec, Lines):
             return turn_lines(read, max_tokens=most, counter=self.counter)
         gone = {entry.seq for entry in plan.entries}

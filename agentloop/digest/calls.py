@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop.cutting import halves
+from agentloop.cutting import beginning, halves
 from agentloop.digest.actions import only_looks
 from agentloop.digest.paths import paths_in
 from agentloop.failures_in import failure_in, opening_failure_in
@@ -81,5 +81,7 @@ def _brief(key: str, value: object, *, alone: bool) -> str:
     text = value if isinstance(value, str) else repr(value)[:400]
     shown = " ".join(text[:400].split())
     if len(shown) > 80:
-        shown = f"{shown[:60]}… ({len(text):,} characters)" if isinstance(value, str) else f"{shown[:79]}…"
+        shown = (
+            f"{shown[:60]}… ({len(text):,} characters)" if isinstance(value, str) else beginning(shown, 80)
+        )
     return shown if alone else f"{key}={shown}"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentloop.cutting import beginning
 from agentloop.digest.calls import Call
 from agentloop.digest.cues import is_keyed
 from agentloop.digest.sentences import Sentence, sentences
@@ -77,7 +78,7 @@ def _arguments(call: Call) -> str:
     text = call.arguments
     for path in call.paths[:4]:
         text = text.replace(path, path.rstrip("/").rsplit("/", 1)[-1] or path)
-    return text if len(text) <= 100 else text[:99] + "…"
+    return beginning(text, 100)
 
 
 def outcome(call: Call) -> str:
@@ -105,12 +106,8 @@ def telling(found: Sequence[Sentence], most_chars: int = MOST_CHARS) -> str:
         room -= len(text)
         if room < 20:
             break
-    return " … ".join(_cut(found[at].text, most_chars) for at in sorted(kept)) or "nothing"
-
-
-def _cut(text: str, most_chars: int) -> str:
-    plain = " ".join(text.split())
-    return plain if len(plain) <= most_chars else plain[: most_chars - 1] + "…"
+    texts = (" ".join(found[at].text.split()) for at in sorted(kept))
+    return " … ".join(beginning(text, most_chars) for text in texts) or "nothing"
 
 
 def _weight(found: Sequence[Sentence], at: int) -> float:
