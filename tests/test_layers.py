@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "agentloop"
 DOORS = {
-    "openai": {"openai_chat"},
-    "httpx2": {"openai_chat"},
+    "openai": {"openai_api"},
+    "httpx2": {"openai_api"},
     "tenacity": {"retry"},
     "tiktoken": {"tokens"},
     "genai_prices": {"windows"},

@@ -14,8 +14,8 @@ from agentloop import Compaction
 from agentloop.agent import Agent
 from agentloop.budget import DEFAULT_WINDOW
 from agentloop.models import AsksWindow, Priced
+from agentloop.openai_api.offered import listed_window, props_window
 from agentloop.openai_chat import OpenAIChat
-from agentloop.openai_chat.offered import listed_window, props_window
 from agentloop.runner import Runner
 from agentloop.sizes import MOST_TOKENS
 from agentloop.testing import ScriptedModel

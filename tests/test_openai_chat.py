@@ -25,8 +25,8 @@ from agentloop.errors import (
 )
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest, Retry, TextPart
+from agentloop.openai_api.overflow import overflow_in
 from agentloop.openai_chat import OpenAIChat
-from agentloop.openai_chat.overflow import overflow_in
 from agentloop.openai_chat.stream import streamed
 from agentloop.retry import RetryPolicy
 from agentloop.sizes import tokens_of

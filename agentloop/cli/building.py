@@ -69,8 +69,8 @@ def model_named(name: str, settings: Settings) -> ChatModel:
             f"model {name!r} needs a server: set OPENAI_API_KEY or give --base-url; -m offline needs none"
         )
     # The client loads only here: it takes most of the start-up time.
-    clients = import_module("agentloop.openai_chat.clients")
-    clients.server_of(name, settings.base_url, settings.api_key)
+    clients = import_module("agentloop.openai_api.clients")
+    clients.ServerChoice(model=name, base_url=settings.base_url, api_key=settings.api_key).server()
     model: ChatModel = import_module("agentloop.openai_chat").OpenAIChat(
         name,
         base_url=settings.base_url,

@@ -11,8 +11,8 @@ from agentloop.cli.options import flags_of
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import OFFLINE, settings_for
 from agentloop.errors import BadAnswerError
-from agentloop.openai_chat.clients import LoopClients, server_of
-from agentloop.openai_chat.errors import VENDOR_ERRORS, Server, translated
+from agentloop.openai_api.clients import LoopClients, ServerChoice
+from agentloop.openai_api.errors import VENDOR_ERRORS, Server, translated
 
 _SECONDS = 30.0
 
@@ -30,7 +30,8 @@ def models(**_: Any) -> int:
             style="yellow",
         )
         return run_to_end(_written(output, [OFFLINE]))
-    server = server_of(settings.model, settings.base_url, settings.api_key)
+    choice = ServerChoice(model=settings.model, base_url=settings.base_url, api_key=settings.api_key)
+    server = choice.server()
 
     async def whole() -> int:
         return await _written(output, await offered(server))

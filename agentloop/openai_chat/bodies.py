@@ -8,7 +8,7 @@ from typing import Any
 from agentloop.checks import at_least_or_none
 from agentloop.errors import UsageError
 from agentloop.models import ModelRequest
-from agentloop.openai_chat.dialect import Dialect
+from agentloop.openai_api.dialect import Dialect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

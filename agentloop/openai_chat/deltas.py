@@ -9,16 +9,9 @@ from typing import Any
 
 from agentloop.messages import Json, Message, Usage
 from agentloop.models import Answer
+from agentloop.openai_api.server_events import ServerSaidError
 
 _SAID_ONCE = frozenset({"id", "type", "role", "name", "format", "index", "status"})
-
-
-class ServerSaidError(Exception):
-    """A server that had said 200 sent an error in place of an answer; `body` is what it said."""
-
-    def __init__(self, body: object) -> None:
-        super().__init__("the server sent an error in place of an answer")
-        self.body = body
 
 
 class GrowingAnswer:

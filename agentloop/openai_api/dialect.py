@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from agentloop.errors import ModelRefusedError
-from agentloop.openai_chat.errors import names
+from agentloop.openai_api.errors import names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

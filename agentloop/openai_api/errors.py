@@ -17,9 +17,8 @@ from agentloop.errors import (
     ModelRefusedError,
     ModelUnavailableError,
 )
-from agentloop.openai_chat.deltas import ServerSaidError
-from agentloop.openai_chat.overflow import overflow_in, said
-from agentloop.openai_chat.stream import BROKEN_OFF
+from agentloop.openai_api.overflow import overflow_in, said
+from agentloop.openai_api.server_events import BROKEN_OFF, ServerSaidError
 
 VENDOR_ERRORS = (openai.OpenAIError, httpx2.HTTPError, ServerSaidError)
 

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import httpx2
 
-from agentloop.openai_chat.errors import Server
+from agentloop.openai_api.errors import Server
 from agentloop.sizes import MOST_TOKENS
 
 ASKING_SECONDS = 3.0

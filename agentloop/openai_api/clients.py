@@ -4,6 +4,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ import httpx2
 import openai
 
 from agentloop.errors import UsageError
-from agentloop.openai_chat.errors import Server
+from agentloop.openai_api.errors import Server
 from agentloop.threads import to_its_end
 
 _OPENAI_URL = "https://api.openai.com/v1"
@@ -64,19 +65,36 @@ def is_loopback(url: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
-def server_of(model: str, base_url: str | None, api_key: str | None) -> Server:
-    """The server that the arguments name, or where they are None the environment.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerChoice:
+    """A model and where it is, as far as that was given; the environment says the rest when it is asked.
 
     Raises:
-        UsageError: there is neither a key nor a base URL, or one that cannot be used.
+        UsageError: the model's name or the base URL is none.
     """
-    url = base_url or os.environ.get("OPENAI_BASE_URL", "").strip()
-    key = (api_key or os.environ.get("OPENAI_API_KEY", "")).strip()
-    if not url and not key:
-        raise UsageError("no key and no server: set OPENAI_API_KEY, or give a base URL")
-    if not key.isascii() or any(not letter.isprintable() or letter == " " for letter in key):
-        raise UsageError("the API key holds characters that no key has: check OPENAI_API_KEY")
-    return Server(model=model, base_url=checked_url(url or _OPENAI_URL), key=key or _PLACEHOLDER_KEY)
+
+    model: str
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.model.strip() or not self.model.isprintable():
+            raise UsageError(f"bad model name {self.model!r}: name one that the server offers")
+        object.__setattr__(self, "base_url", checked_url(self.base_url) if self.base_url else None)
+
+    def server(self) -> Server:
+        """The server that was given, or where that is None the environment's.
+
+        Raises:
+            UsageError: there is neither a key nor a base URL, or one that cannot be used.
+        """
+        url = self.base_url or os.environ.get("OPENAI_BASE_URL", "").strip()
+        key = (self.api_key or os.environ.get("OPENAI_API_KEY", "")).strip()
+        if not url and not key:
+            raise UsageError("no key and no server: set OPENAI_API_KEY, or give a base URL")
+        if not key.isascii() or any(not letter.isprintable() or letter == " " for letter in key):
+            raise UsageError("the API key holds characters that no key has: check OPENAI_API_KEY")
+        return Server(model=self.model, base_url=checked_url(url or _OPENAI_URL), key=key or _PLACEHOLDER_KEY)
 
 
 class LoopClients:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from agentloop.errors import UsageError
-from agentloop.openai_chat.clients import LoopClients, is_openai
-from agentloop.openai_chat.errors import Server
-from agentloop.openai_chat.offered import ASKING_SECONDS, offered_window
+from agentloop.openai_api.clients import LoopClients, is_openai
+from agentloop.openai_api.errors import Server
+from agentloop.openai_api.offered import ASKING_SECONDS, offered_window
 from agentloop.windows import known_window
 
 

@@ -1,0 +1,164 @@
+"""A model behind one path of a server's API: connections, tries, dialects, errors, window and price.
+
+The prepared body goes in by `extra_body` and the raw response is read here, since the client otherwise
+walks every message against its type hints on every call and builds a model object for every chunk.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import Any
+
+from agentloop.checks import above_zero
+from agentloop.errors import ContextTooLongError, ModelRefusedError, UsageError
+from agentloop.messages import Usage
+from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
+from agentloop.openai_api.clients import LoopClients, ServerChoice, is_loopback
+from agentloop.openai_api.dialect import Dialect
+from agentloop.openai_api.errors import VENDOR_ERRORS, Server, UnexplainedError, translated
+from agentloop.openai_api.forms import Form, Response
+from agentloop.openai_api.window import ModelWindow
+from agentloop.retry import RetryPolicy
+from agentloop.windows import price as published_price
+
+_SURELY_SHORT_BYTES = 16_000
+
+
+class Endpoint:
+    """What the model classes of this server share; `form` says what differs between them.
+
+    One instance serves several event loops; connections are kept for each, for as long as it runs.
+
+    Raises:
+        UsageError: a number or the price makes no sense.
+    """
+
+    def __init__(
+        self,
+        choice: ServerChoice,
+        form: Form,
+        *,
+        window: int | None,
+        price: Price | None,
+        stream: bool,
+        retry: RetryPolicy,
+        timeout_seconds: float,
+    ) -> None:
+        above_zero("timeout_seconds", timeout_seconds)
+        self.choice = choice
+        self.window = ModelWindow(choice.model, window, timeout_seconds=timeout_seconds)
+        self._form = form
+        self._price = _checked_price(price)
+        self._streams = stream
+        self._retry = retry
+        self._dialect = Dialect()
+        self._clients = LoopClients(timeout_seconds)
+        self._longest_answered_bytes = _SURELY_SHORT_BYTES
+
+    async def ask_window(self) -> int | None:
+        """The window; where none is given nor published, the server is asked for it. Never raises."""
+        return await self.window.ask(self.choice.server, self._clients)
+
+    def price(self, usage: Usage, /) -> float | None:
+        """What this usage costs in US dollars, by the given price, else the published one. Never raises."""
+        if self._price is not None:
+            return self._price.of(usage)
+        try:
+            url = self.choice.server().base_url
+        except UsageError:
+            return None
+        return None if is_loopback(url) else published_price(self.choice.model, usage, url)
+
+    async def answer(self, request: ModelRequest) -> AsyncGenerator[ModelPart, None]:
+        """Answer the request: text as it comes, a `Retry` before each wait, then one `Answer`.
+
+        Raises:
+            UsageError: no server is named, or the key cannot be sent.
+            ModelUnavailableError: no connection, 408, 409, 429 or 5xx, at the last try too.
+            ModelRefusedError: any other 4xx; it is sent once.
+            ContextTooLongError: the server says so, in whatever words; it is sent once.
+            BadAnswerError: what came is no answer.
+        """
+        server = self.choice.server()
+        try:
+            async with aclosing(self._retry.run(lambda: self._understood(request, server))) as parts:
+                async for part in parts:
+                    yield part
+        except UnexplainedError as error:
+            if error.request_bytes <= self._longest_answered_bytes:
+                raise
+            # Some servers say nothing else to a request that is too large for them.
+            text = f"{error}; it is larger than any request answered so far: taken as too long"
+            raise ContextTooLongError(text) from error
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop; those of others close when these end."""
+        await self._clients.close()
+
+    async def _understood(self, request: ModelRequest, server: Server) -> AsyncGenerator[ModelPart, None]:
+        """One try, in the dialect that the server turns out to speak."""
+        while True:
+            dialect = self._dialect
+            try:
+                async with aclosing(self._send(self._form.body(request, dialect), server)) as parts:
+                    async for part in parts:
+                        yield part
+                return
+            except ModelRefusedError as error:
+                self._dialect = dialect.after(error)
+                if self._dialect == dialect:
+                    raise
+
+    async def _send(self, body: dict[str, Any], server: Server) -> AsyncGenerator[ModelPart, None]:
+        client = await self._clients.client(server)
+        asked = self._form.post(client, self.choice.model, self._streams, body)
+        try:
+            async with asked as response, aclosing(self._parts(response, server)) as parts:
+                async for part in parts:
+                    if isinstance(part, Answer):
+                        self._note_size(len(response.http_request.content))
+                        part = replace(part, cost=None if part.usage is None else self.price(part.usage))
+                    yield part
+        except VENDOR_ERRORS as error:
+            raise translated(error, server) from error
+
+    async def _parts(self, response: Response, server: Server) -> AsyncGenerator[ModelPart, None]:
+        """The parts of an answer, in the form in which the server chose to send it."""
+        sent_as = response.headers.get("content-type", "")
+        if "event-stream" in sent_as or (self._streams and "json" not in sent_as):
+            async with (
+                aclosing(_received(response, server)) as data,
+                aclosing(self._form.streamed(data)) as parts,
+            ):
+                async for part in parts:
+                    yield part
+        else:
+            answer = self._form.whole(await response.read())
+            if answer.message.text:
+                yield TextPart(text=answer.message.text)
+            yield answer
+
+    def _note_size(self, answered_bytes: int) -> None:
+        self._longest_answered_bytes = max(answered_bytes, self._longest_answered_bytes)
+
+
+def _checked_price(price: Price | None) -> Price | None:
+    if not isinstance(price, Price | None):
+        raise UsageError(f"price must be a Price(…) or None, not {price!r}")
+    return price
+
+
+async def _received(response: Response, server: Server) -> AsyncGenerator[bytes, None]:
+    """The body's bytes as they come."""
+    received = response.http_response.aiter_bytes()
+    try:
+        async for data in received:
+            yield data
+    except VENDOR_ERRORS as error:
+        raise translated(error, server) from error
+    finally:
+        # Left unfinished, the client's own generators would each be closed by a task of the event loop.
+        await response.close()
+        with suppress(*VENDOR_ERRORS):
+            async for _ in received:
+                pass
