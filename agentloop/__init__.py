@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from agentloop.models import Answer, ChatModel, ModelRequest, Price, Retry, TextPart
     from agentloop.offline import OfflineModel
     from agentloop.openai_chat import OpenAIChat
+    from agentloop.openai_responses import OpenAIResponses
     from agentloop.policy import Compaction
+    from agentloop.redaction import Redact, Secrets
     from agentloop.results import CompactionPreview, RunResult
     from agentloop.retry import RetryPolicy
     from agentloop.run_context import RunContext
@@ -71,7 +73,9 @@ _HOMES = {
     "models": ("Answer", "ChatModel", "ModelRequest", "Price", "Retry", "TextPart"),
     "offline": ("OfflineModel",),
     "openai_chat": ("OpenAIChat",),
+    "openai_responses": ("OpenAIResponses",),
     "policy": ("Compaction",),
+    "redaction": ("Redact", "Secrets"),
     "results": ("CompactionPreview", "RunResult"),
     "retry": ("RetryPolicy",),
     "run_context": ("RunContext",),
@@ -107,7 +111,9 @@ __all__ = [
     "ModelUnavailableError",
     "OfflineModel",
     "OpenAIChat",
+    "OpenAIResponses",
     "Price",
+    "Redact",
     "Replace",
     "Retry",
     "RetryPolicy",
@@ -115,6 +121,7 @@ __all__ = [
     "RunContext",
     "RunResult",
     "Runner",
+    "Secrets",
     "SessionNotFoundError",
     "StoreError",
     "SyncRunner",

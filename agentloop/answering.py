@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from agentloop.compact_tool import COMPACT, focus_of, outcome_text
@@ -11,6 +11,7 @@ from agentloop.fitting import fits, fitted
 from agentloop.messages import Message, ToolCall
 from agentloop.ondisc import refused
 from agentloop.prompts import INTERRUPTED
+from agentloop.redaction import redacted
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.stream import ToolEnded, ToolStarted, ToolStatus
@@ -55,6 +56,7 @@ async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
 async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *, share: int) -> Session:
     tasks = [asyncio.create_task(_replied(run, call)) for call in calls]
     waiting = set(tasks)
+    untold = _Untold(run)
 
     async def store(finished: Collection[asyncio.Task[_Reply]]) -> None:
         nonlocal session
@@ -62,25 +64,50 @@ async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *
         room = run.room.budget.room(session.context)
         results = [await _result(run, reply, int(room * RESULT_SHARE) // share) for reply in replies]
         session, show = await run.stored(session, *results)
-        for reply in replies:
-            await _ended(run, reply.call, reply.answer.status, reply.seconds)
-        await show()
+        untold.add(replies, show)
 
     async def cut_off() -> None:
+        run.watch.callback_list.hurry()
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         if finished := [task for task in waiting if not task.cancelled() and task.exception() is None]:
             await store(finished)
+        await untold.tell()
 
     try:
         while waiting:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             await to_its_end(store(done))
+            await untold.tell()
         return session
     finally:
-        if waiting:
+        if waiting or untold:
             await to_its_end(cut_off())
+
+
+class _Untold:
+    """What is stored and was not told yet; the telling goes on where it was cut off."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._ended: list[_Reply] = []
+        self._shows: list[Callable[[], Awaitable[None]]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._ended or self._shows)
+
+    def add(self, replies: Iterable["_Reply"], show: Callable[[], Awaitable[None]]) -> None:
+        self._ended += replies
+        self._shows.append(show)
+
+    async def tell(self) -> None:
+        while self._ended:
+            reply = self._ended.pop(0)
+            await _ended(self._run, reply.call, reply.answer.status, reply.seconds)
+        while self._shows:
+            await self._shows[0]()
+            self._shows.pop(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +124,8 @@ async def _replied(run: Run, call: ToolCall) -> _Reply:
     started = time.monotonic()
     try:
         await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-        answer = await run.agent.registry.answer(call, run.context_for(call.id))
+        with run.context_for(call.id) as context:
+            answer = await run.agent.registry.answer(call, context)
     except BaseException:
         await _ended(run, call, "interrupted", time.monotonic() - started)
         raise
@@ -106,7 +134,7 @@ async def _replied(run: Run, call: ToolCall) -> _Reply:
 
 async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageAdded:
     """The record of a result; a long one stands there head and tail, the whole in a file."""
-    text, spilled = reply.answer.text, None
+    text, spilled = redacted(reply.answer.text, run.watch.redact), None
     most_tokens = min(max(LEAST_RESULT_TOKENS, most_tokens), MOST_RESULT_TOKENS)
     if not fits(text, max_tokens=most_tokens, counter=run.counter):
         spilled, rest = await _spilled(run, text, reply.call)
@@ -141,10 +169,14 @@ async def _compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Ses
         session, show = await run.stored(session, *results)
         status = "error" if result and result.status != "done" else "ok"
     finally:
-        for call in asked:
-            await _ended(run, call, status, time.monotonic() - started)
+        await to_its_end(_all_ended(run, asked, status, time.monotonic() - started))
     await show()
     return session
+
+
+async def _all_ended(run: Run, calls: Sequence[ToolCall], status: ToolStatus, seconds: float) -> None:
+    for call in calls:
+        await _ended(run, call, status, seconds)
 
 
 async def _ended(run: Run, call: ToolCall, status: ToolStatus, seconds: float) -> None:

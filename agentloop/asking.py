@@ -5,18 +5,25 @@ from agentloop.calling import call
 from agentloop.errors import BadAnswerError, ContextTooLongError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message
-from agentloop.models import Answer, ModelRequest, Retry, TextPart
-from agentloop.prompts import NOT_RUN_CUT_OFF
+from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
+from agentloop.prompts import NOT_RUN
+from agentloop.redaction import redacted
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.stream import TextDelta
+from agentloop.unsaid import says_nothing
 from agentloop.wire import wire_messages, wire_tools
 
 SMALLER_TRIES = 2
 """So often a request that the server found too long is made smaller and sent again."""
 
-CUT_OFF_TRIES = 3
-"""So many answers in a row whose calls were cut off by the output limit end the run."""
+VAIN_TRIES = 3
+"""So many answers in a row that come to nothing end the run: with neither text nor call, or cut-off calls."""
+
+_VAIN = {
+    "length": "were cut off by the output limit: raise max_output_tokens",
+    "content_filter": "were withheld by a content filter: say it differently",
+}
 
 
 async def ask(run: Run, session: Session) -> Session:
@@ -43,7 +50,7 @@ def request_for(run: Run, session: Session) -> ModelRequest:
     return ModelRequest(
         messages=messages,
         tools=wire_tools(run.agent.schemas, messages),
-        max_output_tokens=run.agent.model.max_output_tokens,
+        max_output_tokens=run.room.budget.longest_answer(session.context),
     )
 
 
@@ -60,16 +67,17 @@ async def _asked(run: Run, session: Session) -> Session:
 
 
 async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled) -> Session:
-    """Store the answer; calls that the output limit cut off are answered as not run, with it."""
+    """Store the answer; calls in one that was cut short are answered as not run, with it."""
     run.spend(answer, called.counted)
-    said = [run.added(answer.message, finish=answer.finish)]
-    cut_off = answer.finish == "length" and bool(answer.message.tool_calls)
-    run.cut_off = run.cut_off + 1 if cut_off else 0
-    if cut_off:
-        said += [run.added(Message.tool(call.id, NOT_RUN_CUT_OFF)) for call in answer.message.tool_calls]
+    message = run.call_ids(session).of_message(redacted(answer.message, run.watch.redact))
+    said = [run.added(message, finish=answer.finish)]
+    in_vain = says_nothing(message)
+    if message.tool_calls and answer.finish in CUT_SHORT:
+        in_vain = True
+        said += [run.added(Message.tool(call.id, NOT_RUN[answer.finish])) for call in message.tool_calls]
     session = await run.record(session, called, *said, usage=answer.usage, cost=answer.cost)
-    if run.cut_off >= CUT_OFF_TRIES:
-        raise BadAnswerError(
-            f"{CUT_OFF_TRIES} answers in a row were cut off by the output limit: raise max_output_tokens"
-        )
+    run.in_vain = run.in_vain + 1 if in_vain else 0
+    if run.in_vain >= VAIN_TRIES:
+        why = _VAIN.get(answer.finish or "", "were empty: ask differently, or another model")
+        raise BadAnswerError(f"{VAIN_TRIES} answers in a row {why}")
     return session

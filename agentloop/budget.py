@@ -34,6 +34,13 @@ MOST_RATIO_PROVED = 4.0
 """No tokenizer in use counts so much more than another: a refusal that says more is about something else."""
 
 
+USEFUL_ANSWER = 1_024
+"""An answer of so many tokens is worth asking for; in small windows one of an eighth."""
+
+DOUBT = 0.02
+"""A request asks for an answer that leaves this share of the window for what the server counts more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """What a request may hold.
@@ -41,7 +48,9 @@ class Budget:
     `window` is the most tokens the model takes, answer included; `fixed` the size of instructions, tool
     schemas and overhead, by our own count. `model` names whose reports sizes rest on; `least_ratio` is the
     provider's count over ours that an overflow has proved. `counter` counts our own tokens; `threshold` is
-    where the trigger fires, in tokens, where it has such a place.
+    where the trigger fires, in tokens, where it has such a place. `lowered_reserve` is kept free for the
+    answer where that is less, once the server refused what would fit with a shorter answer: it counts the
+    longest one in, and each request asks for what is left.
     """
 
     window: int
@@ -51,6 +60,7 @@ class Budget:
     least_ratio: float = 1.0
     counter: TokenCounter = field(default=estimate_tokens, compare=False)
     threshold: int | None = None
+    lowered_reserve: int | None = None
 
     @classmethod
     def of(
@@ -70,7 +80,12 @@ class Budget:
     @property
     def reserve(self) -> int:
         """What is kept free for the answer: its limit where it has one, else an eighth, up to 4,096."""
-        return min(self.max_output_tokens or min(4_096, self.window // 8), self.window // 2)
+        planned = min(self.max_output_tokens or self._usual_reserve, self.window // 2)
+        return planned if self.lowered_reserve is None else min(planned, self.lowered_reserve)
+
+    @property
+    def _usual_reserve(self) -> int:
+        return min(4_096, self.window // 8)
 
     @property
     def limit(self) -> int:
@@ -120,6 +135,16 @@ class Budget:
         """What the limit leaves for the context beside the fixed part, in tokens of our own count."""
         return max(0, self.own(self.limit, context) - self.fixed)
 
+    def longest_answer(self, context: Context) -> int | None:
+        """The limit to ask for beside this context, in tokens; None for none.
+
+        Where the server counts it in, it is what is left, less some doubt of how much the server counts.
+        """
+        if self.lowered_reserve is None:
+            return self.max_output_tokens
+        left = self.window - self.size(context) - int(self.window * DOUBT)
+        return max(1, min(self.max_output_tokens or left, max(left, self.reserve)))
+
     def own(self, tokens: int, context: Context) -> int:
         """A number of the provider's tokens in tokens of our own count."""
         return int(tokens / self.ratio(context))
@@ -135,7 +160,7 @@ class Budget:
     def learnt(self, context: Context, error: ContextTooLongError) -> "Budget":
         """The budget after what an overflow said: the window, and how much more the server counts."""
         counted, size = self.counted(context), self.size(context)
-        told = error.tokens or 0
+        told = (error.tokens or 0) - (error.output_tokens or 0)
         ratio = told / counted if told > size else 1.0
         window = error.window or self.window
         if error.window is None and told <= max(size, self.limit):
@@ -147,12 +172,39 @@ class Budget:
         ratio = taught.limit / (counted * UNTOLD_OVERFLOW)
         return replace(taught, least_ratio=max(taught.least_ratio, min(ratio, MOST_RATIO_PROVED)))
 
+    def refusing(self, context: Context) -> "Budget":
+        """This budget; where a context that was refused fits it all the same, one that it does not fit.
+
+        The provider may count less than we do of what it last reported, and more of what was added since.
+        """
+        if not self.fits(context):
+            return self
+        return replace(self, window=int(self.size(context) * UNTOLD_OVERFLOW))
+
+    def with_shorter_answer(self, context: Context, error: ContextTooLongError) -> "Budget | None":
+        """The budget in which the same messages fit beside a shorter answer than the one refused.
+
+        None where the server did not name prompt, answer and window apart, and where less than a useful
+        answer is left beside the prompt: `USEFUL_ANSWER`, or an eighth of a window that is small.
+        """
+        if not (error.window and error.tokens and error.output_tokens):
+            return None
+        prompt, window = error.tokens - error.output_tokens, min(error.window, self.window)
+        ratio = prompt / self.counted(context) if prompt > self.size(context) else 1.0
+        taught = self.narrowed(replace(self, window=window, least_ratio=ratio))
+        left = window - max(prompt, taught.size(context))
+        if left < min(USEFUL_ANSWER, window // 8):
+            return None
+        lowered = replace(taught, lowered_reserve=min(left, taught._usual_reserve))
+        return lowered if (lowered.longest_answer(context) or 0) < error.output_tokens else None
+
     def narrowed(self, other: "Budget") -> "Budget":
         """This budget with what another one, of the same requests, knows to be less."""
         return replace(
             self,
             window=min(self.window, other.window),
             least_ratio=max(self.least_ratio, other.least_ratio),
+            lowered_reserve=min(filter(None, (self.lowered_reserve, other.lowered_reserve)), default=None),
         )
 
     def check(self, context: Context, *, vetoed: str | None = None) -> None:

@@ -7,104 +7,37 @@ never replaces the run's outcome and never loses a compaction.
 import asyncio
 import copy
 import inspect
-import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from agentloop.callback_replies import MOST_FOCUS_CHARS, Focus, Replace, Reply, Veto
 from agentloop.compactions import CompactionRequest, CompactionResult, Positioned
-from agentloop.errors import UsageError
+from agentloop.interrupts import is_ctrl_c
 from agentloop.plain_values import error_text
-from agentloop.stream import StreamEvent
-from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
+from agentloop.stream import RunEnded, StreamEvent
+from agentloop.threads import (
+    CANCEL_GRACE_SECONDS,
+    DeadlineError,
+    SelfCancelledError,
+    WorkThread,
+    in_thread,
+    in_turn,
+    within,
+)
 
-MOST_FOCUS_CHARS = 4_000
-"""So much may be asked of one summary; more would crowd out what is to be summarised."""
-
-
-@dataclass(frozen=True, slots=True)
-class Veto:
-    """Do not compact now: the reason is what the result then says.
-
-    Example:
-        >>> from agentloop.compaction import compact_messages
-        >>> class NotNow(Callbacks):
-        ...     def before_compaction(self, request: CompactionRequest) -> Reply:
-        ...         return Veto("a migration runs")
-        >>> chat = [{"role": "user", "content": "What of the invoice of May? " * 9} for _ in range(30)]
-        >>> compact_messages(chat, window="8k", callbacks=[NotNow()]).results[0].error
-        'a migration runs'
-
-    Raises:
-        UsageError: the reason is no text.
-    """
-
-    reason: str
-
-    def __post_init__(self) -> None:
-        _text_of(self, self.reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Focus:
-    """More to ask of the summary, beside what a person or the model asked of it.
-
-    Example:
-        >>> Focus("keep every ticket number").text
-        'keep every ticket number'
-
-    Raises:
-        UsageError: the text is none, or longer than `MOST_FOCUS_CHARS` characters.
-    """
-
-    text: str
-
-    def __post_init__(self) -> None:
-        if (length := len(_text_of(self, self.text))) > MOST_FOCUS_CHARS:
-            raise UsageError(
-                f"Focus takes at most {MOST_FOCUS_CHARS:,} characters, not {length:,}: ask for less"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Replace:
-    """Use this text as the summary; the model is not asked.
-
-    Example:
-        >>> from agentloop.compaction import compact_messages
-        >>> class Brief(Callbacks):
-        ...     def before_compaction(self, request: CompactionRequest) -> Reply:
-        ...         return Replace("All about the invoice of May.")
-        >>> chat = [{"role": "user", "content": "What of the invoice of May? " * 9} for _ in range(30)]
-        >>> short = compact_messages(chat, window="8k", callbacks=[Brief()])
-        >>> "All about the invoice of May." in short.results[0].summary
-        True
-
-    Raises:
-        UsageError: the summary is blank or no text.
-    """
-
-    summary: str
-
-    def __post_init__(self) -> None:
-        if not _text_of(self, self.summary).strip():
-            raise UsageError("Replace takes a summary that says something: return a Veto to keep everything")
-
-
-def _text_of(reply: "Veto | Focus | Replace", value: object) -> str:
-    if isinstance(value, str):
-        return value
-    raise UsageError(f"{type(reply).__name__} takes a text, not {type(value).__name__}")
-
-
-Reply: TypeAlias = Veto | Focus | Replace | None
+__all__ = ["MOST_FOCUS_CHARS", "CallbackList", "Callbacks", "Failed", "Focus", "Replace", "Reply", "Veto"]
 
 
 class Callbacks:
     """Blank methods: override what you need, as plain functions or as coroutines.
 
-    `before_compaction` and `after_compaction` run in a thread when they are plain functions. A plain
-    `on_event` runs on the event loop, before the run goes on: keep it short.
+    Plain functions run in threads, never on the event loop: `before_compaction` and `after_compaction` in
+    one of their own each time, `on_event` in one that this callback keeps for the whole run, one event after
+    the other. The run waits for each of them; one that takes longer than its time limit is left to itself,
+    and an `on_event` that did is shown no more events of this run. A coroutine is cancelled when its time is
+    up; one that never awaits holds up everything, as anything on an event loop does.
 
     Example:
         >>> from agentloop.compaction import compact_messages
@@ -130,13 +63,21 @@ Failed: TypeAlias = Callable[[str, str, str], Awaitable[None]]
 """Takes a callback's name, the point and the error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class CallbackList:
-    """The callbacks of a runner, called in order, each within `limit_seconds`."""
+    """The callbacks of one run, called in order, each within `limit_seconds`.
+
+    Once the run is cancelled (`hurry`) each has `CANCEL_GRACE_SECONDS` at the most. `close` ends the threads
+    that events are heard in; the end of the run does it too.
+    """
 
     callbacks: tuple[Callbacks, ...]
     limit_seconds: float
     failed: Failed
+    _listeners: "list[_Listener]" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._listeners = [_Listener(each) for each in self._overriding("on_event")]
 
     async def before_compaction(self, request: CompactionRequest) -> list[Veto | Focus | Replace]:
         """What the callbacks ask for, in order; what is no reply is reported and passed over."""
@@ -156,38 +97,85 @@ class CallbackList:
             await self._call(callback, "after_compaction", result)
 
     async def on_event(self, event: StreamEvent) -> None:
-        """Show all callbacks the event."""
-        for callback in self._overriding("on_event"):
-            await self._call(callback, "on_event", event)
+        """Show all callbacks the event, save those that took too long over an earlier one."""
+        try:
+            for listener in self._listeners:
+                await self._show(listener, event)
+        finally:
+            if isinstance(event, RunEnded):
+                self.close()
+
+    def hurry(self) -> None:
+        """From now on no callback may take longer than `CANCEL_GRACE_SECONDS`."""
+        self.limit_seconds = min(self.limit_seconds, CANCEL_GRACE_SECONDS)
+
+    def close(self) -> None:
+        """End the threads of the listeners once they are through with what they have; returns at once."""
+        for listener in self._listeners:
+            listener.close()
 
     def _overriding(self, point: str) -> Sequence[Callbacks]:
         blank = getattr(Callbacks, point)
         return [each for each in self.callbacks if getattr(type(each), point, blank) is not blank]
 
-    async def _call(self, callback: Callbacks, point: str, argument: Any) -> Any:
+    async def _show(self, listener: "_Listener", event: StreamEvent) -> None:
+        async with listener.turn:
+            if not listener.is_cut_off:
+                await self._call(listener.callback, "on_event", event, listener)
+
+    async def _call(
+        self, callback: Callbacks, point: str, argument: Any, listener: "_Listener | None" = None
+    ) -> Any:
         """What the callback answers; whatever else comes of it is reported, and the answer is None."""
         try:
-            return await self._answer(callback, point, argument)
+            return await self._answer(callback, point, argument, listener)
         except DeadlineError:
-            await self._report(callback, point, f"took longer than {self.limit_seconds:g} s")
-        except SelfCancelledError as error:
-            await self._report(callback, point, str(error))
-        except _RaisedError as error:
-            await self._report(callback, point, error_text(error.raised))
+            error = f"took longer than {self.limit_seconds:g} s"
+            if listener:
+                listener.is_cut_off = True
+                error += ": it is shown no more events of this run"
+        except SelfCancelledError as own:
+            error = str(own)
+        except _RaisedError as held:
+            error = error_text(held.raised)
+        await self._report(callback, point, error)
         return None
 
-    async def _answer(self, callback: Callbacks, point: str, argument: Any) -> Any:
+    async def _answer(
+        self, callback: Callbacks, point: str, argument: Any, listener: "_Listener | None"
+    ) -> Any:
         method = _called(getattr, callback, point)
-        if point != "on_event" and not inspect.iscoroutinefunction(method):
-            return await self._within(_in_thread(method, argument))
-        answer = _called(method, argument)
-        return await self._within(answer) if inspect.isawaitable(answer) else answer
+        if inspect.iscoroutinefunction(method):
+            return await self._within(_called(method, argument))
+        call = listener.call if listener else in_thread
+        return await self._within(_plain(call, method, argument))
 
     async def _within(self, answer: Awaitable[Any]) -> Any:
         return await within(_awaited(answer), seconds=self.limit_seconds)
 
     async def _report(self, callback: Callbacks, point: str, error: str) -> None:
         await self.failed(type(callback).__name__, point, error)
+
+
+class _Listener:
+    """A callback that is shown events; a plain function in a thread of its own, in turn."""
+
+    def __init__(self, callback: Callbacks) -> None:
+        self.callback = callback
+        self.is_cut_off = False
+        later = inspect.iscoroutinefunction(getattr(type(callback), "on_event", None))
+        self.turn: AbstractAsyncContextManager[Any] = nullcontext() if later else asyncio.Lock()
+        self._thread: WorkThread | None = None
+
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        if self._thread is None:
+            self._thread = WorkThread("agentloop-callback")
+        return await in_turn(self._thread, function, *arguments)
+
+    def close(self) -> None:
+        if self._thread:
+            self._thread.stop()
+            self._thread = None
 
 
 class _RaisedError(Exception):
@@ -212,8 +200,8 @@ def _called(method: Callable[..., Any], *arguments: Any) -> Any:
         raise _held(error) from error
 
 
-async def _in_thread(method: Callable[[Any], Any], argument: Any) -> Any:
-    answer = await in_thread(_called, method, argument)
+async def _plain(call: Callable[..., Awaitable[Any]], method: Callable[[Any], Any], argument: Any) -> Any:
+    answer = await call(_called, method, argument)
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -227,6 +215,5 @@ async def _awaited(answer: Awaitable[Any]) -> Any:
 
 
 def _held(error: BaseException) -> BaseException:
-    """The error held, save a Ctrl-C: only the main thread gets one."""
-    main = threading.current_thread() is threading.main_thread()
-    return error if isinstance(error, KeyboardInterrupt) and main else _RaisedError(error)
+    """The error held, save a Ctrl-C, which ends the program."""
+    return error if is_ctrl_c(error) else _RaisedError(error)

@@ -6,6 +6,7 @@
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 from agentloop.budget import Budget
@@ -137,11 +138,12 @@ async def compact_messages_async(
     watch = Watch(session.id, "", _unseen, tuple(callbacks), CALLBACK_SECONDS)
     compactor = Compactor(counter=counter, transcripts=None, watch=watch)
     ladder = Ladder(policy=policy, model=model, compactor=compactor)
-    if trigger is None or trigger(session.context, budget):
-        occasion = Occasion(reason="manual", why="asked for", focus=focus)
-        session, _ = await ladder.carry_out(session, budget, occasion)
-    if not budget.fits(session.context):
-        session = await ladder.climb(session, budget, Occasion(reason="threshold", why="it does not fit"))
+    with closing(watch.callback_list):
+        if trigger is None or trigger(session.context, budget):
+            occasion = Occasion(reason="manual", why="asked for", focus=focus)
+            session, _ = await ladder.carry_out(session, budget, occasion)
+        if not budget.fits(session.context):
+            session = await ladder.climb(session, budget, Occasion(reason="threshold", why="it does not fit"))
     shown = session.context.messages
     return CompactedMessages(wire_messages(shown) if shown else (), ladder.outcomes)
 

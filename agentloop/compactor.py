@@ -20,6 +20,7 @@ from agentloop.identifiers import missing
 from agentloop.labelled import neutral, summary_in
 from agentloop.messages import Usage
 from agentloop.plans import Plan
+from agentloop.redaction import redacted
 from agentloop.refusal import fault_of
 from agentloop.sessions import Session
 from agentloop.standing import NOTHING, Standing, record_of
@@ -116,14 +117,15 @@ class _Work:
 
     def _event(self, standing: Standing) -> Compacted:
         context = self.session.context
-        event = record_of(
-            standing, self.plan, context, transcript=self.transcript, counter=self.compactor.counter
-        )
+        redact = self.compactor.watch.redact
+        plan = replace(self.plan, occasion=redacted(self.plan.occasion, redact))
+        standing, counter = redacted(standing, redact), self.compactor.counter
+        event = record_of(standing, plan, context, transcript=self.transcript, counter=counter)
         after = context.add(Record(seq=context.length + 1, event=event))
         if after.tokens >= context.tokens:
             raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
         size = self.budget.size_of_rewritten(context, after)
-        return replace(event, before=self.size_before, after=size, lost=self._lost(after))
+        return replace(event, before=self.size_before, after=size, lost=redacted(self._lost(after), redact))
 
     def _lost(self, after: Context) -> tuple[str, ...]:
         present = "\n".join(message.text for message in after.messages)
@@ -148,11 +150,13 @@ class _Work:
         folder = self.compactor.transcripts
         if folder is None:
             return None
-        history = [entry.original for entry in self.session.context.said]
-        return (await in_thread(lambda: save(folder, history, epoch=int(time.time())))).name
+        redact = self.compactor.watch.redact
+        history = [redacted(entry.original, redact) for entry in self.session.context.said]
+        saving = in_thread(lambda: save(folder, history, epoch=int(time.time())))
+        return (await to_its_end(saving)).name
 
     def _request(self) -> CompactionRequest:
-        return CompactionRequest(
+        request = CompactionRequest(
             session_id=self.session.id,
             run_id=self.compactor.watch.run_id,
             reason=self.plan.occasion.reason,
@@ -161,6 +165,7 @@ class _Work:
             tokens_before=self.size_before,
             focus=self.plan.occasion.focus,
         )
+        return redacted(request, self.compactor.watch.redact)
 
     def _messages(self) -> Iterator[Positioned]:
         shown = {item.seq for item in self.plan.cleared}
@@ -179,7 +184,7 @@ class _Work:
         return CompactionResult(
             status=status,
             reason=self.plan.occasion.reason,
-            why=self.plan.occasion.why,
+            why=redacted(self.plan.occasion.why, self.compactor.watch.redact),
             strategy=self.plan.strategy,
             tier=event.tier if event else self.plan.tier,
             tokens_before=self.size_before,
@@ -195,7 +200,7 @@ class _Work:
             summary_tokens=event.tokens if event else 0,
             lost=event.lost if event else (),
             unread=self.unread if event else (),
-            error=error,
+            error=redacted(error, self.compactor.watch.redact),
             usage=sum((called.usage for called in self.calls if called.usage), Usage()),
             unreported=self._unreported(event),
             cost=sum(costs) if costs else None,

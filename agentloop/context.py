@@ -24,22 +24,11 @@ from agentloop.events import (
 from agentloop.growing import Growing
 from agentloop.messages import Message
 from agentloop.ranges import holds
-from agentloop.unsaid import Unsaid
-
-LEAST_RATIO, MOST_RATIO = 0.6, 1.8
-"""A provider's count of what we counted lies between these: vocabularies in use differ by less."""
+from agentloop.reports import Report, can_be_true
+from agentloop.unsaid import Unsaid, says_nothing
 
 TELLING_TOKENS = 500
 """From this size on, the provider's count over ours tells of its vocabulary; below, of its overhead."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """A provider's count of one request, `measured`, beside ours, `counted`; `seq` is where it stands."""
-
-    seq: int
-    measured: int
-    counted: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +38,7 @@ class Context:
     `visible` is what the model sees, oldest first; `unsaid` what requests hold beside it; `tokens` the length
     of both. `said` is everything ever said on the main line. `turns` counts the turns that begin behind what
     stands for older ones. `epoch` is the position of the last record that rewrote what was visible; `reports`
-    holds each model's newest count that can be true.
+    holds each model's newest count that can be true, `told` the last two of each as they came.
     """
 
     length: int = 0
@@ -62,6 +51,7 @@ class Context:
     clearings: tuple[tuple[int, Cleared], ...] = ()
     epoch: int = 0
     reports: Mapping[str, Report] = field(default_factory=dict)
+    told: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Context":
@@ -124,17 +114,26 @@ class Context:
             if isinstance(record.event, MessageAdded) and record.event.branch is None
         ]
         unsaid = self.unsaid.after(entry.message for entry in entries) if entries else self.unsaid
-        reports = {model: report for record in records for model, report in _reported(record)}
+        context = self
+        for model, report in _reported(records):
+            context = context._hear(model, report)
         return replace(
-            self,
+            context,
             length=records[-1].seq,
             said=self.said.plus(*entries),
             visible=self.visible.plus(*entries),
             tokens=self.tokens - self.unsaid.tokens + unsaid.tokens + sum(entry.tokens for entry in entries),
             turns=self.turns + sum(entry.is_user for entry in entries),
             unsaid=unsaid,
-            reports={**self.reports, **reports} if reports else self.reports,
         )
+
+    def _hear(self, model: str, report: Report) -> "Context":
+        """This context with one more count of that model's provider."""
+        told = self.told.get(model, ())
+        reports = self.reports
+        if can_be_true(report, told, self.anchor(model)):
+            reports = {**reports, model: report}
+        return replace(self, reports=reports, told={**self.told, model: (*told[-1:], report)})
 
     def _rewrite(self, seq: int, event: Cleared | Compacted | Restored) -> "Context":
         match event:
@@ -193,7 +192,7 @@ def _said(seq: int, event: MessageAdded) -> Entry:
     return Entry(
         seq=seq,
         message=message,
-        tokens=event.tokens,
+        tokens=0 if says_nothing(message) else event.tokens,
         original=message,
         at=seq,
         keep=event.keep,
@@ -203,12 +202,12 @@ def _said(seq: int, event: MessageAdded) -> Entry:
     )
 
 
-def _reported(record: Record) -> Iterator[tuple[str, Report]]:
-    """The provider's count that this record holds, if it is one to rest on."""
-    event = record.event
-    if isinstance(event, ModelCalled) and event.purpose == "agent":
-        measured = event.usage.input_tokens if event.usage else 0
-        if _believable(measured, event.counted):
+def _reported(records: Iterable[Record]) -> Iterator[tuple[str, Report]]:
+    """The provider's counts of requests that these records hold."""
+    for record in records:
+        event = record.event
+        if isinstance(event, ModelCalled) and event.purpose == "agent":
+            measured = event.usage.input_tokens if event.usage else 0
             yield event.model, Report(seq=record.seq, measured=measured, counted=event.counted)
 
 
@@ -242,8 +241,3 @@ def _as_shown(entry: Entry, item: ClearedItem | None) -> Entry:
     if item is None or entry.kind != "said":
         return entry
     return replace(entry, message=item.message, tokens=item.tokens)
-
-
-def _believable(measured: int, counted: int) -> bool:
-    """Providers report nothing, zeros, halves, or the sum of all calls; none of these may move the line."""
-    return counted > 0 and LEAST_RATIO < measured / counted < MOST_RATIO

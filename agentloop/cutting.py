@@ -1,10 +1,31 @@
-"""Long texts shown in part: their beginning, their last lines, or head and tail around a marker."""
+"""Long texts shown in part: their beginning, their last lines, or head and tail around a marker.
+
+Texts are cut between whole characters, never inside one that is made of several code points: a base and its
+marks, an emoji joined to another, a flag, a syllable of Hangul in parts, the two halves of a surrogate pair.
+Only what goes on for more than 64 code points as one character is cut inside. The rules are those of
+Unicode's annex 29, but for scripts that join consonants by a virama.
+"""
 
 import unicodedata
 
 from agentloop.prompts import EARLIER_LINES, LEFT_OUT
 
 _MOST_BACK = 64
+_FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
+
+
+def head(text: str, max_chars: int) -> str:
+    """The text itself if it has at most `max_chars` characters, else as many whole ones from its beginning.
+
+    >>> head("naïve", 4), head("nai\u0308ve", 3)
+    ('naïv', 'na')
+    """
+    return text if len(text) <= max_chars else text[: _boundary_before(text, max(0, max_chars))]
+
+
+def tail(text: str, max_chars: int) -> str:
+    """The text itself if it has at most `max_chars` characters, else as many whole ones from its end."""
+    return text if len(text) <= max_chars else text[_boundary_after(text, len(text) - max(0, max_chars)) :]
 
 
 def beginning(text: str, max_chars: int) -> str:
@@ -13,7 +34,7 @@ def beginning(text: str, max_chars: int) -> str:
     >>> beginning("one two three", 8)
     'one two…'
     """
-    return text if len(text) <= max_chars else text[: max(0, max_chars - 1)] + "…"
+    return text if len(text) <= max_chars else head(text, max_chars - 1) + "…"
 
 
 def last_lines(text: str, max_lines: int, *, rest: str = "") -> str:
@@ -39,16 +60,14 @@ def halves(text: str, max_chars: int) -> str:
     """
     if len(text) <= max_chars:
         return text
-    half = max_chars // 2
-    return f"{text[:half]}\n{text[len(text) - half :]}"
+    return f"{head(text, max_chars // 2)}\n{tail(text, max_chars // 2)}"
 
 
 def ends(text: str, *, max_chars: int, rest: str = "") -> str:
     """The text itself if it has at most `max_chars` characters, else its head and tail around a marker.
 
-    Head and tail stand about two to one and are cut between whole characters, never inside one that is
-    made of several code points. `rest` says how to get what was left out. The text that comes back has at
-    most `max_chars` characters as long as the marker alone (about 100) fits into it.
+    Head and tail stand about two to one. `rest` says how to get what was left out. The text that comes back
+    has at most `max_chars` characters as long as the marker alone (about 100) fits into it.
     """
     if len(text) <= max_chars:
         return text
@@ -86,7 +105,32 @@ def _inside_character(text: str, index: int) -> bool:
     if index <= 0 or index >= len(text):
         return False
     before, after = text[index - 1], text[index]
+    if before.isascii() and after.isascii():
+        return before == "\r" and after == "\n"
     if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
         return True
-    joined = before == "\u200d" or after == "\u200d" or "\U0001f3fb" <= after <= "\U0001f3ff"
-    return joined or (before == "\r" and after == "\n") or unicodedata.category(after) in ("Mn", "Mc", "Me")
+    if before in _FLAGS and after in _FLAGS:
+        flags = text[:index]
+        return (index - len(flags.rstrip(_FLAGS))) % 2 == 1
+    return before == "\u200d" or _extends(after) or _goes_on(before, after)
+
+
+def _extends(char: str) -> bool:
+    """Whether it belongs to the character before it: a mark, a joiner, a skin tone, a tag."""
+    joins = char in "\u200c\u200d" or "\U0001f3fb" <= char <= "\U0001f3ff"
+    return joins or "\U000e0020" <= char <= "\U000e007f" or unicodedata.category(char) in ("Mn", "Mc", "Me")
+
+
+def _goes_on(before: str, after: str) -> bool:
+    """Whether two parts of a Hangul syllable stand side by side."""
+    if "\u1160" <= after <= "\u11ff" or "\ud7b0" <= after <= "\ud7fb":
+        return _is_hangul(before)
+    return _is_leading(before) and (_is_leading(after) or "\uac00" <= after <= "\ud7a3")
+
+
+def _is_hangul(char: str) -> bool:
+    return "\u1100" <= char <= "\u11ff" or "\uac00" <= char <= "\ud7fb" or _is_leading(char)
+
+
+def _is_leading(char: str) -> bool:
+    return "\u1100" <= char <= "\u115f" or "\ua960" <= char <= "\ua97c"

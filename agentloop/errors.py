@@ -61,13 +61,22 @@ class ContextTooLongError(ModelError):
     """The server says that the request exceeds its window.
 
     `window` and `tokens` are the limit and the request's size in tokens as the server named them, None
-    where it named none.
+    where it named none. `output_tokens` is the part of `tokens` that is the longest answer, where the server
+    counted that in and named it apart.
     """
 
-    def __init__(self, text: str, *, window: int | None = None, tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        window: int | None = None,
+        tokens: int | None = None,
+        output_tokens: int | None = None,
+    ) -> None:
         super().__init__(text)
         self.window = window
         self.tokens = tokens
+        self.output_tokens = output_tokens
 
 
 class BadAnswerError(ModelError):

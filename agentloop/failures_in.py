@@ -2,7 +2,7 @@
 
 import re
 
-from agentloop.cutting import halves
+from agentloop.cutting import halves, head
 
 MOST_CHARS = 1_200
 """So much of a result is searched for a failure, head and tail together."""
@@ -76,4 +76,4 @@ def _first_lines(text: str) -> str:
 
 
 def _short(line: str) -> str:
-    return " ".join(line.split())[:MOST_LINE_CHARS]
+    return head(" ".join(line.split()), MOST_LINE_CHARS)

@@ -14,6 +14,7 @@ from agentloop.budget import Budget
 from agentloop.compactions import CompactionResult, together
 from agentloop.compactor import Compactor
 from agentloop.context import Context
+from agentloop.errors import ModelRefusedError
 from agentloop.events import Cleared, ClearedItem
 from agentloop.guard import Guard
 from agentloop.instead import Summary
@@ -27,9 +28,9 @@ from agentloop.rungs import Rungs, steps_of
 from agentloop.sessions import Session
 from agentloop.standing import NOTHING, Standing
 from agentloop.stream import ContextStatus, ResultsCleared
-from agentloop.summary import Summariser, summary_budget
+from agentloop.summary import Summariser, TakeNote, summary_budget
 from agentloop.superseded_items import superseded_items
-from agentloop.writers import Writers
+from agentloop.writers import Writer, Writers
 
 LIKELY_NAME = "transcript_1700000000.jsonl"
 """The name of a transcript that is still to be saved is as long as this one."""
@@ -51,6 +52,7 @@ class Ladder:
     guard: Guard = field(default_factory=Guard)
     outcomes: list[CompactionResult] = field(default_factory=list)
     clearing: Clearing | None = field(init=False)
+    _refused: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         micro = self.policy.micro
@@ -89,16 +91,23 @@ class Ladder:
     ) -> tuple[Session, CompactionResult | None]:
         """Carry out the policy's strategy, and what came of it, all steps of a chain together.
 
-        None where it found nothing to do. A chain goes on until the request is down to its target.
+        None where it found nothing to do. A chain goes on until the request is down to its target. Steps are
+        passed over that would only repeat one that came to nothing, and those that need a summary once the
+        server refused to write one.
         """
         group = uuid.uuid4().hex
         results: list[CompactionResult] = []
+        in_vain: list[Plan] = []
+        self._refused = False
         for name, step, goal in steps_of(self.policy.strategy, self.rungs(session, budget, occasion).budget):
             if results and (results[-1].status == "vetoed" or budget.size(session.context) <= goal):
                 break
             plan = self.rungs(session, budget, occasion).plan(step, name)
-            session, result = await self._carry_out(session, budget, plan and replace(plan, group=group))
+            if plan is None or self._is_refused(plan) or any(plan.repeats(other) for other in in_vain):
+                continue
+            session, result = await self._carry_out(session, budget, replace(plan, group=group))
             results += [result] if result else []
+            in_vain = [] if result and result.status == "done" else [*in_vain, plan]
         return session, together(results) if results else None
 
     def preview(
@@ -165,10 +174,26 @@ class Ladder:
     ) -> tuple[Session, CompactionResult | None]:
         if plan is None:
             return session, None
-        write = self._writers(self.rungs(session, budget, plan.occasion)).write
+        write = self._noting_refusals(self._writers(self.rungs(session, budget, plan.occasion)).write)
         session, result = await self.compactor.carry_out(session, plan, budget, write)
         self.outcomes.append(result)
         return session, result
+
+    def _noting_refusals(self, write: Writer) -> Writer:
+        async def noting(plan: Plan, context: Context, focus: str | None, take_note: TakeNote) -> Standing:
+            try:
+                return await write(plan, context, focus, take_note)
+            except ModelRefusedError:
+                self._refused = True
+                raise
+
+        return noting
+
+    def _is_refused(self, plan: Plan) -> bool:
+        """Whether the plan can only come to what the server refused just now."""
+        instead = plan.instead
+        needs_a_model = isinstance(instead, Summary) and instead.on_failure is None
+        return self._refused and bool(plan.covered) and needs_a_model
 
     def _writers(self, rungs: Rungs) -> Writers:
         return Writers(

@@ -8,7 +8,6 @@ JSON, a number as an id.
 
 import copy
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias, TypeGuard
@@ -20,6 +19,9 @@ Content: TypeAlias = str | tuple[Json, ...] | None
 
 MOST_NESTED = 100
 """So deep may lists and objects inside a message be nested: what copies and writes them is recursive."""
+
+MOST_TOKENS = 100_000_000
+"""A report of more tokens for one request is none: ten times the largest window offered (10 million)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,13 +154,18 @@ class Usage:
 
     @classmethod
     def from_openai(cls, data: Json) -> Self:
-        """Read the `usage` object of chat completions; what is missing or no number counts as 0."""
+        """Read the `usage` object of chat completions.
+
+        What is missing, no number, negative or above `MOST_TOKENS` was not reported and is 0; so is what is
+        said to be cached where that is more than the whole input.
+        """
         details = data.get("prompt_tokens_details")
-        cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
+        cached = _count(details.get("cached_tokens") if isinstance(details, Mapping) else 0)
+        told = _count(data.get("prompt_tokens"))
         return cls(
-            input_tokens=_count(data.get("prompt_tokens")),
+            input_tokens=told,
             output_tokens=_count(data.get("completion_tokens")),
-            cached_tokens=_count(cached),
+            cached_tokens=cached if cached <= told else 0,
         )
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -230,7 +237,9 @@ def _holds_more(value: object) -> TypeGuard[Mapping[Any, Any] | Sequence[Any]]:
 
 
 def _count(value: object) -> int:
-    return max(0, int(value)) if isinstance(value, int | float) and math.isfinite(value) else 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value <= MOST_TOKENS else 0
 
 
 def _difference(data: Json, plain: Json) -> tuple[Json, tuple[str, ...]]:

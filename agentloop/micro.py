@@ -13,6 +13,7 @@ from typing import Any
 
 from agentloop.checks import whole, whole_or_none
 from agentloop.context import Context
+from agentloop.cutting import head
 from agentloop.entries import Entry
 from agentloop.events import ClearedItem
 from agentloop.messages import Message, ToolCall
@@ -157,8 +158,8 @@ def way_back(entry: Entry) -> str:
 
 def stub(text: str, max_chars: int, way_back: str = "") -> str:
     """The first `max_chars` characters, how much went, and how to get it back."""
-    gone, way = max(0, len(text) - max_chars), f"; {way_back}" if way_back else ""
-    return text[:max_chars] + TRUNCATED.format(count=gone, total=len(text), way=way)
+    shown, way = head(text, max_chars), f"; {way_back}" if way_back else ""
+    return shown + TRUNCATED.format(count=len(text) - len(shown), total=len(text), way=way)
 
 
 MOST_ARGUMENTS = 100

@@ -49,8 +49,8 @@ class Retry:
 class Answer:
     """The whole answer.
 
-    `finish` is the server's finish reason; `usage` is None where it reported none, and so is `cost` (US
-    dollars) where no price is known.
+    `finish` is the server's finish reason, in OpenAI's words where they say the same; `usage` is None where
+    it reported none, and so is `cost` (US dollars) where no price is known.
     """
 
     message: Message
@@ -58,6 +58,9 @@ class Answer:
     finish: str | None = None
     cost: float | None = None
 
+
+CUT_SHORT = frozenset({"length", "content_filter"})
+"""Finish reasons of answers that ended too early: calls in them may lack what was still to come."""
 
 ModelPart: TypeAlias = TextPart | Retry | Answer
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from itertools import takewhile
 from pathlib import Path
 
 from agentloop.errors import StoreError
@@ -37,9 +38,29 @@ def refuse_link(folder: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make the folder with its parents; it is readable by its owner alone where it is made here.
+    """Make the folder with its parents; each that is made here is its owner's alone, whatever the umask.
 
     Raises:
         OSError: it cannot be made, or something else stands there.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    missing = list(takewhile(lambda each: not os.path.lexists(each), (folder, *folder.parents)))
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    if not missing:
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write the text; a file that is made here is its owner's alone, one that stands there keeps its rights.
+
+    What UTF-8 cannot say becomes a question mark.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with open(path, "w", encoding="utf-8", errors="replace", opener=_private) as file:
+        file.write(text)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

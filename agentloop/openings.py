@@ -7,9 +7,11 @@ from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks
 from agentloop.checks import shown
 from agentloop.context import Context
+from agentloop.cutting import head
 from agentloop.errors import UsageError
 from agentloop.events import Described, Event, MessageAdded, Record
 from agentloop.messages import Message
+from agentloop.redaction import Redact
 from agentloop.sessions import Session
 
 MOST_TITLE_CHARS = 60
@@ -21,7 +23,7 @@ def described(session: Session, message: Message | None, folder: str | None) -> 
         return ()
     title = " ".join(message.text.split())
     if len(title) > MOST_TITLE_CHARS:
-        title = title[: MOST_TITLE_CHARS - 1].rstrip() + "…"
+        title = head(title, MOST_TITLE_CHARS - 1).rstrip() + "…"
     return (Described(title=title or None, folder=folder),)
 
 
@@ -47,6 +49,17 @@ def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
     for each in given:
         if isinstance(each, type):
             raise UsageError(f"callbacks takes objects, not classes: give {each.__name__}() instead")
+    return given
+
+
+def redaction(given: Redact | None) -> Redact | None:
+    """The redaction given.
+
+    Raises:
+        UsageError: it is no function of a text.
+    """
+    if given is not None and (not callable(given) or isinstance(given, type)):
+        raise UsageError(f"redact must be a function from text to text such as Secrets(), not {shown(given)}")
     return given
 
 

@@ -5,12 +5,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agentloop.cutting import ends
+from agentloop.cutting import ends, head
 from agentloop.entries import Entry
 from agentloop.labelled import labelled, neutral
 from agentloop.messages import Message
 from agentloop.prompts import CONTINUED
 from agentloop.tokens import TokenCounter
+from agentloop.unsaid import says_nothing
 
 MAX_PIECES = 6
 """The most pieces of one reading; the records of several pieces are made into one by one more request."""
@@ -79,7 +80,7 @@ def reading_of(entries: Sequence[Entry], *, bounds: Bounds, counter: TokenCounte
     give way first. Where what was said is still too much, whole messages are left out: results before
     assistant text before user text, oldest first.
     """
-    said = [entry for entry in entries if entry.kind != "note"]
+    said = [entry for entry in entries if entry.kind != "note" and not says_nothing(entry.original)]
     most = max(bounds.room, LEAST_ROOM)
     piece = min(most, bounds.piece_tokens or most)
     blocks: list[_Block] = []
@@ -138,7 +139,8 @@ def _head(text: str, chars: int, *, least: int) -> str:
     """The first `chars` characters or a few less, so that no word is parted; never fewer than `least`."""
     chars = max(chars, least)
     start = max(least, chars - LONGEST_WORD)
-    return text[: max(text.rfind(" ", start, chars), text.rfind("\n", start, chars)) + 1 or chars]
+    at_blank = max(text.rfind(" ", start, chars), text.rfind("\n", start, chars)) + 1
+    return text[:at_blank] if at_blank else head(text, chars) or text[:chars]
 
 
 def _together(blocks: Sequence[_Block], room: int, piece: int) -> Reading | None:

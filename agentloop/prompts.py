@@ -89,15 +89,25 @@ INTERRUPTED = (
 INTERRUPTED_TOKENS = 32
 """Its length with a message's overhead, but without the id of the call."""
 
-NOT_RUN_CUT_OFF = (
-    "not run: the answer that asked for this call was cut off by the output limit. "
-    "Ask again with smaller arguments."
-)
+NOT_RUN = {
+    "length": "not run: the answer that asked for this call was cut off by the output limit. "
+    "Ask again with smaller arguments.",
+    "content_filter": "not run: the answer that asked for this call was cut off by a content filter. "
+    "Ask again differently.",
+}
+"""What is said to calls in an answer that ended too early, by its finish reason."""
 
 SYSTEM_IN_LOG = "[system message of an imported conversation]\n"
 SYSTEM_IN_LOG_TOKENS = 9
 
 OTHER_ROLE_IN_LOG = "[{role} message of an imported conversation]\n"
+
+INSTRUCTIONS_IN_FRONT = """[Instructions of the system, which hold for the whole conversation:]
+{instructions}
+[End of the system's instructions. The user says:]
+
+"""
+"""Stands before what a user said first, where a model knows no system messages."""
 
 SHADOW = "What have we said and done so far?"
 """What a user is shown to have asked where a summary stands as the assistant's answer."""

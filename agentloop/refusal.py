@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.labelled import summary_in
+from agentloop.models import CUT_SHORT
 from agentloop.prompts import summary_message
 from agentloop.tokens import TokenCounter
 
@@ -46,7 +47,7 @@ def fault_in(text: str, finish: str | None) -> str | None:
         return "it was a tool call"
     if not text.strip():
         return "it was blank"
-    if finish in ("length", "content_filter"):
+    if finish in CUT_SHORT:
         return "it was cut off"
     if len(text) < SHORT_CHARS and _ERROR_TEXT.match(text):
         return "it was an error text"

@@ -31,6 +31,7 @@ class Room:
     ladder: Ladder
     _level: Level = "none"
     _said_fixed: bool = False
+    _lowered_at: int | None = None
 
     async def make(self, session: Session) -> Session:
         """The session with room for its next request.
@@ -51,15 +52,21 @@ class Room:
     async def shrink(self, session: Session, error: ContextTooLongError) -> Session:
         """The session made smaller after the server refused its request as too long.
 
+        It stays as it is where a shorter answer fits beside it; that is tried once for each request.
+
         Raises:
             ContextOverflowError: it cannot be made smaller, or compaction is off.
         """
+        lowered = self.budget.with_shorter_answer(session.context, error)
+        if lowered is not None and self._lowered_at != session.context.length:
+            self.budget, self._lowered_at = lowered, session.context.length
+            return session
         if self.policy is None:
             raise overflow(error, self.budget, session.context) from error
         tokens = error.tokens or self.budget.size(session.context)
         self.budget = self.budget.learnt(session.context, error)
         occasion = Occasion(reason="overflow", why=f"the server refused {tokens:,} tokens")
-        return await self.ladder.climb(session, self.budget, occasion)
+        return await self.ladder.climb(session, self.budget.refusing(session.context), occasion)
 
     async def asked(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
         """Compact since a person asked; None where there is nothing to compact.

@@ -2,16 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentloop.agent import Agent
+from agentloop.call_ids import CallIds
 from agentloop.events import Event, MessageAdded
 from agentloop.limits import Limits, Spent, charge, total
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer
+from agentloop.redaction import redacted
 from agentloop.room import Room
 from agentloop.run_context import RunContext
 from agentloop.sessions import Session
@@ -27,8 +29,7 @@ class Run:
 
     `limits` are held against what it uses. `steps` counts the agent's answers, `answered` is what they used
     and `unreported` what those did that reported nothing; `charged` is their price as far as a limit needs
-    it. `cut_off` is how many answers in a row the output limit cut off, `begun` whether the log knows of
-    this run.
+    it. `in_vain` is how many answers in a row came to nothing, `begun` whether the log knows of this run.
     """
 
     agent: Agent
@@ -43,9 +44,10 @@ class Run:
     unreported: Usage = field(default_factory=Usage)
     paid: float | None = None
     charged: float | None = 0.0
-    cut_off: int = 0
+    in_vain: int = 0
     begun: bool = False
     started: float = field(init=False)
+    _call_ids: CallIds | None = None
 
     def __post_init__(self) -> None:
         self.started = self.limits.clock()
@@ -80,6 +82,12 @@ class Run:
         if self.limits.cost is not None:
             self.charged = total(self.charged, charge(self.agent.model, used, answer.cost))
 
+    def call_ids(self, session: Session) -> CallIds:
+        """What gives the calls of the next answer ids of their own among those in sight and of this run."""
+        if self._call_ids is None:
+            self._call_ids = CallIds(session.context.messages)
+        return self._call_ids
+
     def limit_reached(self) -> str | None:
         """Which limit is reached, in words; None where the model may be asked on."""
         outcomes = self.room.ladder.outcomes
@@ -112,7 +120,8 @@ class Run:
         spilled: str | None = None,
         finish: str | None = None,
     ) -> MessageAdded:
-        """The record of this message, its tokens counted."""
+        """The record of this message, redacted where that is asked for, its tokens counted."""
+        message = redacted(message, self.watch.redact)
         return MessageAdded(
             message=message,
             tokens=count_message(message, self.counter),
@@ -136,13 +145,16 @@ class Run:
     async def stored(
         self, session: Session, *events: Event, usage: Usage | None = None, cost: float | None = None
     ) -> tuple[Session, Callable[[], Awaitable[None]]]:
-        """The session with these events stored, and what shows its new messages."""
+        """The session with these events stored, and what shows its new messages; called again it goes on."""
         first = session.context.length + 1
         session = await session.append(*events)
         status = self.room.status(session.context)
 
+        unshown = list(enumerate(events, first))
+
         async def show() -> None:
-            for seq, event in enumerate(events, first):
+            while unshown:
+                seq, event = unshown.pop(0)
                 if isinstance(event, MessageAdded):
                     by_model = event.message.role == "assistant"
                     shown = MessageShown(
@@ -152,27 +164,36 @@ class Run:
                         context=status,
                         usage=usage if by_model else None,
                         cost=cost if by_model else None,
+                        finish=event.finish,
                     )
                     await self.watch.say(shown)
 
         return session, show
 
-    def context_for(self, call_id: str) -> RunContext[Any]:
+    @contextlib.contextmanager
+    def context_for(self, call_id: str) -> Iterator[RunContext[Any]]:
         """What a tool may know of this run; its progress is shown from whatever thread it speaks in.
 
-        What a tool left behind says once the run has ended is dropped.
+        What a tool left behind says after the block is dropped.
         """
-        loop = asyncio.get_running_loop()
+        loop, under_way = asyncio.get_running_loop(), True
+
+        def say(text: str) -> None:
+            if under_way:
+                self.watch.say_beside(ToolProgress(call_id=call_id, text=text))
 
         def progress(text: str) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody watches any more
-                loop.call_soon_threadsafe(self.watch.say_beside, ToolProgress(call_id=call_id, text=text))
+                loop.call_soon_threadsafe(say, text)
 
-        return RunContext(
-            session_id=self.watch.session_id,
-            run_id=self.id,
-            call_id=call_id,
-            deps=self.deps,
-            usage=self.usage,
-            on_progress=progress,
-        )
+        try:
+            yield RunContext(
+                session_id=self.watch.session_id,
+                run_id=self.id,
+                call_id=call_id,
+                deps=self.deps,
+                usage=self.usage,
+                on_progress=progress,
+            )
+        finally:
+            under_way = False

@@ -22,8 +22,9 @@ from agentloop.limits import Limits, check_priced, limited
 from agentloop.loop import loop
 from agentloop.messages import Message
 from agentloop.models import AsksWindow, ChatModel
-from agentloop.openings import check_prompt, described, instances, spoken
+from agentloop.openings import check_prompt, described, instances, redaction, spoken
 from agentloop.policy import Compaction
+from agentloop.redaction import Redact, redact_error, redacted
 from agentloop.results import CompactionPreview, RunResult, status_of
 from agentloop.room import Room
 from agentloop.run import Run
@@ -47,8 +48,15 @@ class Runner:
     transcripts and of results too long to show, None for none; `folder` marks new sessions as belonging to
     a folder. A callback may take `callback_seconds`.
 
+    `redact`, such as `Secrets()`, takes secrets out of every text before it is stored, counted, shown or
+    logged: what users, models and tools say, transcripts, files of long results, summaries, titles, errors.
+    As the context is made from the log, the model sees the redacted text too, and a tool is called with the
+    redacted arguments. Text of an answer is held back for as long as it may become a secret. What was stored
+    before without it stays in the log as it is.
+
     Raises:
-        UsageError: the store is none, a callback is a class, or `callback_seconds` is no number above 0.
+        UsageError: the store is none, a callback is a class, `redact` is no function, or `callback_seconds`
+            is no number above 0.
     """
 
     def __init__(
@@ -60,6 +68,7 @@ class Runner:
         transcripts: Path | str | None = Path(".transcripts"),
         folder: str | None = None,
         callback_seconds: float = CALLBACK_SECONDS,
+        redact: Redact | None = None,
     ) -> None:
         above_zero("callback_seconds", callback_seconds)
         if not isinstance(agent, Agent):
@@ -70,6 +79,7 @@ class Runner:
         self._transcripts = None if transcripts is None else Path(transcripts)
         self._folder = folder
         self._callback_seconds = callback_seconds
+        self._redact = redaction(redact)
         self._counter = counter_for(agent.model.name)
         self._budget: Budget | None = None
 
@@ -137,7 +147,8 @@ class Runner:
         """
         session = await self._existing(session_id)
         run = await self._new_run(session_id, None, None, _unseen)
-        _, result = await run.room.asked(session, focus)
+        with contextlib.closing(run.watch.callback_list):
+            _, result = await run.room.asked(session, redacted(focus, self._redact))
         return result
 
     async def compact_if_due(self, session_id: str) -> CompactionResult | None:
@@ -151,7 +162,8 @@ class Runner:
         """
         session = await self._existing(session_id)
         run = await self._new_run(session_id, None, None, _unseen)
-        _, result = await run.room.if_due(session)
+        with contextlib.closing(run.watch.callback_list):
+            _, result = await run.room.if_due(session)
         return result
 
     async def preview(self, session_id: str) -> CompactionPreview | None:
@@ -228,9 +240,10 @@ class Runner:
             raise
         finally:
             self._budget = self._first_budget().narrowed(run.room.budget)
-        await self._show_end(run, ended.status, output=ended.output, error=ended.reason)
+        output = redacted(ended.output, self._redact)
+        await self._show_end(run, ended.status, output=output, error=ended.reason)
         return RunResult(
-            output=ended.output,
+            output=output,
             status=ended.status,
             session_id=session_id,
             run_id=run.id,
@@ -251,7 +264,7 @@ class Runner:
             check_prompt(run.room.budget, said)
             records = [
                 began,
-                *described(session, message, self._folder),
+                *described(session, said.message if said else None, self._folder),
                 *([said] if said and not pending else ()),
             ]
             session, show = await run.stored(session, *records)
@@ -266,6 +279,7 @@ class Runner:
     async def _fail(self, run: Run, error: BaseException) -> None:
         """Note in the log how the run ended, where it began there and the log still takes it; show it."""
         status = status_of(error)
+        redact_error(error, self._redact)
         if run.begun and not isinstance(error, StoreError):
             with contextlib.suppress(AgentLoopError):
                 session = await Session.open(run.watch.session_id, self.store)
@@ -291,7 +305,9 @@ class Runner:
 
     async def _new_run(self, session_id: str, deps: Any, limits: Limits | None, sink: Sink) -> Run:
         await self._ask_windows()
-        watch = Watch(session_id, uuid.uuid4().hex, sink, self._callbacks, self._callback_seconds)
+        watch = Watch(
+            session_id, uuid.uuid4().hex, sink, self._callbacks, self._callback_seconds, self._redact
+        )
         compactor = Compactor(counter=self._counter, transcripts=self._transcripts, watch=watch)
         policy = self.agent.compaction
         ladder = Ladder(policy=policy or Compaction(), model=self.agent.model, compactor=compactor)
@@ -326,7 +342,7 @@ class Runner:
 
 
 def _ended(run: Run, status: RunStatus, reason: str | None = None) -> RunEnded:
-    return RunEnded(run_id=run.id, status=status, usage=run.usage, reason=reason)
+    return RunEnded(run_id=run.id, status=status, usage=run.usage, reason=redacted(reason, run.watch.redact))
 
 
 def _new_session_id() -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from agentloop.messages import Message, ToolCall
+from agentloop.unsaid import says_nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,10 @@ Step: TypeAlias = AskModel | RunTools | Finish
 
 
 def next_step(messages: Sequence[Message]) -> Step:
-    """The one thing to do next; looks back no further than the newest message that is no tool result."""
+    """The one thing to do next; looks back no further than the newest message that is no tool result.
+
+    A model that answered with neither text nor call is asked again.
+    """
     results: list[Message] = []
     for message in reversed(messages):
         if message.role == "tool":
@@ -40,7 +44,7 @@ def next_step(messages: Sequence[Message]) -> Step:
         elif calls := unanswered(message, results):
             return RunTools(calls)
         else:
-            return AskModel() if message.tool_calls else Finish(message.text)
+            return AskModel() if message.tool_calls or says_nothing(message) else Finish(message.text)
     return AskModel()
 
 

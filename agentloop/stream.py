@@ -63,7 +63,7 @@ class MessageAdded(StreamEvent):
     """A message stands in the log at position `seq`.
 
     `context` is the state of the window with it; `usage` and `cost` (US dollars) stand on the model's
-    messages where they are known.
+    messages where they are known, and so does `finish`, the server's finish reason.
     """
 
     seq: int
@@ -72,6 +72,7 @@ class MessageAdded(StreamEvent):
     context: ContextStatus
     usage: Usage | None = None
     cost: float | None = None
+    finish: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

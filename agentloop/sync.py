@@ -15,6 +15,7 @@ from agentloop.events import Record
 from agentloop.filters import EventFilter
 from agentloop.limits import Limits
 from agentloop.messages import Message
+from agentloop.redaction import Redact
 from agentloop.results import CompactionPreview, RunResult
 from agentloop.runner import Runner
 from agentloop.stores.base import SessionStore
@@ -153,6 +154,7 @@ class SyncRunner:
         transcripts: Path | str | None = Path(".transcripts"),
         folder: str | None = None,
         callback_seconds: float = CALLBACK_SECONDS,
+        redact: Redact | None = None,
     ) -> None:
         self._runner = Runner(
             agent,
@@ -161,6 +163,7 @@ class SyncRunner:
             transcripts=transcripts,
             folder=folder,
             callback_seconds=callback_seconds,
+            redact=redact,
         )
         self._portal = Portal()
 

@@ -1,18 +1,23 @@
 """Work that must not stop the event loop, and work that must not last for ever.
 
 `asyncio.to_thread` keeps a pool that is joined when the interpreter exits, so one stuck function hangs
-the program. Here each call has a daemon thread of its own, and who stops waiting leaves it behind.
+the program. Here each call has a daemon thread of its own, or its turn on one, and who stops waiting leaves
+it behind.
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import contextvars
+import functools
 import threading
 from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
 
 CANCEL_GRACE_SECONDS = 5.0
 
@@ -31,25 +36,45 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     Cancelling abandons the thread: it goes on, what it returns or raises is dropped, and neither the loop's
     end nor the interpreter's waits for it.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Callable[[], T]] = loop.create_future()
-    context = contextvars.copy_context()
+    call = functools.partial(function, *args, **kwargs)
+    return await _elsewhere(
+        lambda work: threading.Thread(target=work, daemon=True, name="agentloop-call").start(), call
+    )
 
-    def deliver(outcome: Callable[[], T]) -> None:
-        if not future.done():
-            future.set_result(outcome)
 
-    def work() -> None:
-        try:
-            value = context.run(function, *args, **kwargs)
-            outcome = _returned(value)
-        except BaseException as error:  # noqa: BLE001 — whatever it is belongs to the caller, not to the thread
-            outcome = _raised(error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(deliver, outcome)
+async def in_turn(thread: "WorkThread", function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in that thread once it is through with what it was handed before; else as `in_thread`.
 
-    threading.Thread(target=work, daemon=True, name="agentloop-call").start()
-    return (await future)()
+    Cancelling does not take the call back.
+    """
+    return await _elsewhere(thread.put, functools.partial(function, *args, **kwargs))
+
+
+class WorkThread:
+    """Runs what it is handed, one after the other, on a daemon thread of its own.
+
+    Work that was handed in is done, whether or not somebody still waits for it. A daemon, so the end of
+    the interpreter never waits for it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True).start()
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Queue work that raises nothing."""
+        self._jobs.put(work)
+
+    def hand_in(self, work: Callable[[], R]) -> "concurrent.futures.Future[R]":
+        """Queue the work and return its future, which cannot be cancelled any more."""
+        future: concurrent.futures.Future[R] = concurrent.futures.Future()
+        future.set_running_or_notify_cancel()
+        self.put(lambda: _settle(future, work))
+        return future
+
+    def stop(self) -> None:
+        """End the thread once the work handed in so far is done; returns at once."""
+        self._jobs.put(None)
 
 
 async def within(
@@ -97,6 +122,44 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError:
             await _waited(task, CANCEL_GRACE_SECONDS)
         raise
+
+
+async def _elsewhere(start: Callable[[Callable[[], None]], object], call: Callable[[], T]) -> T:
+    """What the call gives, once what `start` was handed has run in a thread."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Callable[[], T]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def deliver(outcome: Callable[[], T]) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    def work() -> None:
+        try:
+            value = context.run(call)
+            outcome = _returned(value)
+        except BaseException as error:  # noqa: BLE001 — whatever it is belongs to the caller, not to the thread
+            outcome = _raised(error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(deliver, outcome)
+
+    start(work)
+    return (await future)()
+
+
+def _serve(jobs: "SimpleQueue[Callable[[], None] | None]") -> None:
+    while job := jobs.get():
+        job()
+        del job
+
+
+def _settle(future: "concurrent.futures.Future[R]", work: Callable[[], R]) -> None:
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 — whatever it is, it belongs to the one who waits
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 async def _stopped(task: asyncio.Task[Any], grace_seconds: float) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from agentloop.estimate import estimate_tokens
 from agentloop.messages import Json, Message
 from agentloop.models import ModelRequest
+from agentloop.own_fields import RESPONSE_ITEMS
 from agentloop.wire_form import to_wire
 
 __all__ = [
@@ -56,6 +57,16 @@ scaled to 768 by 2048 (OpenAI, "Images and vision", costs of GPT-4o). Other blob
 
 LOW_DETAIL_IMAGE_TOKENS = 85
 """One image that is asked for in low detail, of any size (same source)."""
+
+MOST_CHARS_PER_TOKEN = 16
+"""No text is taken to have more characters for each of its tokens: OpenAI's vocabularies have tokens of 80
+blanks, others have none of more than 16."""
+
+SEALED_CHARS_PER_TOKEN = 5
+"""So long is a token of reasoning that a server has encrypted, on the safe side: four bytes of text and more
+are over five characters in base 64."""
+
+_ITEMS_IN_FIELDS = frozenset({"message", "function_call", "custom_tool_call"})
 
 
 class TokenCounter(Protocol):
@@ -118,8 +129,24 @@ def count_request(request: ModelRequest, counter: TokenCounter) -> int:
 
 
 def _wire_tokens(message: Json, counter: TokenCounter) -> int:
-    fields = (value for key, value in message.items() if key != "role")
-    return MESSAGE_OVERHEAD + sum(_value(value, counter) for value in fields)
+    fields = (
+        sum(_item(item, counter) for item in value)
+        if key == RESPONSE_ITEMS and isinstance(value, list)
+        else _value(value, counter)
+        for key, value in message.items()
+        if key != "role"
+    )
+    return MESSAGE_OVERHEAD + sum(fields)
+
+
+def _item(item: Any, counter: TokenCounter) -> int:
+    """An item of a response: what the typed fields say is counted there, sealed reasoning by its length."""
+    if not isinstance(item, Mapping) or not isinstance(sealed := item.get("encrypted_content", ""), str):
+        return _part(item, counter)
+    if str(item.get("type")) in _ITEMS_IN_FIELDS and not item.keys() & {"arguments", "input"}:
+        return 0
+    rest = {key: value for key, value in item.items() if key != "encrypted_content"}
+    return len(sealed) // SEALED_CHARS_PER_TOKEN + _part(rest, counter)
 
 
 def _value(value: Any, counter: TokenCounter) -> int:
@@ -188,7 +215,7 @@ class _Counter:
         if encode is None:
             return estimate_tokens(text)
         try:
-            return sum(len(encode(piece)) for piece in _pieces(text))
+            return max(sum(len(encode(piece)) for piece in _pieces(text)), len(text) // MOST_CHARS_PER_TOKEN)
         except Exception:  # noqa: BLE001 — whatever ails the tokenizer, a count is worth more than its reason
             return estimate_tokens(text)
 

@@ -3,12 +3,13 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agentloop.callables import is_async
 from agentloop.errors import RetryTool
+from agentloop.interrupts import is_ctrl_c
 from agentloop.messages import STRICT_JSON, Json
 from agentloop.plain_values import as_text, error_text
 from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
@@ -37,7 +38,7 @@ async def answered(
     """Call the function with the arguments in `text`, and say what came of it.
 
     `given` checks and converts them. Raises nothing but `asyncio.CancelledError`, and that only when the
-    caller is cancelled; a `KeyboardInterrupt` on the event loop's own thread passes too.
+    caller is cancelled, and the `KeyboardInterrupt` of a real Ctrl-C; one that the tool raises is an answer.
     """
     try:
         args, kwargs = given(_object(text))
@@ -60,7 +61,9 @@ async def answered(
         raise
     except DeadlineError:
         return ToolAnswer(
-            f"{name} timed out after {seconds:g} s; what it did until then stays done", "timeout"
+            f"{name} timed out after {seconds:g} s; what it did until then stays done: look at that first, "
+            "then ask for less at a time",
+            "timeout",
         )
     except SelfCancelledError:
         return ToolAnswer(f"{name} failed: it was cancelled before it had a result", "error")
@@ -76,9 +79,11 @@ async def _outcome(name: str, call: Callable[[], Any]) -> ToolAnswer:
         if isinstance(value, ToolAnswer):
             return value
         return _succeeded(value) if isinstance(value, str) else await in_thread(_succeeded, value)
-    except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt):
+    except (asyncio.CancelledError, GeneratorExit):
         raise
-    except BaseException as error:  # noqa: BLE001 — a tool may raise anything, SystemExit too: all are answers
+    except BaseException as error:  # a tool may raise anything, SystemExit too: all are answers
+        if is_ctrl_c(error):
+            raise
         return _failed(name, error)
 
 
@@ -104,11 +109,15 @@ def _failed(name: str, error: BaseException) -> ToolAnswer:
 
 async def _collected(values: AsyncIterator[Any]) -> list[Any]:
     collected: list[Any] = []
-    async for value in values:
-        if len(collected) >= _MOST_YIELDED:
-            collected.append("[more values left out]")
-            break
-        collected.append(value)
+    try:
+        async for value in values:
+            if len(collected) >= _MOST_YIELDED:
+                collected.append("[more values left out]")
+                break
+            collected.append(value)
+    finally:
+        if isinstance(values, AsyncGenerator):
+            await values.aclose()
     return collected
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentloop.cutting import beginning
+from agentloop.cutting import beginning, head
 from agentloop.entries import Entry
 from agentloop.exchanges import turns_of
 from agentloop.labelled import neutral, summary_in
@@ -39,4 +39,4 @@ def _line(turn: Sequence[Entry]) -> str:
 
 
 def _short(text: str, max_chars: int) -> str:
-    return beginning(" ".join(text[: max_chars * 4].split()), max_chars)
+    return beginning(" ".join(head(text, max_chars * 4).split()), max_chars)

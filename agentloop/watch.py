@@ -2,36 +2,57 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from agentloop.callbacks import CallbackList, Callbacks
 from agentloop.log import log_event
 from agentloop.models import Retry, TextPart
-from agentloop.stream import AnyStreamEvent, CallbackFailed, Retrying, RunEnded, RunStatus
+from agentloop.redaction import Held, Redact, redacted
+from agentloop.stream import (
+    AnyStreamEvent,
+    CallbackFailed,
+    CompactionStarted,
+    MessageAdded,
+    ResultsCleared,
+    Retrying,
+    RunEnded,
+    RunStatus,
+    TextDelta,
+)
 
 Sink: TypeAlias = Callable[[AnyStreamEvent], None]
 
 CALLBACK_SECONDS = 30.0
 """The time limit of one callback, unless the runner is given another."""
 
+_MAKES_TEXT_VOID = (CompactionStarted, ResultsCleared, Retrying, RunEnded)
+"""What follows text that never became a message."""
+
 
 @dataclass(slots=True)
 class Watch:
-    """One run's watchers. `sink` takes each event at once; callbacks are awaited after it."""
+    """One run's watchers. `sink` takes each event at once; callbacks are awaited after it.
+
+    With `redact` all that is shown is redacted. Of an answer's text what may still become a secret is held
+    back until more of it is there, at the latest until the answer stands in the log.
+    """
 
     session_id: str
     run_id: str
     sink: Sink
     callbacks: tuple[Callbacks, ...] = ()
     limit_seconds: float = CALLBACK_SECONDS
+    redact: Redact | None = None
     callback_list: CallbackList = field(init=False)
-    _reported: set[str] = field(default_factory=set, init=False)
+    _held: Held | None = field(default=None, init=False)
+    _reported: set[tuple[str, str]] = field(default_factory=set, init=False)
     _beside: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _ended: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
+        self._held = Held(self.redact) if self.redact else None
         self.callback_list = CallbackList(
             callbacks=self.callbacks, limit_seconds=self.limit_seconds, failed=self._failed
         )
@@ -40,15 +61,16 @@ class Watch:
         """Show the event, its session, run and time filled in; nothing is shown after `RunEnded`."""
         if isinstance(event, RunEnded):
             await self._end(event.status)
-        event = self._show(event)
-        if self.callbacks:
-            await self.callback_list.on_event(event)
+        for each in self._due(event) if self._held else (event,):
+            shown = self._show(each)
+            if self.callbacks:
+                await self.callback_list.on_event(shown)
 
     def say_beside(self, event: AnyStreamEvent) -> None:
         """Show the event while the run goes on with something else; dropped once the run has ended."""
         if self._ended:
             return
-        event = self._show(event)
+        event = self._show(redacted(event, self.redact))
         if self.callbacks:
             task = asyncio.create_task(self.callback_list.on_event(event))
             self._beside.add(task)
@@ -62,9 +84,25 @@ class Watch:
     async def _end(self, status: RunStatus) -> None:
         self._ended = True
         if status == "interrupted":
+            self.callback_list.hurry()
             for task in self._beside:
                 task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
+
+    def _due(self, event: AnyStreamEvent) -> Iterator[AnyStreamEvent]:
+        """What is to be shown now that this is said: text that was held back before it, or not yet all."""
+        assert self._held
+        text = ""
+        if isinstance(event, TextDelta):
+            text = self._held.add(event.text)
+        elif isinstance(event, MessageAdded) and event.message.role == "assistant":
+            text = self._held.rest()
+        elif isinstance(event, _MAKES_TEXT_VOID):
+            self._held.drop()
+        if text:
+            yield TextDelta(text=text)
+        if not isinstance(event, TextDelta):
+            yield redacted(event, self.redact)
 
     def _show(self, event: AnyStreamEvent) -> AnyStreamEvent:
         event = replace(event, session_id=self.session_id, run_id=self.run_id, time=time.time())
@@ -73,9 +111,9 @@ class Watch:
         return event
 
     async def _failed(self, callback: str, point: str, error: str) -> None:
-        event = CallbackFailed(callback=callback, point=point, error=error)
+        event = redacted(CallbackFailed(callback=callback, point=point, error=error), self.redact)
         if point != "on_event":
             await self.say(event)
-        elif callback not in self._reported:
-            self._reported.add(callback)
+        elif (kind := (callback, error.partition(":")[0])) not in self._reported:
+            self._reported.add(kind)
             self._show(event)

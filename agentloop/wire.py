@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentloop.messages import Json, Message, ToolCall
+from agentloop.call_ids import CallIds
+from agentloop.messages import Json, Message
 from agentloop.pairing import answers
 from agentloop.prompts import SYSTEM_IN_LOG
 from agentloop.unsaid import (
@@ -23,7 +24,7 @@ from agentloop.unsaid import (
     says_nothing,
     voice_of,
 )
-from agentloop.wire_form import cleaned, labelled_user, to_wire
+from agentloop.wire_form import labelled_user, to_wire
 
 NO_TOOL: Json = {
     "type": "function",
@@ -69,16 +70,16 @@ def arranged(messages: Sequence[Message]) -> Iterator[Message]:
     empty or were used before get new ones.
     """
     answered = answers(messages)
-    names = _Names()
+    ids = CallIds()
     for at, message in enumerate(messages):
         if message.role == "tool" or says_nothing(message):
             continue
         if at not in answered:
             yield message
             continue
-        calls = tuple(names.named(call) for call in message.tool_calls)
-        yield replace(message, tool_calls=calls) if calls != message.tool_calls else message
-        for call, place in zip(calls, answered[at], strict=True):
+        message = ids.of_message(message)
+        yield message
+        for call, place in zip(message.tool_calls, answered[at], strict=True):
             yield _answer(call.id, None if place is None else messages[place])
 
 
@@ -99,21 +100,3 @@ def _answer(call_id: str, result: Message | None) -> Message:
     if result is None:
         return interrupted(call_id)
     return result if result.tool_call_id == call_id else replace(result, tool_call_id=call_id)
-
-
-class _Names:
-    """Gives every call an id of its own in one request."""
-
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-        self._times: dict[str, int] = {}
-
-    def named(self, call: ToolCall) -> ToolCall:
-        """The call by its own id where that is free, else by the next free one made from it."""
-        given = cleaned(call.id)
-        name = given
-        while not name or name in self._used:
-            self._times[given] = self._times.get(given, 1) + 1
-            name = f"{given or 'call'}_{self._times[given]}"
-        self._used.add(name)
-        return call if name == call.id else replace(call, id=name)

@@ -6,6 +6,7 @@ about role, content or calls. The same message gives the same bytes, always, and
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from agentloop.cutting import ends
@@ -80,9 +81,16 @@ def _part(part: Json) -> Json:
 
 def _call(call: ToolCall) -> dict[str, Any]:
     name = _NO_FUNCTION_NAME.sub("_", call.name)[:_MOST_NAME_CHARS] or UNNAMED
-    function = {"name": name, "arguments": _arguments(call)}
+    function = {"name": name, "arguments": _arguments(call), **_others_inside(call.extra.get("function"))}
     extra = {key: value for key, value in call.extra.items() if key not in _TYPED_OF_A_CALL}
     return {"id": call.id, "type": "function", "function": function, **extra}
+
+
+def _others_inside(function: object) -> dict[str, Any]:
+    """The fields of a call's function that no typed field stands for."""
+    if not isinstance(function, Mapping):
+        return {}
+    return {key: value for key, value in function.items() if key not in ("name", "arguments")}
 
 
 def _arguments(call: ToolCall) -> str:

@@ -16,6 +16,52 @@ from contextlib import contextmanager
 from pathlib import Path
 
 WINDOW = 2048
+_CALL, _CALL_TOKEN, _END_TOKEN = "<file_sep>", 5, 2
+"""What begins a call, one token of the model's vocabulary so that it can be asked for, and what ends all."""
+
+TEMPLATE = (
+    """\
+{%- if tools %}
+    {{- "<|im_start|>system\n" + messages[0].content + "\nTools:" }}
+    {%- for tool in tools %}
+        {{- "\n" }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- "<|im_end|>\n" }}
+{%- elif messages[0].role == "system" %}
+    {{- "<|im_start|>system\n" + messages[0].content + "<|im_end|>\n" }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == "tool" %}
+        {{- "<|im_start|>user\nResult: " + message.content + "<|im_end|>\n" }}
+    {%- elif message.role != "system" %}
+        {{- "<|im_start|>" + message.role + "\n" }}
+        {%- if message.content %}
+            {{- message.content }}
+        {%- endif %}
+        {%- if message.tool_calls %}
+            {%- for call in message.tool_calls %}
+                {{- "CALL{\\"name\\": \\"" + call.function.name + "\\", \\"arguments\\": " }}
+                {{- call.function.arguments | tojson }}
+                {{- "}<gh_stars>" }}
+            {%- endfor %}
+        {%- endif %}
+        {{- "<|im_end|>\n" }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- "<|im_start|>assistant\n" }}
+{%- endif %}
+"""
+).replace("CALL", _CALL)
+"""How a conversation is shown to the model; the template that comes with it knows neither tools nor calls."""
+
+FORCED = {"tool_choice": "required", "logit_bias": [[_CALL_TOKEN, 100], [_END_TOKEN, 100]]}
+"""Fields of a request that make even so small a model call a tool: a call at once, then the end."""
+
+BRIEF = {"grammar": "root ::= [A-Za-z ,.]{80,240}"}
+"""Fields of a request that make it come to an end, in one paragraph."""
+
 _LONGEST_START_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 
@@ -68,6 +114,10 @@ def main() -> None:
     params.n_ctx = WINDOW
     params.n_parallel = 1
     params.warmup = False
+    # Several threads wait for each other in a loop: a hundred times slower where the machine is busy.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+    params.use_jinja = True
+    params.chat_template = TEMPLATE
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()

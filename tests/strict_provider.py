@@ -7,17 +7,21 @@ process of its own, which prints its port and ends when its standard input close
 
 import argparse
 import json
+import os
+import random
 import socket
+import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
+from tests.strict_dialects import DIALECTS, refused
 from tests.strict_replies import (
     OVERFLOWS,
     Answered,
@@ -33,7 +37,17 @@ from tests.strict_replies import (
     tool_turn,
     usage_report,
 )
+from tests.strict_responses import (
+    PATH,
+    RESPONSES_OVERFLOWS,
+    ResponsesSide,
+    as_chat,
+    is_for_responses,
+    response,
+    response_events,
+)
 from tests.strict_rules import output_limit, prompt_tokens, violations
+from tests.strict_streams import PLAIN, Shape, chunk_of, shaped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +67,19 @@ class StrictProvider:
     Args:
         brain: What answers valid requests: a function of the body, or the replies in order.
         window: The most tokens of prompt and answer by the server's own count; None for no limit.
-        modes: Rules of some providers, held as well: V8, V9, V11, content-never-null.
+        modes: Rules of some providers, held as well: V8, V9, V11, content-never-null; and what others do not
+            know, a name in `DIALECTS`.
         overflow: The dialect of refusals by V10, a name in `OVERFLOWS`.
         usage: How usage is reported, a name that `usage_report` knows.
         factor: What the server's own count is multiplied by.
         key: The only key let in; None lets in any.
         model: The only model served; None serves any.
         refuses: Fields that this server does not know.
+        wording: How it says that it does not know a field, a name in `WORDINGS`.
+        most_output: The longest answer in tokens that may be asked for.
+        default_output: What V10 counts for the answer where a request names no limit.
         whole: Whether a stream's events are sent in one piece.
+        shape: How streams are worded, the same for all or by the request's number from 1.
         pages: What a GET of these paths gets; by default `/v1/models` gets a list that names no window.
     """
 
@@ -76,7 +95,11 @@ class StrictProvider:
         key: str | None = None,
         model: str | None = None,
         refuses: Iterable[str] = (),
+        wording: str = "openai",
+        most_output: int | None = None,
+        default_output: int = 0,
         whole: bool = False,
+        shape: Shape | Callable[[int], Shape] = PLAIN,
         pages: Mapping[str, object] | None = None,
     ) -> None:
         self.requests: list[Received] = []
@@ -85,8 +108,12 @@ class StrictProvider:
         self.failures: list[BaseException] = []
         self.brain = brain if callable(brain) else script(brain)
         self.window = window
-        self.modes = frozenset(modes)
-        self.overflow = OVERFLOWS[overflow]
+        self.modes = frozenset(modes) - DIALECTS
+        self.dialects = frozenset(modes) & DIALECTS
+        self.wording = wording
+        self.most_output = most_output
+        self.default_output = default_output
+        self.overflow = (OVERFLOWS | RESPONSES_OVERFLOWS)[overflow]
         self.usage = usage_report(usage)
         self.usage_name = usage
         self.factor = factor
@@ -94,10 +121,12 @@ class StrictProvider:
         self.model = model
         self.refuses = frozenset(refuses)
         self.whole = whole
+        self.shape = shape if callable(shape) else lambda _: shape
         self.pages = {"/v1/models": self._listed()} if pages is None else pages
         self.closing = threading.Event()
         self.hanging = threading.Event()
         self.reasoning: dict[tuple[str, ...], str] = {}
+        self.responses = ResponsesSide()
         self._lock = threading.Lock()
         self._http = _Http(self)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
@@ -151,7 +180,7 @@ class StrictProvider:
             if body is None or broken:
                 return self._refused(body or {}, broken), body or {}
             reply = self._thought(body)
-            if isinstance(reply, Reply) and reply.reasoning is not None:
+            if isinstance(reply, Reply) and reply.reasoning is not None and not is_for_responses(body):
                 self.reasoning[tuple(call.id for call in reply.calls)] = reply.reasoning
             return reply, body
 
@@ -162,11 +191,21 @@ class StrictProvider:
 
     def report(self, body: Body, reply: Reply) -> Body | None:
         """The usage to report, None for none."""
+        if is_for_responses(body):
+            body = as_chat(body)
         asked = (body.get("stream_options") or {}).get("include_usage")
         if body.get("stream") and not asked and self.usage_name != "unasked":
             return None
         answer = prompt_tokens({"messages": [reply.message()]})
         return self.usage(prompt_tokens(body, self.factor), answer, len(self.requests))
+
+    def streamed(self, body: Body, reply: Reply) -> list[bytes]:
+        """The pieces of a reply that is streamed, in the shape that its request gets."""
+        if is_for_responses(body):
+            output = self.responses.output(reply)
+            return response_events(body, reply, output, self.report(body, reply))
+        number = next(at for at, request in enumerate(self.requests, 1) if request.body is body)
+        return shaped(body, reply, self.report(body, reply), self.shape(number), random.Random(number))
 
     def _listed(self) -> Body:
         model = {"id": self.model or "strict", "object": "model"}
@@ -174,14 +213,14 @@ class StrictProvider:
 
     def _thought(self, body: Body) -> Answered:
         try:
-            reply = self.brain(body)
+            reply = self.brain(as_chat(body) if is_for_responses(body) else body)
         except Exception as error:  # noqa: BLE001 — whatever a test's own brain raises fails that test at exit
             self.failures.append(error)
             return _fault(400, f"the brain of this test failed: {error}")
         return Reply(text=reply) if isinstance(reply, str) else reply
 
     def _at_the_door(self, path: str, headers: Mapping[str, str]) -> Fault | None:
-        if path != "/v1/chat/completions":
+        if path not in ("/v1/chat/completions", PATH):
             return _fault(404, f"no such path: {path}")
         if self.key is not None and headers.get("authorization") != f"Bearer {self.key}":
             return _fault(401, f"Incorrect API key provided: {headers.get('authorization')}")
@@ -192,24 +231,38 @@ class StrictProvider:
             body = json.loads(raw.decode(), object_pairs_hook=_no_twins, parse_constant=_no_constant)
         except ValueError as error:
             return None, [f"V6 the body is no strict JSON in UTF-8: {error}"]
+        if is_for_responses(body):
+            return body, self.responses.violations(body, window=self.window, factor=self.factor)
         broken = violations(
-            body, modes=self.modes, reasoning=self.reasoning, window=self.window, factor=self.factor
+            body,
+            modes=self.modes,
+            reasoning=self.reasoning,
+            window=self.window,
+            factor=self.factor,
+            default_output=self.default_output,
         )
         return body if isinstance(body, dict) else None, broken
 
     def _refused(self, body: Body, broken: Sequence[str]) -> Answered:
+        if is_for_responses(body) and all(line.startswith("V10") for line in broken):
+            body = as_chat(body)
         if self.window is not None and all(line.startswith("V10") for line in broken):
-            return self.overflow(self.window, prompt_tokens(body, self.factor), output_limit(body))
+            answer = output_limit(body) or self.default_output
+            return self.overflow(self.window, prompt_tokens(body, self.factor), answer)
         return _fault(400, "; ".join(broken))
 
     def _unknown(self, body: Body) -> Fault | None:
         """The refusal of a field or a model that this server does not know."""
         if self.model is not None and body.get("model") != self.model:
             return _fault(404, f"The model {body.get('model')!r} does not exist")
-        for name in sorted(self.refuses & body.keys()):
-            hint = " Use 'max_completion_tokens' instead." if name == "max_tokens" else ""
-            return _fault(400, f"Unsupported parameter: {name!r} is not supported.{hint}", param=name)
-        return None
+        modes = frozenset() if is_for_responses(body) or not body else self.dialects
+        return refused(
+            body,
+            modes=modes,
+            refuses=self.refuses,
+            wording=self.wording,
+            most_output=self.most_output,
+        )
 
 
 class _Http(ThreadingHTTPServer):
@@ -293,21 +346,20 @@ class _Handler(BaseHTTPRequestHandler):
         if drop.events:
             pieces = self._events(body, drop.reply)[: drop.events]
             self._send_pieces(pieces, "text/event-stream", ended=False)
+        if drop.reset:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            os.close(self.connection.detach())
 
     def _events(self, body: Body, reply: Reply) -> list[bytes]:
-        choices: list[Body] = [
-            {"index": 0, "delta": delta, "finish_reason": None} for delta in reply.deltas()
-        ]
-        choices.append({"index": 0, "delta": {}, "finish_reason": reply.finish_reason})
-        chunks: list[Body] = [_chunk(body, choices=[choice]) for choice in choices]
-        if (usage := self.server.provider.report(body, reply)) is not None:
-            chunks.append(_chunk(body, choices=[], usage=usage))
-        return [*(b"data: " + _json(chunk) + b"\n\n" for chunk in chunks), b"data: [DONE]\n\n"]
+        return self.server.provider.streamed(body, reply)
 
     def _completion(self, body: Body, reply: Reply) -> Body:
+        if is_for_responses(body):
+            output = self.server.provider.responses.output(reply)
+            return response(body, reply, output, self.server.provider.report(body, reply))
         choice = {"index": 0, "message": reply.message(), "finish_reason": reply.finish_reason}
         usage = self.server.provider.report(body, reply)
-        whole = _chunk(body, choices=[choice]) | {"object": "chat.completion"}
+        whole = chunk_of(body, choices=[choice]) | {"object": "chat.completion"}
         return whole | ({} if usage is None else {"usage": usage})
 
     def _send_whole(self, status: int, body: object, headers: Mapping[str, str] = {}) -> None:
@@ -360,16 +412,6 @@ def main() -> None:
     with StrictProvider(ExtractiveSummariser(inner), window=given.window, whole=given.whole) as provider:
         print(provider.port, flush=True)
         sys.stdin.read()
-
-
-def _chunk(body: Body, **fields: Any) -> Body:
-    fixed: Body = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": body.get("model"),
-    }
-    return fixed | fields
 
 
 def _fault(status: int, message: str, **fields: Any) -> Fault:

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from tests.strict_rules import text_of
 
@@ -86,10 +86,14 @@ class Raw:
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """The reply's first `events` events, then the connection is cut; with 0, before any answer."""
+    """The reply's first `events` events, then the connection is cut; with 0, before any answer.
+
+    With `reset` it is not ended in order but reset, as by a machine that died.
+    """
 
     reply: Reply = field(default_factory=Reply)
     events: int = 0
+    reset: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +185,41 @@ def _cumulative() -> UsageReport:
     return report
 
 
+def _stale() -> UsageReport:
+    seen = [(0, 0)]
+
+    def report(prompt: int, answer: int, _: int) -> Body:
+        seen.append((prompt, answer))
+        return _report(*seen[-2])
+
+    return report
+
+
+def _standing() -> UsageReport:
+    first: list[Body] = []
+
+    def report(prompt: int, answer: int, _: int) -> Body:
+        first.append(_report(prompt, answer))
+        return first[0]
+
+    return report
+
+
+def _each_as(made: Callable[[int], object]) -> UsageReport:
+    """The report with each of its numbers made something else."""
+
+    def report(prompt: int, answer: int, _: int) -> Body:
+        whole = _report(prompt, answer)
+        details = {key: made(value) for key, value in whole.pop("prompt_tokens_details").items()}
+        return {key: made(value) for key, value in whole.items()} | {"prompt_tokens_details": details}
+
+    return report
+
+
+def _overcached(prompt: int, answer: int, _: int) -> Body:
+    return _report(prompt, answer) | {"prompt_tokens_details": {"cached_tokens": prompt * 3}}
+
+
 def usage_report(name: str) -> UsageReport:
     """The report of that name, among them unasked: in a stream also where nobody asked for it."""
     reports: dict[str, UsageReport] = {
@@ -193,6 +232,17 @@ def usage_report(name: str) -> UsageReport:
         "half": lambda prompt, answer, _: _report(prompt // 2, answer // 2),
         "double": lambda prompt, answer, _: _report(prompt * 2, answer * 2),
         "cumulative": _cumulative(),
+        "stale": _stale(),
+        "standing": _standing(),
+        "negative": _each_as(lambda number: -number - 1),
+        "huge": _each_as(lambda number: 10**12 + number),
+        "strings": _each_as(str),
+        "floats": _each_as(float),
+        "nulls": _each_as(lambda number: None),
+        "true": _each_as(bool),
+        "a list": _each_as(lambda number: [number]),
+        "no object": lambda prompt, answer, _: cast("Body", [prompt, answer]),
+        "overcached": _overcached,
     }
     return reports[name]
 

@@ -24,11 +24,13 @@ def violations(
     reasoning: Mapping[tuple[str, ...], str] | None = None,
     window: int | None = None,
     factor: float = 1.0,
+    default_output: int = 0,
 ) -> list[str]:
     """Every rule the body breaks, as lines that begin with the rule's name; none for a valid body.
 
     `reasoning` maps the ids of calls sent together to the `reasoning_content` that came with them (V11).
-    With a `window`, V10 is held by `prompt_tokens` with that `factor`.
+    With a `window`, V10 is held by `prompt_tokens` with that `factor`; the answer counts as the limit asked
+    for, else as `default_output`.
     """
     if not isinstance(body, Mapping) or not isinstance(body.get("messages"), list) or not body["messages"]:
         return ["V0 the body is no object with a list of messages that is not empty"]
@@ -48,7 +50,7 @@ def violations(
         nulls = [at for at, message in _each(messages) if message.get("content") is None]
         found += [f"content-never-null message {at}" for at in nulls]
     if window is not None:
-        found += _fits(body, window, factor)
+        found += _fits(body, window, factor, default_output)
     return found
 
 
@@ -174,8 +176,8 @@ def _reasoning(messages: Sequence[Body], reasoning: Mapping[tuple[str, ...], str
             yield f"V11 message {at} does not carry the reasoning_content that came with its calls"
 
 
-def _fits(body: Body, window: int, factor: float) -> Iterator[str]:
-    tokens, answer = prompt_tokens(body, factor), output_limit(body)
+def _fits(body: Body, window: int, factor: float, default_output: int) -> Iterator[str]:
+    tokens, answer = prompt_tokens(body, factor), output_limit(body) or default_output
     if tokens + answer > window:
         yield f"V10 {tokens} tokens and {answer} for the answer are more than the window of {window}"
 

@@ -141,6 +141,10 @@ def chat(**given: Any) -> object:
     return agentloop.OpenAIChat("some-model", base_url="http://localhost:1/v1", **given)
 
 
+def responses(**given: Any) -> object:
+    return agentloop.OpenAIResponses("some-model", base_url="http://localhost:1/v1", **given)
+
+
 def scripted(**given: Any) -> object:
     return ScriptedModel([], **given)
 
@@ -185,6 +189,15 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
             "temperature": finite_or_none(),
         },
     ),
+    "OpenAIResponses": (
+        responses,
+        {
+            "window": tokens_or_none(),
+            "max_output_tokens": tokens_or_none(),
+            "timeout_seconds": above_zero(),
+            "temperature": finite_or_none(),
+        },
+    ),
     "Price": (price, {"input": finite(), "output": finite(), "cached_input": finite_or_none()}),
     "RetryPolicy": (
         agentloop.RetryPolicy,
@@ -193,6 +206,7 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
             "first_wait_seconds": not_negative(),
             "longest_wait_seconds": not_negative(),
             "jitter_seconds": not_negative(),
+            "longest_total_seconds": above_zero(),
         },
     ),
     "Runner": (runner, {"callback_seconds": above_zero()}),

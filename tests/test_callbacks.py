@@ -1,24 +1,32 @@
 """Callbacks at every point: called once, with what is about to go, and never able to end a run."""
 
 import asyncio
+import contextvars
+import signal
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentloop import triggers
 from agentloop.agent import Agent
-from agentloop.callbacks import CallbackList, Callbacks, Focus, Replace, Veto
+from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compaction import Compaction
 from agentloop.compactions import CompactionRequest, CompactionResult
-from agentloop.errors import ContextOverflowError
+from agentloop.errors import ContextOverflowError, ContextTooLongError
 from agentloop.events import Compacted, MessageAdded
+from agentloop.events import RunEnded as EndOfRun
 from agentloop.messages import Message
+from agentloop.models import ModelPart, ModelRequest
 from agentloop.runner import Runner
+from agentloop.stores import InMemoryStore
 from agentloop.stream import (
     CallbackFailed,
     CompactionEnded,
+    CompactionStarted,
     RunEnded,
     StreamEvent,
     ToolEnded,
@@ -194,7 +202,9 @@ async def outcome_of(tmp_path: Path, callback: Callbacks) -> tuple[list[str], li
 @pytest.mark.parametrize("later", [False, True], ids=["plain", "coroutine"])
 @pytest.mark.parametrize("point", ["before_compaction", "after_compaction", "on_event"])
 @pytest.mark.parametrize(
-    "raised", [SystemExit("no"), GeneratorExit(), asyncio.CancelledError(), StopIteration()], ids=repr
+    "raised",
+    [SystemExit("no"), GeneratorExit(), asyncio.CancelledError(), StopIteration(), KeyboardInterrupt()],
+    ids=repr,
 )
 async def test_l16_whatever_a_callback_raises_is_an_event(
     tmp_path: Path, point: str, raised: BaseException, later: bool
@@ -204,22 +214,26 @@ async def test_l16_whatever_a_callback_raises_is_an_event(
     assert ends == ["done", "answered"]
 
 
-async def test_l16_an_interrupt_in_a_callbacks_own_thread_is_an_event(tmp_path: Path) -> None:
-    callback = raising("before_compaction", KeyboardInterrupt(), later=False)
-    failed, ends = await outcome_of(tmp_path, callback)
-    assert (failed, ends) == (["KeyboardInterrupt (without a text)"], ["done", "answered"])
+def by_asyncio() -> None:
+    """asyncio answers the first Ctrl-C by cancelling; the second one is raised."""
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
 
 
-async def test_an_interrupt_on_the_main_thread_passes() -> None:
-    callbacks = CallbackList(
-        callbacks=(raising("on_event", KeyboardInterrupt(), later=False),), limit_seconds=1, failed=_never
-    )
+def by_default() -> None:
+    """Without a handler it is raised at once."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("press", [by_asyncio, by_default])
+def test_a_real_ctrl_c_in_a_callback_ends_the_program(tmp_path: Path, press: Callable[[], None]) -> None:
+    class Pressing(Callbacks):
+        async def on_event(self, event: StreamEvent) -> None:
+            press()
+
     with pytest.raises(KeyboardInterrupt):
-        await callbacks.on_event(StreamEvent())
-
-
-async def _never(callback: str, point: str, error: str) -> None:
-    raise AssertionError(error)
+        asyncio.run(runner_for(ScriptedModel(["one"]), tmp_path, Pressing()).run("Go"))
 
 
 async def test_cancelling_a_run_inside_a_callback_is_the_runs_own(tmp_path: Path) -> None:
@@ -379,3 +393,199 @@ async def test_a_veto_that_leaves_no_room_is_named(tmp_path: Path) -> None:
     with pytest.raises(ContextOverflowError, match=r"vetoed the compaction \(I need it all\)"):
         for turn in range(30):
             await runner.run(f"question {turn} " + "please " * 100, session_id="s")
+
+
+class StuckOnEvents(Callbacks):
+    """Hangs in its first event, as a plain function in a thread or as a coroutine on the loop."""
+
+    def __init__(self) -> None:
+        self.released, self.reached = threading.Event(), threading.Event()
+        self.events: list[str] = []
+        self.compactions: list[str] = []
+
+    def before_compaction(self, request: CompactionRequest) -> None:
+        self.compactions.append("before")
+
+    async def after_compaction(self, result: CompactionResult) -> None:
+        self.compactions.append("after")
+
+
+class StuckInAThread(StuckOnEvents):
+    def on_event(self, event: StreamEvent) -> None:
+        self.events.append(event_type(event))
+        self.reached.set()
+        self.released.wait(30)
+
+
+class StuckOnTheLoop(StuckOnEvents):
+    async def on_event(self, event: StreamEvent) -> None:
+        self.events.append(event_type(event))
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("kind", [StuckInAThread, StuckOnTheLoop])
+async def test_l16_a_listener_that_hangs_is_cut_off_and_told_once(
+    tmp_path: Path, kind: type[StuckOnEvents]
+) -> None:
+    stuck, recorder = kind(), Recorder()
+    model = ScriptedModel(reading(15), window=8_000, summary=every_fact)
+    events = await watched(runner_for(model, tmp_path, stuck, recorder, callback_seconds=0.1), "Read")
+    failed = [event for event in events if isinstance(event, CallbackFailed)]
+    assert [(each.callback, each.point) for each in failed] == [(kind.__name__, "on_event")]
+    assert "took longer than 0.1 s: it is shown no more events of this run" in failed[0].error
+    assert stuck.events == ["run_started"]
+    assert stuck.compactions == ["before", "after"]
+    assert [event_type(event) for event in events if event not in failed] == recorder.events
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    stuck.released.set()
+    assert listening() == []
+
+
+def listening() -> list[threading.Thread]:
+    """The threads that listen to events still, once those that are to end have had the time for it."""
+    threads = [each for each in threading.enumerate() if each.name == "agentloop-callback"]
+    for each in threads:
+        each.join(20)
+    return [each for each in threads if each.is_alive()]
+
+
+async def test_a_plain_listener_hears_all_in_order_in_one_thread_that_ends_with_the_run(
+    tmp_path: Path,
+) -> None:
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="")
+    heard: list[tuple[str, int, str]] = []
+
+    class Plain(Callbacks):
+        def on_event(self, event: StreamEvent) -> None:
+            heard.append((event_type(event), threading.get_ident(), name.get()))
+
+    def tell(context: RunContext[None]) -> str:
+        """Tell."""
+        for _ in range(20):
+            context.progress("on it")
+        return "told"
+
+    name.set("of the caller")
+    agent = Agent(ScriptedModel([calls(tell={}), "done"]), tools=[tell])
+    events = await watched(Runner(agent, transcripts=tmp_path, callbacks=[Plain(), Recorder()]), "Go")
+    assert [kind for kind, _, _ in heard] == [event_type(event) for event in events]
+    assert len({thread for _, thread, _ in heard} - {threading.get_ident()}) == 1
+    assert {whose for _, _, whose in heard} == {"of the caller"}
+    assert listening() == []
+
+
+@pytest.mark.parametrize("callback_seconds", [0.1, 30.0])
+async def test_cancelling_in_a_plain_listener_that_hangs_ends_the_run(
+    tmp_path: Path, callback_seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentloop.callbacks.CANCEL_GRACE_SECONDS", 0.1)
+    stuck, store = StuckInAThread(), InMemoryStore()
+    runner = runner_for(
+        ScriptedModel(["one"]), tmp_path, stuck, store=store, callback_seconds=callback_seconds
+    )
+    task = asyncio.create_task(runner.run("Go", session_id="s"))
+    assert await in_thread(stuck.reached.wait, 20)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    ended = [record.event.status for record in await store.read("s") if isinstance(record.event, EndOfRun)]
+    assert ended == ["interrupted"]
+    stuck.released.set()
+    assert listening() == []
+
+
+PATHS = ("threshold", "tool", "manual", "overflow", "idle")
+
+
+async def compacted_by(path: str, tmp_path: Path, *callbacks: Callbacks) -> tuple[Runner, list[StreamEvent]]:
+    """A session with one compaction that came about in this way, its runner, and what was shown of it."""
+    shown: list[StreamEvent] = []
+
+    class Showing(Callbacks):
+        def on_event(self, event: StreamEvent) -> None:
+            shown.append(event)
+
+    turns = 10 if path == "threshold" else 8
+    said = [f"answer {at} " + "so " * 300 for at in range(turns)]
+    later = triggers.Every(60, clock=lambda: 4_102_444_800.0)
+    trigger = later if path == "idle" else triggers.WindowFraction(0.8)
+    model = Overflowing([*said, *([calls(compact={})] if path == "tool" else []), "done"], window=8_000)
+    agent = Agent(model, compaction=Compaction(micro=None, trigger=trigger))
+    watching = (*callbacks, Showing())
+    filling = Runner(Agent(model, compaction=None), store=InMemoryStore(), transcripts=tmp_path)
+    runner = Runner(
+        agent, store=filling.store, transcripts=tmp_path, callbacks=watching, callback_seconds=0.1
+    )
+    for at in range(turns):
+        await filling.run(f"question {at} " + "please " * 350, session_id="s")
+    if path == "manual":
+        await runner.compact("s")
+    elif path == "idle":
+        await runner.compact_if_due("s")
+    else:
+        model.refusals = int(path == "overflow")
+        await runner.run("go on", session_id="s")
+    return runner, shown
+
+
+class Overflowing(ScriptedModel):
+    """Says that a request is too long as often as it is told to."""
+
+    refusals = 0
+
+    async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
+        if self.refusals:
+            self.refusals -= 1
+            raise ContextTooLongError("too long", window=6_000, tokens=7_000)
+        async for part in super().stream(request):
+            yield part
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_memory_sees_all_that_goes_once_on_every_path(tmp_path: Path, path: str) -> None:
+    memory = Recorder()
+    runner, shown = await compacted_by(path, tmp_path, memory)
+    log = await runner.store.read("s")
+    done = [(record.seq, record.event) for record in log if isinstance(record.event, Compacted)]
+    assert [request.reason for request in memory.before] == [path] * len(done) != []
+    assert [result.status for result in memory.after] == ["done"] * len(done)
+    hidden = {seq for _, event in done for first, last in event.covers for seq in range(first, last + 1)}
+    messages = {r.seq: r.event.message for r in log if isinstance(r.event, MessageAdded) and r.seq in hidden}
+    assert {each.seq: each.message for request in memory.before for each in request.messages} == messages
+    assert sum(len(request.messages) for request in memory.before) == len(messages)
+    assert [event.reason for event in shown if isinstance(event, CompactionStarted)] == [path] * len(done)
+
+
+class Silent(Callbacks):
+    """Hangs at every point, each in a way of its own."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def before_compaction(self, request: CompactionRequest) -> None:
+        self.released.wait(30)
+
+    async def after_compaction(self, result: CompactionResult) -> None:
+        await asyncio.Event().wait()
+
+    def on_event(self, event: StreamEvent) -> None:
+        self.released.wait(30)
+
+
+@pytest.mark.parametrize("kind", [Raising, Silent])
+@pytest.mark.parametrize("path", PATHS)
+async def test_l16_a_callback_that_fails_everywhere_loses_no_compaction_on_any_path(
+    tmp_path: Path, path: str, kind: type[Callbacks]
+) -> None:
+    callback = kind()
+    runner, shown = await compacted_by(path, tmp_path, callback)
+    log = await runner.store.read("s")
+    assert any(isinstance(record.event, Compacted) for record in log)
+    failed = Counter(event.point for event in shown if isinstance(event, CallbackFailed))
+    ended = [event for event in shown if isinstance(event, CompactionEnded)]
+    assert [event.status for event in ended] == ["done"] * len(ended) != []
+    assert failed == {"before_compaction": len(ended), "after_compaction": len(ended)}
+    if isinstance(callback, Silent):
+        callback.released.set()
+    assert listening() == []

@@ -392,12 +392,23 @@ def test_lessons_are_listed_and_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", ["text", "json", "stream-json"])
-def test_an_empty_answer_is_told(shape: str, tmp_path: Path) -> None:
-    with StrictProvider([Reply(text="")]) as provider:
+def test_a_model_that_answers_nothing_is_asked_thrice(shape: str, tmp_path: Path) -> None:
+    with StrictProvider([Reply(text="")] * 3) as provider:
+        url = ("--base-url", provider.url, "--window", "32k", "--output-format", shape)
+        done = agentloop("-p", "x", *url, cwd=tmp_path)
+        assert len(provider.requests) == 3
+    assert done.status == 1, done.err
+    assert "3 answers in a row were empty" in done.complaint()
+
+
+@pytest.mark.parametrize("shape", ["text", "json", "stream-json"])
+def test_an_answer_cut_off_by_the_output_limit_is_told(shape: str, tmp_path: Path) -> None:
+    with StrictProvider([Reply(text="half of it", finish="length")]) as provider:
         url = ("--base-url", provider.url, "--window", "32k", "--output-format", shape)
         done = agentloop("-p", "x", *url, cwd=tmp_path)
     assert done.status == 0, done.err
-    assert "answered nothing" in done.complaint()
+    assert "half of it" in done.out
+    assert "the answer was cut off by the output limit" in done.err
 
 
 @pytest.mark.parametrize(

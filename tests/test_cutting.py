@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloop.cutting import beginning, ends, halves, last_lines
+from agentloop.cutting import beginning, ends, halves, head, last_lines, tail
 
 TEXTS = st.text(
     alphabet=st.characters() | st.sampled_from("\ud83d\ude00\u0301\u200d\u2764\ufe0f👩👩🏽\r\n"), max_size=400
@@ -73,18 +73,14 @@ def test_l11_no_surrogate_pair_is_split(units: list[str]) -> None:
 @given(TEXTS, st.integers(1, 50))
 def test_a_beginning_is_no_longer_than_it_may_be(text: str, most: int) -> None:
     short = beginning(text, most)
-    assert len(short) == min(len(text), most)
+    assert len(short) <= min(len(text), most)
     assert short == text or (short[-1] == "…" and text.startswith(short[:-1]))
 
 
 @given(TEXTS, st.integers(0, 50))
 def test_halves_are_head_and_tail_in_lines_of_their_own(text: str, most: int) -> None:
     seen = halves(text, most)
-    if len(text) > most:
-        half = most // 2
-        assert seen == f"{text[:half]}\n{text[len(text) - half :]}"
-    else:
-        assert seen == text
+    assert seen == (text if len(text) <= most else f"{head(text, most // 2)}\n{tail(text, most // 2)}")
 
 
 @pytest.mark.parametrize(

@@ -128,9 +128,8 @@ def test_whatever_goes_wrong_in_a_tool_is_an_answer() -> None:
 
 def test_a_cold_oven_ends_at_its_time_limit() -> None:
     shown = l02_tools.main("Use bake on 'bread'.")
-    assert [text for _, text in shown.answers] == [
-        "bake timed out after 2 s; what it did until then stays done"
-    ]
+    ((_, text),) = shown.answers
+    assert text.startswith("bake timed out after 2 s; what it did until then stays done")
 
 
 def test_all_three_layers_work_on_a_run_over_many_files() -> None:

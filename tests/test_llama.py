@@ -1,18 +1,25 @@
 """Against a real server: llama.cpp's, with a small real model. Run with `pytest -m llama`."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing
+from itertools import count, groupby
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextTooLongError
+from agentloop.limits import Limits
+from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.openai_chat import OpenAIChat
 from agentloop.runner import Runner
 from agentloop.stream import CompactionEnded, RunEnded, StreamEvent, TextDelta
-from tests.llama_server import WINDOW, llama_server
+from tests.kit import body_of
+from tests.llama_server import BRIEF, FORCED, WINDOW, llama_server
+from tests.strict_rules import violations
 
 pytestmark = pytest.mark.llama
 
@@ -103,3 +110,97 @@ async def test_its_window_is_found_before_anything_is_sent(llama_url: str, tmp_p
     model = OpenAIChat("smollm2", base_url=llama_url, max_output_tokens=OUTPUT)
     runner = Runner(Agent(model), transcripts=tmp_path)
     assert (await runner.status("s")).window == model.window == WINDOW
+
+
+class Recorded:
+    """A real model, with what it was sent and what came of it: the usage, or None for an overflow."""
+
+    def __init__(self, model: OpenAIChat) -> None:
+        self.model = model
+        self.requests: list[ModelRequest] = []
+        self.usages: list[Usage | None] = []
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    @property
+    def window(self) -> int | None:
+        return self.model.window
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        return self.model.max_output_tokens
+
+    async def ask_window(self) -> int | None:
+        return await self.model.ask_window()
+
+    async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
+        self.requests.append(request)
+        try:
+            async with aclosing(self.model.stream(request)) as parts:
+                async for part in parts:
+                    if isinstance(part, Answer):
+                        assert part.usage is not None
+                        self.usages.append(part.usage)
+                    yield part
+        except ContextTooLongError:
+            self.usages.append(None)
+            raise
+
+    @property
+    def answered(self) -> list[Usage]:
+        return [usage for usage in self.usages if usage is not None]
+
+
+TASK = "Look at the river and at the bridge, again and again, and say what changes."
+
+
+def looker() -> Callable[..., str]:
+    """A tool that says more each time."""
+    looks = count(1)
+
+    def look(at: Literal["river", "bridge", "tower", "market"]) -> str:
+        """Look at a place."""
+        number = next(looks)
+        more = "the water stands one mark higher than before and " * (6 + number // 2)
+        return f"Look {number}: at the {at} {more}"
+
+    return look
+
+
+@pytest.mark.parametrize(
+    ("window", "steps"), [(None, 16), (2 * WINDOW, 30)], ids=["asked for", "learnt from overflows"]
+)
+async def test_a_run_of_many_steps_outgrows_the_window_again_and_again(
+    llama_url: str, tmp_path: Path, window: int | None, steps: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def real(fields: Mapping[str, Any], **options: Any) -> Recorded:
+        seeded = {**fields, "seed": 7}
+        return Recorded(
+            OpenAIChat("smollm2", base_url=llama_url, window=window, extra_body=seeded, **options)
+        )
+
+    calling, writing = real(FORCED, max_output_tokens=4 * OUTPUT), real(BRIEF)
+    policy = Compaction(model=writing, summary_share=0.05, tool=False)
+    agent = Agent(calling, tools=[looker()], instructions="You look at places.", compaction=policy)
+    result = await Runner(agent, transcripts=tmp_path).run(TASK, limits=Limits(steps=steps))
+    assert (result.status, len(calling.answered)) == ("limit", steps)
+    for request in (*calling.requests, *writing.requests):
+        assert violations(body_of(request)) == []
+    for request in calling.requests:
+        assert [message["content"] for message in request.messages if message["role"] == "user"][-1] == TASK
+    done = sum(compaction.status == "done" for compaction in result.compactions)
+    assert done >= 1
+    assert len(list(tmp_path.glob("transcript_*.jsonl"))) >= done
+    for model in (calling, writing):
+        assert all(usage.input_tokens + usage.output_tokens <= WINDOW for usage in model.answered)
+        assert all(len(list(tries)) <= 2 for usage, tries in groupby(model.usages) if usage is None)
+    assert (None in calling.usages) == (window is not None), "an overflow where the window is not known"
+    sent = sum(usage.input_tokens for usage in calling.answered)
+    cached = sum(usage.cached_tokens for usage in calling.answered)
+    assert sent > 3 * WINDOW
+    assert cached > 0
+    with capsys.disabled():
+        told = f"{cached:,} of {sent:,} input tokens came from the cache"
+        print(f"\n{steps} steps, {done} compactions: {told}, {cached / sent:.0%}")

@@ -30,7 +30,7 @@ from agentloop.errors import (
 from agentloop.events import MessageAdded, RunEnded, RunStarted
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
-from agentloop.prompts import INTERRUPTED, NOT_RUN_CUT_OFF
+from agentloop.prompts import INTERRUPTED, NOT_RUN
 from agentloop.run_context import RunContext
 from agentloop.runner import Runner
 from agentloop.steps import Finish, next_step
@@ -236,7 +236,7 @@ async def test_calls_cut_off_by_the_output_limit_do_not_run(tmp_path: Path) -> N
     result = await runner_for(model, tmp_path, write).run("Go", session_id="s")
     assert result.output == "done"
     assert ran == []
-    assert results(model.requests[-1]) == [NOT_RUN_CUT_OFF, NOT_RUN_CUT_OFF]
+    assert results(model.requests[-1]) == [NOT_RUN["length"], NOT_RUN["length"]]
     assert_valid(model.requests)
     model = ScriptedModel([cut('{"path": "' + "a" * at) for at in range(5)])
     with pytest.raises(BadAnswerError, match="cut off by the output limit"):

@@ -210,7 +210,7 @@ async def test_l9_an_overflow_of_a_piece_teaches_the_window(named: int | None) -
     result = await written(summariser(model, window=8_000), long_talk(12, words=100))
     sizes = [count_request(r, COUNTER) + (r.max_output_tokens or 0) for r in model.requests]
     refused = [size for size in sizes if size > 2_000]
-    assert len(refused) == (1 if named else 2)
+    assert len(refused) == 1
     assert max(sizes[len(refused) :]) <= 2_000
     read = {fact for message in long_talk(12, words=100) for fact in FACT.findall(message.text)}
     assert set(FACT.findall(result.prose)) == read

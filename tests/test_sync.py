@@ -159,7 +159,7 @@ class Asking(Callbacks):
         self.ask: Callable[[], object] = list
         self.failed: list[str] = []
 
-    def on_event(self, event: StreamEvent) -> None:
+    async def on_event(self, event: StreamEvent) -> None:
         if isinstance(event, CallbackFailed):
             self.failed.append(event.error)
         elif event_type(event) == "run_started":
@@ -196,13 +196,20 @@ def test_a_plain_tool_may_use_the_runner_that_runs_it(tmp_path: Path) -> None:
     assert (result.output, result.messages[2].text) == ("outer", "inner")
 
 
-def test_an_interrupt_raised_on_the_loop_reaches_who_waits_and_leaves_the_loop(tmp_path: Path) -> None:
+async def _nobodys_ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("wait_for", [_nobodys_ctrl_c, lambda: asyncio.create_task(_nobodys_ctrl_c())])
+def test_l16_an_interrupt_raised_on_the_loop_is_an_answer_and_leaves_the_loop(
+    tmp_path: Path, wait_for: Callable[[], Any]
+) -> None:
     async def interrupt() -> None:
         """Raise what is nobody's Ctrl-C."""
-        raise KeyboardInterrupt
+        await wait_for()
 
-    agent = Agent(ScriptedModel([calls(interrupt={}), "went on"]), tools=[interrupt])
+    agent = Agent(ScriptedModel([calls(interrupt={}), "went on", "still here"]), tools=[interrupt])
     with SyncRunner(agent, transcripts=None) as runner:
-        with pytest.raises(KeyboardInterrupt):
-            runner.run("Go", session_id="s")
-        assert runner.resume("s").output == "went on"
+        result = runner.run("Go", session_id="s")
+        assert "interrupt failed: KeyboardInterrupt" in result.messages[2].text
+        assert (result.output, runner.run("And?", session_id="s").output) == ("went on", "still here")

@@ -714,7 +714,8 @@ async def test_a_stuck_thread_times_out_and_its_late_result_is_dropped() -> None
         return "late"
 
     answer = await ask(stuck)
-    assert answer == ToolAnswer("stuck timed out after 0.01 s; what it did until then stays done", "timeout")
+    assert answer.status == "timeout"
+    assert answer.text.startswith("stuck timed out after 0.01 s; what it did until then stays done: look")
     release.set()
     assert await in_thread(ended.wait, 30)
 

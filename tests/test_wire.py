@@ -587,7 +587,7 @@ async def the_step_limit(folder: Path) -> ScriptedModel:
 
 
 async def a_blank_answer(folder: Path) -> ScriptedModel:
-    model = ScriptedModel(["", "ok"])
+    model = ScriptedModel(["", "ok", "ok"])
     runner = Runner(Agent(model), transcripts=folder)
     await runner.run("a", session_id="s")
     await runner.run("b", session_id="s")
@@ -595,7 +595,7 @@ async def a_blank_answer(folder: Path) -> ScriptedModel:
 
 
 async def folded_answers(folder: Path) -> ScriptedModel:
-    model = ScriptedModel(["word " * 6_000, "", "ok"], window=20_000)
+    model = ScriptedModel(["word " * 6_000, "", "ok", "ok", "ok"], window=20_000)
     runner = Runner(Agent(model), transcripts=folder)
     await runner.run("a", session_id="s")
     await runner.run("b", session_id="s")

@@ -576,6 +576,13 @@ async def test_what_lets_go_of_its_output_ends_with_the_command_too(root: Path) 
     await _is_gone(int((root / "pid").read_text()))
 
 
+async def test_what_begins_a_session_of_its_own_ends_with_the_command_too(root: Path) -> None:
+    os.mkfifo(root / "pipe")
+    detached = "setsid sh -c 'echo $$ > pipe; exec sleep 1000' > /dev/null 2>&1 & cat pipe"
+    text = await named(root, "run_command")(detached)
+    await _is_gone(int(text.split()[0]))
+
+
 def test_a_pipe_is_never_replaced(root: Path) -> None:
     os.mkfifo(root / "pipe")
     with pytest.raises(WorkspaceError, match="no regular file"):

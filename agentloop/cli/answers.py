@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from agentloop.cli.console import error_console, say
 from agentloop.cli.output import StandardOutput
 from agentloop.messages import Usage
 from agentloop.stream import RunEnded, RunStatus, StreamEvent, to_json
@@ -39,6 +38,10 @@ class AnswerWriter(Protocol):
         """Nothing more will happen; called once, also where nothing happened at all."""
         ...
 
+    def last_words(self, outcome: Outcome, /) -> None:
+        """The process leaves now, whatever is stuck: say how it ended, where nobody is to be waited for."""
+        ...
+
 
 class TextWriter:
     """The answer alone, at the end: text that a retry makes void is never shown."""
@@ -51,9 +54,11 @@ class TextWriter:
 
     async def end(self, outcome: Outcome) -> None:
         """The answer, or what there is of it, and a line end."""
-        _tell_of_nothing(outcome)
         if outcome.output:
             await self._output.write(outcome.output.removesuffix("\n") + "\n")
+
+    def last_words(self, outcome: Outcome) -> None:
+        """Nothing: a text has no word for it."""
 
 
 class JsonWriter:
@@ -61,14 +66,19 @@ class JsonWriter:
 
     def __init__(self, output: StandardOutput) -> None:
         self._output = output
+        self._ended = False
 
     async def event(self, event: StreamEvent) -> None:
         """Nothing yet."""
 
     async def end(self, outcome: Outcome) -> None:
         """The outcome."""
-        _tell_of_nothing(outcome)
+        self._ended = True
         await self._output.write(json_line(asdict(outcome)))
+
+    def last_words(self, outcome: Outcome) -> None:
+        """The outcome, unless it is told already."""
+        self._output.write_at_once("" if self._ended else json_line(asdict(outcome)))
 
 
 class StreamJsonWriter:
@@ -80,14 +90,16 @@ class StreamJsonWriter:
 
     async def event(self, event: StreamEvent) -> None:
         """One line."""
-        await self._output.write(json_line(to_json(event)))
         self._ended = self._ended or isinstance(event, RunEnded)
+        await self._output.write(json_line(to_json(event)))
 
     async def end(self, outcome: Outcome) -> None:
+        """The last line, unless the run has said it itself, and whatever is not handed over yet."""
+        await (self._output.write("") if self._ended else self.event(_ending(outcome)))
+
+    def last_words(self, outcome: Outcome) -> None:
         """The last line, unless the run has said it itself."""
-        _tell_of_nothing(outcome)
-        if not self._ended:
-            await self.event(_ending(outcome))
+        self._output.write_at_once("" if self._ended else json_line(to_json(_ending(outcome))))
 
 
 def writer_for(shape: str, output: StandardOutput) -> AnswerWriter:
@@ -105,11 +117,6 @@ def json_line(value: Mapping[str, Any]) -> str:
         # NaN and the infinities, which a model's server may have sent, are no JSON.
         text = _STRICT.encode(json.loads(json.dumps(value, default=str), parse_constant=lambda _: None))
     return text.encode("utf-8", "replace").decode() + "\n"
-
-
-def _tell_of_nothing(outcome: Outcome) -> None:
-    if outcome.status == "answered" and not outcome.output.strip():
-        say(error_console(), "the model answered nothing: its text is empty", style="yellow")
 
 
 def _ending(outcome: Outcome) -> RunEnded:

@@ -25,6 +25,7 @@ from agentloop.triggers import WindowFraction
 from agentloop.workspace import workspace_tools
 
 MEMORY = "memory:"
+_MODELS = {"chat": ("openai_chat", "OpenAIChat"), "responses": ("openai_responses", "OpenAIResponses")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,8 @@ def model_named(name: str, settings: Settings) -> ChatModel:
     # The client loads only here: it takes most of the start-up time.
     clients = import_module("agentloop.openai_api.clients")
     clients.ServerChoice(model=name, base_url=settings.base_url, api_key=settings.api_key).server()
-    model: ChatModel = import_module("agentloop.openai_chat").OpenAIChat(
+    module, kind = _MODELS[settings.api]
+    model: ChatModel = getattr(import_module(f"agentloop.{module}"), kind)(
         name,
         base_url=settings.base_url,
         api_key=settings.api_key,
@@ -99,6 +101,7 @@ def opened(built: Built, settings: Settings) -> Runner:
         callbacks=built.callbacks,
         transcripts=settings.transcripts,
         folder=str(settings.workdir),
+        redact=settings.redact,
     )
 
 

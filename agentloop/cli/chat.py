@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -19,12 +20,15 @@ from agentloop.cli.faults import show_where
 from agentloop.cli.finding import SessionChoice, past_of, session_id_for
 from agentloop.cli.hints import resume_hint
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.process import first_to, on_interrupt
+from agentloop.cli.process import before_leaving, first_to, on_interrupt
 from agentloop.cli.progress import final_line
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally, status_line
 from agentloop.limits import Limits
+from agentloop.ondisc import make_private_folder
+from agentloop.redaction import Redact, redacted
 from agentloop.runner import Runner
+from agentloop.workspace.offspring import end_all
 
 _PROMPT = "> "
 
@@ -34,6 +38,13 @@ async def chat(settings: Settings, built: Built, choice: SessionChoice, first: s
     console = error_console()
     for notice in built.notices:
         say(console, notice, style="yellow")
+    with before_leaving(end_all):
+        return await _talked(settings, built, choice, first, console)
+
+
+async def _talked(
+    settings: Settings, built: Built, choice: SessionChoice, first: str | None, console: Console
+) -> int:
     async with opened(built, settings) as runner:
         session_id = await session_id_for(choice, runner.store, settings.workdir)
         talk = Chat(runner, session_id, console, _history(settings), settings.limits)
@@ -172,9 +183,20 @@ def _history(settings: Settings) -> History:
     if settings.store == MEMORY:
         return InMemoryHistory()
     try:
-        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(settings.home)
         file = settings.home / "history"
         file.touch(mode=0o600)
     except OSError:
         return InMemoryHistory()
-    return FileHistory(file)
+    return _RedactedHistory(file, settings.redact)
+
+
+class _RedactedHistory(FileHistory):
+    """What was typed, as a session would hold it."""
+
+    def __init__(self, file: Path, redact: Redact | None) -> None:
+        super().__init__(file)
+        self._redact = redact
+
+    def store_string(self, string: str) -> None:
+        super().store_string(redacted(string, self._redact))

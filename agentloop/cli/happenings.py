@@ -12,6 +12,7 @@ from agentloop.stream import (
     CompactionEnded,
     CompactionStarted,
     ContextWarning,
+    MessageAdded,
     ResultsCleared,
     Retrying,
     RunStarted,
@@ -22,6 +23,7 @@ from agentloop.stream import (
 
 _ARGUMENT_CHARS = 40
 _LINE_CHARS = 100
+_CUT_SHORT = {"length": "the output limit", "content_filter": "a content filter"}
 
 
 @dataclass(slots=True)
@@ -104,6 +106,8 @@ def _trouble(event: StreamEvent) -> Text | None:
             return _red(f"↻ try {event.attempt} failed, again in {wait}: {event.error}")
         case CallbackFailed():
             return _red(f"! callback {event.callback}.{event.point}: {event.error}")
+        case MessageAdded(finish=finish) if finish in _CUT_SHORT:
+            return _red(f"! the answer was cut off by {_CUT_SHORT[finish]}")
         case ContextWarning(level="critical"):
             return _red(f"! the window is nearly full: {short(event.tokens)} of {short(event.window)} tokens")
     return None

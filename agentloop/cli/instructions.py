@@ -5,6 +5,8 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentloop.cutting import head
+
 DEFAULT = (
     "You are a careful assistant that works with tools. Do what the user asks, completely: use the tools "
     "for facts instead of guessing, and when the work is done, answer with the result alone."
@@ -38,7 +40,7 @@ def default_instructions(workdir: Path, *, window: int | None) -> tuple[str, str
             continue
         if len(text) > room:
             cut.append(path)
-            text = f"{text[:room]}\n[cut: {FILE} is longer than its share of {room:,} characters]"
+            text = f"{head(text, room)}\n[cut: {FILE} is longer than its share of {room:,} characters]"
         parts.append(f"Instructions from {path}:\n{text}")
         room = max(0, room - len(text))
     return "\n\n".join(parts), _notice(cut, outside)

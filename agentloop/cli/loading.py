@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from agentloop.callbacks import Callbacks
 from agentloop.errors import UsageError
+from agentloop.redaction import Redact
 from agentloop.tools import Tool, is_tool
 
 AnyTool: TypeAlias = Tool | Callable[..., Any]
@@ -35,6 +36,24 @@ def load_callbacks(names: Sequence[str]) -> list[Callbacks]:
         UsageError: a module does not import, or what it names is no callback.
     """
     return [_callback(name) for name in names]
+
+
+def load_redaction(option: str, spec: str) -> Redact:
+    """The redaction at `MODULE:NAME`: a function from text to text, or an object that is called like one.
+
+    Raises:
+        UsageError: the module does not import, or what it names takes no text and gives none.
+    """
+    module_name, _, name = spec.partition(":")
+    if not name:
+        raise UsageError(f"{option}: {spec!r} names no function: write MODULE:NAME, or off")
+    value = _attribute(option, _imported(option, module_name), name)
+    with _told(option, f"{spec} takes no text"):
+        given = None if isinstance(value, type) else value("text")
+    if not isinstance(given, str):
+        raise UsageError(f"{option}: {spec} is no redaction: name a function from text to text")
+    redact: Redact = value
+    return redact
 
 
 def _tools_of(spec: str) -> list[AnyTool]:

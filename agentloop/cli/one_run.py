@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rich.console import Console
 
@@ -14,11 +15,13 @@ from agentloop.cli.exits import exit_status
 from agentloop.cli.faults import word_and_line
 from agentloop.cli.finding import SessionChoice, past_of, session_id_for
 from agentloop.cli.hints import resume_hint
+from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import final_line, progress_on
 from agentloop.cli.prompt import Prompt
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally
 from agentloop.stream import RunStarted, RunStatus, StreamEvent
+from agentloop.workspace.offspring import end_all
 
 _NO_END = "the run ended without saying how"
 _INTERRUPTED = "interrupted: what is finished is kept"
@@ -50,13 +53,19 @@ async def run_once(call: Call, writer: AnswerWriter, console: Console) -> int:
         if notice:
             say(console, notice, style="yellow")
     tally = Tally()
-    outcome = await _watched(call, writer, console, tally)
-    if tally.context:
-        console.print(final_line(tally))
-    status = await report_outcome(outcome, writer, console)
+    last_words = partial(_last_words, writer, tally)
+    with before_leaving(last_words), before_leaving(end_all):
+        outcome = await _watched(call, writer, console, tally)
+        if tally.context:
+            console.print(final_line(tally))
+        status = await report_outcome(outcome, writer, console)
     if _is_stored(call, tally):
         say(console, resume_hint(tally.session_id, call.settings), style="dim")
     return status
+
+
+def _last_words(writer: AnswerWriter, tally: Tally) -> None:
+    writer.last_words(_outcome(tally, "interrupted", _INTERRUPTED))
 
 
 def _is_stored(call: Call, tally: Tally) -> bool:

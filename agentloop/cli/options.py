@@ -12,16 +12,22 @@ Option: TypeAlias = Callable[[F], F]
 
 FORMATS = ("text", "json", "stream-json")
 _NEVER_BLANK = (
-    *("model", "base_url", "summary_model", "store", "workdir", "window", "transcripts"),
+    *("model", "base_url", "api", "summary_model", "store", "workdir", "window", "transcripts", "redact"),
     *("max_tokens", "max_cost", "max_seconds"),
 )
 
 STORE: Sequence[Option[Any]] = (
     click.option("--store", metavar="URL", help="Where sessions lie: sqlite:///FILE or memory:"),
+    click.option(
+        "--redact",
+        metavar="off|MODULE:NAME",
+        help="What takes secrets out of all that is written. [known keys, and those of the environment]",
+    ),
 )
 MODEL: Sequence[Option[Any]] = (
     click.option("-m", "--model", metavar="NAME", help="The model; `offline` needs no key and no network."),
     click.option("--base-url", metavar="URL", help="An OpenAI-compatible server. [default: OpenAI's]"),
+    click.option("--api", metavar="chat|responses", help="The API that the server speaks. [default: chat]"),
     click.option("--summary-model", metavar="NAME", help="Who writes summaries. [default: the same model]"),
     click.option("--window", metavar="TOKENS", help="The model's window, e.g. 128k. [default: as known]"),
 )

@@ -5,6 +5,8 @@ import os
 import re
 import select
 import stat
+from collections import deque
+from contextlib import suppress
 from typing import Self
 
 from agentloop.cli.process import can_be_written
@@ -24,6 +26,8 @@ class StandardOutput:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._rest: deque[memoryview] = deque()
+        self._is_writing = False
         self.is_terminal = os.isatty(descriptor)
         self._can_block = os.name == "posix" and _can_block(descriptor)
 
@@ -38,19 +42,48 @@ class StandardOutput:
         return own
 
     async def write(self, text: str) -> None:
-        """Hand over all of the text.
+        """Hand over all of the text, after what a cancelled call before has left.
 
         Raises:
             BrokenPipeError: nobody reads any more.
             OSError: it cannot be written, for example on a full disc.
         """
-        rest = memoryview((printable(text) if self.is_terminal else text).encode("utf-8", "replace"))
-        while rest:
+        self._queue(text)
+        while self._rest:
             await self._ready()
-            try:
-                rest = rest[os.write(self._descriptor, rest[:_PIECE] if self._can_block else rest) :]
-            except BlockingIOError:
-                continue
+            self._hand_over()
+
+    def write_at_once(self, text: str) -> None:
+        """Hand over what is left and the text as far as nobody has to be waited for; raises nothing.
+
+        Made for a process that leaves now, in a signal's handler: where that came in the middle of a write,
+        nobody knows how much of it is done, and nothing is written.
+        """
+        if self._is_writing:
+            return
+        self._queue(text)
+        with suppress(OSError):
+            while self._rest and can_be_written(self._descriptor):
+                self._hand_over()
+
+    def _queue(self, text: str) -> None:
+        data = (printable(text) if self.is_terminal else text).encode("utf-8", "replace")
+        if data:
+            self._rest.append(memoryview(data))
+
+    def _hand_over(self) -> None:
+        """Write the next piece."""
+        self._is_writing = True
+        try:
+            first = self._rest[0]
+            written = os.write(self._descriptor, first[:_PIECE] if self._can_block else first)
+            self._rest[0] = first[written:]
+            if not self._rest[0]:
+                self._rest.popleft()
+        except BlockingIOError:
+            pass
+        finally:
+            self._is_writing = False
 
     async def _ready(self) -> None:
         if not self._can_block or can_be_written(self._descriptor):

@@ -1,7 +1,6 @@
 """`sessions`: the stored sessions."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
@@ -17,12 +16,16 @@ from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.finding import find_session, new_session_id
 from agentloop.cli.options import STORE, flags_of, options
 from agentloop.cli.output import StandardOutput, printable
+from agentloop.cli.redacting import redacted_events
 from agentloop.cli.selecting import SELECTION, check_there, filter_of
 from agentloop.cli.settings import Settings, settings_for
+from agentloop.cli.writing import write_whole
 from agentloop.errors import UsageError
 from agentloop.events import Described, Record
 from agentloop.filters import EventFilter, select
 from agentloop.markdown import to_markdown
+from agentloop.messages import Message
+from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo, SessionStore, checked_session_id, open_store
 from agentloop.tokens import count_message, counter_for
 
@@ -45,7 +48,8 @@ def list_(as_json: bool, everywhere: bool, **_: Any) -> int:
     """List them, newest first."""
 
     async def work(store: SessionStore, settings: Settings) -> str:
-        stored = await store.list(folder=None if everywhere else str(settings.workdir))
+        found = await store.list(folder=None if everywhere else str(settings.workdir))
+        stored = redacted(list(found), settings.redact)
         if as_json:
             return json.dumps([asdict(info) for info in stored], indent=2) + "\n"
         if not stored:
@@ -64,7 +68,8 @@ def show(name: str, **_: Any) -> int:
 
     async def work(store: SessionStore, settings: Settings) -> str:
         info = await find_session(name, store)
-        return f"{_row(info)}\n{to_markdown(await store.read(info.id))}"
+        said = f"{_row(info)}\n{to_markdown(await store.read(info.id))}"
+        return redacted(said, settings.redact)
 
     return _done(work)
 
@@ -80,7 +85,8 @@ def rename(name: str, title: str, **_: Any) -> int:
         if not title.strip():
             raise UsageError("the title is empty: say what the session is about")
         info = await find_session(name, store)
-        await store.append(info.id, [Described(title=title.strip())], expect=info.length)
+        described = Described(title=redacted(title.strip(), settings.redact))
+        await store.append(info.id, [described], expect=info.length)
         return ""
 
     return _done(work)
@@ -103,12 +109,12 @@ def export(name: str, shape: str, path: str | None, **selection: Any) -> int:
         records = await store.read((await find_session(name, store)).id)
         if only:
             check_there(only, records)
-        text = _exported(records, shape, only)
+        text = _exported(redacted(list(records), settings.redact), shape, only)
         if path is None or path == "-":
             return text
         if not path:
             raise UsageError("--output is empty: name a file, or leave it out for standard output")
-        _write_whole(Path(path), text)
+        write_whole(Path(path), text)
         return ""
 
     return _done(work)
@@ -134,7 +140,11 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
 
     async def work(store: SessionStore, settings: Settings) -> str:
         counter = counter_for(settings.model)
-        events = exports.parse(text, count=lambda message: count_message(message, counter))
+
+        def count(message: Message) -> int:
+            return count_message(message, counter)
+
+        events = redacted_events(exports.parse(text, count=count), settings.redact, count)
         if await store.read(session_id):
             raise UsageError(f"session {session_id!r} exists already: choose another id with --session")
         folder = Described(folder=str(settings.workdir))
@@ -211,38 +221,3 @@ def _read(path: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(f"nothing imported: line {line} of {path!r} is not in UTF-8: convert it") from error
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """A new file whole or not at all; links, devices and pipes are written through, never replaced."""
-    if _is_link_or_no_file(path):
-        _write_through(path, text)
-        return
-    # A name of its own: the file's name may be as long as a name can be.
-    beside = path.with_name(f".agentloop-{os.getpid()}.part")
-    try:
-        beside.write_text(text, "utf-8", errors="replace")
-        if path.exists():
-            beside.chmod(path.stat().st_mode & 0o777)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise _unwritable(path, error) from error
-
-
-def _is_link_or_no_file(path: Path) -> bool:
-    try:
-        return path.is_symlink() or (path.exists() and not path.is_file())
-    except (OSError, ValueError) as error:
-        raise _unwritable(path, error) from error
-
-
-def _write_through(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, "utf-8", errors="replace")
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError | ValueError) -> UsageError:
-    return UsageError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,16 @@ from typing import Any
 import platformdirs
 
 from agentloop.cli.layers import Choice, Layers, read
+from agentloop.cli.redacting import redaction_for, without_credentials
 from agentloop.errors import UsageError
 from agentloop.limits import Limits
+from agentloop.redaction import Redact
 from agentloop.sizes import amount_of, tokens_of
 
 ENVIRONMENT: Mapping[str, str] = {
     "model": "AGENTLOOP_MODEL",
     "base_url": "OPENAI_BASE_URL",
+    "api": "AGENTLOOP_API",
     "api_key": "OPENAI_API_KEY",
     "summary_model": "AGENTLOOP_SUMMARY_MODEL",
     "store": "AGENTLOOP_STORE",
@@ -24,11 +27,13 @@ ENVIRONMENT: Mapping[str, str] = {
     "window": "AGENTLOOP_WINDOW",
     "compact_at": "AGENTLOOP_COMPACT_AT",
     "transcripts": "AGENTLOOP_TRANSCRIPTS",
+    "redact": "AGENTLOOP_REDACT",
 }
 DEFAULT_MODEL = "gpt-5-mini"
 OFFLINE = "offline"
 DEFAULT_FRACTION = 0.8
 DEFAULT_STEPS = 200
+_APIS = ("chat", "responses")
 _ALLOWED = ("write", "shell")
 _SHOWN_CHARS = 200
 
@@ -36,6 +41,7 @@ _SHOWN_CHARS = 200
 _REPEATED = (
     "model",
     "base_url",
+    "api",
     "summary_model",
     "store",
     "workdir",
@@ -52,6 +58,7 @@ _REPEATED = (
     "system_file",
     "tools",
     "callbacks",
+    "redact",
 )
 """What a run is repeated with when it goes on."""
 
@@ -60,13 +67,15 @@ _REPEATED = (
 class Settings:
     """What one call uses. `compact_at` is None where automatic compaction is off, `window` in tokens.
 
-    `given` are the options that stood on the command line, each as its words.
+    `given` are the options that stood on the command line, each as its words. `redact` takes secrets out of
+    what is stored and shown; None where that is off.
     """
 
     model: str
     model_is_fallback: bool
-    base_url: str | None
-    api_key: str | None
+    base_url: str | None = field(repr=False)
+    api: str
+    api_key: str | None = field(repr=False)
     summary_model: str | None
     store: str
     home: Path
@@ -81,7 +90,8 @@ class Settings:
     system: str | None
     tools: tuple[str, ...]
     callbacks: tuple[str, ...]
-    given: tuple[tuple[str, ...], ...]
+    given: tuple[tuple[str, ...], ...] = field(repr=False)
+    redact: Redact | None
 
 
 def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
@@ -90,7 +100,8 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
     Raises:
         UsageError: a value is none; the text names the flag or the variable that it came from.
     """
-    layers = Layers(flags, os.environ if environment is None else environment, ENVIRONMENT)
+    environment = os.environ if environment is None else environment
+    layers = Layers(flags, environment, ENVIRONMENT)
     workdir = _workdir(layers.choice("workdir"))
     home = home_folder(layers)
     model = layers.value("model")
@@ -99,6 +110,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         model=model or (DEFAULT_MODEL if reachable else OFFLINE),
         model_is_fallback=model is None and not reachable,
         base_url=_base_url(layers.choice("base_url")),
+        api=_api(layers.choice("api")),
         api_key=layers.value("api_key"),
         summary_model=layers.value("summary_model"),
         store=layers.value("store", default_store(home)),
@@ -115,6 +127,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         tools=tuple(layers.value("tools", ())),
         callbacks=tuple(layers.value("callbacks", ())),
         given=tuple(_given(layers)),
+        redact=redaction_for(layers, environment),
     )
 
 
@@ -153,7 +166,16 @@ def _base_url(choice: Choice | None) -> str | None:
     if choice is None:
         return None
     if not str(choice.value).lower().startswith(("http://", "https://")):
-        raise UsageError(f"{choice.source}: {choice.value!r} is no server: begin it with http:// or https://")
+        shown = without_credentials(str(choice.value))
+        raise UsageError(f"{choice.source}: {shown!r} is no server: begin it with http:// or https://")
+    return str(choice.value)
+
+
+def _api(choice: Choice | None) -> str:
+    if choice is None:
+        return _APIS[0]
+    if choice.value not in _APIS:
+        raise UsageError(f"{choice.source}: {choice.value!r} is no API: use {' or '.join(_APIS)}")
     return str(choice.value)
 
 

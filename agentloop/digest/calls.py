@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop.cutting import beginning, halves
+from agentloop.cutting import beginning, halves, head
 from agentloop.digest.actions import only_looks
 from agentloop.digest.paths import paths_in
 from agentloop.failures_in import failure_in, opening_failure_in
@@ -51,10 +51,10 @@ def _call(at: int, call: ToolCall, result: str | None) -> Call:
     found = paths_in(arguments) if arguments else paths_in({"text": call.arguments[:MOST_ARGUMENT_CHARS]})
     return Call(
         at=at,
-        name=" ".join(call.name[:200].split()) or "tool",
-        arguments=brief(arguments) if arguments else " ".join(call.arguments[:200].split()).strip("{} "),
+        name=" ".join(head(call.name, 200).split()) or "tool",
+        arguments=brief(arguments) if arguments else " ".join(head(call.arguments, 200).split()).strip("{} "),
         paths=tuple(found),
-        command=" ".join(command[:2_000].split()),
+        command=" ".join(head(command, 2_000).split()),
         result=result,
         error=None if result is None else _failure(result, call.name, command),
     )
@@ -82,6 +82,8 @@ def _brief(key: str, value: object, *, alone: bool) -> str:
     shown = " ".join(text[:400].split())
     if len(shown) > 80:
         shown = (
-            f"{shown[:60]}… ({len(text):,} characters)" if isinstance(value, str) else beginning(shown, 80)
+            f"{head(shown, 60)}… ({len(text):,} characters)"
+            if isinstance(value, str)
+            else beginning(shown, 80)
         )
     return shown if alone else f"{key}={shown}"

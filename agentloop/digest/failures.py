@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from agentloop.cutting import head
 from agentloop.digest.calls import Call
 
 OPEN, MENDED = " — not seen mended", " — later succeeded"
@@ -46,7 +47,7 @@ def failure_lines(calls: Sequence[Call], earlier: Iterable[str] = ()) -> Iterato
 
 
 def _line(call: Call, by: Call | None) -> str:
-    about = call.command[:80] or (call.paths[0] if call.paths else call.arguments[:60])
+    about = head(call.command, 80) or (call.paths[0] if call.paths else head(call.arguments, 60))
     return f"- {call.name}({about}): {call.error}{OPEN if by is None else MENDED}"
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentloop.cutting import beginning
+from agentloop.cutting import beginning, head
 from agentloop.digest.calls import Call
 from agentloop.digest.cues import is_keyed
 from agentloop.digest.sentences import Sentence, sentences
@@ -86,7 +86,7 @@ def outcome(call: Call) -> str:
     if call.result is None:
         return "no result"
     if call.error:
-        return f"failed: {call.error[:MOST_CHARS]}"
+        return f"failed: {head(call.error, MOST_CHARS)}"
     text = call.result
     if len(text) <= MOST_CHARS // 2:
         return " ".join(text.split()) or "nothing"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+from agentloop.cutting import head
 from agentloop.digest.calls import calls_of
 from agentloop.digest.earlier import Earlier, prose_within, taken_apart
 from agentloop.digest.failures import failure_lines
@@ -172,9 +173,11 @@ def _written(head: str, sections: Sections) -> str:
 def _newest_words(said: Sequence[Entry], max_tokens: int, counter: TokenCounter) -> str:
     """The newest thing a user said, else anybody, as far as it fits a budget too small for a section."""
     spoken_last = sorted(said, key=lambda entry: (entry.is_user, entry.seq), reverse=True)
-    text = next((entry.original.text[:1_000] for entry in spoken_last if entry.original.text.strip()), "")
+    text = next(
+        (head(entry.original.text, 1_000) for entry in spoken_last if entry.original.text.strip()), ""
+    )
     while text and counter(neutral(text)) > max_tokens:
-        text = text[: len(text) * 3 // 4]
+        text = head(text, len(text) * 3 // 4)
     return neutral(text).strip()
 
 

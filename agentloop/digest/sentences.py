@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from agentloop.cutting import head, tail
+
 HEAD_SHARE = 2 / 3
 """Of a text that is too long to be looked at whole, so much of what is looked at is its head."""
 
@@ -43,8 +45,8 @@ def sentences(text: str, *, most_chars: int) -> list[Sentence]:
     """The sentences of a text in order; of a longer text those of its head and its tail."""
     if len(text) <= most_chars:
         return list(_sentences(text))
-    head = int(most_chars * HEAD_SHARE)
-    return [*_sentences(text[:head]), *_sentences(text[len(text) - (most_chars - head) :])]
+    first = int(most_chars * HEAD_SHARE)
+    return [*_sentences(head(text, first)), *_sentences(tail(text, most_chars - first))]
 
 
 def _sentences(text: str) -> Iterator[Sentence]:
@@ -86,7 +88,7 @@ def _parts(line: str) -> Iterator[str]:
 
 def _last_break(text: str) -> int:
     breaks = [match.end() for match in _BREAKS.finditer(text, LONGEST // 2, LONGEST)]
-    return breaks[-1] if breaks else LONGEST
+    return breaks[-1] if breaks else len(head(text, LONGEST))
 
 
 def looks_pasted(line: str) -> bool:

@@ -13,6 +13,7 @@ import openai
 
 from agentloop.errors import UsageError
 from agentloop.openai_api.errors import Server
+from agentloop.openai_api.keyless import parted, place_of
 from agentloop.threads import to_its_end
 
 _OPENAI_URL = "https://api.openai.com/v1"
@@ -50,7 +51,7 @@ def checked_url(url: str) -> str:
     except ValueError:
         known = False
     if not known:
-        raise UsageError(f"bad base URL {url!r}: write one such as http://localhost:8080/v1")
+        raise UsageError(f"bad base URL {place_of(url)!r}: write one such as http://localhost:8080/v1")
     return url
 
 
@@ -74,13 +75,18 @@ class ServerChoice:
     """
 
     model: str
-    base_url: str | None = None
+    base_url: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not self.model.strip() or not self.model.isprintable():
             raise UsageError(f"bad model name {self.model!r}: name one that the server offers")
         object.__setattr__(self, "base_url", checked_url(self.base_url) if self.base_url else None)
+
+    @property
+    def place(self) -> str | None:
+        """The base URL as far as it was given, without any credentials in it."""
+        return None if self.base_url is None else place_of(self.base_url)
 
     def server(self) -> Server:
         """The server that was given, or where that is None the environment's.
@@ -138,9 +144,12 @@ async def _lease(server: Server, timeout: openai.Timeout) -> _Lease:
         UsageError: the environment names a proxy or certificates that cannot be used.
     """
     try:
-        http_client = openai.DefaultAsyncHttpxClient(timeout=timeout)
+        # Who has a password in the address has it sent, as ever; in the address it would stand in errors.
+        address, login = parted(server.base_url)
+        auth = httpx2.BasicAuth(*login) if login else None
+        http_client = openai.DefaultAsyncHttpxClient(timeout=timeout, auth=auth)
         client = openai.AsyncOpenAI(
-            api_key=server.key, base_url=server.base_url, max_retries=0, http_client=http_client
+            api_key=server.key, base_url=address, max_retries=0, http_client=http_client
         )
     except Exception as error:
         raise UsageError(

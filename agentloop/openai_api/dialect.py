@@ -1,22 +1,123 @@
-"""What differs between servers in the form of a request."""
+"""What differs between servers in the form of a request, learnt from what they refuse."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from agentloop.errors import ModelRefusedError
-from agentloop.openai_api.errors import names
+from agentloop.messages import Json
+from agentloop.openai_api.named_fields import refused_fields, without_words
+from agentloop.openai_api.refused import Path, Refusal
+from agentloop.openai_api.rewritten import Instructions, at_most, instructed, with_reasoning, without
+
+LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
+"""The two names of an answer's limit in chat completions, the one tried first first."""
+
+_LIMITS = (*LIMIT_FIELDS, "max_output_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """What differs between servers, learnt from a refusal and kept."""
+    """What differs between servers, learnt from a refusal and kept.
 
-    limit_field: str = "max_tokens"
-    asks_for_usage: bool = True
+    `without` are fields of a request that the server does not know, `without_inside` those inside of messages
+    and other fields, by their paths, and `without_in_tools` the keys of tools and schemas. `most_output` is
+    the longest answer in tokens that may be asked for. `streams` says whether it must (True) or cannot
+    (False) stream, `instructions` who says them. `returns_reasoning` says that reasoning goes back to it,
+    `wants_reasoning` that no message with calls may lack it.
+    """
 
-    def after(self, error: ModelRefusedError) -> "Dialect":
-        """The dialect to speak after this refusal; the same where it was about something else."""
-        if names(error, "max_completion_tokens"):
-            return replace(self, limit_field="max_completion_tokens")
-        if names(error, "stream_options"):
-            return replace(self, asks_for_usage=False)
+    without: frozenset[str] = frozenset()
+    without_inside: frozenset[Path] = frozenset()
+    without_in_tools: frozenset[str] = frozenset()
+    most_output: int | None = None
+    streams: bool | None = None
+    instructions: Instructions = "as they come"
+    returns_reasoning: bool = True
+    wants_reasoning: bool = False
+
+    @property
+    def limit_field(self) -> str:
+        """The name of an answer's limit in chat completions."""
+        return next((name for name in LIMIT_FIELDS if name not in self.without), LIMIT_FIELDS[0])
+
+    def after(self, error: ModelRefusedError, sent: Json) -> "Dialect":
+        """The dialect to speak after this refusal of `sent`; the same where it is about something else.
+
+        What a request cannot do without is never left out: model, messages and tools; and of the two names of
+        a limit one stays.
+        """
+        refusal = Refusal.of(error)
+        if refusal is None:
+            return self
+        if refusal.is_of_reasoning and self.returns_reasoning:
+            return replace(self, returns_reasoning=False)
+        if refusal.is_of_the_system_role and (said := self._instructed(refusal, sent)) != self:
+            return said
+        if refusal.wants_reasoning and not self.wants_reasoning:
+            return replace(self, wants_reasoning=True)
+        if (most := self._most_output(refusal, sent)) is not None:
+            return replace(self, most_output=most)
+        return self._without(refused_fields(refusal, sent))._streaming(refusal, sent)
+
+    def spoken(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body in this dialect."""
+        body = {name: value for name, value in body.items() if name not in self.without}
+        if self.streams is False:
+            body.pop("stream_options", None)
+        for path in sorted(self.without_inside):
+            body = without(body, path)
+        if self.without_in_tools and "tools" in body:
+            body["tools"] = without_words(body["tools"], self.without_in_tools)
+        if self.most_output is not None:
+            body = at_most(body, _LIMITS, self.most_output)
+        if isinstance(body.get("messages"), Sequence):
+            body["messages"] = self._said(body["messages"])
+        return body
+
+    def changes(self, before: "Dialect") -> dict[str, Any]:
+        """What is other than in the dialect before, as plain values by name."""
+        ours = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed = {name: value for name, value in ours.items() if value != getattr(before, name)}
+        return {name: _plain(value) for name, value in changed.items()}
+
+    def _said(self, messages: Sequence[Json]) -> Sequence[Json]:
+        messages = instructed(messages, self.instructions)
+        return with_reasoning(messages) if self.wants_reasoning else messages
+
+    def _instructed(self, refusal: Refusal, sent: Json) -> "Dialect":
+        messages = sent.get("messages")
+        role = messages[0].get("role") if messages else None
+        if role == "developer" and "developer" in refusal.text:
+            return replace(self, instructions="system")
+        return replace(self, instructions="in front") if role in ("system", "developer") else self
+
+    def _most_output(self, refusal: Refusal, sent: Json) -> int | None:
+        asked = next((sent[name] for name in _LIMITS if isinstance(sent.get(name), int)), None)
+        return None if asked is None else refusal.most_output(asked)
+
+    def _without(self, paths: frozenset[Path]) -> "Dialect":
+        names = {path[0] for path in paths if len(path) == 1} - {"stream"}
+        if names & set(LIMIT_FIELDS) and self.without & set(LIMIT_FIELDS):
+            names -= set(LIMIT_FIELDS)
+        return replace(
+            self,
+            without=self.without | names,
+            without_in_tools=self.without_in_tools | {path[1] for path in paths if path[0] == "tools"},
+            without_inside=self.without_inside
+            | {path for path in paths if len(path) > 1 and path[0] != "tools"},
+            streams=False if ("stream",) in paths else self.streams,
+        )
+
+    def _streaming(self, refusal: Refusal, sent: Json) -> "Dialect":
+        if sent.get("stream") and refusal.is_of_streams:
+            return replace(self, streams=False)
+        if not sent.get("stream") and refusal.wants_streams:
+            return replace(self, streams=True)
         return self
+
+
+def _plain(value: object) -> object:
+    if not isinstance(value, frozenset):
+        return value
+    return sorted(item if isinstance(item, str) else ".".join(item) for item in value)

@@ -7,19 +7,22 @@ walks every message against its type hints on every call and builds a model obje
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any
 
 from agentloop.checks import above_zero
-from agentloop.errors import ContextTooLongError, ModelRefusedError, UsageError
+from agentloop.errors import AgentLoopError, ContextTooLongError, ModelRefusedError, UsageError
+from agentloop.host_logger import host_logger
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.openai_api.clients import LoopClients, ServerChoice, is_loopback
 from agentloop.openai_api.dialect import Dialect
-from agentloop.openai_api.errors import VENDOR_ERRORS, Server, UnexplainedError, translated
-from agentloop.openai_api.forms import Form, Response
+from agentloop.openai_api.errors import VENDOR_ERRORS, Server, UnexplainedError, translated, wipe
+from agentloop.openai_api.forms import Body, Form, Response
 from agentloop.openai_api.window import ModelWindow
 from agentloop.retry import RetryPolicy
 from agentloop.windows import price as published_price
+
+MOST_CHANGES = 8
+"""So often one request is sent again in another form, each time one that the server has not refused."""
 
 _SURELY_SHORT_BYTES = 16_000
 
@@ -49,7 +52,7 @@ class Endpoint:
         self.window = ModelWindow(choice.model, window, timeout_seconds=timeout_seconds)
         self._form = form
         self._price = _checked_price(price)
-        self._streams = stream
+        self._asks_for_streams = stream
         self._retry = retry
         self._dialect = Dialect()
         self._clients = LoopClients(timeout_seconds)
@@ -75,11 +78,21 @@ class Endpoint:
         Raises:
             UsageError: no server is named, or the key cannot be sent.
             ModelUnavailableError: no connection, 408, 409, 429 or 5xx, at the last try too.
-            ModelRefusedError: any other 4xx; it is sent once.
+            ModelRefusedError: any other 4xx; it is sent once, but where the refusal names what can be left
+                out or said otherwise: that is found out once, and kept to by this instance.
             ContextTooLongError: the server says so, in whatever words; it is sent once.
             BadAnswerError: what came is no answer.
         """
         server = self.choice.server()
+        try:
+            async with aclosing(self._answer(request, server)) as parts:
+                async for part in parts:
+                    yield part
+        except AgentLoopError as error:
+            wipe(error, server)
+            raise
+
+    async def _answer(self, request: ModelRequest, server: Server) -> AsyncGenerator[ModelPart, None]:
         try:
             async with aclosing(self._retry.run(lambda: self._understood(request, server))) as parts:
                 async for part in parts:
@@ -97,23 +110,36 @@ class Endpoint:
 
     async def _understood(self, request: ModelRequest, server: Server) -> AsyncGenerator[ModelPart, None]:
         """One try, in the dialect that the server turns out to speak."""
-        while True:
-            dialect = self._dialect
+        for changes_left in range(MOST_CHANGES, -1, -1):
+            dialect, told = self._dialect, False
+            body = dialect.spoken(self._form.body(request, dialect))
             try:
-                async with aclosing(self._send(self._form.body(request, dialect), server)) as parts:
+                async with aclosing(self._send(body, server, self._streams(dialect))) as parts:
                     async for part in parts:
+                        told = True
                         yield part
                 return
             except ModelRefusedError as error:
-                self._dialect = dialect.after(error)
-                if self._dialect == dialect:
+                sent = {**body, "stream": self._streams(dialect)}
+                if told or not changes_left or not self._learn(error, sent, dialect, server):
                     raise
 
-    async def _send(self, body: dict[str, Any], server: Server) -> AsyncGenerator[ModelPart, None]:
+    def _learn(self, error: ModelRefusedError, sent: Body, spoken: Dialect, server: Server) -> bool:
+        """Whether the refusal tells of another dialect; a request beside it may have found it before."""
+        before = self._dialect
+        self._dialect = before.after(error, sent)
+        if (changes := self._dialect.changes(before)) and (logger := host_logger()) is not None:
+            logger.warning("dialect_changed", model=server.model, server=server.place, **changes)
+        return spoken.after(error, sent) != spoken and self._dialect != spoken
+
+    def _streams(self, dialect: Dialect) -> bool:
+        return self._asks_for_streams if dialect.streams is None else dialect.streams
+
+    async def _send(self, body: Body, server: Server, streams: bool) -> AsyncGenerator[ModelPart, None]:
         client = await self._clients.client(server)
-        asked = self._form.post(client, self.choice.model, self._streams, body)
+        asked = self._form.post(client, self.choice.model, streams, body)
         try:
-            async with asked as response, aclosing(self._parts(response, server)) as parts:
+            async with asked as response, aclosing(self._parts(response, server, streams)) as parts:
                 async for part in parts:
                     if isinstance(part, Answer):
                         self._note_size(len(response.http_request.content))
@@ -122,10 +148,12 @@ class Endpoint:
         except VENDOR_ERRORS as error:
             raise translated(error, server) from error
 
-    async def _parts(self, response: Response, server: Server) -> AsyncGenerator[ModelPart, None]:
+    async def _parts(
+        self, response: Response, server: Server, streams: bool
+    ) -> AsyncGenerator[ModelPart, None]:
         """The parts of an answer, in the form in which the server chose to send it."""
         sent_as = response.headers.get("content-type", "")
-        if "event-stream" in sent_as or (self._streams and "json" not in sent_as):
+        if "event-stream" in sent_as or (streams and "json" not in sent_as):
             async with (
                 aclosing(_received(response, server)) as data,
                 aclosing(self._form.streamed(data)) as parts,

@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 import openai
@@ -17,14 +16,18 @@ from agentloop.errors import (
     ModelRefusedError,
     ModelUnavailableError,
 )
+from agentloop.openai_api.keyless import place_of, without_secrets
 from agentloop.openai_api.overflow import overflow_in, said
+from agentloop.openai_api.refused import refuses_system
 from agentloop.openai_api.server_events import BROKEN_OFF, ServerSaidError
+from agentloop.redaction import redact_error
 
 VENDOR_ERRORS = (openai.OpenAIError, httpx2.HTTPError, ServerSaidError)
 
 _SHOWN_WORDS = 300
 _LATER = re.compile(r"rate_limit|overloaded|unavailable|server_error|internal|timeout", re.IGNORECASE)
 _UNEXPLAINED = frozenset({"", "internal server error"})
+_UNPAID = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 
 
 class UnexplainedError(ModelUnavailableError):
@@ -40,22 +43,39 @@ class Server:
     """Where requests go, and to which model there; the key is kept out of every text."""
 
     model: str
-    base_url: str
+    base_url: str = field(repr=False)
     key: str = field(repr=False)
 
     @property
     def place(self) -> str:
         """The base URL without any credentials in it."""
-        parts = urlsplit(self.base_url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        return place_of(self.base_url)
+
+    def without_secrets(self, text: str) -> str:
+        """The text without the key, parts of it, and the credentials in the base URL."""
+        return without_secrets(text, self.key, self.base_url)
 
     def words_of(self, body: object) -> str:
         """What the server said, short enough for one line, without markup and without the key."""
         words = said(body)
         if words.startswith("<"):
             return ""
-        words = words.replace(self.key, "***") if self.key else words
+        words = self.without_secrets(words[: 2 * _SHOWN_WORDS])
         return words if len(words) <= _SHOWN_WORDS else words[:_SHOWN_WORDS] + "…"
+
+
+def wipe(error: AgentLoopError, server: Server) -> None:
+    """Take the key and the credentials out of all that an error and its causes say, in place.
+
+    Servers repeat what they were sent, and what they and the client say stands in every traceback.
+    """
+    redact_error(error, server.without_secrets)
+    each: BaseException | None = error
+    while each is not None:
+        for name in {"request", "_request"} & vars(each).keys():
+            if server.without_secrets(shown := repr(vars(each)[name])) != shown:
+                setattr(each, name, None)
+        each = each.__cause__ or each.__context__
 
 
 def translated(error: Exception, server: Server) -> AgentLoopError:
@@ -97,21 +117,13 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def names(error: ModelRefusedError, field_name: str) -> bool:
-    """Whether a refusal of the request's form speaks of that field of it."""
-    cause = error.__cause__
-    return (
-        isinstance(cause, openai.APIStatusError)
-        and error.status in (400, 422)
-        and field_name in f"{cause.param} {cause.body}"
-    )
-
-
 def _refusal(status: int, body: object, server: Server, wait: float | None) -> AgentLoopError:
     words = server.words_of(body)
     if (overflow := overflow_in(status, body)) is not None:
         text = f"the request is too long for {server.model}: {words or status}; shorten it"
-        return ContextTooLongError(text, window=overflow.window, tokens=overflow.tokens)
+        return ContextTooLongError(
+            text, window=overflow.window, tokens=overflow.tokens, output_tokens=overflow.output_tokens
+        )
     match status:
         case 200:
             return BadAnswerError(
@@ -123,9 +135,15 @@ def _refusal(status: int, body: object, server: Server, wait: float | None) -> A
         case 404:
             text = f"{server.place} has no model {server.model!r}, or no such path (404): check both"
             return ModelRefusedError(_with_words(text, words), status=status)
+        case 429 if _is_unpaid(body):
+            text = f"{server.place} wants its bill settled first (429): check the plan, its credit and limits"
+            return ModelRefusedError(_with_words(text, words), status=status)
         case 429:
             text = f"{server.place} is overloaded or a limit of yours is reached (429): try again later"
             return ModelUnavailableError(_with_words(text, words), retry_after_seconds=wait)
+        case 500 if refuses_system(said(body)):
+            text = f"{server.place} refused the request (500): {words}"
+            return ModelRefusedError(text, status=status)
         case _ if status in (408, 409) or status >= 500:
             text = f"{server.place} cannot answer now ({status}): try again later"
             return ModelUnavailableError(_with_words(text, words), retry_after_seconds=wait)
@@ -147,7 +165,16 @@ def _status_of(body: object) -> int:
     code = body.get("code")
     if str(code).isdecimal() and 400 <= int(str(code)) < 600:
         return int(str(code))
+    if _is_unpaid(body):
+        return 429
     return 503 if _LATER.search(f"{code} {body.get('type')}") else 200
+
+
+def _is_unpaid(body: object) -> bool:
+    """Whether no waiting helps: https://platform.openai.com/docs/guides/error-codes#api-errors."""
+    return isinstance(body, Mapping) and not _UNPAID.isdisjoint(
+        {str(body.get(key)) for key in ("code", "type")}
+    )
 
 
 def _with_words(text: str, words: str) -> str:

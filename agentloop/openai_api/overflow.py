@@ -1,18 +1,23 @@
 """Telling a request that is too long from any other refusal, in the words of many servers.
 
 There is no common code for it: OpenAI and those after it send `context_length_exceeded`, llama.cpp
-`exceed_context_size_error`, GLM 1261, others a sentence alone. Numbers are read where they are named.
+`exceed_context_size_error`, GLM 1261, Mistral 3051, others a sentence alone. Nor does a status tell: 413 is
+also said to a request that is too large for a minute's allowance, or to an image.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from agentloop.openai_api.named_sizes import NamedSizes, count, sizes_in
+
 _LONGEST_TEXT = 4_000
+_MOST_NESTED = 8
 _STATUSES = frozenset({200, 400, 413, 500})
 _CODES = frozenset(
     {
         "1261",
+        "3051",
         "context_length_exceeded",
         "context_window_exceeded",
         "exceed_context_size_error",
@@ -21,48 +26,45 @@ _CODES = frozenset(
         "tokens_limit_reached",
     }
 )
+_OTHER_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "insufficient_quota", "content_filter"})
 _NOT_LENGTH = re.compile(
-    r"\b(unknown|unrecogni[sz]ed|unsupported|not permitted|invalid schema|extra inputs|rate limit|quota)\b"
-    r"|completion tokens, whereas|number of output tokens",
-    re.IGNORECASE,
+    r"""
+    \b(unknown|unrecogni[sz]ed|unsupported|not \s permitted|invalid \s schema|extra \s inputs|quota) \b
+    | \b rate \s limit | \b per [\s-] (second|min(ute)?|hour|day) \b | \( (TPM|TPD|RPM|ITPM) \)
+    | completion \s tokens, \s whereas | (number|range) \s of \s (max_)? output \s tokens
+    | maximum \s tokens \s (that \s)? you \s request | \b string \s too \s long \b
+    | \b (tools?|functions?|stop|schema)\b [^.]{0,40} \b too \s (long|many|large)
+    | \b too \s many \s (tools|functions|images|stop)
+    | \b (images?|audio|video|pdf|file)\b [^.]{0,40}
+      ( size | dimension | too \s (large|big|long) | exceeds? \s \d )
+    | \b content [\s_] (filter|policy) | \b content \s management \s policy
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 _LENGTH = re.compile(
     r"""
     maximum \s (context|model|prompt|input) \s (length|size)
     | (exceed\w* | (longer|larger|greater|more) \s than | too \s (long|large|many) | overflow\w*)
-      .{0,60} \b (context|prompt|input|model) \s (length|size|window|limit)
+      .{0,60} \b (context|prompt|input|model|sequence|session) [\s_] (length|size|window|limit|len) \b
     | \b context \s (length|size|window|limit) \b .{0,40} (exceed | too \s (long|large|small) | reached)
-    | \b (prompt|input|messages?|conversation|request) \b [^.]{0,60} \b too \s (long|large)
+    | \b (prompt|input|messages?|conversation|request|context) \b [^.]{0,60} \b too \s (long|large)
     | \b (prompt|input|messages?|conversation) (\s length)? [\s\d()]{1,20} exceeds? \s (the \s)? (max|limit)
-    | context_?window_?exceeded
-    | \b (tokens | token \s count) \b .{0,60} (exceed | must \s be \s (<=|at \s most) | more \s than \s max)
+    | \b conversation \s length \s exceeded | reached \s its \s conversation \s limit
+    | context_?window_?exceeded | \b n_keep \b .{0,20} \b n_ctx \b
+    | \b (tokens | token \s count) \b .{0,60}
+      (exceed | must \s be \s (<=|at \s most) | (more|greater) \s than \s max | too \s (many|large))
+    | \b (must \s have|have \s to \s be|should \s be) \s (less|fewer) \s than \s \d+ \s tokens
+    | \b too \s many \s (input|prompt|total)? \s? tokens \b | \b token \s length \s too \s long
+    | \b length \b .{0,80} (should|must) \s not \s exceed | \b length \s \d+ \s is \s not \s possible
     | \b input \s token \s count \s is \b
     | exceed\w* \s (the \s)? (model \s)? (token \s limit | max\w* \s tokens)
     | (range \s of|maximum) \s (input|prompt) \s length | when \s context \s the \s overflows
-    | reduce \s the \s length \s of \s (the|your) \s (messages|prompt|input)
+    | reduce \s the \s length \s of \s (the|your|either) \s (messages|prompt|input)
+    | \b request \s (body|payload|entity) \b .{0,20} (too \s large | exceed)
+    | (输入|上下文|提示词?|请求|消息|prompt|tokens?) \S{0,12}? \s? (超过|超出|超长|过长|过大)
+    | (超过|超出) \S{0,8} (上下文|最大长度|输入长度)
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
-)
-
-_N = r"\(?(\d[\d,_]*)"
-_SUM = re.compile(rf"{_N} \+ {_N} > {_N}")
-_REMAINDER = re.compile(rf"{_N} > {_N} - {_N}")
-_GIVEN_SUM = re.compile(rf"given: {_N} `?inputs`? tokens and {_N}", re.IGNORECASE)
-_WINDOW = (
-    rf"> {_N}",
-    rf"(?:maximum|max|model'?s?) (?:context|model|prompt|input|allowed)? ?(?:length|size)(?: is| of|:)? {_N}",
-    rf"(?:{_N} maximum|maximum is {_N}|max_model_len {_N})",
-    rf"context (?:length|size|window|limit)(?: of only| of| is|:)? {_N}",
-    rf"(?:limit|max size|token limit)(?: of| is|:) {_N}",
-    rf"(?:must be <=|cannot exceed|supports up to|tokens allowed|maximum of) {_N}",
-    rf"length should be \[\d+, {_N}\]",
-)
-_TOKENS = (
-    rf"{_N} tokens >",
-    rf"(?:requested|requested a total of|requested about|requested:|resulted in|contains|received) {_N}",
-    rf"(?:has|token count|token count of|token count is|keep the first|requested tokens) {_N}",
-    rf"(?:prompt|input|request|input length|prompt length|current length is|too long:) {_N}",
-    rf"\(length {_N}\)",
 )
 
 
@@ -70,11 +72,13 @@ _TOKENS = (
 class Overflow:
     """A request was too long: the window and the request's size in tokens, None where not named.
 
-    Where the server names input and answer apart, `tokens` is both together, as the window is for both.
+    Where the server names input and answer apart, `tokens` is both together, as the window is for both, and
+    `output_tokens` the answer's.
     """
 
     window: int | None
     tokens: int | None
+    output_tokens: int | None = None
 
 
 def overflow_in(status: int, body: object) -> Overflow | None:
@@ -83,14 +87,17 @@ def overflow_in(status: int, body: object) -> Overflow | None:
     `status` is the HTTP status, 200 for an error in place of an answer; `body` is the error object, or the
     text of a body that is no JSON.
     """
-    text, codes = said(body), _codes(body)
-    known = status == 413 or not codes.isdisjoint(_CODES)
-    if status not in _STATUSES or not (known or (_LENGTH.search(text) and not _NOT_LENGTH.search(text))):
+    text, codes = said(body), set(_codes(body, 0))
+    if not _is_of_length(status, text, codes):
         return None
-    window, tokens = _numbers(text)
+    sizes = sizes_in(text)
     if isinstance(body, Mapping):
-        window, tokens = _count(body.get("n_ctx")) or window, _count(body.get("n_prompt_tokens")) or tokens
-    return Overflow(window=window, tokens=tokens)
+        sizes = NamedSizes(
+            window=count(body.get("n_ctx")) or sizes.window,
+            tokens=count(body.get("n_prompt_tokens")) or sizes.tokens,
+            output_tokens=sizes.output_tokens,
+        )
+    return Overflow(window=sizes.window, tokens=sizes.tokens, output_tokens=sizes.output_tokens)
 
 
 def said(body: object) -> str:
@@ -105,36 +112,32 @@ def said(body: object) -> str:
     return " ".join(body[:_LONGEST_TEXT].split()) if isinstance(body, str) else ""
 
 
-def _codes(body: object) -> set[str]:
-    if not isinstance(body, Mapping):
-        return set()
-    return {str(body.get(key)) for key in ("code", "type", "error_type")}
+def _is_of_length(status: int, text: str, codes: set[str]) -> bool:
+    if status not in _STATUSES:
+        return _is_inference_servers(status, text, codes)
+    if not codes.isdisjoint(_CODES):
+        return True
+    if not codes.isdisjoint(_OTHER_CODES) or _NOT_LENGTH.search(text):
+        return False
+    return status == 413 or bool(_LENGTH.search(text))
 
 
-def _numbers(text: str) -> tuple[int | None, int | None]:
-    """The window and the request's size named in a sentence."""
-    if found := _SUM.search(text):
-        prompt, answer, window = map(_count, found.groups())
-        return window, (prompt or 0) + (answer or 0)
-    if found := _REMAINDER.search(text):
-        answer, window, prompt = map(_count, found.groups())
-        return window, (prompt or 0) + (answer or 0)
-    window = _first(_WINDOW, text)
-    if found := _GIVEN_SUM.search(text):
-        return window, sum(_count(number) or 0 for number in found.groups())
-    return window, _first(_TOKENS, text)
+def _is_inference_servers(status: int, text: str, codes: set[str]) -> bool:
+    """Text Generation Inference says it with 422, a status that elsewhere is never about length.
+
+    https://huggingface.co/docs/text-generation-inference/reference/api_reference
+    """
+    return status == 422 and "validation" in codes and "`inputs`" in text and "tokens" in text
 
 
-def _first(patterns: Iterable[str], text: str) -> int | None:
-    for pattern in patterns:
-        if found := re.search(pattern, text, re.IGNORECASE):
-            return _count(next(filter(None, found.groups())))
-    return None
-
-
-def _count(number: object) -> int | None:
-    """A positive number, as a number or as digits with separators."""
-    if isinstance(number, str):
-        digits = number.replace(",", "").replace("_", "")
-        number = int(digits) if digits.isdecimal() and len(digits) < 16 else None
-    return number if isinstance(number, int) and number > 0 else None
+def _codes(body: object, depth: int) -> Iterator[str]:
+    """The codes in an error object, and in those that it quotes."""
+    if depth > _MOST_NESTED:
+        return
+    if isinstance(body, Mapping):
+        yield from (str(body[key]) for key in ("code", "type", "error_type") if body.get(key) is not None)
+        for key in ("error", "detail", "message"):
+            yield from _codes(body.get(key), depth + 1)
+    elif isinstance(body, list):
+        for item in body:
+            yield from _codes(item, depth + 1)

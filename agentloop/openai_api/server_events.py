@@ -17,7 +17,7 @@ BROKEN_OFF = "the connection broke off in the middle of an answer: try again lat
 DONE = b"[DONE]"
 """The data of the event behind the last one of a stream."""
 
-_JSON = json.JSONDecoder(parse_constant=lambda _: None)
+_JSON = json.JSONDecoder(parse_constant=lambda _: None, strict=False)
 _LINE_ENDS = b"\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DRAIN_SECONDS = 0.1
@@ -42,11 +42,12 @@ class EventParser:
     """Server-sent events out of bytes that may be split anywhere.
 
     Lines end with CRLF, LF or CR. An event's several data lines are joined by LF; comments, other fields
-    and events without data are passed over. `foreign` says that a line was none of an event stream.
+    and events without data are passed over. `foreign` has the lines that are none of an event stream, but for
+    `error: …`, in which some servers tell of an error: it stands for an event of that type.
     """
 
     def __init__(self) -> None:
-        self.foreign = False
+        self.foreign: list[bytes] = []
         self._pieces: list[bytes] = []
         self._data: list[bytes] = []
         self._type = ""
@@ -55,7 +56,9 @@ class EventParser:
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
         """The events that these bytes complete."""
-        if self._after_cr and data:
+        if not data:
+            return
+        if self._after_cr:
             data = data.removeprefix(b"\n")
         self._after_cr = data.endswith(b"\r")
         lines = data.splitlines()
@@ -85,8 +88,10 @@ class EventParser:
             return self._dispatched()
         elif line.startswith(b"event:"):
             self._type = line[6:].strip().decode("utf-8", "replace")
+        elif line.startswith(b"error:"):
+            return ServerEvent("error", line[6:].strip())
         elif not line.startswith((b":", b"id:", b"retry:")):
-            self.foreign = True
+            self.foreign.append(line)
         return None
 
     def _dispatched(self) -> ServerEvent | None:
@@ -121,7 +126,7 @@ async def drain(data: AsyncIterator[bytes]) -> None:
 
 
 def decoded(data: bytes) -> Json:
-    """The JSON object; bytes that are no UTF-8 become U+FFFD, NaN and Infinity null.
+    """The JSON object, or the only one of a list; no UTF-8 becomes U+FFFD, NaN and Infinity null.
 
     Raises:
         BadAnswerError: it is no JSON object.
@@ -130,6 +135,8 @@ def decoded(data: bytes) -> Json:
         value = _JSON.decode(text(data))
     except (ValueError, RecursionError) as error:
         raise BadAnswerError(f"the server's answer is no JSON: {text(data)[:80]!r}") from error
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
     if not isinstance(value, dict):
         raise BadAnswerError(f"the server's answer is no JSON object: {text(data)[:80]!r}")
     return value
@@ -145,5 +152,12 @@ def is_json(data: bytes) -> bool:
 
 
 def text(data: bytes) -> str:
-    """The bytes as text; those that are no UTF-8 become U+FFFD."""
-    return data.decode("utf-8", "replace")
+    """The bytes as text; halves of a surrogate pair stay, what else is no UTF-8 becomes U+FFFD."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        pass
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace")

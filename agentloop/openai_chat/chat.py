@@ -9,7 +9,8 @@ from agentloop.models import ModelPart, ModelRequest, Price
 from agentloop.openai_api.clients import ServerChoice
 from agentloop.openai_api.endpoint import Endpoint
 from agentloop.openai_api.forms import Form, post_chat
-from agentloop.openai_chat.bodies import Bodies, common_fields
+from agentloop.openai_api.request_fields import common_fields
+from agentloop.openai_chat.bodies import Bodies
 from agentloop.openai_chat.stream import streamed, whole
 from agentloop.retry import RetryPolicy
 from agentloop.sizes import named_tokens_or_none
@@ -69,7 +70,7 @@ class OpenAIChat:
 
     def __repr__(self) -> str:
         choice = self._endpoint.choice
-        return f"OpenAIChat({choice.model!r}, base_url={choice.base_url!r}, window={self._endpoint.window})"
+        return f"OpenAIChat({choice.model!r}, base_url={choice.place!r}, window={self._endpoint.window})"
 
     @property
     def name(self) -> str:

@@ -14,19 +14,19 @@ from agentloop.openai_api.server_events import (
     decoded,
     drain,
     events_in,
-    is_json,
     text,
 )
-from agentloop.openai_chat.deltas import GrowingAnswer
+from agentloop.openai_chat.deltas import GrowingAnswer, check_no_error
 
 _NO_CHOICES = "the server's answer holds no choices: check that the base URL is a chat API's"
+_TYPES = frozenset({"", "message", "error"})
 
 
 async def streamed(data: AsyncIterator[bytes]) -> AsyncGenerator[ModelPart, None]:
     """The parts of an answer that comes as events, the whole `Answer` last.
 
     Raises:
-        ModelUnavailableError: the stream ended before the answer did.
+        ModelUnavailableError: the stream ended before the answer did, or the server gave up.
         BadAnswerError: what came is no answer.
         ServerSaidError: an error came in place of an answer.
     """
@@ -40,30 +40,46 @@ async def streamed(data: AsyncIterator[bytes]) -> AsyncGenerator[ModelPart, None
                 yield TextPart(text=text)
     if done:
         await drain(data)
-    if growing.begun and (growing.finish is not None or (done and growing.calls_are_whole())):
-        yield growing.answer()
-    elif not growing.begun and (done or parser.foreign):
-        raise BadAnswerError(_NO_CHOICES)
-    else:
+    if growing.begun and (growing.finish is not None or (done and growing.calls.are_whole())):
+        answer = growing.answer()
+        if rest := growing.rest():
+            yield TextPart(text=rest)
+        yield answer
+    elif growing.begun or not (done or parser.foreign):
         raise ModelUnavailableError(BROKEN_OFF)
+    else:
+        # Some servers say that they send a stream and send one piece, an error as a rule.
+        answer = whole(b"\n".join(parser.foreign) or b"{}")
+        if answer.message.text:
+            yield TextPart(text=answer.message.text)
+        yield answer
 
 
 def whole(body: bytes) -> Answer:
     """The answer that comes in one piece.
 
     Raises:
+        ModelUnavailableError: the server gave up.
         BadAnswerError: what came is no answer.
         ServerSaidError: an error came in place of an answer.
     """
     growing = GrowingAnswer()
-    growing.add(decoded(body))
+    growing.add_whole(decoded(body))
     if not growing.begun:
         raise BadAnswerError(_NO_CHOICES)
     return growing.answer()
 
 
 def _add(growing: GrowingAnswer, event: ServerEvent) -> str:
+    try:
+        said = decoded(event.data)
+    except BadAnswerError:
+        if event.type not in _TYPES:
+            return ""
+        # In the middle of an answer it is somebody between us and the server who says that this broke off.
+        kind = {"type": "server_error"} if growing.begun else {}
+        raise ServerSaidError({"message": text(event.data)} | kind) from None
     if event.type == "error":
-        said = decoded(event.data) if is_json(event.data) else {"message": text(event.data)}
-        raise ServerSaidError(said.get("error") or said)
-    return growing.add(decoded(event.data))
+        check_no_error(said)
+        raise ServerSaidError(said)
+    return growing.add(said)

@@ -24,7 +24,7 @@ from agentloop.events import Event, Record
 from agentloop.stores.base import SessionInfo, checked_session_id
 from agentloop.stores.index import described
 from agentloop.stores.sqlite_file import SQLiteFile
-from agentloop.stores.thread import WorkThread
+from agentloop.threads import WorkThread
 
 T = TypeVar("T")
 

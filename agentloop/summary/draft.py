@@ -25,7 +25,7 @@ from agentloop.tokens import TokenCounter, count_request
 from agentloop.trims import left_unread, trimmed
 from agentloop.wire_form import to_wire
 
-MOST_TRIES = 4
+MOST_TRIES = 3
 """So often a conversation is read at the most, in smaller pieces after each overflow."""
 
 RECORD_OVERHEAD = 8
@@ -55,7 +55,10 @@ class Asked:
 
 
 class Draft:
-    """One summary being written: the budget as far as it is learnt, and the records of the pieces read."""
+    """One summary being written: the budget as far as it is learnt, and the records of the pieces read.
+
+    `sent` is the last request's size in tokens, the longest answer to it included.
+    """
 
     def __init__(
         self, *, model: ChatModel, counter: TokenCounter, budget: Budget, on_part: OnPart, asked: Asked
@@ -63,6 +66,7 @@ class Draft:
         self.model, self.counter, self.budget, self.on_part = model, counter, budget, on_part
         self.asked, self.spec = asked, asked.spec
         self.parts: list[str] = []
+        self.sent = 0
 
     async def done(self) -> tuple[str, tuple[int, ...]]:
         """The prose, and what was not read for it."""
@@ -71,7 +75,7 @@ class Draft:
             try:
                 return await self._prose(reading), reading.unread
             except ContextTooLongError as error:
-                self.budget = smaller(self.budget, error.window)
+                self.budget = smaller(self.budget, error.window, refused=self.sent)
                 # The records of all pieces are there: only the last request was too long.
                 reading = reading if self.parts else await self._read()
         raise SummaryRefusedError("the summariser's own request is too long for its window")
@@ -176,6 +180,7 @@ class Draft:
             max_output_tokens=self.budget.reserve,
         )
         counted = count_request(request, self.counter)
+        self.sent = counted + self.budget.reserve
         answer, called = await call(self.model, request, counted=counted, on_part=self.on_part)
         self.asked.note(called)
         if answer.message.tool_calls:

@@ -19,6 +19,7 @@ def summary_budget(model: ChatModel, agent: Budget, *, longest: int) -> Budget:
         agent,
         window=window,
         max_output_tokens=min(longest, longest_in(window)),
+        lowered_reserve=None,
         fixed=PROMPT_TOKENS,
         model=model.name,
     )
@@ -29,8 +30,13 @@ def longest_in(window: int) -> int:
     return max(LEAST_OUTPUT, (window - PROMPT_TOKENS) // 3)
 
 
-def smaller(budget: Budget, window: int | None) -> Budget:
-    """The budget after an overflow: the window that the server named, or half of it where that is no less."""
-    learnt = window if window is not None and window < budget.window else budget.window // 2
+def smaller(budget: Budget, window: int | None, *, refused: int) -> Budget:
+    """The budget after an overflow, in which the next request is a smaller one.
+
+    `refused` is the request that was too long, answer included, by our own count. The window is the one that
+    the server named where that explains the refusal, else half of what was refused.
+    """
+    known = min(budget.window, refused)
+    learnt = window if window is not None and window < known else known // 2
     longest = min(budget.reserve, longest_in(learnt))
     return replace(budget, window=learnt, max_output_tokens=longest)

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
+from agentloop.threads import in_thread, to_its_end
 from agentloop.tools import tool
 from agentloop.workspace.folder import Folder, WorkspaceError
+from agentloop.workspace.offspring import end_marked, marked, marking
 
 MOST_SECONDS = 600
 MOST_OUTPUT_BYTES = 1024 * 1024
@@ -22,7 +24,12 @@ _SETTLE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """The tool that runs commands, for one folder."""
+    """The tool that runs commands, for one folder.
+
+    Whatever ends a command, its time limit or a cancelled run too, ends its process group; on systems with a
+    `/proc` also what has left the group, unless that was started with an environment made anew. A process of
+    ours that is killed itself leaves its command running.
+    """
 
     folder: Folder
 
@@ -30,8 +37,7 @@ class Commands:
     async def run_command(self, command: str, timeout_seconds: float = 60) -> str:
         """Run a shell command in the working folder; gives its output, errors included, and exit status.
 
-        It has no input. What it leaves running in the background ends with it, unless it began a session
-        of its own, as `setsid` does.
+        It has no input. What it leaves running in the background ends with it.
 
         Args:
             command: The command line, for `sh`.
@@ -75,7 +81,7 @@ class _Output:
 async def _run(command: str, root: Path, seconds: float, output: _Output) -> int | None:
     """Run it to its end; the exit status, negative for a signal, or None when time was up."""
     read_end, write_end = os.pipe()
-    with FileIO(read_end, "rb") as source:
+    with marking() as mark, FileIO(read_end, "rb") as source:
         with FileIO(write_end, "wb") as target:
             process = await asyncio.create_subprocess_shell(
                 command,
@@ -83,13 +89,14 @@ async def _run(command: str, root: Path, seconds: float, output: _Output) -> int
                 stdout=target,
                 stderr=asyncio.subprocess.STDOUT,
                 cwd=root,
+                env=marked(mark),
                 start_new_session=True,
             )
         reading = asyncio.create_task(_read(source, output))
         try:
             return await _waited(process, seconds, reading)
         finally:
-            await _ended(process, reading)
+            await to_its_end(_ended(process, mark, reading))
 
 
 async def _waited(process: Process, seconds: float, reading: asyncio.Task[None]) -> int | None:
@@ -102,11 +109,12 @@ async def _waited(process: Process, seconds: float, reading: asyncio.Task[None])
     return status
 
 
-async def _ended(process: Process, reading: asyncio.Task[None]) -> None:
-    """Kill what still runs: the command, and what it left behind in its process group."""
+async def _ended(process: Process, mark: str, reading: asyncio.Task[None]) -> None:
+    """Kill what still runs: the command, and what it left behind in its process group or elsewhere."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
+    await in_thread(end_marked, mark)
     await asyncio.wait({reading}, timeout=_SETTLE_SECONDS)
     reading.cancel()
     await asyncio.wait({reading})

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from agentloop.cutting import head
 from agentloop.tools import tool
 from agentloop.workspace.folder import Folder, WorkspaceError
 from agentloop.workspace.globs import matcher
@@ -127,8 +128,8 @@ def _numbered(path: str, text: str, offset: int, limit: int, damaged: bool) -> s
 def _cut(line: str) -> str:
     if len(line) <= MOST_LINE_CHARS:
         return line
-    left_out = len(line) - MOST_LINE_CHARS
-    return f"{line[:MOST_LINE_CHARS]}... [{left_out:,} more characters in this line]"
+    shown = head(line, MOST_LINE_CHARS)
+    return f"{shown}... [{len(line) - len(shown):,} more characters in this line]"
 
 
 def _is_binary(data: bytes) -> bool:

@@ -1,0 +1,91 @@
+"""What takes secrets out of what the program stores and shows: on unless it is switched off."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from importlib import import_module
+from urllib.parse import unquote, urlsplit
+
+from agentloop.cli.layers import Layers
+from agentloop.events import Cleared, ClearedItem, Compacted, Event, MessageAdded
+from agentloop.messages import Message
+from agentloop.redaction import Redact, Secrets, redacted
+
+LEAST_CHARS = 8
+"""A shorter value of the environment is as good as a word of its own."""
+
+_NAMES = re.compile(r"(?:^|_)(?:API|ACCESS)?KEYS?(?:_|$)|APIKEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL")
+_NO_SECRET = re.compile(
+    r"[0-9.,:-]+|true|false|enabled|disabled|required|optional|(?:[~.]*|[A-Za-z]:)[/\\].*|[a-z+]+://[^@]*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Numbers, switches, paths and addresses."""
+
+
+def redaction_for(layers: Layers, environment: Mapping[str, str]) -> Redact | None:
+    """The redaction asked for, None for `off`; by default known shapes and the environment's secrets.
+
+    Raises:
+        UsageError: what is named is no redaction.
+    """
+    choice = layers.choice("redact")
+    if choice is None:
+        address = layers.value("base_url", "")
+        values = {*secrets_in(environment), *_credentials_in(str(address)), str(layers.value("api_key", ""))}
+        return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
+    name = str(choice.value).strip()
+    if name.lower() == "off":
+        return None
+    # Loading what users name takes the tools along, which stored sessions do not need.
+    redact: Redact = import_module("agentloop.cli.loading").load_redaction(choice.source, name)
+    return redact
+
+
+def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
+    """The values of variables whose names say key, token, secret or password, as far as they can be one."""
+    for name, value in environment.items():
+        value = value.strip()
+        if _NAMES.search(name.upper()) and len(value) >= LEAST_CHARS and not _NO_SECRET.fullmatch(value):
+            yield value
+
+
+def redacted_events(
+    events: Iterable[Event], redact: Redact | None, count: Callable[[Message], int]
+) -> Iterator[Event]:
+    """The events redacted; what changes is counted again."""
+    for event in events:
+        clean = redacted(event, redact)
+        yield event if clean is event else _counted(clean, count)
+
+
+def _counted(event: Event, count: Callable[[Message], int]) -> Event:
+    match event:
+        case MessageAdded():
+            return replace(event, tokens=count(event.message))
+        case Cleared():
+            return replace(event, items=_counted_items(event.items, count))
+        case Compacted():
+            answer = count(Message.assistant(event.answer)) if event.answer else 0
+            shown = count(Message.user(event.replacement)) if event.replacement else 0
+            items = _counted_items(event.cleared, count)
+            return replace(event, tokens=shown + answer, answer_tokens=answer, cleared=items)
+    return event
+
+
+def _counted_items(items: Iterable[ClearedItem], count: Callable[[Message], int]) -> tuple[ClearedItem, ...]:
+    return tuple(replace(item, tokens=count(item.message)) for item in items)
+
+
+def without_credentials(url: str) -> str:
+    """The URL, or what is to be one, without what stands before an `@` in it."""
+    return re.sub(r"[^/@]*@", "", url)
+
+
+def _credentials_in(url: str) -> Iterator[str]:
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        return
+    if password:
+        yield password
+        yield unquote(password)

@@ -1,0 +1,156 @@
+"""Which fields of a request a refusal names: only those that were sent, and can be left out.
+
+A path, in `param`, in `loc` or in the words, is followed down the body. A name alone is looked for in the
+words: one with an underscore as it is, an English word only where it is quoted or called a parameter.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from agentloop.messages import Json
+from agentloop.openai_api.refused import Path, Refusal, path_of
+
+_NEEDED = frozenset({"model", "messages", "input", "instructions", "tools"})
+_NEEDED_IN_MESSAGES = frozenset(
+    {"role", "content", "tool_calls", "tool_call_id", "id", "type", "function", "arguments"}
+    | {"call_id", "output", "summary", "text", "refusal", "image_url", "input_audio", "file", "url"}
+)
+_NEEDED_IN_TOOLS = frozenset(
+    {"type", "function", "name", "description", "parameters", "properties", "items", "required", "enum"}
+    | {"anyOf", "oneOf", "allOf", "$ref", "$defs"}
+)
+_NAMED_BY_USERS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_PATH = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.?\[\d+\])?\.[\w$]+|\[\d+\])+")
+_PLAIN = re.compile(r"[a-z]+")
+_OF_TOOLS = re.compile(r"\b(tools?|functions?|schemas?|function_declarations)\b", re.IGNORECASE)
+_OF_MESSAGES = re.compile(r"\b(messages?|input|assistant)\b", re.IGNORECASE)
+
+
+def refused_fields(refusal: Refusal, sent: Json) -> frozenset[Path]:
+    """The fields that this refusal of `sent` names; one of tools is `("tools", name)`, wherever it stands."""
+    if not refusal.is_of_the_form:
+        return frozenset()
+    written = (path_of(found) for found in _PATH.findall(refusal.text))
+    followed = (_followed(path, sent) for path in (*refusal.paths, *written))
+    if found := frozenset(path for path in followed if path):
+        return found
+    return frozenset(_in_words(refusal.text, sent))
+
+
+def _followed(named: Path, sent: Json) -> Path | None:
+    """The path as far as there are such keys; None where its last one is missing, or cannot be left out."""
+    values: list[Any] = [sent]
+    path: list[str] = []
+    for key in named:
+        if inner := [value[key] for value in values if isinstance(value, Mapping) and key in value]:
+            path.append(key)
+            values = [item for value in inner for item in _items(value)]
+    if not path or path[-1] != named[-1]:
+        return None
+    return _dispensable(tuple(path))
+
+
+def _dispensable(path: Path) -> Path | None:
+    match path:
+        case ("tools", *above, name):
+            named_by_users = bool(above) and above[-1] in _NAMED_BY_USERS
+            return None if name in _NEEDED_IN_TOOLS or named_by_users else ("tools", name)
+        case (("messages" | "input"), *above, name):
+            needed = name in _NEEDED_IN_MESSAGES or ("function" in above and name == "name")
+            return None if needed else path
+        case (name, *_):
+            return None if name in _NEEDED else path
+    return None
+
+
+def _in_words(text: str, sent: Json) -> Iterator[Path]:
+    """The sent fields whose names stand in the words; of several of one name those that are spoken of."""
+    places: dict[str, list[Path]] = {}
+    for path in _sent_paths(sent):
+        places.setdefault(path[-1], []).append(path)
+    for name, paths in places.items():
+        if _speaks_of(name, text):
+            spoken_of = [path for path in paths if _fits(path, text)]
+            yield from spoken_of or [path for path in paths if len(path) == 1] or paths
+
+
+def _fits(path: Path, text: str) -> bool:
+    """Whether the words speak of the part of the request in which the field stands."""
+    if path[0] == "tools":
+        return bool(_OF_TOOLS.search(text)) or not _PLAIN.fullmatch(path[-1])
+    if path[0] in ("messages", "input") and len(path) > 1:
+        return bool(_OF_MESSAGES.search(text)) or not _PLAIN.fullmatch(path[-1])
+    return not (_OF_MESSAGES.search(text) or _OF_TOOLS.search(text)) or not _PLAIN.fullmatch(path[-1])
+
+
+def _speaks_of(name: str, text: str) -> bool:
+    word = rf"(?<![\w$]){re.escape(name)}(?![\w$])"
+    if not _PLAIN.fullmatch(name):
+        return re.search(word, text) is not None
+    ways = (
+        rf"[\"'`“‘]{name}[\"'`”’]",
+        rf"(parameter|argument|field|property|option|key)s?( supplied)?:? {word}",
+        rf"{word} (parameter|argument|field|property|option)\b",
+        rf"{word} (is |are )?(not|un|no longer|deprecated)",
+        rf"\b(support|accept|allow|use) (the )?{word}",
+        rf"\bto {word} this model",
+        rf"{word}: (extra|un|not|field|property)",
+    )
+    return any(re.search(way, text, re.IGNORECASE) for way in ways)
+
+
+def _sent_paths(sent: Json) -> Iterator[Path]:
+    """Where fields stand that can be left out."""
+    yield from ((name,) for name in sent if name not in _NEEDED)
+    for part in ("messages", "input"):
+        yield from dict.fromkeys(_message_paths(part, sent.get(part)))
+    yield from (("tools", name) for name in dict.fromkeys(schema_words(sent.get("tools"))))
+
+
+def _message_paths(part: str, messages: object) -> Iterator[Path]:
+    for message in _objects(messages):
+        yield from (path for name in message if (path := _dispensable((part, name))))
+        for call in _objects(message.get("tool_calls")):
+            yield from (path for name in call if (path := _dispensable((part, "tool_calls", name))))
+            for function in _objects([call.get("function")]):
+                inner = ((part, "tool_calls", "function", name) for name in function)
+                yield from (path for each in inner if (path := _dispensable(each)))
+
+
+def schema_words(schema: object) -> Iterator[str]:
+    """The keys of a schema and of all within it that could be left out; names that users gave are none."""
+    for value in schema if isinstance(schema, list | tuple) else [schema]:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if key not in _NEEDED_IN_TOOLS:
+                    yield key
+                yield from schema_words(list(inner.values()) if _is_of_users(key, inner) else inner)
+
+
+def _is_of_users(key: str, inner: object) -> bool:
+    return key in _NAMED_BY_USERS and isinstance(inner, Mapping)
+
+
+def without_words(schema: Any, words: frozenset[str]) -> Any:
+    """The schema without these keys, wherever they are keys of a schema."""
+    if isinstance(schema, list | tuple):
+        return [without_words(each, words) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: {name: without_words(each, words) for name, each in inner.items()}
+        if _is_of_users(key, inner)
+        else without_words(inner, words)
+        for key, inner in schema.items()
+        if key not in words
+    }
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _objects(values: object) -> Iterable[Mapping[str, Any]]:
+    values = values if isinstance(values, list | tuple) else ()
+    return (value for value in values if isinstance(value, Mapping))

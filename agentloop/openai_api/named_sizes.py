@@ -1,0 +1,107 @@
+"""The sizes in tokens that servers name in a sentence about a request that is too long.
+
+A sum of prompt and answer is told apart where the server does so; bytes, characters and pixels are no tokens.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_N = r"\(?(\d[\d,_]*)"
+_OF = r"(?: is| of|:| at least| about| a total of| up to)*"
+_OTHER_UNITS = re.compile(
+    r"\(?\d[\d,_.]* ?(?:bytes?|[kmg]i?b|char(?:acter)?s?|pixels?|px|images?|tools?|pages?)\b", re.IGNORECASE
+)
+
+_SUM = re.compile(rf"{_N} \+ {_N} > {_N}")
+_REMAINDER = re.compile(rf"{_N} > {_N} - {_N}")
+_ANSWER = (
+    rf"{_N} (?:requested )?output tokens",
+    rf"{_N} `?max_(?:new|completion|output)?_?tokens",
+    rf"max_(?:new_|completion_|output_)?tokens`? ?(?:is|of|=|:)? ?{_N}",
+    rf"{_N} (?:tokens )?(?:for|in|from|of) (?:the |your )?(?:completion|output|response|answer|generation)",
+    rf"generation length {_N}",
+    rf"and {_N} (?:more|new tokens)",
+)
+_PROMPT = (
+    rf"{_N} `?inputs`? tokens",
+    rf"prompt contains{_OF} {_N} (?:input )?tokens",
+    rf"has {_N} input tokens",
+    rf"{_N} (?:tokens )?(?:in|from|of) (?:the |your )?(?:input |text )?(?:messages|prompt|input)",
+    rf"prompt (?:is|length) {_N} tokens",
+    rf"prompt length {_N}",
+    rf"{_N} input tokens",
+)
+_TOTAL = (
+    rf"total of(?: at least)? {_N}",
+    rf"requested{_OF} {_N} tokens(?! ?(?:of|in|from) )",
+    rf"sequence length of {_N}",
+)
+_WINDOW = (
+    rf"> {_N}",
+    rf"(?:maximum|max|model'?s?) (?:context|model|prompt|input|allowed|supported sequence)? ?"
+    rf"(?:length|size)(?: is(?: just)?| of|:)? {_N}",
+    rf"(?:{_N} maximum|maximum is {_N}|max_model_len {_N}|max_num_tokens {_N}|n_ctx: {_N})",
+    rf"context (?:length|size|window|limit)(?: limit)?(?: of only| of| is|:)? {_N}",
+    rf"(?:maximum number of (?:input )?tokens(?: allowed)?|max input tokens)(?: is| of|:)? {_N}",
+    rf"(?:limit|max size|token limit)(?: of| is|:) {_N}",
+    rf"(?:must be <=|(?:cannot|not) exceed|supports up to|tokens allowed|maximum of|max is) {_N}",
+    rf"(?:less|fewer) than {_N} tokens",
+    rf"length should be \[\d+, {_N}\]",
+    rf"exceeds the max(?:imum)? {_N}",
+)
+_TOKENS = (
+    rf"{_N} tokens >",
+    rf"(?:requested|requested a total of|requested about|requested:|resulted in|contains|received) {_N}",
+    rf"(?:has|token count|token count of|token count is|token count:|keep the first|requested tokens) {_N}",
+    rf"(?:prompt|input|request|input length|prompt length|current length is|too long:|given:|tokens) {_N}",
+    rf"\(length {_N}\)",
+    rf"prompt'?s? (?:length|tokens:?) {_N}",
+    rf"n_keep: {_N}",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSizes:
+    """The window, the request and of it the longest answer, in tokens; None where not named."""
+
+    window: int | None
+    tokens: int | None
+    output_tokens: int | None = None
+
+
+def sizes_in(text: str) -> NamedSizes:
+    """The sizes that a sentence names; none where it counts messages."""
+    if "array too long" in text:
+        return NamedSizes(window=None, tokens=None)
+    text = _OTHER_UNITS.sub("", text)
+    if found := _SUM.search(text):
+        prompt, answer, window = (count(number) or 0 for number in found.groups())
+        return NamedSizes(window=window or None, tokens=prompt + answer, output_tokens=answer or None)
+    if found := _REMAINDER.search(text):
+        answer, window, prompt = (count(number) or 0 for number in found.groups())
+        return NamedSizes(window=window or None, tokens=prompt + answer, output_tokens=answer or None)
+    return _apart(text)
+
+
+def _apart(text: str) -> NamedSizes:
+    window, output = _first(_WINDOW, text), _first(_ANSWER, text)
+    total, prompt = _first(_TOTAL, text), _first(_PROMPT, text)
+    if output is not None and (total or prompt):
+        return NamedSizes(window=window, tokens=max(total or 0, (prompt or 0) + output), output_tokens=output)
+    return NamedSizes(window=window, tokens=total or _first(_TOKENS, text) or prompt)
+
+
+def count(number: object) -> int | None:
+    """A positive number, as a number or as digits with separators."""
+    if isinstance(number, str):
+        digits = number.replace(",", "").replace("_", "")
+        number = int(digits) if digits.isdecimal() and len(digits) < 16 else None
+    return number if isinstance(number, int) and number > 0 else None
+
+
+def _first(patterns: Iterable[str], text: str) -> int | None:
+    for pattern in patterns:
+        if found := re.search(pattern, text, re.IGNORECASE):
+            return count(next(filter(None, found.groups())))
+    return None

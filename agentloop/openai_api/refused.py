@@ -1,0 +1,183 @@
+"""What a server says that it refuses of a request's form, in the words of many servers.
+
+Some name a field in `param`, some in `loc` as pydantic does, some in a path such as
+`messages[2].reasoning_content`, and some in their sentence alone.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import openai
+
+from agentloop.errors import ModelRefusedError
+from agentloop.openai_api.overflow import said
+from agentloop.openai_api.server_events import ServerSaidError
+
+Path: TypeAlias = tuple[str, ...]
+"""Where a field stands: the keys from the body down to it, places in lists left out."""
+
+_FORM = frozenset({400, 422})
+_MOST_NESTED = 8
+_MOST_TEXT = 20_000
+
+_UNKNOWN = re.compile(
+    r"\bun(supported|known|recogni[sz]ed|expected)|_forbidden\b|\bforbidden\b"
+    r"|\b(not|no longer) (be )?(yet |currently )?(supported?|permitted|allowed|accepted|recogni[sz]ed|"
+    r"enabled|available|implemented|valid|used|specified|set)\b"
+    r"|n't (supported|allowed|permitted)\b"
+    r"|\b(do(es)?n't|do(es)? not|cannot) (support|accept|allow|know|use)\b"
+    r"|\bextra (inputs?|fields?|param|properties|keys?)|\badditional propert|\bno such (field|param|argument)"
+    r"|\bcannot find field\b|\bdeprecated\b|\bremove\b|\bonly the default\b|must be verified",
+    re.IGNORECASE,
+)
+_REASONING = re.compile(
+    r"invalid_encrypted_content|encrypted content .{0,200} could not be"
+    r"|required following item|required 'reasoning' item|item with id .{0,200} not found",
+    re.IGNORECASE | re.DOTALL,
+)
+_REASONING_WANTED = re.compile(
+    r"reasoning_content\W.{0,80}\b(missing|required|must be (passed|provided|present|included|returned|set))"
+    r"|\b(missing|requires?|without)\W.{0,60}\breasoning_content\b",
+    re.IGNORECASE,
+)
+_SYSTEM = re.compile(
+    r"\b(system|developer) (role|messages?|prompts?|instructions?)\b.{0,40}"
+    r"((\bnot|n't) (yet |be )*(supported|accepted|enabled|available|allowed(?! to))\b|\bunsupported)"
+    r"|\b(not|n't) support (the )?['\"`]?(system|developer)"
+    r"(['\"`]| (role|messages?|prompts?|instructions?)\b)"
+    r"|\b(unsupported|unexpected).{0,20}\brole\b.{0,20}\b(system|developer)\b"
+    r"|\bunknown variant `(system|developer)`|'developer' is not one of"
+    r"|\bonly user,? (and )?assistant\b.{0,20}role",
+    re.IGNORECASE,
+)
+_BY_TURNS = re.compile(r"roles must alternate", re.IGNORECASE)
+_OPTIONAL_SYSTEM = re.compile(r"optional system", re.IGNORECASE)
+_NO_STREAMS = re.compile(
+    r"\bstream(ing| mode)\b.{0,40}(\bnot\b|n't|\bunsupported)"
+    r"|(\bnot|n't) support.{0,40}\bstream(s|ing| mode)\b",
+    re.IGNORECASE,
+)
+_ONLY_STREAMS = re.compile(
+    r"only supports? (the )?stream|stream(ing)? (mode )?is required|enable the stream\b"
+    r"|\bstream\b.{0,20} must be (set to )?true",
+    re.IGNORECASE,
+)
+_LIMIT = re.compile(
+    r"max_?(completion_?|output_?|new_?)?tokens|maximum tokens|(completion|output) tokens", re.IGNORECASE
+)
+_BOUND = re.compile(
+    r"at most|less than|lower|<=|≤|>|range|maximum|exceed|too (large|high|big)|up to|between|limit",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"(?<![\w.-])(\d{1,3}(?:,\d{3})+|\d+)(?![\w-]|\.\d)( \(exclusive\))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A refusal: its HTTP status, all that was said, on one line, and the fields named beside the words."""
+
+    status: int
+    text: str
+    paths: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, error: ModelRefusedError) -> "Refusal | None":
+        """What the server said; None where the error is not a server's."""
+        match error.__cause__:
+            case openai.APIStatusError() | ServerSaidError() as cause:
+                body = cause.body
+            case _:
+                return None
+        values = list(_values(body, 0))
+        words = dict.fromkeys([said(body), *(value for key, value in values if key in _SPOKEN)])
+        text = " ".join(" ".join(words).split())[:_MOST_TEXT]
+        named = [path_of(value) for key, value in values if key in ("param", "field")]
+        return cls(status=error.status, text=text, paths=tuple(named + list(_locations(body, 0))))
+
+    @property
+    def is_of_the_form(self) -> bool:
+        """Whether it speaks of something in the request that the server does not know or take."""
+        return self.status in _FORM and bool(_UNKNOWN.search(self.text))
+
+    @property
+    def is_of_reasoning(self) -> bool:
+        """Whether reasoning is not taken back: another server made it, as a rule."""
+        return self.status in (400, 404) and bool(_REASONING.search(self.text))
+
+    @property
+    def wants_reasoning(self) -> bool:
+        """Whether reasoning is missed in a message that never had any: another server made it, as a rule."""
+        return self.status in _FORM and bool(_REASONING_WANTED.search(self.text))
+
+    @property
+    def is_of_the_system_role(self) -> bool:
+        """Whether the server, or the template of its model, knows no system messages."""
+        return self.status in (*_FORM, 500) and refuses_system(self.text)
+
+    @property
+    def is_of_streams(self) -> bool:
+        """Whether the server does not stream."""
+        return self.status in _FORM and bool(_NO_STREAMS.search(self.text))
+
+    @property
+    def wants_streams(self) -> bool:
+        """Whether the server does nothing but stream."""
+        return self.status in _FORM and bool(_ONLY_STREAMS.search(self.text))
+
+    def most_output(self, asked: int) -> int | None:
+        """The longest answer in tokens that may be asked for, less than `asked`; None where none is named."""
+        if self.status not in _FORM or not (_LIMIT.search(self.text) and _BOUND.search(self.text)):
+            return None
+        named = (
+            int(number.replace(",", "")) - bool(exclusive)
+            for number, exclusive in _NUMBER.findall(self.text)
+            if len(number) < 12
+        )
+        return max((number for number in named if 1 < number < asked), default=None)
+
+
+def refuses_system(text: str) -> bool:
+    """Whether these are the words of a server, or of a model's template, that knows no system messages.
+
+    One that wants user and assistant by turns, which they are, takes the system message for one of them.
+    """
+    by_turns = _BY_TURNS.search(text) and not _OPTIONAL_SYSTEM.search(text)
+    return bool(by_turns or _SYSTEM.search(text))
+
+
+def path_of(text: str) -> Path:
+    """The keys in a path as servers write them, such as `messages[2].name` or `body -> temperature`."""
+    return tuple(part for part in re.split(r"[^\w$]+", text) if part and not part.isdecimal())
+
+
+_SPOKEN = frozenset({"code", "type", "message", "msg", "description", "reason", "status"})
+
+
+def _values(body: object, depth: int) -> Iterator[tuple[str, str]]:
+    """Every text in the error with its key; what was sent and is quoted left out."""
+    if depth > _MOST_NESTED:
+        return
+    if isinstance(body, Mapping):
+        for key, value in body.items():
+            if isinstance(value, str):
+                yield str(key), value[:_MOST_TEXT]
+            elif key not in ("input", "ctx"):
+                yield from _values(value, depth + 1)
+    elif isinstance(body, list):
+        for item in body:
+            yield from _values(item, depth + 1)
+
+
+def _locations(body: Any, depth: int) -> Iterator[Path]:
+    """Every `loc` in the error."""
+    if depth > _MOST_NESTED:
+        return
+    if isinstance(body, Mapping):
+        if isinstance(loc := body.get("loc"), list):
+            yield tuple(part for part in loc if isinstance(part, str))
+        body = [value for key, value in body.items() if key != "input"]
+    if isinstance(body, list):
+        for item in body:
+            yield from _locations(item, depth + 1)

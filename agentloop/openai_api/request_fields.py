@@ -1,0 +1,23 @@
+"""The fields that every request of one model carries, whichever path of the API it takes."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agentloop.checks import at_least_or_none
+from agentloop.errors import UsageError
+
+
+def common_fields(temperature: float | None, extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The fields that every request carries.
+
+    Raises:
+        UsageError: the temperature is no finite number of at least 0, or the others cannot be sent as JSON.
+    """
+    at_least_or_none("temperature", temperature, 0)
+    fields = ({} if temperature is None else {"temperature": temperature}) | dict(extra_body or {})
+    try:
+        json.dumps(fields, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"extra_body cannot be sent as JSON: {error}") from error
+    return fields

@@ -1,0 +1,86 @@
+"""A response as an `Answer`: what it says of its end, of its usage and of its output."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentloop.errors import BadAnswerError, UsageError
+from agentloop.messages import Json, Usage
+from agentloop.models import Answer
+from agentloop.openai_api.server_events import ServerSaidError
+from agentloop.openai_responses.packed import message_of
+from agentloop.wire_form import cleaned
+
+NO_OUTPUT = "the server's answer holds no output: check that the base URL is a Responses API's"
+
+_UNFINISHED = frozenset({"queued", "in_progress"})
+_NO_END = "the server answers in the background, later: take `background` out of extra_body"
+
+
+def answer_of(response: Json, items: list[Any]) -> Answer:
+    """The answer that a response gives with these items of output.
+
+    Raises:
+        BadAnswerError: it is no finished response.
+        ServerSaidError: it failed.
+    """
+    check_not_failed(response)
+    if str(response.get("status")) in _UNFINISHED:
+        raise BadAnswerError(_NO_END)
+    try:
+        message = message_of([_plain(item) for item in cleaned(items) if isinstance(item, Mapping)])
+    except (UsageError, RecursionError) as error:
+        raise BadAnswerError("the server's answer is nested too deep") from error
+    finish = _finish(response) or ("tool_calls" if message.tool_calls else "stop")
+    return Answer(message=message, usage=_usage(response.get("usage")), finish=finish)
+
+
+def check_not_failed(response: Json) -> None:
+    """Refuse what is an error in place of a response.
+
+    Raises:
+        ServerSaidError: it is one.
+    """
+    if error := response.get("error"):
+        raise ServerSaidError(error)
+    if response.get("object") == "error" or response.get("type") == "error":
+        raise ServerSaidError({key: value for key, value in response.items() if value != "error"})
+    if str(response.get("status")) in ("failed", "cancelled"):
+        raise ServerSaidError({"code": "server_error", "message": f"the response was {response['status']}"})
+
+
+def _finish(response: Json) -> str | None:
+    """Why the answer is cut short, in the words of chat completions; None where it is whole."""
+    if response.get("status") != "incomplete":
+        return None
+    details = response.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, Mapping) else None
+    return "content_filter" if reason == "content_filter" else "length"
+
+
+def _plain(item: Json) -> Json:
+    """The item, a message whose text some servers send in a shape of their own in the API's shape."""
+    content = item.get("content")
+    if item.get("type") != "message" or not isinstance(content, str | list):
+        return item
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return {**item, "content": [_output_text(part) for part in parts]}
+
+
+def _output_text(part: Any) -> Any:
+    if isinstance(part, Mapping) and part.get("type") == "text":
+        return {"annotations": [], **part, "type": "output_text"}
+    return part
+
+
+def _usage(data: object) -> Usage | None:
+    if not isinstance(data, Mapping):
+        return None
+    if "input_tokens" not in data and "output_tokens" not in data:
+        return Usage.from_openai(data)
+    return Usage.from_openai(
+        {
+            "prompt_tokens": data.get("input_tokens"),
+            "completion_tokens": data.get("output_tokens"),
+            "prompt_tokens_details": data.get("input_tokens_details"),
+        }
+    )

@@ -1,0 +1,36 @@
+"""The text of an answer as it is shown while it comes."""
+
+from agentloop.openai_responses.packed import BETWEEN_MESSAGES
+from agentloop.wire_form import cleaned
+
+
+class ShownText:
+    """Pieces of text as they are shown: together they are the text of the whole message.
+
+    Half of a surrogate pair waits for the other half, and what comes from another item of the output begins
+    as a paragraph of its own.
+    """
+
+    def __init__(self) -> None:
+        self._shown: list[str] = []
+        self._half = ""
+        self._item: object = None
+
+    def add(self, item: object, delta: str) -> str:
+        """The text to show now that this piece of that item has come."""
+        if not delta:
+            return ""
+        between = ""
+        if item is not self._item and self._item is not None:
+            between, self._half = cleaned(self._half) + BETWEEN_MESSAGES, ""
+        self._item = item
+        piece = self._half + delta
+        self._half = piece[-1] if "\ud800" <= piece[-1] <= "\udbff" else ""
+        text = between + str(cleaned(piece[: len(piece) - len(self._half)]))
+        self._shown.append(text)
+        return text
+
+    def rest(self, text: str) -> str:
+        """What of the whole text has not been shown; nothing where other text than this was."""
+        shown = "".join(self._shown)
+        return text[len(shown) :] if text.startswith(shown) else ""

@@ -1,0 +1,18 @@
+"""Secrets kept out of all that is written and shown: found by value and by shape, across chunks too."""
+
+from agentloop.redaction.held import Held, HoldsBack
+from agentloop.redaction.inside import redact_error, redacted
+from agentloop.redaction.secrets import LEAST_VALUE_CHARS, Redact, Secrets
+from agentloop.redaction.shapes import KNOWN_SHAPES, Shape
+
+__all__ = [
+    "KNOWN_SHAPES",
+    "LEAST_VALUE_CHARS",
+    "Held",
+    "HoldsBack",
+    "Redact",
+    "Secrets",
+    "Shape",
+    "redact_error",
+    "redacted",
+]

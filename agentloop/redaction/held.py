@@ -1,0 +1,51 @@
+"""A text that comes in pieces, shown without the secrets in it."""
+
+from typing import Protocol, runtime_checkable
+
+from agentloop.redaction.secrets import Redact
+
+
+@runtime_checkable
+class HoldsBack(Protocol):
+    """A redaction that knows how much of a text can be shown before the rest is there."""
+
+    def settled(self, text: str, /) -> int:
+        """How many characters what follows can change no more; they can be redacted by themselves."""
+        ...
+
+
+class Held:
+    """Holds back what may still become a secret, so that no piece shows a part of one.
+
+    All that is shown, joined, is the redacted whole. A redaction that does not say what is settled gets the
+    whole at the end. What is held back is looked at again at each blank, so that a long word costs no more
+    than a short one.
+    """
+
+    def __init__(self, redact: Redact) -> None:
+        self._redact = redact
+        self._pieces: list[str] = []
+
+    def add(self, piece: str) -> str:
+        """What can be shown with this piece; it is often nothing."""
+        self._pieces.append(piece)
+        if not isinstance(self._redact, HoldsBack) or not _has_break(piece):
+            return ""
+        text = "".join(self._pieces)
+        end = self._redact.settled(text)
+        self._pieces = [text[end:]]
+        return self._redact(text[:end])
+
+    def rest(self) -> str:
+        """What is left, now that nothing follows."""
+        text = self._redact("".join(self._pieces))
+        self.drop()
+        return text
+
+    def drop(self) -> None:
+        """Forget what is held back."""
+        self._pieces = []
+
+
+def _has_break(piece: str) -> bool:
+    return any(not "!" <= letter <= "~" for letter in piece)

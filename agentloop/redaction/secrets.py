@@ -1,0 +1,176 @@
+"""A redaction by known values and by shapes, whole texts or piece by piece."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agentloop.checks import shown
+from agentloop.errors import UsageError
+from agentloop.redaction.forms import forms_of
+from agentloop.redaction.shapes import KNOWN_SHAPES, MOST_PEM_CHARS, MOST_WORDS, PEM_BEGIN, Shape, compiled
+from agentloop.redaction.spans import MARK, Span, gaps, joined, replaced, span_of
+
+LEAST_VALUE_CHARS = 4
+"""A shorter value stands in every other text."""
+
+
+class Redact(Protocol):
+    """Takes secrets out of a text. Doing it twice must change no more than doing it once."""
+
+    def __call__(self, text: str, /) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """Takes known values and what has the shape of a secret out of a text: a `[redacted: …]` stands there.
+
+    `values` are found whole, whatever stands around them, also in the forms in which JSON, URLs and base64
+    write them; `shapes` are those of well-known keys by default. It takes time linear in the text. Doing it
+    twice changes nothing more.
+
+    Example:
+        >>> Secrets(values=["correct horse"])("It is correct horse, or ghp_" + "x1" * 18 + ".")
+        'It is [redacted: known value], or [redacted: GitHub token].'
+
+    Raises:
+        UsageError: a value has under 4 characters, or something is no text or no `Shape`.
+    """
+
+    values: Iterable[str] = field(default=(), repr=False)
+    shapes: Iterable[Shape] = field(default=KNOWN_SHAPES, repr=False)
+    _forms: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _broken: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _openers: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _mark: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        values, shapes = _checked_values(self.values), _checked_shapes(self.shapes)
+        forms = sorted({form for value in values for form in forms_of(value)}, key=len, reverse=True)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "shapes", shapes)
+        object.__setattr__(self, "_forms", tuple(forms))
+        openers = {hint for shape in shapes if shape.words > 1 for hint in shape.hints or ("",)}
+        object.__setattr__(self, "_openers", tuple(openers))
+        kinds = "|".join(re.escape(kind) for kind in {KNOWN, *(shape.kind for shape in shapes)})
+        object.__setattr__(self, "_mark", re.compile(rf"{re.escape(MARK)}(?:{kinds})\]"))
+        object.__setattr__(self, "_broken", tuple(form for form in forms if _NO_WORD.search(form)))
+
+    def __call__(self, text: str, /) -> str:
+        """The text without them."""
+        return replaced(text, self._found(text))
+
+    def settled(self, text: str, /) -> int:
+        """How much of the text can be shown, as whatever follows makes no part of it a secret.
+
+        What follows may make one of a word that has no end yet, of a few words behind one such as `password`,
+        of an open block in PEM form, and of what a known value begins with.
+        """
+        begun = min((_begun(text, form) for form in self._broken), default=len(text))
+        end = min(_words_end(text, self._openers), _word_start(text, min(begun, _open_block(text))))
+        for span in reversed(self._found(text)):
+            if span.first < end < span.last:
+                # What a name or a prefix stands behind decides, too, whether it is one.
+                end = _word_start(text, span.first) if text[span.first].isalnum() else span.first
+        return end
+
+    def _found(self, text: str) -> list[Span]:
+        """What is to be replaced, and the marks that stand there already, in order and apart."""
+        marks = [span_of(m, 0, "") for m in self._mark.finditer(text)] if MARK in text else []
+        known = joined([*marks, *self._known(text)])
+        found, waiting = known, gaps(known, 0, len(text))
+        while waiting:
+            start, end = waiting.pop()
+            # What stands beside a match may be one where that is gone.
+            if shaped := joined(self._shaped(text[start:end], start)):
+                found += shaped
+                waiting += gaps(shaped, start, end)
+        return joined(found)
+
+    def _known(self, text: str) -> Iterator[Span]:
+        for form in self._forms:
+            start = text.find(form)
+            while start >= 0:
+                first, end = start, start + len(form)
+                # Where it overlaps itself all of it goes.
+                while (start := text.find(form, start + 1, end + len(form) - 1)) >= 0:
+                    end = start + len(form)
+                yield Span(first, end, KNOWN)
+                start = text.find(form, end)
+
+    def _shaped(self, part: str, at: int) -> Iterator[Span]:
+        """The matches in a part that begins at this position; what stands beyond it is not seen."""
+        lowered = part.lower()
+        for shape in self.shapes:
+            if part and (not shape.hints or any(hint in lowered for hint in shape.hints)):
+                pattern = compiled(shape.pattern)
+                group = "secret" if "secret" in pattern.groupindex else 0
+                for match in pattern.finditer(part):
+                    if match.start(group) < match.end(group):
+                        yield span_of(match, group, shape.kind, at=at)
+
+
+def _checked_values(values: object) -> tuple[str, ...]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise UsageError("values must be a list of texts")
+    given = tuple(values)
+    for at, value in enumerate(given):
+        if not isinstance(value, str) or len(value) < LEAST_VALUE_CHARS:
+            raise UsageError(f"values[{at}] must be a text of at least {LEAST_VALUE_CHARS} characters")
+    return given
+
+
+def _checked_shapes(shapes: object) -> tuple[Shape, ...]:
+    if not isinstance(shapes, Iterable):
+        raise UsageError(f"shapes must be a list of Shape(…), not {shown(shapes)}")
+    given = tuple(shapes)
+    for each in given:
+        if not isinstance(each, Shape):
+            raise UsageError(f"shapes must be a list of Shape(…), not of {shown(each)}")
+    return given
+
+
+def _words_end(text: str, openers: Sequence[str]) -> int:
+    """Where the last words of the last line begin that may be a part of what is still to come."""
+    line = 0
+    for match in _BREAK.finditer(text):
+        line = match.end()
+    words = [match.span() for match in _WORD.finditer(text, line)][-MOST_WORDS:]
+    for start, end in words:
+        word = text[start:end].lower()
+        if end == len(text) or any(opener in word for opener in openers):
+            return start
+    return len(text)
+
+
+def _word_start(text: str, at: int) -> int:
+    """Where the word begins that this position is in."""
+    while 0 < at < len(text) and "!" <= text[at - 1] <= "~":
+        at -= 1
+    return at
+
+
+def _open_block(text: str) -> int:
+    """Where a block in PEM form begins whose end may still come."""
+    start = text.rfind("-----BEGIN ", max(0, len(text) - MOST_PEM_CHARS - _MOST_MARKER_CHARS))
+    begun = _BEGINS.match(text, start) if start >= 0 else None
+    if begun is None:
+        return len(text)
+    after = text.find("-----", begun.end())
+    return len(text) if 0 <= after < len(text) - _MOST_MARKER_CHARS else start
+
+
+def _begun(text: str, form: str) -> int:
+    """Where the text ends with the beginning of this value."""
+    for start in range(max(0, len(text) - len(form) + 1), len(text)):
+        if form.startswith(text[start:]):
+            return start
+    return len(text)
+
+
+KNOWN = "known value"
+_MOST_MARKER_CHARS = 100
+_NO_WORD = re.compile(r"[^!-~]")
+_WORD = re.compile(r"[!-~]+")
+_BREAK = re.compile(r"[^!-~ \t]+|[ \t]{9,}")
+_BEGINS = re.compile(PEM_BEGIN)

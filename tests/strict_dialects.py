@@ -1,0 +1,195 @@
+"""How servers refuse what they do not know: fields, roles, streams and answers that are too long.
+
+`refused` looks at what came; the words are those of one of `WORDINGS`. A path is the keys and places from the
+body down to a field.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tests.strict_replies import Body, Fault
+from tests.strict_rules import output_limit
+
+Path: TypeAlias = tuple[str | int, ...]
+Wording: TypeAlias = Callable[[Sequence[Path]], Fault]
+
+DIALECTS = frozenset({"no-system", "no-streams", "only-streams", "no-message-fields", "plain-schemas"})
+"""Modes of the provider that are found out by a refusal."""
+
+_MESSAGE_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+_CALL_FIELDS = frozenset({"id", "type", "function"})
+_SCHEMA_WORDS = frozenset(
+    {"type", "function", "name", "description", "parameters", "properties", "items", "required", "enum"}
+)
+
+
+def refused(
+    body: Body, *, modes: Collection[str], refuses: Collection[str], wording: str, most_output: int | None
+) -> Fault | None:
+    """The refusal of what this server does not know, None where it knows all of it."""
+    if paths := [*_fields(body, modes, refuses)]:
+        return WORDINGS[wording](paths)
+    if "no-system" in modes and body["messages"][0]["role"] in ("system", "developer"):
+        return _error(400, "Error rendering the chat template: System role not supported")
+    if "no-streams" in modes and body.get("stream"):
+        return _error(400, "Streaming is not supported by this deployment.", param="stream")
+    if "only-streams" in modes and not body.get("stream"):
+        return _error(400, "This model only supports stream mode, please enable the stream parameter.")
+    if most_output is not None and output_limit(body) > most_output:
+        asked = output_limit(body)
+        return _error(
+            400,
+            f"max_tokens is too large: {asked}. This model supports at most {most_output} completion tokens, "
+            f"whereas you provided {asked}.",
+            param="max_tokens",
+            code="invalid_value",
+        )
+    return None
+
+
+def _fields(body: Body, modes: Collection[str], refuses: Collection[str]) -> Iterator[Path]:
+    yield from ((name,) for name in body if name in refuses)
+    if "no-message-fields" in modes:
+        for at, message in enumerate(body["messages"]):
+            yield from (("messages", at, name) for name in message if name not in _MESSAGE_FIELDS)
+            for number, call in enumerate(message.get("tool_calls") or ()):
+                place: Path = ("messages", at, "tool_calls", number)
+                yield from ((*place, name) for name in call if name not in _CALL_FIELDS)
+                inner = call["function"]
+                yield from ((*place, "function", name) for name in inner if name not in ("name", "arguments"))
+    if "plain-schemas" in modes:
+        for at, tool in enumerate(body.get("tools") or ()):
+            yield from _schema_fields(tool, ("tools", at))
+
+
+def _schema_fields(schema: Any, place: Path) -> Iterator[Path]:
+    if isinstance(schema, list):
+        for at, each in enumerate(schema):
+            yield from _schema_fields(each, (*place, at))
+    if not isinstance(schema, Mapping):
+        return
+    for key, inner in schema.items():
+        if key == "properties":
+            for name, each in inner.items():
+                yield from _schema_fields(each, (*place, key, name))
+        elif key not in _SCHEMA_WORDS:
+            yield (*place, key)
+        else:
+            yield from _schema_fields(inner, (*place, key))
+
+
+def _error(status: int, message: str, **fields: Any) -> Fault:
+    return Fault(
+        status=status, body={"error": {"message": message, "type": "invalid_request_error"} | fields}
+    )
+
+
+def _dotted(path: Path) -> str:
+    """E.g. `messages[2].tool_calls[0].extra`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def _openai(paths: Sequence[Path]) -> Fault:
+    name = _dotted(paths[0])
+    other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}.get(name)
+    hint = f" Use '{other}' instead." if other else ""
+    message = f"Unsupported parameter: '{name}' is not supported with this model.{hint}"
+    return _error(400, message, param=name, code="unsupported_parameter")
+
+
+def _words(paths: Sequence[Path]) -> Fault:
+    return _error(400, f"Unrecognized request argument supplied: {paths[0][-1]}")
+
+
+def _pydantic(paths: Sequence[Path]) -> Fault:
+    detail = [
+        {
+            "type": "extra_forbidden",
+            "loc": ["body", *path],
+            "msg": "Extra inputs are not permitted",
+            "input": "what was sent",
+        }
+        for path in paths
+    ]
+    return Fault(status=422, body={"detail": detail})
+
+
+def _mistral(paths: Sequence[Path]) -> Fault:
+    detail = []
+    for path in paths:
+        tagged = [*path[:2], "assistant", *path[2:]] if path[0] == "messages" else path
+        detail.append(
+            {"type": "extra_forbidden", "loc": ["body", *tagged], "msg": "Extra inputs are not permitted"}
+        )
+    message = {"detail": detail}
+    return Fault(
+        status=422,
+        body={"object": "error", "message": message, "type": "invalid_request_error", "code": None},
+    )
+
+
+def _google(paths: Sequence[Path]) -> Fault:
+    lines = [
+        f'Invalid JSON payload received. Unknown name "{path[-1]}"{_at(path)}: Cannot find field.'
+        for path in paths
+    ]
+    error = {"code": 400, "message": "\n".join(lines), "status": "INVALID_ARGUMENT"}
+    return Fault(status=400, body=[{"error": error}])
+
+
+def _at(path: Path) -> str:
+    return f" at '{_dotted(path[:-1])}'" if len(path) > 1 else ""
+
+
+def _groq(paths: Sequence[Path]) -> Fault:
+    path = paths[0]
+    if path[0] == "messages":
+        place = f"messages.{path[1]}"
+        message = (
+            f"'{place}' : for 'role:assistant' the following must be satisfied"
+            f"[('{place}' : property '{path[-1]}' is unsupported)]"
+        )
+        return _error(400, message)
+    return _error(400, f"property '{path[-1]}' is unsupported")
+
+
+def _vllm(paths: Sequence[Path]) -> Fault:
+    parts = [
+        f"[{{'type': 'extra_forbidden', 'loc': ('body', {', '.join(map(repr, path))}), "
+        "'msg': 'Extra inputs are not permitted', 'input': 1}]"
+        for path in paths
+    ]
+    message = " ".join(parts)
+    return Fault(
+        status=400,
+        body={"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": 400},
+    )
+
+
+def _go(paths: Sequence[Path]) -> Fault:
+    return _error(400, f'json: unknown field "{paths[0][-1]}"')
+
+
+def _anthropic(paths: Sequence[Path]) -> Fault:
+    name = ".".join(map(str, paths[0]))
+    return Fault(
+        status=400,
+        body={
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": f"{name}: Extra inputs are not permitted"},
+        },
+    )
+
+
+WORDINGS: dict[str, Wording] = {
+    "openai": _openai,
+    "words": _words,
+    "pydantic": _pydantic,
+    "mistral": _mistral,
+    "google": _google,
+    "groq": _groq,
+    "vllm": _vllm,
+    "go": _go,
+    "anthropic": _anthropic,
+}

@@ -1,0 +1,125 @@
+"""One answer of a model: what is stored of it, and when the model is asked again."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from agentloop import Agent, Message, Runner, ToolCall, tool
+from agentloop.errors import BadAnswerError
+from agentloop.models import Answer
+from agentloop.prompts import NOT_RUN
+from agentloop.stores import InMemoryStore
+from agentloop.stream import MessageAdded
+from agentloop.testing import ScriptedModel, calls
+from tests.kit import assert_valid, watched
+
+ran: Counter[str] = Counter()
+
+
+@tool
+def look(path: str) -> str:
+    """Look at a file."""
+    ran[path] += 1
+    return f"seen {path}"
+
+
+def runner_of(model: ScriptedModel, store: InMemoryStore | None = None) -> Runner:
+    ran.clear()
+    return Runner(Agent(model, tools=[look]), store=store or InMemoryStore(), transcripts=None)
+
+
+def looking(path: str, call_id: str) -> ToolCall:
+    return ToolCall(id=call_id, name="look", arguments=f'{{"path": "{path}"}}')
+
+
+BLANKS = [
+    Message.assistant(None),
+    Message.assistant(" \n"),
+    Message(role="assistant", content=None, extra={"reasoning_content": "Let me think."}),
+]
+
+
+@pytest.mark.parametrize("blank", BLANKS)
+async def test_an_answer_with_neither_text_nor_call_is_asked_for_again(blank: Message) -> None:
+    model = ScriptedModel(
+        [Answer(message=blank, finish="stop"), calls(("look", {"path": "a"})), blank, "done"]
+    )
+    result = await runner_of(model).run("go")
+    assert result.output == "done"
+    assert len(model.requests) == 4
+    assert model.requests[0].messages == model.requests[1].messages
+    assert_valid(model.requests)
+
+
+@pytest.mark.parametrize(
+    ("finish", "why"),
+    [("stop", "were empty"), ("length", "raise max_output_tokens"), ("content_filter", "withheld")],
+)
+async def test_three_empty_answers_in_a_row_end_the_run(finish: str, why: str) -> None:
+    blank = Answer(message=Message.assistant(""), finish=finish)
+    model = ScriptedModel([calls(("look", {"path": "a"})), blank, blank, blank])
+    runner = runner_of(model)
+    with pytest.raises(BadAnswerError, match=f"3 answers in a row .*{why}"):
+        await runner.run("go", session_id="s")
+    again = ScriptedModel(["at last"])
+    result = await Runner(Agent(again, tools=[look]), store=runner.store, transcripts=None).resume("s")
+    assert result.output == "at last"
+    assert ran == {"a": 1}
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+async def test_calls_in_an_answer_that_was_cut_short_do_not_run(finish: str) -> None:
+    cut = Message.assistant("", [looking("a", "1"), looking("b", "2")])
+    model = ScriptedModel([Answer(message=cut, finish=finish), "done"])
+    runner = runner_of(model)
+    events = await watched(runner, "go")
+    assert not ran
+    assert [m["content"] for m in model.requests[1].messages if m["role"] == "tool"] == [NOT_RUN[finish]] * 2
+    shown = [event.finish for event in events if isinstance(event, MessageAdded)]
+    assert shown == [None, finish, None, None, "stop"]
+
+
+IDS: list[tuple[list[list[str]], list[list[str]]]] = [
+    ([["", ""], [""]], [["call_2", "call_3"], ["call_4"]]),
+    ([["a", "a"], ["a", "b"]], [["a", "a_2"], ["a_3", "b"]]),
+    ([["0"], ["0"], ["0_2"]], [["0"], ["0_2"], ["0_2_2"]]),
+]
+
+
+@pytest.mark.parametrize(("given", "stored"), IDS)
+async def test_calls_get_ids_of_their_own_when_they_are_stored(
+    given: list[list[str]], stored: list[list[str]]
+) -> None:
+    batches = [
+        Message.assistant("", [looking(f"{at}.{place}", name) for place, name in enumerate(batch)])
+        for at, batch in enumerate(given)
+    ]
+    model = ScriptedModel([*batches[:-1], "first", batches[-1], "done"])
+    runner = runner_of(model)
+    await runner.run("go", session_id="s")
+    result = await runner.run("on", session_id="s")
+    assert all(count == 1 for count in ran.values())
+    assert [[call.id for call in m.tool_calls] for m in result.messages if m.tool_calls] == stored
+    assert_valid(model.requests)
+    for message in model.requests[-1].messages:
+        for call in message.get("tool_calls", ()):
+            assert _result_of(model.requests[-1].messages, call["id"]) == _told(call)
+
+
+async def test_an_id_used_before_a_restart_is_not_used_again() -> None:
+    store = InMemoryStore()
+    first = ScriptedModel([Message.assistant("", [looking("a", "0")]), "done"])
+    await runner_of(first, store).run("go", session_id="s")
+    second = ScriptedModel([Message.assistant("", [looking("b", "0")]), "done"])
+    result = await runner_of(second, store).run("on", session_id="s")
+    assert [call.id for m in result.messages for call in m.tool_calls] == ["0", "0_2"]
+    assert second.requests[1].messages[-1] == {"role": "tool", "content": "seen b", "tool_call_id": "0_2"}
+
+
+def _result_of(messages: tuple[Any, ...], call_id: str) -> Any:
+    return next(m["content"] for m in messages if m.get("tool_call_id") == call_id)
+
+
+def _told(call: Any) -> str:
+    return f"seen {call['function']['arguments'].split(chr(34))[3]}"

@@ -1,0 +1,260 @@
+"""Requests that are too long, in the words of many servers; those that are something else; what is learnt."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentloop.agent import Agent
+from agentloop.budget import Budget
+from agentloop.compaction import Compaction
+from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
+from agentloop.openai_api.overflow import overflow_in
+from agentloop.openai_chat import OpenAIChat
+from agentloop.retry import RetryPolicy
+from agentloop.runner import Runner
+from tests.kit import context_of, read
+from tests.overflow_words import MOST, SOMETHING_ELSE, TOO_LONG
+from tests.strict_provider import StrictProvider
+from tests.strict_replies import (
+    OVERFLOWS,
+    Answered,
+    Body,
+    Brain,
+    ExtractiveSummariser,
+    Fault,
+    Reply,
+    asks_for_summary,
+    calling,
+    events,
+)
+
+AT_ONCE = RetryPolicy(first_wait_seconds=0.0, jitter_seconds=0.0, attempts=3)
+
+
+@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
+def stream(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.mark.parametrize("name", sorted(TOO_LONG))
+def test_too_long_in_the_words_of(name: str) -> None:
+    case = TOO_LONG[name]
+    found = overflow_in(case.status, case.body)
+    assert found is not None
+    assert (found.window, found.tokens, found.output_tokens) == (case.window, case.tokens, case.output_tokens)
+
+
+BY_STATUS = {"tgi", "tgi, inputs", "an html page"}
+
+
+@pytest.mark.parametrize("name", sorted(TOO_LONG.keys() - BY_STATUS))
+def test_so_it_is_in_place_of_an_answer(name: str) -> None:
+    found = overflow_in(200, TOO_LONG[name].body)
+    assert found is not None
+    assert (found.window, found.tokens) == (TOO_LONG[name].window, TOO_LONG[name].tokens)
+
+
+@pytest.mark.parametrize("name", sorted(SOMETHING_ELSE))
+def test_something_else_in_the_words_of(name: str) -> None:
+    assert overflow_in(*SOMETHING_ELSE[name]) is None
+
+
+@pytest.mark.parametrize("name", sorted(SOMETHING_ELSE))
+async def test_l17_what_is_no_overflow_is_sent_once(name: str, tmp_path: Path) -> None:
+    status, body = SOMETHING_ELSE[name]
+    fault = Fault(
+        status=status, body={"error": body} if isinstance(body, dict) and "message" in body else body
+    )
+    with StrictProvider(lambda _: fault) as server:
+        runner = Runner(Agent(chat(server), tools=[read]), transcripts=tmp_path)
+        with pytest.raises(ModelRefusedError):
+            await runner.run("word " * 5_000, session_id="s")
+        assert len(server.requests) == 1
+
+
+REPRESENTATIVE = [
+    "openai",
+    "vllm, at least",
+    "sglang",
+    "xai",
+    "mistral",
+    "lm studio",
+    "in Chinese",
+    "an html page",
+]
+
+
+@pytest.mark.parametrize("as_event", [False, True], ids=["status", "event"])
+@pytest.mark.parametrize("name", REPRESENTATIVE)
+async def test_l17_an_overflow_leads_to_two_smaller_tries_at_most(
+    name: str, as_event: bool, stream: bool, tmp_path: Path
+) -> None:
+    body, status = TOO_LONG[name].body, TOO_LONG[name].status
+    wrapped = {"error": body} if isinstance(body, dict) else body
+    as_json = {"error": body if isinstance(body, dict) else {"code": 413, "message": "too large"}}
+    fault: Answered = Fault(status=status, body=wrapped)
+    if as_event:
+        fault = events(as_json, done=False) if stream else Fault(status=200, body=as_json)
+    with StrictProvider(ExtractiveSummariser(lambda _: fault)) as server:
+        runner = Runner(Agent(chat(server, stream=stream), tools=[read]), transcripts=tmp_path)
+        with pytest.raises(ContextOverflowError):
+            await runner.run("word " * 30_000, session_id="s")
+        asked = [body for body in server.bodies if not asks_for_summary(body)]
+        assert 1 <= len(asked) <= 3
+        sizes = [len(request.raw) for request in server.requests if request.body in asked]
+        assert sizes == sorted(sizes, reverse=True)
+
+
+def chat(server: StrictProvider, **options: Any) -> OpenAIChat:
+    return OpenAIChat("m", **({"base_url": server.url, "retry": AT_ONCE} | options))
+
+
+SPLIT = ["openrouter", "vllm", "anthropic-sum", "vllm-remainder", "sglang"]
+MORE_OVERFLOWS = {
+    "vllm-remainder": lambda window, prompt, answer: Fault(
+        status=400,
+        body={
+            "message": f"'max_tokens' is too large: {answer}. {MOST} is {window} tokens and your request has "
+            f"{prompt} input tokens ({answer} > {window} - {prompt}).",
+            "code": 400,
+        },
+    ),
+    "sglang": lambda window, prompt, answer: Fault(
+        status=400,
+        body={
+            "message": f"Requested token count exceeds the {MOST} of {window} tokens: a total of "
+            f"{prompt + answer} tokens: {prompt} tokens from the input messages and {answer} tokens for the "
+            "completion.",
+        },
+    ),
+}
+
+
+def reading(files: int, words: int = 500) -> Brain:
+    """Reads so many files, one after the other, then answers."""
+    turns = iter(range(files))
+
+    def answer(_: Body) -> Answered:
+        at = next(turns, None)
+        if at is None:
+            return Reply(text="all read")
+        return Reply(calls=(calling("read", name=f"file_{at}", words=words),))
+
+    return ExtractiveSummariser(answer)
+
+
+def provider(brain: Brain, overflow: str, **options: Any) -> StrictProvider:
+    server = StrictProvider(brain, overflow=overflow if overflow in OVERFLOWS else "openai", **options)
+    server.overflow = (OVERFLOWS | MORE_OVERFLOWS)[overflow]
+    return server
+
+
+def limit_of(body: Body) -> int | None:
+    limit = body.get("max_tokens")
+    return limit if isinstance(limit, int) else None
+
+
+@pytest.mark.parametrize("given", [12_000, None], ids=["given", "the server's own"])
+@pytest.mark.parametrize("overflow", SPLIT)
+async def test_a_sum_that_is_too_large_lowers_the_answer_first(
+    overflow: str, given: int | None, stream: bool, tmp_path: Path
+) -> None:
+    brain = reading(6)
+    with provider(brain, overflow, window=16_000, default_output=12_000) as server:
+        model = chat(server, stream=stream, max_output_tokens=given)
+        result = await Runner(Agent(model, tools=[read]), transcripts=tmp_path).run("Read.", session_id="s")
+        assert result.output == "all read"
+        assert result.compactions == ()
+        refused = [at for at, request in enumerate(server.requests) if request.violations]
+        assert len(refused) == 1
+    at = refused[0]
+    assert limit_of(server.bodies[at]) == given
+    before, after = server.bodies[at], server.bodies[at + 1]
+    assert before["messages"] == after["messages"]
+    assert 4_000 < (limit_of(after) or 0) < 12_000
+    later = [limit_of(body) or 99_999 for body in server.bodies[at + 1 :]]
+    assert later == sorted(later, reverse=True), "each asks for what is left"
+
+
+async def test_it_is_remembered_for_later_runs(tmp_path: Path) -> None:
+    with provider(reading(9), "vllm", window=16_000) as server:
+        agent = Agent(chat(server, max_output_tokens=12_000), tools=[read], compaction=Compaction(micro=None))
+        runner = Runner(agent, transcripts=tmp_path)
+        await runner.run("Read.", session_id="s")
+        await runner.run("And?", session_id="t")
+        await runner.run("And?", session_id="s")
+        assert len(server.refusals) == 1
+    assert server.bodies[-2]["max_tokens"] == 12_000, "the whole is asked for where it fits"
+    assert server.bodies[-1]["max_tokens"] < 12_000
+
+
+async def test_without_compaction_the_answer_is_lowered_all_the_same(tmp_path: Path) -> None:
+    with provider(reading(9), "vllm", window=16_000) as server:
+        agent = Agent(chat(server, max_output_tokens=12_000), tools=[read], compaction=None)
+        assert (await Runner(agent, transcripts=tmp_path).run("Read.", session_id="s")).output == "all read"
+        assert len(server.refusals) == 1
+
+
+@pytest.mark.parametrize("overflow", SPLIT)
+async def test_where_a_shorter_answer_is_not_enough_the_context_is_compacted(
+    overflow: str, tmp_path: Path
+) -> None:
+    with provider(reading(40), overflow, window=12_000, factor=1.5) as server:
+        agent = Agent(chat(server, max_output_tokens=2_000), tools=[read])
+        result = await Runner(agent, transcripts=tmp_path).run("Read.", session_id="s")
+        assert result.output == "all read"
+        assert result.compactions
+        assert len(server.refusals) <= 6
+
+
+async def test_a_server_that_goes_on_refusing_gets_a_smaller_context_second(tmp_path: Path) -> None:
+    vllm = OVERFLOWS["vllm"](16_000, 9_000, 12_000)
+    refusals = iter([vllm, vllm])
+    inner = reading(4)
+
+    def answer(body: Body) -> Answered | str:
+        if not asks_for_summary(body) and len(body["messages"]) > 8:
+            return next(refusals, None) or inner(body)
+        return inner(body)
+
+    with StrictProvider(answer) as server:
+        agent = Agent(chat(server, max_output_tokens=12_000), tools=[read])
+        await Runner(agent, transcripts=tmp_path).run("Read.", session_id="s")
+    asked = [body for body in server.bodies if not asks_for_summary(body)]
+    at = next(at for at, body in enumerate(asked) if len(body["messages"]) > 8)
+    assert asked[at]["messages"] == asked[at + 1]["messages"] != asked[at + 2]["messages"]
+    assert len(str(asked[at + 2])) < len(str(asked[at + 1]))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "window", "useful"),
+    [
+        (9_000, 8_000, 16_000, True),
+        (14_900, 8_000, 16_000, True),
+        (15_100, 8_000, 16_000, False),
+        (900, 700, 1_024, False),
+        (880, 700, 1_024, True),
+        (15_000, 900, 16_000, False),
+    ],
+)
+def test_what_is_left_must_be_useful(prompt: int, answer: int, window: int, useful: bool) -> None:
+    told = ContextTooLongError("no", window=window, tokens=prompt + answer, output_tokens=answer)
+    context = context_of([])
+    budget = Budget(window=128_000, fixed=prompt, model="m", max_output_tokens=answer)
+    lowered = budget.with_shorter_answer(context, told)
+    assert (lowered is not None) == useful
+    if lowered is not None:
+        limit = lowered.longest_answer(context)
+        assert limit is not None
+        assert min(1_024, window // 8) * 0.8 <= limit < answer
+        assert prompt + limit <= window
+        assert lowered.fits(context)
+
+
+@pytest.mark.parametrize("missing", ["window", "tokens", "output_tokens"])
+def test_what_is_not_named_lowers_nothing(missing: str) -> None:
+    named: dict[str, int] = {"window": 16_000, "tokens": 17_000, "output_tokens": 8_000}
+    del named[missing]
+    budget = Budget(window=128_000, fixed=9_000, model="m", max_output_tokens=8_000)
+    assert budget.with_shorter_answer(context_of([]), ContextTooLongError("no", **named)) is None
