@@ -1,0 +1,102 @@
+"""Whole conversations drawn from seeds, run through the front door, and judged by what others saw of them.
+
+`python -m tests.fuzz --seed 123` runs one, `--count 1000 --first 0 --jobs 2` many.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import shutil
+import ssl
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tests.fuzz_checks import problems
+from tests.fuzz_plan import Plan
+from tests.fuzz_world import told
+
+
+def faults_of(seeds: Iterable[int]) -> list[str]:
+    """What was found wrong in the conversations of these seeds, each with how to run it alone."""
+    with _folder() as folder, _few_certificates(folder):
+        return asyncio.run(_faults_of(seeds, folder))
+
+
+async def _faults_of(seeds: Iterable[int], folder: Path) -> list[str]:
+    found = []
+    for seed in seeds:
+        plan = Plan.of(seed)
+        own = folder / f"{seed:08d}"
+        own.mkdir()
+        if wrong := await _wrong(plan, own):
+            lines = "\n  ".join(wrong[:10])
+            found.append(
+                f"seed {seed}:\n  {lines}\n  plan: {plan}\n  alone: python -m tests.fuzz --seed {seed}"
+            )
+    return found
+
+
+async def _wrong(plan: Plan, folder: Path) -> list[str]:
+    try:
+        return problems(await told(plan, folder))
+    except Exception:  # noqa: BLE001 — one broken conversation is a finding, and the others are still to run
+        return [traceback.format_exc()]
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder of this process whose name has always as many tokens: requests name files in it."""
+    folder = Path(tempfile.gettempdir()) / f"fuzzed_{os.getpid():08d}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _few_certificates(folder: Path) -> Iterator[None]:
+    """Each client loads all certificates, which takes longer than all the rest; here it needs none."""
+    path = folder / "certificates.pem"
+    for each in ssl.create_default_context().get_ca_certs(binary_form=True)[:1]:
+        path.write_text(ssl.DER_cert_to_PEM_cert(each))
+    if not path.exists():
+        yield
+        return
+    before = os.environ.get("SSL_CERT_FILE")
+    os.environ["SSL_CERT_FILE"] = str(path)
+    try:
+        yield
+    finally:
+        del os.environ["SSL_CERT_FILE"]
+        if before is not None:
+            os.environ["SSL_CERT_FILE"] = before
+
+
+def main() -> None:
+    """Run the conversations asked for and print what was found wrong."""
+    parser = argparse.ArgumentParser(description="Fuzz whole conversations.")
+    parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int, default=1_000)
+    parser.add_argument("--jobs", type=int, default=1)
+    given = parser.parse_args()
+    seeds = [given.seed] if given.seed is not None else range(given.first, given.first + given.count)
+    began, found = time.monotonic(), 0
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for faults in pool.map(faults_of, [seeds[at : at + 50] for at in range(0, len(seeds), 50)]):
+            found += len(faults)
+            for fault in faults:
+                print(fault, flush=True)
+    seconds = time.monotonic() - began
+    print(f"{len(seeds)} conversations, {found} with faults, {len(seeds) / seconds:.1f} a second")
+    raise SystemExit(min(found, 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""The tools of fuzzed conversations, which note each time that they run."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentloop.errors import RetryTool
+from agentloop.tools import tool
+from tests.fuzz_texts import text
+
+ODD_VALUES: tuple[Any, ...] = (
+    None, {1, 2}, b"\xff\x00", float("nan"), [1] * 50, object, "\ud800", "\x00", ""
+)  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class Effects:
+    """How often the call of each number ran, and what those returned that came to their end."""
+
+    did: Counter[int] = field(default_factory=Counter)
+    returned: dict[int, str] = field(default_factory=dict)
+
+
+class FuzzedTools:
+    """Tools of many kinds; `is_cut` says, once one has done its work, whether the run ends there."""
+
+    def __init__(self, effects: Effects, is_cut: Callable[[], bool]) -> None:
+        self._effects, self._is_cut = effects, is_cut
+
+    def all(self) -> list[Any]:
+        """The tools."""
+
+        def look(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
+            """Look."""
+            return self._did(number, words, script)
+
+        async def slow_look(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
+            """Look slowly."""
+            await asyncio.sleep(0)
+            return await self._did_later(number, words, script)
+
+        async def side(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
+            """Change something."""
+            return await self._did_later(number, words, script)
+
+        @tool(idempotent=True)
+        async def again(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
+            """Look again."""
+            return await self._did_later(number, words, script)
+
+        @tool(keep=True)
+        async def note(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
+            """Note."""
+            return await self._did_later(number, min(words, 50), script)
+
+        async def fails(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
+            """Fail."""
+            self._effects.did[number] += 1
+            raise [ValueError(""), RuntimeError("\ud800"), RetryTool("other numbers")][number % 3]
+
+        @tool(timeout_seconds=0.01)
+        async def stalls(number: int, words: int = 10, script: str = "words", text: str = "") -> str:
+            """Stall."""
+            self._effects.did[number] += 1
+            await asyncio.Event().wait()
+            return ""
+
+        async def odd(number: int, words: int = 10, script: str = "words", text: str = "") -> Any:
+            """Say something odd."""
+            self._effects.did[number] += 1
+            return [None, {1, 2}, b"\xff\x00", float("nan"), [1] * 50, object, "\ud800", "\x00", ""][
+                number % 9
+            ]
+
+        return [look, slow_look, side, again, note, fails, stalls, odd]
+
+    def _did(self, number: int, words: int, script: str) -> str:
+        self._effects.did[number] += 1
+        said = text(script, words, f"FACT-{0xC00000 + number:06x}")
+        self._effects.returned[number] = said
+        return said
+
+    async def _did_later(self, number: int, words: int, script: str) -> str:
+        """The same, where the run may be cut off once it is done and before it is told."""
+        said = self._did(number, words, script)
+        if self._is_cut():
+            del self._effects.returned[number]
+            await asyncio.Event().wait()
+        return said

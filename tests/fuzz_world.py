@@ -1,0 +1,273 @@
+"""One fuzzed conversation through the front door: the runner with its tools, cut off and gone on with."""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from agentloop.agent import Agent
+from agentloop.callbacks import Callbacks
+from agentloop.compaction import Compaction, CompactionResult
+from agentloop.errors import AgentLoopError
+from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored
+from agentloop.openai_chat import OpenAIChat
+from agentloop.openai_responses import OpenAIResponses
+from agentloop.results import RunResult
+from agentloop.retry import RetryPolicy
+from agentloop.runner import Runner
+from agentloop.stores import open_store
+from agentloop.stores.base import SessionStore
+from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, StreamEvent
+from agentloop.tokens import count_message, counter_for
+from tests.fuzz_brain import FuzzedServer, Seen
+from tests.fuzz_faults import DyingStore, OddCallback
+from tests.fuzz_plan import Cut, Plan, Turn
+from tests.fuzz_texts import history, text
+from tests.fuzz_tools import Effects, FuzzedTools
+
+SESSION = "fuzzed"
+LONGEST_ACT_SECONDS = 30
+
+
+@dataclass(kw_only=True)
+class Act:
+    """One call of the runner: what was asked, what was shown meanwhile, how it ended, the log around it."""
+
+    number: int
+    kind: str
+    prompt: str | None = None
+    cut: bool = False
+    shown: list[StreamEvent] = field(default_factory=list)
+    read: list[StreamEvent] = field(default_factory=list)
+    before: Sequence[Record] = ()
+    after: Sequence[Record] = ()
+    error: BaseException | None = None
+    result: Any = None
+
+
+@dataclass(kw_only=True)
+class Story:
+    """All that happened in one conversation."""
+
+    plan: Plan
+    folder: Path
+    acts: list[Act] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    offered: dict[int, str] = field(default_factory=dict)
+    effects: Effects = field(default_factory=Effects)
+    compacted: dict[int, CompactionResult] = field(default_factory=dict)
+    failures: list[BaseException] = field(default_factory=list)
+    tasks_left: list[str] = field(default_factory=list)
+
+
+async def told(plan: Plan, folder: Path) -> Story:
+    """The story of the plan, with files in the folder."""
+    story = Story(plan=plan, folder=folder)
+    with FuzzedServer(plan) as server:
+        await _World(story, server).play()
+        story.seen, story.offered, story.failures = server.seen, server.offered, server.failures
+    return story
+
+
+class _World:
+    """The client's side while it goes on."""
+
+    def __init__(self, story: Story, server: FuzzedServer) -> None:
+        self.story, self.plan, self.server = story, story.plan, server
+        self.draw = Random(f"{self.plan.seed} acts")
+        url = f"sqlite:///{story.folder}/s.db" if self.plan.store == "sqlite" else "memory:"
+        self.inner: SessionStore = open_store(url)
+        self.cut = asyncio.Event()
+        self.cuts: Cut | None = None
+        self.countdown = 0
+        self.act = Act(number=0, kind="")
+        self.models: list[OpenAIChat | OpenAIResponses] = []
+        self.loop = asyncio.get_running_loop()
+
+    async def play(self) -> None:
+        await self._import()
+        runner = self._runner()
+        try:
+            for turn in self.plan.turns:
+                runner = await self._turn(runner, turn)
+        finally:
+            for model in self.models:
+                await model.close()
+            await self.inner.close()
+
+    async def _import(self) -> None:
+        count = counter_for("fuzzed")
+        said = history(Random(f"{self.plan.seed} history"), self.plan.history)
+        events = [MessageAdded(message=message, tokens=count_message(message, count)) for message in said]
+        if events:
+            await self.inner.append(SESSION, events, expect=0)
+
+    async def _turn(self, runner: Runner, turn: Turn) -> Runner:
+        prompt = None
+        if turn.kind == "say":
+            number = len(self.story.acts)
+            prompt = text(turn.script, turn.words, f"FACT-{0xB00000 + number:06x}")
+            self.server.left = list(turn.batches)
+        await self._act(runner, turn.kind, prompt, turn)
+        act = self.story.acts[-1]
+        if act.cut:
+            runner = self._runner()
+        if turn.kind == "say" and ((act.cut and self.draw.random() < 0.7) or self._may_resume(act)):
+            await self._act(runner, "resume", None, Turn(watched=turn.watched))
+        return runner
+
+    def _may_resume(self, act: Act) -> bool:
+        return act.error is not None and self.draw.random() < 0.4
+
+    async def _act(self, runner: Runner, kind: str, prompt: str | None, turn: Turn) -> None:
+        act = self.act = Act(number=len(self.story.acts), kind=kind, prompt=prompt)
+        self.story.acts.append(act)
+        self._arm(runner, turn.cut)
+        act.before = tuple(await self.inner.read(SESSION))
+        try:
+            async with asyncio.timeout(LONGEST_ACT_SECONDS):
+                await self._done(runner, turn)
+        except AgentLoopError as error:
+            act.error = error
+        except asyncio.CancelledError as error:
+            act.error = error
+        except BaseException as error:  # noqa: BLE001 — whatever comes is judged afterwards
+            act.error = error
+        self.server.hang_at, self.cuts = 0, None
+        act.after = tuple(await self.inner.read(SESSION))
+        rewriting = (isinstance(record.event, Cleared | Compacted | Restored) for record in act.after)
+        self.server.rewrites = sum(rewriting)
+        self._note_tasks()
+
+    def _arm(self, runner: Runner, cut: Cut | None) -> None:
+        self.server.act = self.act.number
+        self.cut.clear()
+        self.cuts, self.countdown = cut, cut.at if cut else 0
+        self.server.on_hang = functools.partial(self.loop.call_soon_threadsafe, self._cut_off)
+        self.server.hang_at = cut.at if cut and cut.where == "request" else 0
+        runner.store = self.inner
+        if cut and cut.where == "append":
+            runner.store = DyingStore(self.inner, cut.at, writes_last=cut.closes, on_death=self._cut_off)
+
+    def _cut_off(self) -> None:
+        self.act.cut = True
+        self.cut.set()
+
+    async def _done(self, runner: Runner, turn: Turn) -> None:
+        act = self.act
+        match act.kind:
+            case "say" | "resume":
+                await self._until_cut(self._watched(runner, turn) if turn.watched else self._run(runner))
+            case "undo":
+                act.result = await runner.undo(SESSION)
+            case "due":
+                act.result = await runner.compact_if_due(SESSION)
+            case "preview":
+                await runner.preview(SESSION)
+                await runner.status(SESSION)
+            case "compact" | "compact-undo":
+                act.result = await runner.compact(SESSION, focus=self.draw.choice([None, "the numbers"]))
+                if act.kind == "compact-undo" and act.result and act.result.status == "done":
+                    await runner.undo(SESSION)
+
+    async def _run(self, runner: Runner) -> RunResult:
+        if self.act.prompt is None:
+            return await runner.resume(SESSION)
+        return await runner.run(self.act.prompt, session_id=SESSION)
+
+    async def _watched(self, runner: Runner, turn: Turn) -> None:
+        act = self.act
+        async with contextlib.aclosing(runner.stream(act.prompt, session_id=SESSION)) as stream:
+            async for event in stream:
+                act.read.append(event)
+                if turn.cut and turn.cut.closes and turn.cut.where == "event" and self.cut.is_set():
+                    return
+
+    async def _until_cut(self, work: Any) -> None:
+        task, cut = asyncio.create_task(work), asyncio.create_task(self.cut.wait())
+        try:
+            await asyncio.wait({task, cut}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and self.cuts and self.cuts.where != "append":
+                if self.cuts.closes and self.cuts.where == "event":
+                    await asyncio.sleep(0)
+                task.cancel()
+            self.act.result = await task
+        finally:
+            cut.cancel()
+            task.cancel()
+            await asyncio.wait({task, cut})
+
+    def _note_tasks(self) -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        self.story.tasks_left += [str(task.get_coro()) for task in left if not task.done()]
+
+    def _runner(self) -> Runner:
+        plan = self.plan
+        api = plan.apis[len(self.models) % len(plan.apis)]
+        model = (OpenAIChat if api == "chat" else OpenAIResponses)(
+            "fuzzed",
+            base_url=self.server.url,
+            api_key="key",
+            window=plan.told,
+            max_output_tokens=plan.max_output_tokens,
+            stream=plan.streams,
+            retry=RetryPolicy(attempts=plan.attempts, sleep=_no_wait),
+            timeout_seconds=20,
+        )
+        self.models.append(model)
+        policy = Compaction(
+            micro=plan.micro,
+            trigger=plan.trigger,
+            strategy=plan.strategy,
+        )
+        agent = Agent(
+            model,
+            tools=FuzzedTools(self.story.effects, lambda: self._counts("tool")).all(),
+            instructions=plan.instructions,
+            compaction=policy,
+            max_steps=plan.max_steps,
+        )
+        callbacks: list[Callbacks] = [_Watcher(self)]
+        if plan.odd_callback:
+            callbacks.append(OddCallback(plan.odd_callback, self.draw))
+        return Runner(agent, store=self.inner, transcripts=self.story.folder / "t", callbacks=callbacks)
+
+    async def on_event(self, event: StreamEvent) -> None:
+        self.act.shown.append(event)
+        if isinstance(event, ResultsCleared) or (
+            isinstance(event, CompactionEnded) and event.status == "done"
+        ):
+            self.server.rewrites += 1
+        if self._counts("event") and not isinstance(event, RunEnded):
+            await asyncio.Event().wait()
+
+    def _counts(self, where: str) -> bool:
+        """Count one of these down; whether the run is cut off at it."""
+        if self.cuts is None or self.cuts.where != where or not self.countdown:
+            return False
+        self.countdown -= 1
+        if not self.countdown:
+            self._cut_off()
+        return not self.countdown
+
+
+class _Watcher(Callbacks):
+    """Tells the world what is shown."""
+
+    def __init__(self, world: _World) -> None:
+        self._world = world
+
+    async def on_event(self, event: StreamEvent) -> None:
+        await self._world.on_event(event)
+
+    async def after_compaction(self, result: CompactionResult) -> None:
+        if result.seq is not None:
+            self._world.story.compacted[result.seq] = result
+
+
+async def _no_wait(seconds: float) -> None:
+    await asyncio.sleep(0)
