@@ -33,11 +33,12 @@ async def ask(run: Run, session: Session) -> Session:
         ModelError: the model gave none.
         ContextOverflowError: the server refused the request as too long, and smaller ones too.
     """
-    for _ in range(SMALLER_TRIES):
+    for attempt in range(1, SMALLER_TRIES + 1):
         try:
             return await _asked(run, session)
         except ContextTooLongError as error:
             session = await run.room.shrink(session, error)
+            await run.watch.retrying(Retry(attempt=attempt, wait_seconds=0.0, error=str(error)))
     try:
         return await _asked(run, session)
     except ContextTooLongError as error:

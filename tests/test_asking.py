@@ -1,16 +1,18 @@
 """One answer of a model: what is stored of it, and when the model is asked again."""
 
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from agentloop import Agent, Message, Runner, ToolCall, tool
-from agentloop.errors import BadAnswerError
-from agentloop.models import Answer
+from agentloop.errors import BadAnswerError, ContextTooLongError
+from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.prompts import NOT_RUN
 from agentloop.stores import InMemoryStore
-from agentloop.stream import MessageAdded
+from agentloop.stream import MessageAdded, Retrying, TextDelta
 from agentloop.testing import ScriptedModel, calls
 from tests.kit import assert_valid, watched
 
@@ -123,3 +125,27 @@ def _result_of(messages: tuple[Any, ...], call_id: str) -> Any:
 
 def _told(call: Any) -> str:
     return f"seen {call['function']['arguments'].split(chr(34))[3]}"
+
+
+class TooLongHalfWay(ScriptedModel):
+    """Says that its second request is too long after it had begun to answer."""
+
+    async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
+        if len(self.requests) == 1:
+            self.requests.append(request)
+            yield TextPart(text="half of ")
+            raise ContextTooLongError("too long", window=8_000, tokens=9_000)
+        async with aclosing(super().stream(request)) as parts:
+            async for part in parts:
+                yield part
+
+
+async def test_text_before_an_overflow_is_told_to_be_void() -> None:
+    runner = runner_of(TooLongHalfWay(["noted", "the whole"]))
+    await runner.run("word " * 6_000, session_id="s")
+    events = await watched(runner, "and now?")
+    shown = [event for event in events if isinstance(event, TextDelta | Retrying)]
+    assert isinstance(shown[0], TextDelta)
+    assert isinstance(shown[1], Retrying)
+    assert "too long" in shown[1].error
+    assert "".join(event.text for event in shown[2:] if isinstance(event, TextDelta)) == "the whole"
