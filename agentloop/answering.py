@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from agentloop.compact_tool import COMPACT, focus_of, outcome_text
@@ -63,8 +64,12 @@ async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *
         replies = [task.result() for task in tasks if task in finished]
         room = run.room.budget.room(session.context)
         results = [await _result(run, reply, int(room * RESULT_SHARE) // share) for reply in replies]
-        session, show = await run.stored(session, *results)
-        untold.add(replies, show)
+        try:
+            session, show = await run.stored(session, *results)
+        except BaseException:
+            untold.add(reply.ended("interrupted") for reply in replies)
+            raise
+        untold.add((reply.ended(reply.answer.status) for reply in replies), show)
 
     async def cut_off() -> None:
         run.watch.callback_list.hurry()
@@ -91,20 +96,29 @@ class _Untold:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._ended: list[_Reply] = []
+        self._ended: list[ToolEnded] = []
         self._shows: list[Callable[[], Awaitable[None]]] = []
 
     def __bool__(self) -> bool:
         return bool(self._ended or self._shows)
 
-    def add(self, replies: Iterable["_Reply"], show: Callable[[], Awaitable[None]]) -> None:
-        self._ended += replies
-        self._shows.append(show)
+    def add(self, ended: Iterable[ToolEnded], *shows: Callable[[], Awaitable[None]]) -> None:
+        self._ended += ended
+        self._shows += shows
+
+    @asynccontextmanager
+    async def told_in_any_case(self) -> AsyncIterator[None]:
+        """Whatever ends the block, what is untold then is told, if in a hurry."""
+        try:
+            yield
+        finally:
+            if self:
+                self._run.watch.callback_list.hurry()
+                await to_its_end(self.tell())
 
     async def tell(self) -> None:
         while self._ended:
-            reply = self._ended.pop(0)
-            await _ended(self._run, reply.call, reply.answer.status, reply.seconds)
+            await self._run.watch.say(self._ended.pop(0))
         while self._shows:
             await self._shows[0]()
             self._shows.pop(0)
@@ -118,6 +132,9 @@ class _Reply:
     answer: ToolAnswer
     seconds: float
 
+    def ended(self, status: ToolStatus) -> ToolEnded:
+        return _ended(self.call, status, self.seconds)
+
 
 async def _replied(run: Run, call: ToolCall) -> _Reply:
     """Run one call. The end of one that is cut off is told here, of any other once its result is stored."""
@@ -127,7 +144,7 @@ async def _replied(run: Run, call: ToolCall) -> _Reply:
         with run.context_for(call.id) as context:
             answer = await run.agent.registry.answer(call, context)
     except BaseException:
-        await _ended(run, call, "interrupted", time.monotonic() - started)
+        await run.watch.say(_ended(call, "interrupted", time.monotonic() - started))
         raise
     return _Reply(call=call, answer=answer, seconds=time.monotonic() - started)
 
@@ -159,26 +176,25 @@ async def _spilled(run: Run, text: str, call: ToolCall) -> tuple[str | None, str
 async def _compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Session:
     """One compaction for all wishes of a batch, by the same mechanism as any other."""
     focus = "; ".join(focus for call in asked if (focus := focus_of(call))) or None
-    started = time.monotonic()
-    status: ToolStatus = "interrupted"
-    try:
-        for call in asked:
-            await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-        session, result = await run.room.wished(session, focus)
-        results = [run.added(Message.tool(call.id, outcome_text(result))) for call in asked]
-        session, show = await run.stored(session, *results)
-        status = "error" if result and result.status != "done" else "ok"
-    finally:
-        await to_its_end(_all_ended(run, asked, status, time.monotonic() - started))
-    await show()
+    started, untold = time.monotonic(), _Untold(run)
+
+    def ended(status: ToolStatus) -> list[ToolEnded]:
+        return [_ended(call, status, time.monotonic() - started) for call in asked]
+
+    async with untold.told_in_any_case():
+        try:
+            for call in asked:
+                await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+            session, result = await run.room.wished(session, focus)
+            results = [run.added(Message.tool(call.id, outcome_text(result))) for call in asked]
+            session, show = await run.stored(session, *results)
+        except BaseException:
+            untold.add(ended("interrupted"))
+            raise
+        untold.add(ended("error" if result and result.status != "done" else "ok"), show)
+        await untold.tell()
     return session
 
 
-async def _all_ended(run: Run, calls: Sequence[ToolCall], status: ToolStatus, seconds: float) -> None:
-    for call in calls:
-        await _ended(run, call, status, seconds)
-
-
-async def _ended(run: Run, call: ToolCall, status: ToolStatus, seconds: float) -> None:
-    ended = ToolEnded(call_id=call.id, name=call.name, status=status, duration_seconds=seconds)
-    await run.watch.say(ended)
+def _ended(call: ToolCall, status: ToolStatus, seconds: float) -> ToolEnded:
+    return ToolEnded(call_id=call.id, name=call.name, status=status, duration_seconds=seconds)

@@ -1,6 +1,6 @@
 """Ids of calls: each unique where it is used, also where a server leaves them empty or uses them again."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 
 from agentloop.messages import Message, ToolCall
@@ -8,10 +8,11 @@ from agentloop.wire_form import cleaned
 
 
 class CallIds:
-    """Gives every call an id of its own among those that it has seen."""
+    """Gives every call an id of its own among those that it has given and those that are `known`."""
 
-    def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._used = {call.id for message in messages for call in message.tool_calls}
+    def __init__(self, known: Collection[str] = ()) -> None:
+        self._known = known
+        self._given: set[str] = set()
         self._times: dict[str, int] = {}
 
     def of_message(self, message: Message) -> Message:
@@ -21,10 +22,10 @@ class CallIds:
 
     def of_call(self, call: ToolCall) -> ToolCall:
         """The call by its own id where that is free, else by the next free one made from it."""
-        given = cleaned(call.id)
-        name = given
-        while not name or name in self._used:
-            self._times[given] = self._times.get(given, 1) + 1
-            name = f"{given or 'call'}_{self._times[given]}"
-        self._used.add(name)
+        said = cleaned(call.id)
+        name = said
+        while not name or name in self._given or name in self._known:
+            self._times[said] = self._times[said] + 1 if said in self._times else 2
+            name = f"{said or 'call'}_{self._times[said]}"
+        self._given.add(name)
         return call if name == call.id else replace(call, id=name)

@@ -21,7 +21,7 @@ from agentloop.events import (
     Record,
     Restored,
 )
-from agentloop.growing import Growing
+from agentloop.growing import Growing, GrowingSet
 from agentloop.messages import Message
 from agentloop.ranges import holds
 from agentloop.reports import Report, can_be_true
@@ -36,13 +36,14 @@ class Context:
     """The fold of a log's first `length` records.
 
     `visible` is what the model sees, oldest first; `unsaid` what requests hold beside it; `tokens` the length
-    of both. `said` is everything ever said on the main line. `turns` counts the turns that begin behind what
+    of both. `said` is everything ever said on the main line, `call_ids` the ids of its calls. `turns` counts the turns that begin behind what
     stands for older ones. `epoch` is the position of the last record that rewrote what was visible; `reports`
     holds each model's newest count that can be true, `told` the last two of each as they came.
     """
 
     length: int = 0
     said: Growing[Entry] = field(default_factory=Growing)
+    call_ids: GrowingSet[str] = field(default_factory=GrowingSet)
     visible: Growing[Entry] = field(default_factory=Growing)
     tokens: int = 0
     turns: int = 0
@@ -121,6 +122,7 @@ class Context:
             context,
             length=records[-1].seq,
             said=self.said.plus(*entries),
+            call_ids=self.call_ids.plus(*(call.id for entry in entries for call in entry.message.tool_calls)),
             visible=self.visible.plus(*entries),
             tokens=self.tokens - self.unsaid.tokens + unsaid.tokens + sum(entry.tokens for entry in entries),
             turns=self.turns + sum(entry.is_user for entry in entries),

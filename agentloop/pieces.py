@@ -80,7 +80,7 @@ def reading_of(entries: Sequence[Entry], *, bounds: Bounds, counter: TokenCounte
     give way first. Where what was said is still too much, whole messages are left out: results before
     assistant text before user text, oldest first.
     """
-    said = [entry for entry in entries if entry.kind != "note" and not says_nothing(entry.original)]
+    said = [entry for entry in entries if entry.kind != "note"]
     most = max(bounds.room, LEAST_ROOM)
     piece = min(most, bounds.piece_tokens or most)
     blocks: list[_Block] = []
@@ -106,6 +106,8 @@ def _blocks(
         is_record = entry.kind == "summary"
         if bounds.message_chars and not is_record:
             text = ends(text, max_chars=bounds.message_chars)
+        elif says_nothing(entry.original):
+            text = ends(text, max_chars=chars)
         tokens = counter(text) + BETWEEN_TOKENS
         yield _Block(
             seq=entry.seq,

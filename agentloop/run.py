@@ -83,9 +83,9 @@ class Run:
             self.charged = total(self.charged, charge(self.agent.model, used, answer.cost))
 
     def call_ids(self, session: Session) -> CallIds:
-        """What gives the calls of the next answer ids of their own among those in sight and of this run."""
+        """What gives the calls of the next answer ids of their own in the session."""
         if self._call_ids is None:
-            self._call_ids = CallIds(session.context.messages)
+            self._call_ids = CallIds(session.context.call_ids)
         return self._call_ids
 
     def limit_reached(self) -> str | None:
