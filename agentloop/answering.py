@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from agentloop.compact_tool import COMPACT, focus_of, outcome_text
+from agentloop.deadlines import to_its_end
 from agentloop.events import MessageAdded
 from agentloop.fitting import fits, fitted
 from agentloop.messages import Message, ToolCall
@@ -16,7 +17,7 @@ from agentloop.redaction import redacted
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.stream import ToolEnded, ToolStarted, ToolStatus
-from agentloop.threads import in_thread, to_its_end
+from agentloop.threads import in_thread
 from agentloop.tool_calls import ToolAnswer
 from agentloop.tool_results import spill
 
@@ -66,7 +67,7 @@ async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *
         results = [await _result(run, reply, int(room * RESULT_SHARE) // share) for reply in replies]
         try:
             session, show = await run.stored(session, *results)
-        except BaseException:
+        except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
             untold.add(reply.ended("interrupted") for reply in replies)
             raise
         untold.add((reply.ended(reply.answer.status) for reply in replies), show)
@@ -143,7 +144,7 @@ async def _replied(run: Run, call: ToolCall) -> _Reply:
         await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         with run.context_for(call.id) as context:
             answer = await run.agent.registry.answer(call, context)
-    except BaseException:
+    except BaseException:  # whatever cut the call off, its end is told; raised again
         await run.watch.say(_ended(call, "interrupted", time.monotonic() - started))
         raise
     return _Reply(call=call, answer=answer, seconds=time.monotonic() - started)
@@ -188,7 +189,7 @@ async def _compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Ses
             session, result = await run.room.wished(session, focus)
             results = [run.added(Message.tool(call.id, outcome_text(result))) for call in asked]
             session, show = await run.stored(session, *results)
-        except BaseException:
+        except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
             untold.add(ended("interrupted"))
             raise
         untold.add(ended("error" if result and result.status != "done" else "ok"), show)

@@ -1,6 +1,6 @@
 """One step of the loop: ask the model, and put its answer into the log."""
 
-from agentloop.budget import overflow
+from agentloop.budget import overflow_error
 from agentloop.calling import call
 from agentloop.errors import BadAnswerError, ContextTooLongError
 from agentloop.events import ModelCalled
@@ -30,7 +30,7 @@ async def ask(run: Run, session: Session) -> Session:
     """The session with the model's answer to it.
 
     Raises:
-        ModelError: the model gave none.
+        ModelError: the model gave none; `BadAnswerError` also where `VAIN_TRIES` in a row came to nothing.
         ContextOverflowError: the server refused the request as too long, and smaller ones too.
     """
     for attempt in range(1, SMALLER_TRIES + 1):
@@ -42,7 +42,7 @@ async def ask(run: Run, session: Session) -> Session:
     try:
         return await _asked(run, session)
     except ContextTooLongError as error:
-        raise overflow(error, run.room.budget, session.context) from error
+        raise overflow_error(error, run.room.budget, session.context) from error
 
 
 def request_for(run: Run, session: Session) -> ModelRequest:
@@ -56,6 +56,12 @@ def request_for(run: Run, session: Session) -> ModelRequest:
 
 
 async def _asked(run: Run, session: Session) -> Session:
+    """The session with one answer.
+
+    Raises:
+        ModelError: there is none, or it comes to nothing as those before it.
+    """
+
     async def show(part: TextPart | Retry) -> None:
         if isinstance(part, TextPart):
             await run.watch.say(TextDelta(text=part.text))
@@ -68,7 +74,11 @@ async def _asked(run: Run, session: Session) -> Session:
 
 
 async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled) -> Session:
-    """Store the answer; calls in one that was cut short are answered as not run, with it."""
+    """Store the answer; calls in one that was cut short are answered as not run, with it.
+
+    Raises:
+        BadAnswerError: it is the last of `VAIN_TRIES` in a row that came to nothing; it is stored too.
+    """
     run.spend(answer, called.counted)
     message = run.call_ids(session).of_message(redacted(answer.message, run.watch.redact))
     said = [run.added(message, finish=answer.finish)]

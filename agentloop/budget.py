@@ -33,9 +33,11 @@ SHARE_NAMED = 0.1
 MOST_RATIO_PROVED = 4.0
 """No tokenizer in use counts so much more than another: a refusal that says more is about something else."""
 
-
 USEFUL_ANSWER = 1_024
-"""An answer of so many tokens is worth asking for; in small windows one of an eighth."""
+"""An answer of so many tokens is worth asking for; in small windows one of `SMALL_SHARE`."""
+
+USUAL_RESERVE, SMALL_SHARE = 4_096, 1 / 8
+"""Kept free for an answer without a limit: so many tokens (3,000 words), of a small window this share."""
 
 DOUBT = 0.02
 """A request asks for an answer that leaves this share of the window for what the server counts more."""
@@ -50,7 +52,8 @@ class Budget:
     provider's count over ours that an overflow has proved. `counter` counts our own tokens; `threshold` is
     where the trigger fires, in tokens, where it has such a place. `lowered_reserve` is kept free for the
     answer where that is less, once the server refused what would fit with a shorter answer: it counts the
-    longest one in, and each request asks for what is left.
+    longest one in, and each request asks for what is left. `answered` is the largest request that was ever
+    answered, by our own count.
     """
 
     window: int
@@ -61,6 +64,7 @@ class Budget:
     counter: TokenCounter = field(default=estimate_tokens, compare=False)
     threshold: int | None = None
     lowered_reserve: int | None = None
+    answered: int = field(default=0, compare=False)
 
     @classmethod
     def of(
@@ -85,7 +89,7 @@ class Budget:
 
     @property
     def _usual_reserve(self) -> int:
-        return min(4_096, self.window // 8)
+        return min(USUAL_RESERVE, int(self.window * SMALL_SHARE))
 
     @property
     def limit(self) -> int:
@@ -161,6 +165,9 @@ class Budget:
         """The budget after what an overflow said: the window, and how much more the server counts."""
         counted, size = self.counted(context), self.size(context)
         told = (error.tokens or 0) - (error.output_tokens or 0)
+        told = told if told > self.fixed else 0
+        if not (error.window or told) and not self._may_guess(context):
+            return self
         ratio = told / counted if told > size else 1.0
         window = error.window or self.window
         if error.window is None and told <= max(size, self.limit):
@@ -171,6 +178,18 @@ class Budget:
         # What was said of the sizes explains no refusal: the server counts more than we do.
         ratio = taught.limit / (counted * UNTOLD_OVERFLOW)
         return replace(taught, least_ratio=max(taught.least_ratio, min(ratio, MOST_RATIO_PROVED)))
+
+    def _may_guess(self, context: Context) -> bool:
+        """Whether a refusal without any size tells of the window: others fail so for reasons of their own.
+
+        A request as large was answered before, or what would be left is less than the fixed part alone.
+        """
+        guessed = replace(self, window=max(1, int(self.size(context) * UNTOLD_OVERFLOW)))
+        return self.counted(context) > self.answered and guessed.fixed < guessed.limit
+
+    def having_answered(self, counted: int) -> "Budget":
+        """This budget once a request of that length by our own count was answered."""
+        return self if counted <= self.answered else replace(self, answered=counted)
 
     def refusing(self, context: Context) -> "Budget":
         """This budget; where a context that was refused fits it all the same, one that it does not fit.
@@ -193,7 +212,7 @@ class Budget:
         ratio = prompt / self.counted(context) if prompt > self.size(context) else 1.0
         taught = self.narrowed(replace(self, window=window, least_ratio=ratio))
         left = window - max(prompt, taught.size(context))
-        if left < min(USEFUL_ANSWER, window // 8):
+        if left < min(USEFUL_ANSWER, int(window * SMALL_SHARE)):
             return None
         lowered = replace(taught, lowered_reserve=min(left, taught._usual_reserve))
         return lowered if (lowered.longest_answer(context) or 0) < error.output_tokens else None
@@ -206,6 +225,15 @@ class Budget:
             least_ratio=max(self.least_ratio, other.least_ratio),
             lowered_reserve=min(filter(None, (self.lowered_reserve, other.lowered_reserve)), default=None),
         )
+
+    def keeping(self, other: "Budget") -> "Budget":
+        """This budget with what another run of the same agent learnt; a window without room is forgotten."""
+        ratio = min(MOST_RATIO_PROVED, other.least_ratio)
+        narrowed = self.narrowed(replace(other, least_ratio=ratio))
+        narrowed = replace(narrowed, answered=max(self.answered, other.answered))
+        if narrowed.least_ratio * narrowed.fixed < narrowed.limit:
+            return narrowed
+        return replace(self, answered=narrowed.answered)
 
     def check(self, context: Context, *, vetoed: str | None = None) -> None:
         """Say why the next request does not fit, if it does not.
@@ -238,7 +266,7 @@ class Budget:
         return f"{who} has {entry.tokens:,} tokens: shorten it"
 
 
-def overflow(error: ContextTooLongError, budget: Budget, context: Context) -> ContextOverflowError:
+def overflow_error(error: ContextTooLongError, budget: Budget, context: Context) -> ContextOverflowError:
     """The server's refusal as the error of a run that cannot go on."""
     return ContextOverflowError(
         f"{error}; a new session, a larger window or compaction helps",

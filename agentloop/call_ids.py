@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from operator import is_
 
 from agentloop.messages import Message, ToolCall
 from agentloop.wire_form import cleaned
@@ -17,8 +18,9 @@ class CallIds:
 
     def of_message(self, message: Message) -> Message:
         """The message with ids of their own for its calls; the message itself where they are already."""
-        calls = tuple(self.of_call(call) for call in message.tool_calls)
-        return replace(message, tool_calls=calls) if calls != message.tool_calls else message
+        calls = tuple(map(self.of_call, message.tool_calls))
+        same = all(map(is_, calls, message.tool_calls))
+        return message if same else replace(message, tool_calls=calls)
 
     def of_call(self, call: ToolCall) -> ToolCall:
         """The call by its own id where that is free, else by the next free one made from it."""

@@ -14,18 +14,11 @@ from typing import Any, TypeAlias
 
 from agentloop.callback_replies import MOST_FOCUS_CHARS, Focus, Replace, Reply, Veto
 from agentloop.compactions import CompactionRequest, CompactionResult, Positioned
+from agentloop.deadlines import CANCEL_GRACE_SECONDS, DeadlineError, SelfCancelledError, within
 from agentloop.interrupts import is_ctrl_c
 from agentloop.plain_values import error_text
 from agentloop.stream import RunEnded, StreamEvent
-from agentloop.threads import (
-    CANCEL_GRACE_SECONDS,
-    DeadlineError,
-    SelfCancelledError,
-    WorkThread,
-    in_thread,
-    in_turn,
-    within,
-)
+from agentloop.threads import WorkThread, in_thread, in_turn
 
 __all__ = ["MOST_FOCUS_CHARS", "CallbackList", "Callbacks", "Failed", "Focus", "Replace", "Reply", "Veto"]
 

@@ -14,6 +14,7 @@ from agentloop.budget import Budget
 from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compactions import CompactionRequest, CompactionResult, Positioned
 from agentloop.context import Context
+from agentloop.deadlines import to_its_end
 from agentloop.errors import AgentLoopError, ConflictError, SummaryRefusedError
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.identifiers import missing
@@ -25,7 +26,7 @@ from agentloop.refusal import fault_of
 from agentloop.sessions import Session
 from agentloop.standing import NOTHING, Standing, record_of
 from agentloop.stream import CompactionEnded, CompactionStarted, CompactionStatus, StreamEvent
-from agentloop.threads import in_thread, to_its_end
+from agentloop.threads import in_thread
 from agentloop.tokens import TokenCounter
 from agentloop.transcripts import save
 from agentloop.watch import Watch

@@ -36,9 +36,10 @@ class Context:
     """The fold of a log's first `length` records.
 
     `visible` is what the model sees, oldest first; `unsaid` what requests hold beside it; `tokens` the length
-    of both. `said` is everything ever said on the main line, `call_ids` the ids of its calls. `turns` counts the turns that begin behind what
-    stands for older ones. `epoch` is the position of the last record that rewrote what was visible; `reports`
-    holds each model's newest count that can be true, `told` the last two of each as they came.
+    of both. `said` is everything ever said on the main line, `call_ids` the ids of its calls. `turns` counts
+    the turns that begin behind what stands for older ones. `epoch` is the position of the last record that
+    rewrote what was visible; `reports` holds each model's newest count that can be true, `told` the last two
+    of each as they came.
     """
 
     length: int = 0
@@ -115,11 +116,9 @@ class Context:
             if isinstance(record.event, MessageAdded) and record.event.branch is None
         ]
         unsaid = self.unsaid.after(entry.message for entry in entries) if entries else self.unsaid
-        context = self
-        for model, report in _reported(records):
-            context = context._hear(model, report)
+        reports, told = self._heard(records)
         return replace(
-            context,
+            self,
             length=records[-1].seq,
             said=self.said.plus(*entries),
             call_ids=self.call_ids.plus(*(call.id for entry in entries for call in entry.message.tool_calls)),
@@ -127,15 +126,21 @@ class Context:
             tokens=self.tokens - self.unsaid.tokens + unsaid.tokens + sum(entry.tokens for entry in entries),
             turns=self.turns + sum(entry.is_user for entry in entries),
             unsaid=unsaid,
+            reports=reports,
+            told=told,
         )
 
-    def _hear(self, model: str, report: Report) -> "Context":
-        """This context with one more count of that model's provider."""
-        told = self.told.get(model, ())
-        reports = self.reports
-        if can_be_true(report, told, self.anchor(model)):
-            reports = {**reports, model: report}
-        return replace(self, reports=reports, told={**self.told, model: (*told[-1:], report)})
+    def _heard(
+        self, records: Sequence[Record]
+    ) -> tuple[Mapping[str, Report], Mapping[str, tuple[Report, ...]]]:
+        """What stands in `reports` and in `told` once these records were heard too."""
+        reports, told = self.reports, self.told
+        for model, report in _reported(records):
+            earlier, trusted = told.get(model, ()), reports.get(model)
+            if can_be_true(report, earlier, trusted if trusted and trusted.seq > self.epoch else None):
+                reports = {**reports, model: report}
+            told = {**told, model: (*earlier[-1:], report)}
+        return reports, told
 
     def _rewrite(self, seq: int, event: Cleared | Compacted | Restored) -> "Context":
         match event:

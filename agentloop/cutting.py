@@ -3,7 +3,8 @@
 Texts are cut between whole characters, never inside one that is made of several code points: a base and its
 marks, an emoji joined to another, a flag, a syllable of Hangul in parts, the two halves of a surrogate pair.
 Only what goes on for more than 64 code points as one character is cut inside. The rules are those of
-Unicode's annex 29, but for scripts that join consonants by a virama.
+Unicode's annex 29 (https://unicode.org/reports/tr29/) but for what comes before its base: the signs of the
+class Prepend (its rule GB9b) and the consonants that some scripts join by a virama (GB9c).
 """
 
 import unicodedata

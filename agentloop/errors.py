@@ -5,7 +5,7 @@
     │   ├── SessionNotFoundError      no stored session has that id, prefix or title
     │   └── ToolDefinitionError       a function cannot become a tool, or two tools share a name
     ├── ModelError                    the model gave no usable answer
-    │   ├── ModelUnavailableError     connection, 408, 409, 429, 5xx after all retries: later may work
+    │   ├── ModelUnavailableError     connection, 408, 409, 5xx, 429 but for unpaid bills: later may work
     │   ├── ModelRefusedError         any other 4xx: the same request will be refused again
     │   ├── ContextTooLongError       the server says that the request exceeds its window
     │   ├── BadAnswerError            an answer came that is no answer

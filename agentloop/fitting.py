@@ -10,8 +10,9 @@ LEAST_CHARS = 50
 """Little more than the marker: shorter a text is not made."""
 
 SURELY_LONG = 8
-"""A text with so many characters for each token allowed is too long, and need not be counted: only runs of
-blanks and the like have more, and vocabularies differ most in these."""
+"""A text with so many characters for each token allowed is too long, and need not be counted: it is twice
+what English has (see `MOST_CHARS_A_TOKEN`), only runs of blanks and the like have more, and vocabularies
+differ most in these. Our own figure."""
 
 
 def fits(text: str, *, max_tokens: int, counter: TokenCounter) -> bool:

@@ -76,7 +76,7 @@ class GrowingSet(Generic[T]):
         return self._size
 
     def __contains__(self, item: object) -> bool:
-        return self._places.get(item, self._size) < self._size  # type: ignore[call-overload]
+        return self._places.get(item, self._size) < self._size  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[T]:
         return islice(self._places, self._size)

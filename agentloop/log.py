@@ -17,6 +17,7 @@ from agentloop.stream import (
     RunEnded,
     RunStarted,
     TextDelta,
+    ToolProgress,
     event_type,
     to_json,
 )
@@ -27,11 +28,12 @@ _LEFT_OUT = frozenset({"type", "time", "message", "output", "arguments"})
 
 
 def log_event(event: AnyStreamEvent) -> None:
-    """Log the event where the host listens; what was said stays out of the log."""
+    """Log the event where the host listens; what was said stays out, also by a tool while it runs."""
     logger = None if isinstance(event, TextDelta) else host_logger()
     if logger is None:
         return
-    fields = {name: value for name, value in to_json(event).items() if name not in _LEFT_OUT}
+    left_out = _LEFT_OUT | {"text"} if isinstance(event, ToolProgress) else _LEFT_OUT
+    fields = {name: value for name, value in to_json(event).items() if name not in left_out}
     _level(logger, event)(event_type(event), **fields)
 
 

@@ -20,7 +20,7 @@ Content: TypeAlias = str | tuple[Json, ...] | None
 MOST_NESTED = 100
 """So deep may lists and objects inside a message be nested: what copies and writes them is recursive."""
 
-MOST_TOKENS = 100_000_000
+MOST_REPORTED_TOKENS = 100_000_000
 """A report of more tokens for one request is none: ten times the largest window offered (10 million)."""
 
 
@@ -156,8 +156,8 @@ class Usage:
     def from_openai(cls, data: Json) -> Self:
         """Read the `usage` object of chat completions.
 
-        What is missing, no number, negative or above `MOST_TOKENS` was not reported and is 0; so is what is
-        said to be cached where that is more than the whole input.
+        What is missing, no number, negative or above `MOST_REPORTED_TOKENS` was not reported and is 0; so is
+        what is said to be cached where that is more than the whole input.
         """
         details = data.get("prompt_tokens_details")
         cached = _count(details.get("cached_tokens") if isinstance(details, Mapping) else 0)
@@ -239,7 +239,7 @@ def _holds_more(value: object) -> TypeGuard[Mapping[Any, Any] | Sequence[Any]]:
 def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
-    return int(value) if 0 <= value <= MOST_TOKENS else 0
+    return int(value) if 0 <= value <= MOST_REPORTED_TOKENS else 0
 
 
 def _difference(data: Json, plain: Json) -> tuple[Json, tuple[str, ...]]:

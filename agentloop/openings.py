@@ -2,16 +2,16 @@
 
 import copy
 from collections.abc import Iterable
+from pathlib import Path
 
 from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks
-from agentloop.checks import shown
+from agentloop.checks import shown, text_or_none
 from agentloop.context import Context
 from agentloop.cutting import head
 from agentloop.errors import UsageError
 from agentloop.events import Described, Event, MessageAdded, Record
 from agentloop.messages import Message
-from agentloop.redaction import Redact
 from agentloop.sessions import Session
 
 MOST_TITLE_CHARS = 60
@@ -52,15 +52,27 @@ def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
     return given
 
 
-def redaction(given: Redact | None) -> Redact | None:
-    """The redaction given.
+def folder_of(given: str | None) -> str | None:
+    """The folder that new sessions belong to.
 
     Raises:
-        UsageError: it is no function of a text.
+        UsageError: it is no text.
     """
-    if given is not None and (not callable(given) or isinstance(given, type)):
-        raise UsageError(f"redact must be a function from text to text such as Secrets(), not {shown(given)}")
+    text_or_none("folder", given)
     return given
+
+
+def transcripts_folder(given: Path | str | None) -> Path | None:
+    """The folder of the transcripts; it need not be there yet.
+
+    Raises:
+        UsageError: it is no path, or a file stands there.
+    """
+    if not isinstance(given, str | Path | None) or given == "":
+        raise UsageError(f"transcripts must be the path of a folder, or None, not {shown(given)}")
+    if given is not None and Path(given).is_file():
+        raise UsageError(f"transcripts must be the path of a folder, not of a file: {shown(str(given))}")
+    return None if given is None else Path(given)
 
 
 def spoken(prompt: object) -> Message:

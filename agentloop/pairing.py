@@ -31,6 +31,8 @@ def answers(messages: Sequence[Message]) -> dict[int, list[int | None]]:
 
 def _by_id(message: Message) -> dict[str, list[int]]:
     """Which of the message's calls have each id."""
+    if len(message.tool_calls) == 1:
+        return {message.tool_calls[0].id: [0]}
     numbers: dict[str, list[int]] = {}
     for number, call in enumerate(message.tool_calls):
         numbers.setdefault(call.id, []).append(number)

@@ -36,6 +36,11 @@ def error_text(error: BaseException) -> str:
     return _error_text(error, levels=3)
 
 
+def rest_failed(error: BaseException) -> str:
+    """The note behind values of which the next one raised this."""
+    return f"[the rest failed: {error_text(error)}]"
+
+
 def _error_text(error: BaseException, levels: int) -> str:
     name = type(error).__name__
     try:
@@ -128,7 +133,7 @@ class _Plain:
                     return
                 yield self.of(value)
         except Exception as error:  # noqa: BLE001 — what came before the failure is still a result
-            yield f"[the rest failed: {error_text(error)}]"
+            yield rest_failed(error)
 
 
 def _members(value: Any) -> Any:

@@ -12,10 +12,19 @@ LEAST_RATIO, MOST_RATIO = 0.65, 1.8
 """A provider's count of what we counted lies between these: vocabularies in use differ by less."""
 
 NEAR = 0.02
-"""So little may a provider's count over ours change from one request to the next and not be looked into."""
+"""So little may a provider's count over ours change from one request to the next and not be looked into.
+
+A request differs from the one before by its last messages alone, and few of them move the whole so far.
+"""
 
 SURE = 1 / 3
-"""A lie explains a report where it is off by at most this share of what the truth would be off by."""
+"""A lie explains a report where it is off by at most this share of what the truth would be off by.
+
+So a true report is not doubted for being about as near to a lie.
+"""
+
+GROWN_TOKENS, GROWN_SHARE = 50, 1 / 20
+"""A request that has grown by more than both together has grown, in whatever vocabulary it is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +62,7 @@ def _is_near(report: Report) -> bool:
 def _stands_still(report: Report, trusted: Report) -> bool:
     """Whether the request has grown a lot since then, and the report has not."""
     grown = report.counted - trusted.counted
-    return grown > 50 + trusted.counted // 20 and report.measured <= trusted.measured
+    return grown > GROWN_TOKENS + int(trusted.counted * GROWN_SHARE) and report.measured <= trusted.measured
 
 
 def _is_of_others(report: Report, last: Report, older: Report | None) -> bool:

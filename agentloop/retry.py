@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from agentloop.checks import above_zero, at_least, whole
-from agentloop.errors import ModelUnavailableError
+from agentloop.checks import above_zero, at_least, called, shown, whole
+from agentloop.errors import ModelUnavailableError, UsageError
 from agentloop.models import ModelPart, Retry
 
 Attempt: TypeAlias = Callable[[], AsyncGenerator[ModelPart, None]]
@@ -41,14 +41,16 @@ class RetryPolicy:
     have their place; infinity is no bound. A try that has begun is not cut off. What is raised then says
     when to come back, if the server did.
 
-    `sleep` is how to wait, `clock` tells the seconds since some instant, and `chance` draws from 0 to 1.
+    `sleep` is how to wait, `clock` tells the seconds since some instant, `now` those since the epoch, and
+    `chance` draws from 0 to 1.
 
     Example:
         >>> RetryPolicy(attempts=3, longest_total_seconds=30).longest_wait_seconds
         60.0
 
     Raises:
-        UsageError: `attempts` is no whole number of at least 1, or a time no number of its range.
+        UsageError: `attempts` is no whole number of at least 1, a time no number of its range, or one of the
+            functions none.
     """
 
     attempts: int = 5
@@ -59,6 +61,7 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[object]] = field(default=asyncio.sleep, repr=False, compare=False)
     clock: Callable[[], float] = field(default=time.monotonic, repr=False, compare=False)
     chance: Callable[[], float] = field(default=random.random, repr=False, compare=False)
+    now: Callable[[], float] = field(default=time.time, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         whole("attempts", self.attempts, 1)
@@ -66,6 +69,10 @@ class RetryPolicy:
         at_least("longest_wait_seconds", self.longest_wait_seconds, 0)
         at_least("jitter_seconds", self.jitter_seconds, 0)
         above_zero("longest_total_seconds", self.longest_total_seconds)
+        if not callable(self.sleep) or isinstance(self.sleep, type):
+            raise UsageError(f"sleep must be a function that waits so many seconds, not {shown(self.sleep)}")
+        for name, function in (("clock", self.clock), ("chance", self.chance), ("now", self.now)):
+            called(name, function, "a function that gives a number")
 
     async def run(self, attempt: Attempt) -> AsyncGenerator[ModelPart, None]:
         """The parts of the first attempt that succeeds, with a `Retry` before each wait.
@@ -92,7 +99,7 @@ class RetryPolicy:
         except ModelUnavailableError as error:
             if not error.retry_after_seconds:
                 raise
-            text = f"{error}; {come_back(error.retry_after_seconds, time.time())}"
+            text = f"{error}; {come_back(error.retry_after_seconds, self.now())}"
             raise ModelUnavailableError(text, retry_after_seconds=error.retry_after_seconds) from error
 
     def _tenacity(self, waits: list[float]) -> AsyncRetrying:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import ceil
 
-from agentloop.budget import Budget, overflow
+from agentloop.budget import Budget, overflow_error
 from agentloop.compactions import CompactionResult
 from agentloop.context import Context
 from agentloop.errors import ContextTooLongError
@@ -23,7 +23,8 @@ OVERFLOW = Overflow()
 class Room:
     """One run's window. `budget` changes when an overflow teaches more about the server.
 
-    `policy` None switches everything off: what does not fit is then an error.
+    `policy` None switches everything off: what does not fit is then an error. `_lowered_at` is how long the
+    context was when a shorter answer was last asked for, which is tried once for each request.
     """
 
     policy: Compaction | None
@@ -62,7 +63,7 @@ class Room:
             self.budget, self._lowered_at = lowered, session.context.length
             return session
         if self.policy is None:
-            raise overflow(error, self.budget, session.context) from error
+            raise overflow_error(error, self.budget, session.context) from error
         tokens = error.tokens or self.budget.size(session.context)
         self.budget = self.budget.learnt(session.context, error)
         occasion = Occasion(reason="overflow", why=f"the server refused {tokens:,} tokens")

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ class Run:
     def spend(self, answer: Answer, counted: int) -> None:
         """Add what one request of the agent used; `counted` is its length by our own count."""
         self.steps += 1
+        self.room.budget = self.room.budget.having_answered(counted)
         self.answered += answer.usage or Usage()
         used = answer.usage
         if used is None or not used.input_tokens:
@@ -194,6 +196,7 @@ class Run:
                 deps=self.deps,
                 usage=self.usage,
                 on_progress=progress,
+                redact=partial(redacted, redact=self.watch.redact),
             )
         finally:
             under_way = False

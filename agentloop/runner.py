@@ -14,6 +14,7 @@ from agentloop.callbacks import Callbacks
 from agentloop.checks import above_zero, shown
 from agentloop.compactions import CompactionResult
 from agentloop.compactor import Compactor
+from agentloop.deadlines import to_its_end
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
 from agentloop.events import Record, Restored, RunEnded, RunStarted
 from agentloop.filters import EventFilter, select
@@ -22,9 +23,16 @@ from agentloop.limits import Limits, check_priced, limited
 from agentloop.loop import loop
 from agentloop.messages import Message
 from agentloop.models import AsksWindow, ChatModel
-from agentloop.openings import check_prompt, described, instances, redaction, spoken
+from agentloop.openings import (
+    check_prompt,
+    described,
+    folder_of,
+    instances,
+    spoken,
+    transcripts_folder,
+)
 from agentloop.policy import Compaction
-from agentloop.redaction import Redact, redact_error, redacted
+from agentloop.redaction import Redact, checked_redaction, redact_error, redacted
 from agentloop.results import CompactionPreview, RunResult, status_of
 from agentloop.room import Room
 from agentloop.run import Run
@@ -35,7 +43,6 @@ from agentloop.stores.base import SessionStore, checked_session_id
 from agentloop.stream import AnyStreamEvent, ContextStatus, RunStatus
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStarted as RunStartedShown
-from agentloop.threads import to_its_end
 from agentloop.tokens import counter_for
 from agentloop.watch import CALLBACK_SECONDS, Sink, Watch
 from agentloop.wire import arranged
@@ -50,13 +57,14 @@ class Runner:
 
     `redact`, such as `Secrets()`, takes secrets out of every text before it is stored, counted, shown or
     logged: what users, models and tools say, transcripts, files of long results, summaries, titles, errors.
-    As the context is made from the log, the model sees the redacted text too, and a tool is called with the
-    redacted arguments. Text of an answer is held back for as long as it may become a secret. What was stored
-    before without it stays in the log as it is.
+    Roles, statuses, names of tools and models, and ids are never rewritten. As the context is made from the
+    log, the model sees the redacted text too, and a tool is called with the redacted arguments. Text of an
+    answer is held back for as long as it may become a secret. What was stored before without it stays in the
+    log as it is. One that raises or gives no text ends the run with a `UsageError`, nothing stored as it was.
 
     Raises:
-        UsageError: the store is none, a callback is a class, `redact` is no function, or `callback_seconds`
-            is no number above 0.
+        UsageError: the store is none, a callback is a class, `redact` is no function or gives no text,
+            `transcripts` or `folder` is no path, or `callback_seconds` no number above 0.
     """
 
     def __init__(
@@ -76,10 +84,10 @@ class Runner:
         self.agent = agent
         self.store = open_store(store)
         self._callbacks = instances(callbacks)
-        self._transcripts = None if transcripts is None else Path(transcripts)
-        self._folder = folder
+        self._transcripts = transcripts_folder(transcripts)
+        self._folder = folder_of(folder)
         self._callback_seconds = callback_seconds
-        self._redact = redaction(redact)
+        self._redact = None if redact is None else checked_redaction(redact)
         self._counter = counter_for(agent.model.name)
         self._budget: Budget | None = None
 
@@ -235,11 +243,11 @@ class Runner:
         try:
             ended = await loop(run, await self._begin(run, session, message))
             session = await to_its_end(ended.session.append(_ended(run, ended.status, ended.reason)))
-        except BaseException as error:
+        except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
             await to_its_end(self._fail(run, error))
             raise
         finally:
-            self._budget = self._first_budget().narrowed(run.room.budget)
+            self._budget = self._first_budget().keeping(run.room.budget)
         output = redacted(ended.output, self._redact)
         await self._show_end(run, ended.status, output=output, error=ended.reason)
         return RunResult(

@@ -10,6 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compactions import CompactionResult
+from agentloop.deadlines import CANCEL_GRACE_SECONDS
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import Record
 from agentloop.filters import EventFilter
@@ -20,7 +21,6 @@ from agentloop.results import CompactionPreview, RunResult
 from agentloop.runner import Runner
 from agentloop.stores.base import SessionStore
 from agentloop.stream import AnyStreamEvent, ContextStatus
-from agentloop.threads import CANCEL_GRACE_SECONDS
 from agentloop.watch import CALLBACK_SECONDS
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Work that must not stop the event loop, and work that must not last for ever.
+"""Work that must not stop the event loop.
 
 `asyncio.to_thread` keeps a pool that is joined when the interpreter exits, so one stuck function hangs
 the program. Here each call has a daemon thread of its own, or its turn on one, and who stops waiting leaves
@@ -11,23 +11,13 @@ import contextlib
 import contextvars
 import functools
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
-
-CANCEL_GRACE_SECONDS = 5.0
-
-
-class DeadlineError(Exception):
-    """The work took longer than it may."""
-
-
-class SelfCancelledError(Exception):
-    """The work ended as cancelled though nobody here cancelled it."""
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -77,53 +67,6 @@ class WorkThread:
         self._jobs.put(None)
 
 
-async def within(
-    work: Coroutine[Any, Any, T], *, seconds: float, grace_seconds: float = CANCEL_GRACE_SECONDS
-) -> T:
-    """The result of `work`, if it comes within `seconds` (`inf` waits for ever).
-
-    When time is up or the caller is cancelled, the work is cancelled and awaited, however often the caller
-    is cancelled meanwhile; work that will not end is left behind after `grace_seconds`.
-
-    Raises:
-        DeadlineError: time was up.
-        SelfCancelledError: the work was cancelled by itself or by something it waited for, or raised
-            `GeneratorExit`, which in who waits for it would look like being closed.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait({task}, timeout=None if seconds == float("inf") else seconds)
-    except asyncio.CancelledError:
-        await _stopped(task, grace_seconds)
-        raise
-    if not task.done():
-        await _stopped(task, grace_seconds)
-        raise DeadlineError(f"timed out after {seconds:g} s")
-    if task.cancelled():
-        raise SelfCancelledError("cancelled by itself")
-    if isinstance(error := task.exception(), GeneratorExit):
-        raise SelfCancelledError("ended by GeneratorExit") from error
-    return task.result()
-
-
-async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run the work to its end even when cancelled meanwhile; the cancellation goes on after it.
-
-    What the work raises after a cancellation is dropped. A second cancellation gives it
-    `CANCEL_GRACE_SECONDS` more, however many others follow, then leaves it to itself.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        task.add_done_callback(_drop)
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            await _waited(task, CANCEL_GRACE_SECONDS)
-        raise
-
-
 async def _elsewhere(start: Callable[[Callable[[], None]], object], call: Callable[[], T]) -> T:
     """What the call gives, once what `start` was handed has run in a thread."""
     loop = asyncio.get_running_loop()
@@ -160,31 +103,6 @@ def _settle(future: "concurrent.futures.Future[R]", work: Callable[[], R]) -> No
         future.set_exception(error)
     else:
         future.set_result(result)
-
-
-async def _stopped(task: asyncio.Task[Any], grace_seconds: float) -> None:
-    task.add_done_callback(_drop)
-    task.cancel()
-    if cancelled := await _waited(task, grace_seconds):
-        raise cancelled
-
-
-async def _waited(task: asyncio.Task[Any], seconds: float) -> asyncio.CancelledError | None:
-    """Wait for the task's end, whatever cancels the waiting; that cancellation."""
-    loop, cancelled = asyncio.get_running_loop(), None
-    end = loop.time() + seconds
-    while not task.done() and (left := end - loop.time()) > 0:
-        try:
-            await asyncio.wait({task}, timeout=left)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
-
-
-def _drop(task: asyncio.Task[Any]) -> None:
-    """Look at what an unwanted task raised, so that asyncio does not complain that nobody did."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _returned(value: T) -> Callable[[], T]:

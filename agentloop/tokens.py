@@ -60,7 +60,8 @@ LOW_DETAIL_IMAGE_TOKENS = 85
 
 MOST_CHARS_PER_TOKEN = 16
 """No text is taken to have more characters for each of its tokens: OpenAI's vocabularies have tokens of 80
-blanks, others have none of more than 16."""
+blanks and more, others have few of more than 16, which is also the most that SentencePiece learns unless it
+is told otherwise (`max_sentencepiece_length` in https://google.github.io/sentencepiece/doc/options/)."""
 
 SEALED_CHARS_PER_TOKEN = 5
 """So long is a token of reasoning that a server has encrypted, on the safe side: four bytes of text and more

@@ -3,16 +3,18 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+import itertools
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agentloop.callables import is_async
+from agentloop.deadlines import DeadlineError, SelfCancelledError, within
 from agentloop.errors import RetryTool
 from agentloop.interrupts import is_ctrl_c
 from agentloop.messages import STRICT_JSON, Json
-from agentloop.plain_values import as_text, error_text
-from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
+from agentloop.plain_values import as_text, error_text, rest_failed
+from agentloop.threads import in_thread
 
 Status: TypeAlias = Literal["ok", "error", "timeout"]
 Given: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
@@ -98,7 +100,12 @@ def _called(name: str, call: Callable[[], Any]) -> ToolAnswer | Awaitable[Any] |
 
 
 def _succeeded(value: object) -> ToolAnswer:
-    return ToolAnswer(as_text(value), "ok")
+    return ToolAnswer(as_text(_begun(value) if isinstance(value, Generator) else value), "ok")
+
+
+def _begun(values: Generator[Any, Any, Any]) -> Iterator[Any]:
+    """The same values; raises what is raised in place of the first: then nothing is a result."""
+    return itertools.chain(list(itertools.islice(values, 1)), values)
 
 
 def _failed(name: str, error: BaseException) -> ToolAnswer:
@@ -108,6 +115,7 @@ def _failed(name: str, error: BaseException) -> ToolAnswer:
 
 
 async def _collected(values: AsyncIterator[Any]) -> list[Any]:
+    """What it yields; where it raises midway, what came before is a result, with a note, as of a list."""
     collected: list[Any] = []
     try:
         async for value in values:
@@ -115,6 +123,10 @@ async def _collected(values: AsyncIterator[Any]) -> list[Any]:
                 collected.append("[more values left out]")
                 break
             collected.append(value)
+    except Exception as error:  # a tool may raise anything
+        if not collected:
+            raise
+        collected.append(rest_failed(error))
     finally:
         if isinstance(values, AsyncGenerator):
             await values.aclose()

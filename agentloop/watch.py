@@ -9,7 +9,7 @@ from typing import TypeAlias
 from agentloop.callbacks import CallbackList, Callbacks
 from agentloop.log import log_event
 from agentloop.models import Retry, TextPart
-from agentloop.redaction import Held, Redact, redacted
+from agentloop.redaction import Held, Redact, redacted, redacted_or_said_why
 from agentloop.stream import (
     AnyStreamEvent,
     CallbackFailed,
@@ -70,7 +70,7 @@ class Watch:
         """Show the event while the run goes on with something else; dropped once the run has ended."""
         if self._ended:
             return
-        event = self._show(redacted(event, self.redact))
+        event = self._show(redacted_or_said_why(event, self.redact))
         if self.callbacks:
             task = asyncio.create_task(self.callback_list.on_event(event))
             self._beside.add(task)
@@ -101,7 +101,9 @@ class Watch:
             self._held.drop()
         if text:
             yield TextDelta(text=text)
-        if not isinstance(event, TextDelta):
+        if isinstance(event, RunEnded):
+            yield redacted_or_said_why(event, self.redact)
+        elif not isinstance(event, TextDelta):
             yield redacted(event, self.redact)
 
     def _show(self, event: AnyStreamEvent) -> AnyStreamEvent:

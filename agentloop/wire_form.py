@@ -63,6 +63,14 @@ def cleaned(value: Any) -> Any:
     return value
 
 
+def without_half(text: str) -> tuple[str, str]:
+    """The text as far as it is whole, and the first half of a surrogate pair at its end, which may wait."""
+    if _encodes(text):
+        return text, ""
+    half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+    return str(cleaned(text[: len(text) - len(half)])), half
+
+
 def _content(content: Content) -> str | list[Any]:
     if isinstance(content, str):
         return content

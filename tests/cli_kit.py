@@ -22,6 +22,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from agentloop.cli.main import main
+from agentloop.tokens import counter_for
 
 ROOT = Path(__file__).parent.parent
 LONGEST_SECONDS = 60.0
@@ -250,8 +251,11 @@ def _run_and_leave(arguments: Sequence[str]) -> None:
 
 
 def _serve() -> None:
-    for name in ("start", "sessions", "compacting", "lessons", "faults", "models"):
+    for name in ("app", "start", "running", "sessions", "compacting", "lessons", "faults", "models"):
         import_module(f"agentloop.cli.{name}")
+    for name in ("openai_chat", "openai_responses", "windows"):
+        import_module(f"agentloop.{name}")
+    counter_for("any model")("A first count loads the vocabulary, which takes longer than a call.")
     for line in sys.stdin:
         print(json.dumps(_forked(*json.loads(line))), flush=True)
 

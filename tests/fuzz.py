@@ -1,6 +1,6 @@
 """Whole conversations drawn from seeds, run through the front door, and judged by what others saw of them.
 
-`python -m tests.fuzz --seed 123` runs one, `--count 1000 --first 0 --jobs 2` many.
+`python -m tests.fuzz --seed 123` runs one, `--first 0 --count 1000 --jobs 2` many.
 """
 
 import argparse
@@ -12,13 +12,16 @@ import ssl
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tests.fuzz_checks import problems
 from tests.fuzz_plan import Plan
 from tests.fuzz_world import told
+
+A_JOB = 50
+"""Seeds that one process takes at a time."""
 
 
 def faults_of(seeds: Iterable[int]) -> list[str]:
@@ -78,18 +81,39 @@ def _few_certificates(folder: Path) -> Iterator[None]:
             os.environ["SSL_CERT_FILE"] = before
 
 
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz",
+        description="Run whole conversations drawn from seeds and print what was found wrong. "
+        "The exit status is 1 where anything was.",
+    )
+    parser.add_argument("--seed", type=_whole(0), help="run the conversation of this seed alone")
+    parser.add_argument("--first", type=_whole(0), default=0, help="the first seed (default: %(default)s)")
+    parser.add_argument(
+        "--count", type=_whole(1), default=20, help="how many seeds from there on (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--jobs", type=_whole(1), default=1, help="how many processes share them (default: %(default)s)"
+    )
+    return parser
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and int(text) >= least):
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
+        return int(text)
+
+    return number
+
+
 def main() -> None:
     """Run the conversations asked for and print what was found wrong."""
-    parser = argparse.ArgumentParser(description="Fuzz whole conversations.")
-    parser.add_argument("--seed", type=int, help="this one alone")
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--count", type=int, default=1_000)
-    parser.add_argument("--jobs", type=int, default=1)
-    given = parser.parse_args()
+    given = _parser().parse_args()
     seeds = [given.seed] if given.seed is not None else range(given.first, given.first + given.count)
     began, found = time.monotonic(), 0
     with ProcessPoolExecutor(given.jobs) as pool:
-        for faults in pool.map(faults_of, [seeds[at : at + 50] for at in range(0, len(seeds), 50)]):
+        for faults in pool.map(faults_of, [seeds[at : at + A_JOB] for at in range(0, len(seeds), A_JOB)]):
             found += len(faults)
             for fault in faults:
                 print(fault, flush=True)

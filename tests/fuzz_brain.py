@@ -9,11 +9,11 @@ from typing import Any
 
 from tests.fuzz_plan import Plan
 from tests.fuzz_texts import ARGUMENTS, SCRIPTS, text
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import (
     MARKER,
     Answered,
-    Body,
     Call,
     Drop,
     Fault,

@@ -24,7 +24,8 @@ from agentloop.wire_form import cleaned
 from tests.fuzz_brain import Seen
 from tests.fuzz_log_checks import log_problems
 from tests.fuzz_world import Act, Story
-from tests.strict_replies import Body, Fault, Reply
+from tests.strict_bodies import Body
+from tests.strict_replies import Fault, Reply
 from tests.strict_rules import output_limit, text_of
 
 SMALLER_TRIES = 2
@@ -38,6 +39,7 @@ def problems(story: Story) -> list[str]:
         *_once(story),
         *_overflows(story),
         *_windows(story),
+        *_refusals(story),
         *_openings(story),
         *_prefixes(story),
     ]

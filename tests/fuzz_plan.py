@@ -10,8 +10,8 @@ from agentloop.strategies import Strategy
 from agentloop.triggers import Trigger
 from tests.fuzz_policies import micro, strategy, trigger
 from tests.fuzz_texts import SCRIPTS
-from tests.strict_replies import OVERFLOWS
-from tests.strict_streams import PLAIN, Shape
+from tests.strict_overflows import OVERFLOWS
+from tests.strict_shapes import PLAIN, Shape
 
 Where: TypeAlias = Literal["event", "request", "tool", "append"]
 Kind: TypeAlias = Literal["say", "compact", "compact-undo", "undo", "due", "preview"]

@@ -70,9 +70,7 @@ class FuzzedTools:
         async def odd(number: int, words: int = 10, script: str = "words", text: str = "") -> Any:
             """Say something odd."""
             self._effects.did[number] += 1
-            return [None, {1, 2}, b"\xff\x00", float("nan"), [1] * 50, object, "\ud800", "\x00", ""][
-                number % 9
-            ]
+            return ODD_VALUES[number % len(ODD_VALUES)]
 
         return [look, slow_look, side, again, note, fails, stalls, odd]
 

@@ -12,7 +12,6 @@ from typing import Any
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction, CompactionResult
-from agentloop.errors import AgentLoopError
 from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_responses import OpenAIResponses
@@ -131,11 +130,8 @@ class _World:
         try:
             async with asyncio.timeout(LONGEST_ACT_SECONDS):
                 await self._done(runner, turn)
-        except AgentLoopError as error:
-            act.error = error
-        except asyncio.CancelledError as error:
-            act.error = error
-        except BaseException as error:  # noqa: BLE001 — whatever comes is judged afterwards
+        # Whatever comes is judged afterwards; only a developer's Ctrl-C is no finding.
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
             act.error = error
         self.server.hang_at, self.cuts = 0, None
         act.after = tuple(await self.inner.read(SESSION))

@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from agentloop import Agent, OpenAIChat, Runner, tool
+from agentloop import Agent, Runner, tool
+from agentloop.models import ChatModel
 from agentloop.retry import RetryPolicy
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, MessageAdded, Retrying, TextDelta
+from tests.server_kit import Waits, chat
 from tests.strict_provider import StrictProvider
 
 ran: Counter[str] = Counter()
@@ -20,18 +22,18 @@ def look(path: str = "nowhere") -> str:
     return f"seen {path}"
 
 
-async def no_wait(seconds: float) -> None:
-    """A clock that passes at once."""
+def looking(model: ChatModel, store: InMemoryStore | None = None) -> Runner:
+    """A runner of this model with the tool; nothing was looked at yet."""
+    ran.clear()
+    return Runner(Agent(model, tools=[look]), store=store or InMemoryStore(), transcripts=None)
 
 
 def runner_of(
     server: StrictProvider, *, stream: bool = True, attempts: int = 5, store: InMemoryStore | None = None
 ) -> Runner:
     """A runner that talks to this server; nothing was looked at yet."""
-    ran.clear()
-    retry = RetryPolicy(attempts=attempts, sleep=no_wait)
-    model = OpenAIChat("strict", base_url=server.url, api_key="sk-test", retry=retry, stream=stream)
-    return Runner(Agent(model, tools=[look]), store=store or InMemoryStore(), transcripts=None)
+    retry = RetryPolicy(attempts=attempts, sleep=Waits())
+    return looking(chat(server, retry=retry, stream=stream), store)
 
 
 def watched_texts(events: Sequence[AnyStreamEvent]) -> list[str]:

@@ -16,10 +16,10 @@ from agentloop.retry import RetryPolicy
 from agentloop.runner import Runner
 from agentloop.tokens import count_message, counter_for
 from agentloop.wire_form import cleaned
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import (
     Answered,
-    Body,
     Brain,
     Call,
     ExtractiveSummariser,

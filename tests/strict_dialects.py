@@ -7,7 +7,8 @@ body down to a field.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tests.strict_replies import Body, Fault
+from tests.strict_bodies import Body
+from tests.strict_replies import Fault, invalid
 from tests.strict_rules import output_limit
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -30,14 +31,14 @@ def refused(
     if paths := [*_fields(body, modes, refuses)]:
         return WORDINGS[wording](paths)
     if "no-system" in modes and body["messages"][0]["role"] in ("system", "developer"):
-        return _error(400, "Error rendering the chat template: System role not supported")
+        return invalid(400, "Error rendering the chat template: System role not supported")
     if "no-streams" in modes and body.get("stream"):
-        return _error(400, "Streaming is not supported by this deployment.", param="stream")
+        return invalid(400, "Streaming is not supported by this deployment.", param="stream")
     if "only-streams" in modes and not body.get("stream"):
-        return _error(400, "This model only supports stream mode, please enable the stream parameter.")
+        return invalid(400, "This model only supports stream mode, please enable the stream parameter.")
     if most_output is not None and output_limit(body) > most_output:
         asked = output_limit(body)
-        return _error(
+        return invalid(
             400,
             f"max_tokens is too large: {asked}. This model supports at most {most_output} completion tokens, "
             f"whereas you provided {asked}.",
@@ -78,12 +79,6 @@ def _schema_fields(schema: Any, place: Path) -> Iterator[Path]:
             yield from _schema_fields(inner, (*place, key))
 
 
-def _error(status: int, message: str, **fields: Any) -> Fault:
-    return Fault(
-        status=status, body={"error": {"message": message, "type": "invalid_request_error"} | fields}
-    )
-
-
 def _dotted(path: Path) -> str:
     """E.g. `messages[2].tool_calls[0].extra`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
@@ -95,11 +90,11 @@ def _openai(paths: Sequence[Path]) -> Fault:
     other = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}.get(name)
     hint = f" Use '{other}' instead." if other else ""
     message = f"Unsupported parameter: '{name}' is not supported with this model.{hint}"
-    return _error(400, message, param=name, code="unsupported_parameter")
+    return invalid(400, message, param=name, code="unsupported_parameter")
 
 
 def _words(paths: Sequence[Path]) -> Fault:
-    return _error(400, f"Unrecognized request argument supplied: {paths[0][-1]}")
+    return invalid(400, f"Unrecognized request argument supplied: {paths[0][-1]}")
 
 
 def _pydantic(paths: Sequence[Path]) -> Fault:
@@ -150,8 +145,8 @@ def _groq(paths: Sequence[Path]) -> Fault:
             f"'{place}' : for 'role:assistant' the following must be satisfied"
             f"[('{place}' : property '{path[-1]}' is unsupported)]"
         )
-        return _error(400, message)
-    return _error(400, f"property '{path[-1]}' is unsupported")
+        return invalid(400, message)
+    return invalid(400, f"property '{path[-1]}' is unsupported")
 
 
 def _vllm(paths: Sequence[Path]) -> Fault:
@@ -168,7 +163,7 @@ def _vllm(paths: Sequence[Path]) -> Fault:
 
 
 def _go(paths: Sequence[Path]) -> Fault:
-    return _error(400, f'json: unknown field "{paths[0][-1]}"')
+    return invalid(400, f'json: unknown field "{paths[0][-1]}"')
 
 
 def _anthropic(paths: Sequence[Path]) -> Fault:

@@ -6,48 +6,36 @@ process of its own, which prints its port and ends when its standard input close
 """
 
 import argparse
-import json
-import os
 import random
-import socket
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
+from tests.strict_bodies import Body, read_strictly
 from tests.strict_dialects import DIALECTS, refused
+from tests.strict_http import Listener
+from tests.strict_overflows import OVERFLOWS
 from tests.strict_replies import (
-    OVERFLOWS,
     Answered,
-    Body,
     Brain,
-    Drop,
     ExtractiveSummariser,
     Fault,
-    Hang,
-    Raw,
     Reply,
+    invalid,
     script,
     tool_turn,
-    usage_report,
 )
-from tests.strict_responses import (
-    PATH,
-    RESPONSES_OVERFLOWS,
-    ResponsesSide,
-    as_chat,
-    is_for_responses,
-    response,
-    response_events,
-)
+from tests.strict_responses import RESPONSES_PATH, ResponsesSide, as_chat, is_for_responses
+from tests.strict_responses_replies import RESPONSES_OVERFLOWS, response, response_events
 from tests.strict_rules import output_limit, prompt_tokens, violations
-from tests.strict_streams import PLAIN, Shape, chunk_of, shaped
+from tests.strict_shapes import PLAIN, Shape
+from tests.strict_streams import chunk_of, shaped
+from tests.strict_usage import usage_report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +116,7 @@ class StrictProvider:
         self.reasoning: dict[tuple[str, ...], str] = {}
         self.responses = ResponsesSide()
         self._lock = threading.Lock()
-        self._http = _Http(self)
+        self._http = Listener(self)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
 
     def __enter__(self) -> Self:
@@ -187,7 +175,7 @@ class StrictProvider:
     def page(self, path: str, headers: Mapping[str, str]) -> object:
         """What to send for a GET: a Fault or a Hang, or any other value as JSON."""
         self.asked.append((path, headers))
-        return self.pages.get(path.partition("?")[0], _fault(404, f"no such path: {path}"))
+        return self.pages.get(path.partition("?")[0], invalid(404, f"no such path: {path}"))
 
     def report(self, body: Body, reply: Reply) -> Body | None:
         """The usage to report, None for none."""
@@ -207,6 +195,15 @@ class StrictProvider:
         number = next(at for at, request in enumerate(self.requests, 1) if request.body is body)
         return shaped(body, reply, self.report(body, reply), self.shape(number), random.Random(number))
 
+    def completed(self, body: Body, reply: Reply) -> Body:
+        """The body of a reply in one piece."""
+        usage = self.report(body, reply)
+        if is_for_responses(body):
+            return response(body, reply, self.responses.output(reply), usage)
+        choice = {"index": 0, "message": reply.message(), "finish_reason": reply.finish_reason}
+        whole = chunk_of(body, choices=[choice]) | {"object": "chat.completion"}
+        return whole | ({} if usage is None else {"usage": usage})
+
     def _listed(self) -> Body:
         model = {"id": self.model or "strict", "object": "model"}
         return {"object": "list", "data": [model]}
@@ -216,19 +213,19 @@ class StrictProvider:
             reply = self.brain(as_chat(body) if is_for_responses(body) else body)
         except Exception as error:  # noqa: BLE001 — whatever a test's own brain raises fails that test at exit
             self.failures.append(error)
-            return _fault(400, f"the brain of this test failed: {error}")
+            return invalid(400, f"the brain of this test failed: {error}")
         return Reply(text=reply) if isinstance(reply, str) else reply
 
     def _at_the_door(self, path: str, headers: Mapping[str, str]) -> Fault | None:
-        if path not in ("/v1/chat/completions", PATH):
-            return _fault(404, f"no such path: {path}")
+        if path not in ("/v1/chat/completions", RESPONSES_PATH):
+            return invalid(404, f"no such path: {path}")
         if self.key is not None and headers.get("authorization") != f"Bearer {self.key}":
-            return _fault(401, f"Incorrect API key provided: {headers.get('authorization')}")
+            return invalid(401, f"Incorrect API key provided: {headers.get('authorization')}")
         return None
 
     def _judged(self, raw: bytes) -> tuple[Body | None, list[str]]:
         try:
-            body = json.loads(raw.decode(), object_pairs_hook=_no_twins, parse_constant=_no_constant)
+            body = read_strictly(raw)
         except ValueError as error:
             return None, [f"V6 the body is no strict JSON in UTF-8: {error}"]
         if is_for_responses(body):
@@ -249,12 +246,12 @@ class StrictProvider:
         if self.window is not None and all(line.startswith("V10") for line in broken):
             answer = output_limit(body) or self.default_output
             return self.overflow(self.window, prompt_tokens(body, self.factor), answer)
-        return _fault(400, "; ".join(broken))
+        return invalid(400, "; ".join(broken))
 
     def _unknown(self, body: Body) -> Fault | None:
         """The refusal of a field or a model that this server does not know."""
         if self.model is not None and body.get("model") != self.model:
-            return _fault(404, f"The model {body.get('model')!r} does not exist")
+            return invalid(404, f"The model {body.get('model')!r} does not exist")
         modes = frozenset() if is_for_responses(body) or not body else self.dialects
         return refused(
             body,
@@ -263,124 +260,6 @@ class StrictProvider:
             wording=self.wording,
             most_output=self.most_output,
         )
-
-
-class _Http(ThreadingHTTPServer):
-    """The listener; remembers its connections so that it can end them."""
-
-    daemon_threads = False
-
-    def __init__(self, provider: StrictProvider) -> None:
-        self.provider = provider
-        self._connections: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._connections.add(request)
-        self.provider.connections += 1
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._connections.discard(request)
-        super().shutdown_request(request)
-
-    def end_connections(self) -> None:
-        for connection in list(self._connections):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        error = sys.exception()
-        if error is not None and not isinstance(error, OSError):
-            self.provider.failures.append(error)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: _Http
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-    def do_GET(self) -> None:
-        match self.server.provider.page(self.path, self._named()):
-            case Fault() as fault:
-                self._send_whole(fault.status, fault.body, fault.headers)
-            case Hang():
-                self._hang()
-            case page:
-                self._send_whole(200, page)
-
-    def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers["content-length"]))
-        reply, body = self.server.provider.answer(self.path, self._named(), raw)
-        match reply:
-            case Fault():
-                self._send_whole(reply.status, reply.body, reply.headers)
-            case Raw():
-                self._send_pieces(reply.pieces, reply.content_type, ended=not reply.left_open)
-                if reply.left_open:
-                    self._hang()
-            case Drop():
-                self._cut(reply, body)
-            case Hang():
-                self._hang()
-            case Reply() if body.get("stream"):
-                self._send_pieces(self._events(body, reply), "text/event-stream")
-            case Reply():
-                self._send_whole(200, self._completion(body, reply))
-
-    def _named(self) -> dict[str, str]:
-        return {name.lower(): value for name, value in self.headers.items()}
-
-    def _hang(self) -> None:
-        self.server.provider.hanging.set()
-        self.server.provider.closing.wait()
-        self.close_connection = True
-
-    def _cut(self, drop: Drop, body: Body) -> None:
-        self.close_connection = True
-        if drop.events:
-            pieces = self._events(body, drop.reply)[: drop.events]
-            self._send_pieces(pieces, "text/event-stream", ended=False)
-        if drop.reset:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            os.close(self.connection.detach())
-
-    def _events(self, body: Body, reply: Reply) -> list[bytes]:
-        return self.server.provider.streamed(body, reply)
-
-    def _completion(self, body: Body, reply: Reply) -> Body:
-        if is_for_responses(body):
-            output = self.server.provider.responses.output(reply)
-            return response(body, reply, output, self.server.provider.report(body, reply))
-        choice = {"index": 0, "message": reply.message(), "finish_reason": reply.finish_reason}
-        usage = self.server.provider.report(body, reply)
-        whole = chunk_of(body, choices=[choice]) | {"object": "chat.completion"}
-        return whole | ({} if usage is None else {"usage": usage})
-
-    def _send_whole(self, status: int, body: object, headers: Mapping[str, str] = {}) -> None:
-        data = body if isinstance(body, bytes) else body.encode() if isinstance(body, str) else _json(body)
-        self.send_response(status)
-        kind = "text/html" if isinstance(body, str | bytes) else "application/json"
-        for name, value in ({"content-type": kind, "content-length": str(len(data))} | dict(headers)).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def _send_pieces(self, pieces: Iterable[bytes], content_type: str, *, ended: bool = True) -> None:
-        self.send_response(200)
-        self.send_header("content-type", content_type)
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
-        pieces = [b"".join(pieces)] if self.server.provider.whole else pieces
-        for piece in pieces:
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-        if ended:
-            self.wfile.write(b"0\r\n\r\n")
 
 
 @contextmanager
@@ -402,7 +281,10 @@ def provider_process(*arguments: str) -> Iterator[str]:
 
 def main() -> None:
     """Serve until standard input closes."""
-    parser = argparse.ArgumentParser(description="A strict provider; prints its port.")
+    parser = argparse.ArgumentParser(
+        description="A strict provider. It prints its port and serves until its standard input closes, "
+        "so give it one that stays open: a terminal, or a pipe held by whoever started it."
+    )
     parser.add_argument("--brain", choices=["ok", "turn"], default="ok", help="what answers")
     parser.add_argument("--pieces", type=int, default=200, help="pieces of the text of a turn's answer")
     parser.add_argument("--window", type=int, help="in tokens")
@@ -412,26 +294,6 @@ def main() -> None:
     with StrictProvider(ExtractiveSummariser(inner), window=given.window, whole=given.whole) as provider:
         print(provider.port, flush=True)
         sys.stdin.read()
-
-
-def _fault(status: int, message: str, **fields: Any) -> Fault:
-    return Fault(
-        status=status, body={"error": {"message": message, "type": "invalid_request_error"} | fields}
-    )
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
-def _no_twins(pairs: list[tuple[str, Any]]) -> Body:
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return dict(pairs)
-
-
-def _no_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""What the strict provider answers: replies, faults, usage reports, overflow in many dialects, and brains."""
+"""What the strict provider answers: replies, faults, and brains."""
 
 import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
+from tests.strict_bodies import Body
 from tests.strict_rules import text_of
 
-Body: TypeAlias = dict[str, Any]
 MARKER = re.compile(r"FACT-[0-9a-f]{6}")
 _SUMMARY = re.compile(r"summari[sz]e|write (a|the|your) (record|summary)|<conversation>", re.IGNORECASE)
 _numbers = itertools.count(1)
@@ -105,6 +105,16 @@ Answered: TypeAlias = Reply | Fault | Raw | Drop | Hang
 Brain: TypeAlias = Callable[[Body], Answered | str]
 
 
+def fault(status: int, message: str, **fields: Any) -> Fault:
+    """A refusal as an object `error` with this message and these fields."""
+    return Fault(status=status, body={"error": {"message": message} | fields})
+
+
+def invalid(status: int, message: str, **fields: Any) -> Fault:
+    """A refusal of the type `invalid_request_error`."""
+    return fault(status, message, type="invalid_request_error", **fields)
+
+
 def events(*chunks: object, done: bool = True) -> Raw:
     """A raw stream of these chunks as events, one piece each."""
     lines = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks]
@@ -160,185 +170,6 @@ def tool_turn(pieces: int = 200) -> Brain:
         return Reply(calls=(calling("look", path="a.txt"),))
 
     return answer
-
-
-UsageReport: TypeAlias = Callable[[int, int, int], Body | None]
-"""What is reported from the prompt's tokens, the answer's, and the request's number from 1."""
-
-
-def _report(prompt: int, answer: int) -> Body:
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": answer,
-        "total_tokens": prompt + answer,
-        "prompt_tokens_details": {"cached_tokens": prompt // 2},
-    }
-
-
-def _cumulative() -> UsageReport:
-    seen = [0, 0]
-
-    def report(prompt: int, answer: int, _: int) -> Body:
-        seen[:] = seen[0] + prompt, seen[1] + answer
-        return _report(*seen)
-
-    return report
-
-
-def _stale() -> UsageReport:
-    seen = [(0, 0)]
-
-    def report(prompt: int, answer: int, _: int) -> Body:
-        seen.append((prompt, answer))
-        return _report(*seen[-2])
-
-    return report
-
-
-def _standing() -> UsageReport:
-    first: list[Body] = []
-
-    def report(prompt: int, answer: int, _: int) -> Body:
-        first.append(_report(prompt, answer))
-        return first[0]
-
-    return report
-
-
-def _each_as(made: Callable[[int], object]) -> UsageReport:
-    """The report with each of its numbers made something else."""
-
-    def report(prompt: int, answer: int, _: int) -> Body:
-        whole = _report(prompt, answer)
-        details = {key: made(value) for key, value in whole.pop("prompt_tokens_details").items()}
-        return {key: made(value) for key, value in whole.items()} | {"prompt_tokens_details": details}
-
-    return report
-
-
-def _overcached(prompt: int, answer: int, _: int) -> Body:
-    return _report(prompt, answer) | {"prompt_tokens_details": {"cached_tokens": prompt * 3}}
-
-
-def usage_report(name: str) -> UsageReport:
-    """The report of that name, among them unasked: in a stream also where nobody asked for it."""
-    reports: dict[str, UsageReport] = {
-        "right": lambda prompt, answer, _: _report(prompt, answer),
-        "unasked": lambda prompt, answer, _: _report(prompt, answer),
-        "absent": lambda prompt, answer, _: None,
-        "zeros": lambda prompt, answer, _: _report(0, 0),
-        "output-only": lambda prompt, answer, _: {"completion_tokens": answer},
-        "first-only": lambda prompt, answer, number: _report(prompt, answer) if number == 1 else None,
-        "half": lambda prompt, answer, _: _report(prompt // 2, answer // 2),
-        "double": lambda prompt, answer, _: _report(prompt * 2, answer * 2),
-        "cumulative": _cumulative(),
-        "stale": _stale(),
-        "standing": _standing(),
-        "negative": _each_as(lambda number: -number - 1),
-        "huge": _each_as(lambda number: 10**12 + number),
-        "strings": _each_as(str),
-        "floats": _each_as(float),
-        "nulls": _each_as(lambda number: None),
-        "true": _each_as(bool),
-        "a list": _each_as(lambda number: [number]),
-        "no object": lambda prompt, answer, _: cast("Body", [prompt, answer]),
-        "overcached": _overcached,
-    }
-    return reports[name]
-
-
-Overflowing: TypeAlias = Callable[[int, int, int], Answered]
-"""The refusal for a window, the prompt's tokens and the answer's."""
-
-
-def _error(status: int, message: str, **fields: Any) -> Fault:
-    return Fault(status=status, body={"error": {"message": message} | fields})
-
-
-OVERFLOWS: dict[str, Overflowing] = {
-    "openai": lambda window, prompt, answer: _error(
-        400,
-        f"This model's maximum context length is {window} tokens. However, your messages came to "
-        f"{prompt + answer} tokens: you requested {prompt + answer} tokens.",
-        type="invalid_request_error",
-        param="messages",
-        code="context_length_exceeded",
-    ),
-    "openrouter": lambda window, prompt, answer: _error(
-        400,
-        f"This endpoint's maximum context length is {window} tokens. However, you requested about "
-        f"{prompt + answer} tokens ({prompt} of text input, 0 of tool input, {answer} in the output).",
-        code=400,
-    ),
-    "vllm": lambda window, prompt, answer: Fault(
-        status=400,
-        body={
-            "object": "error",
-            "message": f"This model's maximum context length is {window} tokens. However, you requested "
-            f"{prompt + answer} tokens ({prompt} in the messages, {answer} in the completion).",
-            "type": "BadRequestError",
-            "param": None,
-            "code": 400,
-        },
-    ),
-    "llamacpp": lambda window, prompt, answer: _error(
-        400,
-        "the request does not fit the slot",
-        code=400,
-        type="exceed_context_size_error",
-        n_prompt_tokens=prompt,
-        n_ctx=window,
-    ),
-    "llamacpp-500": lambda window, prompt, answer: _error(
-        500,
-        "the request does not fit the slot",
-        code=500,
-        type="exceed_context_size_error",
-        n_prompt_tokens=prompt,
-        n_ctx=window,
-    ),
-    "llamacpp-bare": lambda window, prompt, answer: _error(
-        500, "the request exceeds the available context size", code=500, type="server_error"
-    ),
-    "anthropic": lambda window, prompt, answer: _error(
-        400, f"prompt is too long: {prompt + answer} tokens > {window} maximum", type="invalid_request_error"
-    ),
-    "anthropic-sum": lambda window, prompt, answer: _error(
-        400, f"input length and `max_tokens` exceed context limit: {prompt} + {answer} > {window}"
-    ),
-    "gemini": lambda window, prompt, answer: Fault(
-        status=400,
-        body=[
-            {
-                "error": {
-                    "code": 400,
-                    "message": f"The input token count ({prompt + answer}) exceeds the maximum number of "
-                    f"tokens allowed ({window}).",
-                    "status": "INVALID_ARGUMENT",
-                }
-            }
-        ],
-    ),
-    "glm": lambda window, prompt, answer: _error(400, "Prompt exceeds max length", code="1261"),
-    "http-413": lambda window, prompt, answer: Fault(
-        status=413, body="<html>Request Entity Too Large</html>"
-    ),
-    "stream-error": lambda window, prompt, answer: events(
-        {
-            "error": {
-                "message": f"request ({prompt + answer} tokens) exceeds the context size ({window} tokens)"
-            }
-        },
-        done=False,
-    ),
-    "error-object": lambda window, prompt, answer: Fault(
-        status=200,
-        body={
-            "error": {"message": "Your input exceeds the context window", "code": "context_length_exceeded"}
-        },
-    ),
-    "bare-500": lambda window, prompt, answer: Fault(status=500, body="Internal Server Error"),
-}
 
 
 def _call_body(call: Call, arguments: str) -> Body:

@@ -4,12 +4,10 @@ V1 to V7 hold for every provider; V8, V9, V11 and `content-never-null` are the r
 window, is held against this file's own count of tokens.
 """
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
-Body = Mapping[str, Any]
+from tests.strict_bodies import Body, is_object, misencoded, size_of
 
 MODES = frozenset({"V8", "V9", "V11", "content-never-null"})
 BYTES_PER_TOKEN = 4
@@ -32,12 +30,12 @@ def violations(
     With a `window`, V10 is held by `prompt_tokens` with that `factor`; the answer counts as the limit asked
     for, else as `default_output`.
     """
-    if not isinstance(body, Mapping) or not isinstance(body.get("messages"), list) or not body["messages"]:
+    if not isinstance(body, dict) or not isinstance(body.get("messages"), list) or not body["messages"]:
         return ["V0 the body is no object with a list of messages that is not empty"]
-    messages = [message for message in body["messages"] if isinstance(message, Mapping)]
+    messages = [message for message in body["messages"] if isinstance(message, dict)]
     found = [] if len(messages) == len(body["messages"]) else ["V0 a message is no object"]
     found += [*_shapes(messages), *_pairing(messages), *_ids(messages), *_arguments(messages)]
-    found += [*_emptiness(messages), *_encoding(body), *_systems(messages)]
+    found += [*_emptiness(messages), *misencoded(body), *_systems(messages)]
     chosen = frozenset(modes)
     assert chosen <= MODES, f"no such mode: {chosen - MODES}"
     if "V8" in chosen:
@@ -56,8 +54,8 @@ def violations(
 
 def prompt_tokens(body: Body, factor: float = 1.0) -> int:
     """The server's own count: UTF-8 bytes of texts, arguments and tools by four, and four a message."""
-    messages = [message for message in body.get("messages", ()) if isinstance(message, Mapping)]
-    size = sum(_bytes_of(message) for message in messages) + _json_bytes(body.get("tools") or "")
+    messages = [message for message in body.get("messages", ()) if isinstance(message, dict)]
+    size = sum(_bytes_of(message) for message in messages) + size_of(body.get("tools") or "")
     return math.ceil((size / BYTES_PER_TOKEN + TOKENS_PER_MESSAGE * len(messages)) * factor)
 
 
@@ -67,11 +65,11 @@ def output_limit(body: Body) -> int:
     return limit if isinstance(limit, int) else 0
 
 
-def text_of(message: Mapping[str, Any]) -> str:
+def text_of(message: Body) -> str:
     """The text of a message: its content, text parts of it, and the arguments of its calls."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [str(part.get("text") or "") for part in parts if isinstance(part, Mapping)]
+    texts = [str(part.get("text") or "") for part in parts if isinstance(part, dict)]
     return "\n".join(texts + [str(_function(call).get("arguments", "")) for call in _calls(message)])
 
 
@@ -123,7 +121,7 @@ def _arguments(messages: Sequence[Body]) -> Iterator[str]:
         for call in _calls(message):
             if call.get("type") != "function" or not _function(call).get("name"):
                 yield f"V3 message {at} has a call that names no function"
-            if not _is_object(_function(call).get("arguments")):
+            if not is_object(_function(call).get("arguments")):
                 yield f"V3 message {at} has arguments that are no text of a JSON object"
 
 
@@ -132,15 +130,6 @@ def _emptiness(messages: Sequence[Body]) -> Iterator[str]:
         empty = not message.get("tool_calls") and not _has_content(message.get("content"))
         if message.get("role") == "assistant" and empty:
             yield f"V4 message {at} (assistant) has neither text nor calls"
-
-
-def _encoding(body: Body) -> Iterator[str]:
-    try:
-        json.dumps(body, allow_nan=False, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        yield "V6 a text holds a lone surrogate"
-    except ValueError:
-        yield "V6 a number is NaN or infinite"
 
 
 def _systems(messages: Sequence[Body]) -> Iterator[str]:
@@ -188,19 +177,12 @@ def _each(messages: Sequence[Body]) -> Iterator[tuple[int, Body]]:
 
 def _calls(message: Body) -> list[Body]:
     calls = message.get("tool_calls")
-    return [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 
 
 def _function(call: Body) -> Body:
     function = call.get("function")
-    return function if isinstance(function, Mapping) else {}
-
-
-def _is_object(arguments: object) -> bool:
-    try:
-        return isinstance(arguments, str) and isinstance(json.loads(arguments), dict)
-    except ValueError:
-        return False
+    return function if isinstance(function, dict) else {}
 
 
 def _has_content(content: object) -> bool:
@@ -211,12 +193,8 @@ def _bytes_of(message: Body) -> int:
     names = [str(call.get("id", "")) + str(_function(call).get("name", "")) for call in _calls(message)]
     parts = message.get("content")
     others = [part for part in parts if not _is_text(part)] if isinstance(parts, list) else []
-    return len("".join([text_of(message), *names]).encode("utf-8", "surrogatepass")) + _json_bytes(others)
+    return len("".join([text_of(message), *names]).encode("utf-8", "surrogatepass")) + size_of(others)
 
 
 def _is_text(part: object) -> bool:
-    return isinstance(part, Mapping) and part.get("type") == "text"
-
-
-def _json_bytes(value: object) -> int:
-    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")) if value else 0
+    return isinstance(part, dict) and part.get("type") == "text"

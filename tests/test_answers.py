@@ -5,21 +5,17 @@ from typing import Any
 
 import pytest
 
-from agentloop import Message, OpenAIChat
-from agentloop.errors import BadAnswerError, ContextTooLongError, ModelError, ModelUnavailableError
-from agentloop.models import Answer, ModelRequest, TextPart
+from agentloop.errors import BadAnswerError, ContextTooLongError, ModelUnavailableError
+from agentloop.models import Answer, TextPart
 from agentloop.prompts import NOT_RUN
 from agentloop.stores import InMemoryStore
 from agentloop.stream import Retrying
 from tests.kit import watched
 from tests.look_kit import ran, runner_of, watched_texts
+from tests.server_kit import chat, error_of, parts_of
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Answered, Body, Call, Fault, Raw, Reply, calling, events
-
-
-@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
-def stream(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+from tests.strict_replies import Answered, Call, Fault, Raw, Reply, calling, events
 
 
 def one(said: Body, finish: str | None = "stop", *, stream: bool, **fields: Any) -> Answered:
@@ -107,7 +103,7 @@ async def test_a_server_that_gave_up_is_asked_again(word: str, stream: bool) -> 
 async def test_an_answer_that_ended_before_it_began_is_an_overflow(stream: bool) -> None:
     full = one({"content": ""}, "model_context_window_exceeded", stream=stream)
     with StrictProvider([full]) as server:
-        assert isinstance(await error_of(server, stream=stream), ContextTooLongError)
+        assert isinstance(await error_of(chat(server, stream=stream)), ContextTooLongError)
 
 
 async def test_of_two_choices_the_first_counts_wherever_it_stands(stream: bool) -> None:
@@ -180,7 +176,7 @@ async def test_a_refusal_reaches_the_user_and_goes_back_once(said: Body, text: s
 async def test_a_refusal_in_pieces() -> None:
     pieces = [{"choices": [{"delta": {"refusal": piece}}]} for piece in ("I ", "won't \ud83d", "\ude42.")]
     with StrictProvider([events(*pieces, {"choices": [{"finish_reason": "stop"}]})]) as server:
-        *texts, answer = await parts_of(server)
+        *texts, answer = await parts_of(chat(server))
     assert isinstance(answer, Answer)
     assert "".join(part.text for part in texts if isinstance(part, TextPart)) == answer.message.text
     assert answer.message.to_openai() == {"role": "assistant", "content": None, "refusal": "I won't 🙂."}
@@ -315,15 +311,3 @@ def told_by_path(body: Body) -> dict[str, str]:
     told = {m["tool_call_id"]: m["content"] for m in body["messages"] if m["role"] == "tool"}
     asked = [call for message in body["messages"] for call in message.get("tool_calls", ())]
     return {json.loads(call["function"]["arguments"])["path"]: told[call["id"]] for call in asked}
-
-
-async def error_of(server: StrictProvider, *, stream: bool = True) -> Exception:
-    with pytest.raises(ModelError) as caught:
-        await parts_of(server, stream=stream)
-    return caught.value
-
-
-async def parts_of(server: StrictProvider, *, stream: bool = True) -> list[Any]:
-    model = OpenAIChat("strict", base_url=server.url, api_key="sk-test", stream=stream)
-    request = ModelRequest(messages=(Message.user("Hello").to_openai(),))
-    return [part async for part in model.stream(request)]

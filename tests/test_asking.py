@@ -1,13 +1,12 @@
 """One answer of a model: what is stored of it, and when the model is asked again."""
 
-from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
 import pytest
 
-from agentloop import Agent, Message, Runner, ToolCall, tool
+from agentloop import Agent, Message, Runner, ToolCall
 from agentloop.errors import BadAnswerError, ContextTooLongError
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.prompts import NOT_RUN
@@ -15,23 +14,10 @@ from agentloop.stores import InMemoryStore
 from agentloop.stream import MessageAdded, Retrying, TextDelta
 from agentloop.testing import ScriptedModel, calls
 from tests.kit import assert_valid, watched
-
-ran: Counter[str] = Counter()
-
-
-@tool
-def look(path: str) -> str:
-    """Look at a file."""
-    ran[path] += 1
-    return f"seen {path}"
+from tests.look_kit import look, looking, ran
 
 
-def runner_of(model: ScriptedModel, store: InMemoryStore | None = None) -> Runner:
-    ran.clear()
-    return Runner(Agent(model, tools=[look]), store=store or InMemoryStore(), transcripts=None)
-
-
-def looking(path: str, call_id: str) -> ToolCall:
+def call_of(path: str, call_id: str) -> ToolCall:
     return ToolCall(id=call_id, name="look", arguments=f'{{"path": "{path}"}}')
 
 
@@ -47,7 +33,7 @@ async def test_an_answer_with_neither_text_nor_call_is_asked_for_again(blank: Me
     model = ScriptedModel(
         [Answer(message=blank, finish="stop"), calls(("look", {"path": "a"})), blank, "done"]
     )
-    result = await runner_of(model).run("go")
+    result = await looking(model).run("go")
     assert result.output == "done"
     assert len(model.requests) == 4
     assert model.requests[0].messages == model.requests[1].messages
@@ -61,7 +47,7 @@ async def test_an_answer_with_neither_text_nor_call_is_asked_for_again(blank: Me
 async def test_three_empty_answers_in_a_row_end_the_run(finish: str, why: str) -> None:
     blank = Answer(message=Message.assistant(""), finish=finish)
     model = ScriptedModel([calls(("look", {"path": "a"})), blank, blank, blank])
-    runner = runner_of(model)
+    runner = looking(model)
     with pytest.raises(BadAnswerError, match=f"3 answers in a row .*{why}"):
         await runner.run("go", session_id="s")
     again = ScriptedModel(["at last"])
@@ -72,9 +58,9 @@ async def test_three_empty_answers_in_a_row_end_the_run(finish: str, why: str) -
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 async def test_calls_in_an_answer_that_was_cut_short_do_not_run(finish: str) -> None:
-    cut = Message.assistant("", [looking("a", "1"), looking("b", "2")])
+    cut = Message.assistant("", [call_of("a", "1"), call_of("b", "2")])
     model = ScriptedModel([Answer(message=cut, finish=finish), "done"])
-    runner = runner_of(model)
+    runner = looking(model)
     events = await watched(runner, "go")
     assert not ran
     assert [m["content"] for m in model.requests[1].messages if m["role"] == "tool"] == [NOT_RUN[finish]] * 2
@@ -94,11 +80,11 @@ async def test_calls_get_ids_of_their_own_when_they_are_stored(
     given: list[list[str]], stored: list[list[str]]
 ) -> None:
     batches = [
-        Message.assistant("", [looking(f"{at}.{place}", name) for place, name in enumerate(batch)])
+        Message.assistant("", [call_of(f"{at}.{place}", name) for place, name in enumerate(batch)])
         for at, batch in enumerate(given)
     ]
     model = ScriptedModel([*batches[:-1], "first", batches[-1], "done"])
-    runner = runner_of(model)
+    runner = looking(model)
     await runner.run("go", session_id="s")
     result = await runner.run("on", session_id="s")
     assert all(count == 1 for count in ran.values())
@@ -111,10 +97,10 @@ async def test_calls_get_ids_of_their_own_when_they_are_stored(
 
 async def test_an_id_used_before_a_restart_is_not_used_again() -> None:
     store = InMemoryStore()
-    first = ScriptedModel([Message.assistant("", [looking("a", "0")]), "done"])
-    await runner_of(first, store).run("go", session_id="s")
-    second = ScriptedModel([Message.assistant("", [looking("b", "0")]), "done"])
-    result = await runner_of(second, store).run("on", session_id="s")
+    first = ScriptedModel([Message.assistant("", [call_of("a", "0")]), "done"])
+    await looking(first, store).run("go", session_id="s")
+    second = ScriptedModel([Message.assistant("", [call_of("b", "0")]), "done"])
+    result = await looking(second, store).run("on", session_id="s")
     assert [call.id for m in result.messages for call in m.tool_calls] == ["0", "0_2"]
     assert second.requests[1].messages[-1] == {"role": "tool", "content": "seen b", "tool_call_id": "0_2"}
 
@@ -141,7 +127,7 @@ class TooLongHalfWay(ScriptedModel):
 
 
 async def test_text_before_an_overflow_is_told_to_be_void() -> None:
-    runner = runner_of(TooLongHalfWay(["noted", "the whole"]))
+    runner = looking(TooLongHalfWay(["noted", "the whole"]))
     await runner.run("word " * 6_000, session_id="s")
     events = await watched(runner, "and now?")
     shown = [event for event in events if isinstance(event, TextDelta | Retrying)]

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import inf, nan
 from types import ModuleType
 from typing import Any
@@ -112,6 +113,11 @@ def tool_of(**given: Any) -> object:
 
 def a_tool(**given: Any) -> object:
     return Tool(name="read", description="Read.", parameters={}, function=lambda: "", **given)
+
+
+def given_to(make: Callable[..., object], name: str, bad: object) -> object:
+    fixed = {} if make is agentloop.RetryPolicy else {"model": "some-model"}
+    return make(**fixed, **{name: bad})
 
 
 def runner(**given: Any) -> object:
@@ -308,6 +314,29 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
     "MarkOldResults": (trims.MarkOldResults, {"keep": whole(0)}),
 }
 
+
+def raises(text: str) -> str:
+    raise KeyError(text)
+
+
+async def later(text: str) -> str:
+    return text
+
+
+NO_REDACTION = (5, "text", agentloop.Secrets, lambda: "", lambda text: None, str.encode, raises, later)
+
+
+@pytest.mark.parametrize("make", [runner, sync_runner])
+def test_a_redaction_that_is_none_is_refused_at_once(make: Callable[..., object]) -> None:
+    for bad in NO_REDACTION:
+        with pytest.raises(
+            UsageError, match=r"redact must (be a function from text|take any text|give a text)"
+        ):
+            make(redact=bad)
+    for good in (None, agentloop.Secrets(), str.lower):
+        assert make(redact=good) is not None
+
+
 CASES = [(name, argument) for name, (_, ranges) in TABLE.items() for argument in ranges]
 
 
@@ -381,6 +410,10 @@ def is_number(annotation: object) -> bool:
     return bool(NUMBER.search(text)) and not re.search(r"Callable|\[", text)
 
 
+def runner(**given: Any) -> object:
+    return agentloop.Runner(agentloop.Agent(ScriptedModel([])), **given)
+
+
 NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
     "On": (triggers.On, ("", "messages", None, 3), "kind"),
     "Fired": (triggers.Fired, ("", " ", None, 3), "why"),
@@ -435,6 +468,33 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
         lambda bad: chat(extra_body=bad),
         ({"top_p": nan}, {"stop": {"a"}}),
         "extra_body cannot be sent as JSON",
+    ),
+    **{
+        f"{make.__name__}.{name}": (partial(given_to, make, name), bads, name)
+        for make in (agentloop.OpenAIChat, agentloop.OpenAIResponses)
+        for name, bads in {
+            "retry": (5, None, agentloop.RetryPolicy),
+            "stream": ("no", None, 1),
+            "extra_body": (4, "x", ["a"]),
+            "base_url": (4, b"http://localhost/v1"),
+            "api_key": (4, b"sk"),
+        }.items()
+    },
+    "OpenAIChat.model": (agentloop.OpenAIChat, (None, 3, "", " "), "model"),
+    "OpenAIResponses.model": (agentloop.OpenAIResponses, (None, 3, "", " "), "model"),
+    **{
+        f"RetryPolicy.{name}": (
+            partial(given_to, agentloop.RetryPolicy, name),
+            ("x", None, 3),
+            f"{name} must be a function",
+        )
+        for name in ("sleep", "clock", "chance", "now")
+    },
+    "Runner.folder": (lambda bad: runner(folder=bad), (3, b"a"), "folder must be a text"),
+    "Runner.transcripts": (
+        lambda bad: runner(transcripts=bad),
+        (3, "", __file__),
+        "transcripts must be the path of a folder",
     ),
     "Blocks": (lambda bad: strategies.Blocks(scope=bad), (None, "fixed", 3), "scope"),
     "Scope": (Scope, (None, "fixed", 3), "rule must be that of Scope.fixed or Scope.token_budget"),

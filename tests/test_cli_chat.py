@@ -6,8 +6,9 @@ import threading
 from pathlib import Path
 
 from tests.cli_kit import Terminal, agentloop, terminal
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Answered, Body, Drop, Fault, Hang, Reply, calling
+from tests.strict_replies import Answered, Drop, Fault, Hang, Reply, calling
 
 READY = "\x1b[?2004h"
 """What a terminal is told when the prompt line is open."""

@@ -17,8 +17,9 @@ import pytest
 from agentloop.codec import decode
 from agentloop.events import MessageAdded
 from tests.cli_kit import agentloop, started
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Answered, Body, Hang, Reply, asks_for_summary, calling
+from tests.strict_replies import Answered, Hang, Reply, asks_for_summary, calling
 
 STUCK = (
     "import time\nfrom agentloop import tool\n"
@@ -356,6 +357,37 @@ def test_a_signal_while_standard_input_is_read(number: signal.Signals, tmp_path:
         assert process.wait(30) == 130
     (ended,) = map(json.loads, out.splitlines())
     assert (ended["type"], ended["status"]) == ("run_ended", "interrupted")
+
+
+STRUCK = {
+    "while it runs a text": "exec('os.kill(os.getpid(), signal.SIGINT)')",
+    "while it makes a class": (
+        "class Named:\n    def __set_name__(self, *_):\n        os.kill(os.getpid(), signal.SIGINT)\n"
+        "class Owner:\n    named = Named()\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", STRUCK.values(), ids=STRUCK.keys())
+@pytest.mark.parametrize("options", [("--json",), ()], ids=["JSON", "text"])
+def test_a_signal_that_strikes_an_import_ends_with_its_status(
+    text: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "struck.py").write_text(f"import os, signal\n{text}\n")
+    with started("-p", "Go", "--tools", "struck", *options, cwd=tmp_path) as process:
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert [json.loads(line)["status"] for line in out.splitlines()] == ["interrupted"] * len(options)
+
+
+def test_what_tools_have_registered_for_the_end_is_done(tmp_path: Path) -> None:
+    (tmp_path / "tidy.py").write_text(
+        "import atexit\nfrom agentloop import tool\natexit.register(print, 'tidied')\n"
+        "@tool\ndef quick() -> str:\n    '''Ends.'''\n    return ''\n"
+    )
+    with started("-p", "Go", "--tools", "tidy", cwd=tmp_path) as process:
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err.count("tidied")) == (0, 1), err
 
 
 @pytest.mark.parametrize("arguments", [("demo",), ("lessons",)])

@@ -13,8 +13,9 @@ import pytest
 
 from agentloop.messages import Message
 from tests.cli_kit import ROOT, agentloop, command, environment
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Answered, Body, ExtractiveSummariser, Fault, Reply, calling
+from tests.strict_replies import Answered, ExtractiveSummariser, Fault, Reply, calling
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
 

@@ -1,9 +1,6 @@
 """The main job on real input: the standard library's email package, read through a small window."""
 
-import asyncio
-import email
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,54 +12,26 @@ from agentloop.errors import ContextOverflowError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.messages import Message
 from agentloop.micro import MicroCompact
-from agentloop.models import Answer, ModelRequest
 from agentloop.offline import OfflineModel
 from agentloop.openai_chat import OpenAIChat
-from agentloop.retry import RetryPolicy
 from agentloop.runner import Runner
 from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, TextDelta
 from agentloop.transcripts import listed, load
 from agentloop.workspace import workspace_tools
 from tests.kit import watched
+from tests.reading_kit import FOLDER, TASK, file_names, reader
+from tests.server_kit import at_once
+from tests.strict_bodies import Body
+from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import (
     MARKER,
-    OVERFLOWS,
     Answered,
-    Body,
-    Call,
     ExtractiveSummariser,
     Reply,
-    asks_for_summary,
     calling,
     script,
 )
-
-FOLDER = Path(email.__file__).parent
-TASK = "Read every Python file in this folder and say what each one does."
-
-
-def file_names() -> Iterator[str]:
-    return (path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.py"))
-
-
-def reader(body: Body) -> Answered:
-    """The offline model, behind the provider."""
-    request = ModelRequest(
-        messages=tuple(body["messages"]),
-        tools=tuple(body.get("tools", ())),
-        purpose="summary" if asks_for_summary(body) else "agent",
-        max_output_tokens=body.get("max_tokens"),
-    )
-
-    async def last() -> Answer:
-        *_, answer = [part async for part in OfflineModel().stream(request)]
-        assert isinstance(answer, Answer)
-        return answer
-
-    message = asyncio.run(last()).message
-    asked = tuple(Call(name=call.name, arguments=call.arguments) for call in message.tool_calls)
-    return Reply(text=message.text, calls=asked)
 
 
 async def said(runner: Runner) -> list[Message]:
@@ -132,8 +101,7 @@ def look(at: str) -> str:
 
 
 async def run_looking(tmp_path: Path, server: StrictProvider, **options: Any) -> tuple[Any, list[Message]]:
-    retry = RetryPolicy(first_wait_seconds=0.0, jitter_seconds=0.0)
-    model = OpenAIChat("m", base_url=server.url, retry=retry, **options)
+    model = OpenAIChat("m", base_url=server.url, retry=at_once(), **options)
     agent = Agent(model, tools=[look], instructions="Look.", compaction=Compaction(micro=None))
     runner = Runner(agent, transcripts=tmp_path)
     result = await runner.run("Look around. FACT-abcdef", session_id="s")

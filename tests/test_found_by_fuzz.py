@@ -16,8 +16,9 @@ from agentloop.runner import Runner
 from agentloop.strategies import KeepRecentTurns, Strategy, Tiered, then
 from agentloop.stream import StreamEvent, ToolEnded
 from agentloop.testing import ScriptedModel, calls
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Answered, Body, ExtractiveSummariser, Fault, asks_for_summary
+from tests.strict_replies import Answered, ExtractiveSummariser, Fault, asks_for_summary
 
 
 async def compacted(

@@ -4,13 +4,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from structlog.testing import LogCapture
 
 from agentloop.agent import Agent
+from agentloop.log import log_event
 from agentloop.runner import Runner
+from agentloop.stream import ContextWarning, ToolProgress
 from agentloop.testing import ScriptedModel
 
 
@@ -36,6 +39,16 @@ async def test_a_host_that_set_structlog_up_gets_each_event_without_what_was_sai
     assert lines.entries[-1]["session_id"] == "s"
     assert "secret" not in str(lines.entries)
     assert "hush" not in str(lines.entries)
+
+
+def test_what_a_running_tool_says_stays_out_and_a_warning_is_logged_whole(lines: LogCapture) -> None:
+    about: dict[str, Any] = {"session_id": "s", "run_id": "r", "time": 1.0}
+    log_event(ToolProgress(**about, call_id="c", text="my secret"))
+    log_event(ContextWarning(**about, level="warning", tokens=8, window=10, text="80 % full"))
+    progress, warning = lines.entries
+    assert (progress["event"], progress["call_id"]) == ("tool_progress", "c")
+    assert "secret" not in str(progress)
+    assert warning["text"] == "80 % full"
 
 
 def test_a_host_that_did_not_sees_nothing_and_loads_nothing(tmp_path: Path) -> None:

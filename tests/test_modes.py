@@ -10,20 +10,18 @@ from structlog.testing import LogCapture
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
-from agentloop.errors import ModelRefusedError
 from agentloop.micro import MicroCompact
 from agentloop.models import ModelRequest
-from agentloop.openai_chat import OpenAIChat
-from agentloop.retry import RetryPolicy
 from agentloop.runner import Runner
 from agentloop.stream import MessageAdded
 from tests.kit import read
+from tests.server_kit import answer_of, chat, parts_of, saying
+from tests.strict_bodies import Body
 from tests.strict_dialects import WORDINGS
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Answered, Body, ExtractiveSummariser, Fault, Reply, calling, events
+from tests.strict_replies import Answered, ExtractiveSummariser, Fault, Reply, calling
 
 EVERY_MODE = ("V8", "V9", "V11", "content-never-null")
-AT_ONCE = RetryPolicy(first_wait_seconds=0.0, jitter_seconds=0.0, attempts=2)
 LOOK = {
     "type": "function",
     "function": {
@@ -39,21 +37,8 @@ LOOK = {
 }
 
 
-@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
-def stream(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
-def chat(server: StrictProvider, **options: Any) -> OpenAIChat:
-    return OpenAIChat("m", **({"base_url": server.url, "retry": AT_ONCE} | options))
-
-
 def request_of(*messages: Body, **options: Any) -> ModelRequest:
-    return ModelRequest(messages=messages or ({"role": "user", "content": "Hello"},), **options)
-
-
-async def asked(model: OpenAIChat, request: ModelRequest | None = None) -> list[Any]:
-    return [part async for part in model.stream(request or request_of())]
+    return ModelRequest(messages=messages, **options)
 
 
 def thinker(batches: int, width: int = 2) -> ExtractiveSummariser:
@@ -100,129 +85,6 @@ async def test_l1_every_mode_at_once_holds_in_a_run_after_resume_and_for_the_sum
     assert len(with_calls) > 20
 
 
-@pytest.mark.parametrize("wording", sorted(WORDINGS))
-@pytest.mark.parametrize("only", ["max_tokens", "max_completion_tokens"])
-async def test_either_name_of_the_limit_is_found(wording: str, only: str, stream: bool) -> None:
-    other = {"max_tokens": "max_completion_tokens"}.get(only, "max_tokens")
-    with StrictProvider(lambda _: "ok", refuses=[other], wording=wording) as server:
-        model = chat(server, stream=stream, max_output_tokens=9)
-        for _ in range(2):
-            await asked(model)
-    names = [[name for name in (only, other) if name in body] for body in server.bodies]
-    assert names == ([[only]] * 2 if only == "max_tokens" else [[other], [only], [only]])
-    assert [body[only] for body in server.bodies[-2:]] == [9, 9]
-
-
-PARAMETERS = {"stream_options", "temperature", "parallel_tool_calls", "store", "seed", "user", "top_k"}
-
-
-@pytest.mark.parametrize("wording", sorted(WORDINGS))
-@pytest.mark.parametrize("name", sorted(PARAMETERS))
-async def test_a_parameter_that_a_server_does_not_know_is_left_out(wording: str, name: str) -> None:
-    extra = {"parallel_tool_calls": True, "store": False, "seed": 1, "user": "u", "top_k": 3}
-    with StrictProvider(lambda _: "ok", refuses=[name], wording=wording, usage="unasked") as server:
-        model = chat(server, temperature=0.5, extra_body=extra)
-        for _ in range(2):
-            await asked(model)
-    assert [name in body for body in server.bodies] == [True, False, False]
-    assert server.bodies[0].keys() - server.bodies[1].keys() == {name}
-
-
-@pytest.mark.parametrize("wording", sorted(WORDINGS))
-async def test_a_server_that_knows_none_of_them_is_asked_a_handful_of_times(wording: str) -> None:
-    extra = {"parallel_tool_calls": True, "store": False, "seed": 1}
-    refuses = ["stream_options", "temperature", "max_tokens", *extra]
-    with StrictProvider(lambda _: "ok", refuses=refuses, wording=wording) as server:
-        model = chat(server, temperature=0.5, extra_body=extra, max_output_tokens=7)
-        await asked(model)
-        assert len(server.requests) <= 1 + len(refuses)
-        await asked(model)
-    assert server.bodies[-1] == {
-        "model": "m",
-        "stream": True,
-        "messages": [{"role": "user", "content": "Hello"}],
-        "max_completion_tokens": 7,
-    }
-    assert server.bodies[-1] == server.bodies[-2]
-
-
-REFUSALS = [
-    {"error": {"message": "no", "code": "unsupported_parameter", "param": "temperature"}},
-    {"error": {"message": "temperature is deprecated for this model.", "type": "invalid_request_error"}},
-    {"error": {"message": "Unsupported value: 'temperature' does not support 0.5 with this model."}},
-    {"error": {"message": "This model does not support the temperature parameter"}},
-    {"error": "`temperature` isn't supported here"},
-    {"detail": [{"loc": ["body", "temperature"], "msg": "Extra inputs are not permitted"}]},
-    {"message": {"detail": [{"loc": ["body", "temperature"], "type": "extra_forbidden"}]}},
-    {"error": {"message": "Additional properties are not allowed ('temperature' was unexpected)"}},
-    {"error": {"details": [{"fieldViolations": [{"field": "temperature"}]}], "message": "Unknown name"}},
-    {
-        "message": "litellm.UnsupportedParamsError: m does not support parameters: ['temperature']",
-        "code": "400",
-    },
-]
-
-
-@pytest.mark.parametrize("status", [400, 422])
-@pytest.mark.parametrize("body", REFUSALS)
-async def test_however_the_parameter_is_named(body: Body, status: int) -> None:
-    with StrictProvider([Fault(status=status, body=body), "ok"]) as server:
-        await asked(chat(server, temperature=0.5))
-    assert ["temperature" in sent for sent in server.bodies] == [True, False]
-
-
-async def test_so_it_is_where_the_refusal_comes_as_an_event() -> None:
-    refusal = events({"error": {"message": "Unknown field: 'temperature'", "code": 400}}, done=False)
-    with StrictProvider([refusal, "ok"]) as server:
-        await asked(chat(server, temperature=0.5))
-    assert ["temperature" in sent for sent in server.bodies] == [True, False]
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "temperature must be between 0 and 2",
-        "Invalid 'messages[1].name': string does not match pattern",
-        "Unknown parameter: 'context_window'.",
-        "tools is not supported by this model",
-        "'messages' is not supported",
-        "Invalid value: 'auto'. Supported values are 'none' and 'required' for 'tool_choice'.",
-        "max_tokens must be at least 16",
-        "registry.example/gemma:2b does not support tools",
-        "An assistant message with 'tool_calls' must be followed by tool messages",
-        "the seed of an unknown tree",
-    ],
-)
-async def test_l17_what_names_nothing_that_could_be_left_out_is_sent_once(message: str) -> None:
-    with StrictProvider(lambda _: Fault(status=400, body={"error": {"message": message}})) as server:
-        model = chat(
-            server, temperature=3, max_output_tokens=9, extra_body={"seed": 1, "tool_choice": "auto"}
-        )
-        with pytest.raises(ModelRefusedError):
-            await asked(model, request_of(tools=(LOOK,)))
-        assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("status", [401, 403, 404])
-async def test_l17_these_are_sent_once_whatever_they_name(status: int) -> None:
-    body = {"error": {"message": "Unsupported parameter: 'temperature'", "param": "temperature"}}
-    with StrictProvider(lambda _: Fault(status=status, body=body)) as server:
-        with pytest.raises(ModelRefusedError):
-            await asked(chat(server, temperature=0.5))
-        assert len(server.requests) == 1
-
-
-async def test_a_server_that_refuses_whatever_it_gets_is_left_after_a_handful() -> None:
-    def answer(body: Body) -> Answered:
-        name = next((name for name in body if name not in ("model", "messages", "stream")), "model")
-        return Fault(status=400, body={"error": {"message": f"Unknown parameter: '{name}'", "param": name}})
-
-    with StrictProvider(answer) as server:
-        with pytest.raises(ModelRefusedError):
-            await asked(chat(server, extra_body={f"x_{at}": 1 for at in range(30)}))
-        assert len(server.requests) == 9
-
-
 PROVIDER_FIELDS = (
     {"role": "user", "content": "Look", "name": "ann"},
     {
@@ -248,9 +110,9 @@ async def test_fields_of_messages_that_a_server_refuses_are_left_out_there(wordi
     with StrictProvider(lambda _: "ok", modes=["no-message-fields"], wording=wording) as server:
         model = chat(server)
         for _ in range(2):
-            await asked(model, request_of(*PROVIDER_FIELDS, tools=(LOOK,)))
+            await parts_of(model, request_of(*PROVIDER_FIELDS, tools=(LOOK,)))
         other = chat(server)
-        await asked(other, request_of())
+        await parts_of(other, saying("Hello"))
     sent = server.bodies[-2]["messages"]
     call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     assert sent[0] == {"role": "user", "content": "Look"}
@@ -262,7 +124,7 @@ async def test_fields_of_messages_that_a_server_refuses_are_left_out_there(wordi
 @pytest.mark.parametrize("wording", ["openai", "pydantic", "google", "vllm", "anthropic"])
 async def test_words_of_schemas_that_a_server_refuses_are_left_out(wording: str) -> None:
     with StrictProvider(lambda _: "ok", modes=["plain-schemas"], wording=wording) as server:
-        await asked(chat(server), request_of(tools=(LOOK,)))
+        await parts_of(chat(server), saying("Hello", tools=(LOOK,)))
     function = server.bodies[-1]["tools"][0]["function"]
     assert function == {
         "name": "look",
@@ -296,8 +158,8 @@ async def test_a_model_that_knows_no_system_messages_gets_them_in_front(
     parts = [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": "data:,"}}]
     with StrictProvider(answer) as server:
         model = chat(server, stream=stream)
-        await asked(model, request_of(system, {"role": "user", "content": "Hello"}))
-        await asked(model, request_of(system, {"role": "user", "content": parts}))
+        await parts_of(model, request_of(system, {"role": "user", "content": "Hello"}))
+        await parts_of(model, request_of(system, {"role": "user", "content": parts}))
     assert len(server.requests) == 3
     (said,), (shown,) = (body["messages"] for body in server.bodies[1:])
     assert said["role"] == shown["role"] == "user"
@@ -313,7 +175,7 @@ async def test_a_model_that_knows_no_system_messages_gets_them_in_front(
 )
 async def test_l17_a_server_that_failed_is_asked_again_all_the_same(message: str) -> None:
     with StrictProvider([Fault(status=500, body={"error": {"message": message}}), "ok"]) as server:
-        await asked(
+        await parts_of(
             chat(server), request_of({"role": "system", "content": "x"}, {"role": "user", "content": "y"})
         )
     assert server.bodies[0] == server.bodies[1]
@@ -322,7 +184,7 @@ async def test_l17_a_server_that_failed_is_asked_again_all_the_same(message: str
 async def test_developer_messages_become_system_messages_first() -> None:
     refusal = {"error": {"message": "'developer' is not one of ['system', 'assistant', 'user', 'tool']"}}
     with StrictProvider([Fault(status=400, body=refusal), "ok"]) as server:
-        await asked(
+        await parts_of(
             chat(server), request_of({"role": "developer", "content": "x"}, {"role": "user", "content": "y"})
         )
     assert [body["messages"][0] for body in server.bodies] == [
@@ -355,7 +217,7 @@ async def test_a_server_that_does_not_stream_is_asked_without() -> None:
     with StrictProvider(lambda _: "ok", modes=["no-streams"]) as server:
         model = chat(server)
         for _ in range(2):
-            assert (await asked(model))[-1].message.text == "ok"
+            assert (await answer_of(model)).message.text == "ok"
     assert [(body["stream"], "stream_options" in body) for body in server.bodies] == [
         (True, True),
         (False, False),
@@ -367,43 +229,9 @@ async def test_a_server_that_does_nothing_but_stream_is_asked_to() -> None:
     with StrictProvider(lambda _: "ok", modes=["only-streams"]) as server:
         model = chat(server, stream=False)
         for _ in range(2):
-            assert (await asked(model))[-1].message.text == "ok"
+            assert (await answer_of(model)).message.text == "ok"
     assert [body["stream"] for body in server.bodies] == [False, True, True]
     assert server.bodies[-1]["stream_options"] == {"include_usage": True}
-
-
-TOO_HIGH = [
-    "max_tokens is too large: 100000. It supports at most 8192 completion tokens, whereas you wanted 100000.",
-    "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for x-3-5-y-20241022",
-    "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the "
-    "`context_window` for this model",
-    "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
-    "Range of max_tokens should be [1, 8192]",
-    "a maxOutputTokens value of 100000 but the supported range is from 1 (inclusive) to 8193 (exclusive).",
-    "The maximum tokens you requested exceeds the model limit of 8192. Try a value lower than 8192.",
-    "max_tokens must be <= 8192",
-    "max_completion_tokens: Input should be less than or equal to 8,192",
-]
-
-
-@pytest.mark.parametrize("message", TOO_HIGH)
-@pytest.mark.parametrize("status", [400, 422])
-async def test_a_limit_above_the_models_own_is_lowered_to_it(message: str, status: int) -> None:
-    fault = Fault(status=status, body={"error": {"message": message}})
-    with StrictProvider([fault, "ok", "ok", "ok"]) as server:
-        model = chat(server, max_output_tokens=100_000)
-        await asked(model)
-        await asked(model)
-        await asked(model, request_of(max_output_tokens=50))
-    assert [body["max_tokens"] for body in server.bodies] == [100_000, 8_192, 8_192, 50]
-
-
-async def test_a_model_whose_longest_answer_is_short_is_asked_for_that(stream: bool) -> None:
-    refuses = ["max_tokens"]
-    with StrictProvider(lambda _: "ok", most_output=4_096, refuses=refuses, wording="pydantic") as server:
-        await asked(chat(server, stream=stream, max_output_tokens="32k"))
-    sent = [(body.get("max_tokens"), body.get("max_completion_tokens")) for body in server.bodies]
-    assert sent == [(32_000, None), (None, 32_000), (None, 4_096)]
 
 
 @pytest.mark.parametrize(
@@ -419,14 +247,14 @@ async def test_reasoning_that_a_server_misses_in_calls_of_another_is_sent_empty(
         {key: value for key, value in each.items() if key != "reasoning_content"} for each in PROVIDER_FIELDS
     ]
     with StrictProvider([Fault(status=400, body={"error": {"message": message}}), "ok"]) as server:
-        await asked(chat(server), request_of(*bare, tools=(LOOK,)))
+        await parts_of(chat(server), request_of(*bare, tools=(LOOK,)))
     assert server.bodies[1]["messages"][1]["reasoning_content"] == ""
 
 
 async def test_reasoning_that_a_server_wants_removed_is_left_out() -> None:
     message = "The reasoning_content is for display only: please remove the reasoning_content."
     with StrictProvider([Fault(status=400, body={"error": {"message": message}}), "ok"]) as server:
-        await asked(chat(server), request_of(*PROVIDER_FIELDS, tools=(LOOK,)))
+        await parts_of(chat(server), request_of(*PROVIDER_FIELDS, tools=(LOOK,)))
     assert ["reasoning_content" in body["messages"][1] for body in server.bodies] == [True, False]
 
 
@@ -435,10 +263,10 @@ async def test_runs_beside_each_other_share_what_they_find_out() -> None:
     with StrictProvider(lambda body: body["messages"][0]["content"], refuses=refuses) as server:
         model = chat(server, temperature=0.5, extra_body={"seed": 1})
         requests = [request_of({"role": "user", "content": f"request {at}"}) for at in range(8)]
-        answers = await asyncio.gather(*(asked(model, request) for request in requests))
-        assert [parts[-1].message.text for parts in answers] == [f"request {at}" for at in range(8)]
+        answers = await asyncio.gather(*(answer_of(model, request) for request in requests))
+        assert [answer.message.text for answer in answers] == [f"request {at}" for at in range(8)]
         before = len(server.requests)
-        await asked(model)
+        await parts_of(model)
         assert len(server.requests) == before + 1
     assert before <= 8 * 4
     assert not set(refuses) & server.bodies[-1].keys()
@@ -449,7 +277,7 @@ async def test_what_is_found_out_is_logged_in_one_line() -> None:
     structlog.configure(processors=[capture])
     try:
         with StrictProvider(lambda _: "ok", refuses=["temperature"]) as server:
-            await asked(chat(server, temperature=0.5, api_key="sk-secret-and-long"))
+            await parts_of(chat(server, temperature=0.5, api_key="sk-secret-and-long"))
             place = server.url
     finally:
         structlog.reset_defaults()
@@ -457,7 +285,7 @@ async def test_what_is_found_out_is_logged_in_one_line() -> None:
         {
             "event": "dialect_changed",
             "log_level": "warning",
-            "model": "m",
+            "model": "strict",
             "server": place,
             "without": ["temperature"],
         }

@@ -1,5 +1,6 @@
 """L9 and L11: monsters of any script in any place fit the window, in time linear in their size."""
 
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -21,23 +22,29 @@ DRAWN = [
     for at, script in enumerate(SCRIPTS)
     for turn in (0, 4)
 ]
-CASES = [(place, "prose", end) for place in PLACES for end in ENDS]
-CASES += [case for case in DRAWN if not (case[0] == "prompt" and case[1] in BLANK)]
+CASES = [(place, "prose", end, True) for place in PLACES for end in ENDS]
+CASES += [
+    (place, script, end, streams)
+    for (place, script, end), streams in zip(DRAWN, cycle([True, False, False, True]))
+    if not (place == "prompt" and script in BLANK)
+]
 
 
-async def met(place: str, script: str, end: str, folder: Path, size: int) -> tuple[Met, list[str], int]:
+async def met(
+    place: str, script: str, end: str, folder: Path, size: int, *, streams: bool = True
+) -> tuple[Met, list[str], int]:
     """What came of a monster, what the server refused, and how many requests it got."""
     text = monster(script, size)
     with serving(place, text, end) as server:
-        seen = await meet(server.url, place, text, folder, end=end, stream=bool(len(script) % 2))
+        seen = await meet(server.url, place, text, folder, end=end, stream=streams)
         return seen, server.refusals, len(server.requests)
 
 
-@pytest.mark.parametrize(("place", "script", "end"), CASES)
+@pytest.mark.parametrize(("place", "script", "end", "streams"), CASES)
 async def test_l9_a_monster_is_met_and_the_session_goes_on(
-    tmp_path: Path, place: str, script: str, end: str
+    tmp_path: Path, place: str, script: str, end: str, streams: bool
 ) -> None:
-    seen, refusals, requests = await met(place, script, end, tmp_path, SMALL)
+    seen, refusals, requests = await met(place, script, end, tmp_path, SMALL, streams=streams)
     assert len(refusals) <= (2 if script in BLANK else 0), refusals
     assert (seen.first is None) == (place == "prompt")
     assert seen.after == "done"

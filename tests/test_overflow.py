@@ -10,16 +10,15 @@ from agentloop.budget import Budget
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
 from agentloop.openai_api.overflow import overflow_in
-from agentloop.openai_chat import OpenAIChat
-from agentloop.retry import RetryPolicy
 from agentloop.runner import Runner
 from tests.kit import context_of, read
 from tests.overflow_words import MOST, SOMETHING_ELSE, TOO_LONG
+from tests.server_kit import chat
+from tests.strict_bodies import Body
+from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import (
-    OVERFLOWS,
     Answered,
-    Body,
     Brain,
     ExtractiveSummariser,
     Fault,
@@ -28,13 +27,6 @@ from tests.strict_replies import (
     calling,
     events,
 )
-
-AT_ONCE = RetryPolicy(first_wait_seconds=0.0, jitter_seconds=0.0, attempts=3)
-
-
-@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
-def stream(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
 
 
 @pytest.mark.parametrize("name", sorted(TOO_LONG))
@@ -104,10 +96,6 @@ async def test_l17_an_overflow_leads_to_two_smaller_tries_at_most(
         assert 1 <= len(asked) <= 3
         sizes = [len(request.raw) for request in server.requests if request.body in asked]
         assert sizes == sorted(sizes, reverse=True)
-
-
-def chat(server: StrictProvider, **options: Any) -> OpenAIChat:
-    return OpenAIChat("m", **({"base_url": server.url, "retry": AT_ONCE} | options))
 
 
 SPLIT = ["openrouter", "vllm", "anthropic-sum", "vllm-remainder", "sglang"]

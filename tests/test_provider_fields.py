@@ -13,16 +13,9 @@ from agentloop.openai_chat.deltas import GrowingAnswer
 from agentloop.openai_chat.stream import whole
 from agentloop.runner import Runner
 from tests.kit import read
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import (
-    Answered,
-    Body,
-    ExtractiveSummariser,
-    Raw,
-    Reply,
-    asks_for_summary,
-    events,
-)
+from tests.strict_replies import Answered, ExtractiveSummariser, Raw, Reply, asks_for_summary, events
 
 ODD = '  \u202e\U0001f642\u0301\n\t"\\u00e9\\" </think> \x00\x7f\u2028 é'
 

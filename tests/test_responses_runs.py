@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,17 +18,19 @@ from agentloop.micro import MicroCompact
 from agentloop.models import ChatModel
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_responses import OpenAIResponses
-from agentloop.retry import RetryPolicy
 from agentloop.runner import Runner
 from agentloop.stream import ResultsCleared, RunEnded, TextDelta
 from agentloop.workspace import workspace_tools
+from tests.cli_kit import agentloop
 from tests.kit import until, watched
+from tests.reading_kit import FOLDER, TASK, file_names, reader
+from tests.server_kit import at_once
+from tests.strict_bodies import Body
+from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import (
     MARKER,
-    OVERFLOWS,
     Answered,
-    Body,
     Call,
     Drop,
     ExtractiveSummariser,
@@ -39,8 +39,8 @@ from tests.strict_replies import (
     calling,
     script,
 )
-from tests.strict_responses import RESPONSES_OVERFLOWS, Output, is_for_responses
-from tests.test_end_to_end import FOLDER, TASK, file_names, reader
+from tests.strict_responses import Output, is_for_responses
+from tests.strict_responses_replies import RESPONSES_OVERFLOWS
 
 Model = Callable[..., ChatModel]
 
@@ -79,8 +79,7 @@ async def said(runner: Runner, session_id: str = "s") -> list[Message]:
 async def run_thinking(
     tmp_path: Path, server: StrictProvider, kind: Model, **options: Any
 ) -> tuple[Any, list[Message]]:
-    retry = RetryPolicy(first_wait_seconds=0.0, jitter_seconds=0.0)
-    model = kind("m", base_url=server.url, retry=retry, **options)
+    model = kind("m", base_url=server.url, retry=at_once(), **options)
     agent = Agent(model, tools=[look], instructions="Look.", compaction=Compaction(micro=None))
     runner = Runner(agent, transcripts=tmp_path)
     result = await runner.run("Look around. FACT-abcdef", session_id="s")
@@ -227,8 +226,7 @@ async def test_a_drop_half_way_doubles_neither_text_nor_calls(kept: int) -> None
         text="I note it.", reasoning="why", calls=(calling("note", at="a"), calling("note", at="b"))
     )
     with StrictProvider([Drop(reply=reply, events=kept), reply, "done"]) as server:
-        retry = RetryPolicy(first_wait_seconds=0.0, jitter_seconds=0.0)
-        runner = Runner(Agent(OpenAIResponses("m", base_url=server.url, retry=retry), tools=[note]))
+        runner = Runner(Agent(OpenAIResponses("m", base_url=server.url, retry=at_once()), tools=[note]))
         await runner.run("Go.", session_id="s")
         assert server.refusals == []
     assert sorted(ran) == ["a", "b"]
@@ -327,10 +325,9 @@ async def test_a_session_moves_between_both_classes_and_back(tmp_path: Path) -> 
 
 async def test_a_session_that_moves_is_compacted_like_any_other(tmp_path: Path) -> None:
     with StrictProvider(thinking(40), window=12_000, modes=["V8", "V9"]) as server:
-        retry = RetryPolicy(first_wait_seconds=0.0, jitter_seconds=0.0)
         store = f"sqlite:///{tmp_path}/s.db"
         for steps, kind in [(9, OpenAIChat), (9, OpenAIResponses)] * 2 + [(200, OpenAIChat)]:
-            model = kind("m", base_url=server.url, window=12_000, retry=retry)
+            model = kind("m", base_url=server.url, window=12_000, retry=at_once())
             policy = Compaction(micro=None)
             agent = Agent(model, tools=[look], compaction=policy, max_steps=steps)
             runner = Runner(agent, store=store, transcripts=tmp_path)
@@ -342,21 +339,7 @@ async def test_a_session_that_moves_is_compacted_like_any_other(tmp_path: Path) 
     assert_all_known(result.output, history)
 
 
-async def agentloop(*arguments: str, home: Path, **environment: str) -> tuple[str, str, int]:
-    """A run of the command line in a process of its own."""
-    variables = {
-        name: value for name, value in os.environ.items() if not name.startswith(("AGENTLOOP", "OPENAI"))
-    }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "agentloop", *arguments,
-        cwd=home, env=variables | {"AGENTLOOP_HOME": str(home)} | environment,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, err = await process.communicate()
-    return out.decode(), err.decode(), process.returncode or 0
-
-
-async def test_a_stored_chat_goes_on_in_a_new_process_by_the_other_api(tmp_path: Path) -> None:
+def test_a_stored_chat_goes_on_in_a_new_process_by_the_other_api(tmp_path: Path) -> None:
     def brain(body: Body) -> Answered | str:
         if body["messages"][-1]["role"] == "tool":
             return Reply(text=f"listed {len(body['messages'])}", reasoning="so")
@@ -369,18 +352,18 @@ async def test_a_stored_chat_goes_on_in_a_new_process_by_the_other_api(tmp_path:
             ((), {"AGENTLOOP_API": "responses"}),
             (("--api", "chat"), {"AGENTLOOP_API": "responses"}),
         ]:
-            out, err, status = await agentloop(*call, *options, home=tmp_path, **environment)
-            assert (status, out[:7]) == (0, "listed "), err
+            done = agentloop(*call, *options, cwd=tmp_path, env=environment)
+            assert (done.status, done.out[:7]) == (0, "listed "), done.err
         assert server.refusals == []
     paths = [request.path.rpartition("/")[2] for request in server.requests]
     assert paths == ["completions"] * 2 + ["responses"] * 2 + ["completions"] * 2
 
 
-async def test_an_api_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_api_that_is_none_is_named(tmp_path: Path) -> None:
     call = ("-m", "m", "--base-url", "http://127.0.0.1:9/v1", "-p", "x")
-    _, err, status = await agentloop(*call, "--api", "grpc", home=tmp_path)
-    assert status == 2
-    assert "--api: 'grpc' is no API: use chat or responses" in err
-    _, err, status = await agentloop(*call, home=tmp_path, AGENTLOOP_API="none")
-    assert status == 2
-    assert "AGENTLOOP_API" in err
+    done = agentloop(*call, "--api", "grpc", cwd=tmp_path)
+    assert done.status == 2
+    assert "--api: 'grpc' is no API: use chat or responses" in done.err
+    done = agentloop(*call, cwd=tmp_path, env={"AGENTLOOP_API": "none"})
+    assert done.status == 2
+    assert "AGENTLOOP_API" in done.err

@@ -1,11 +1,13 @@
 """What a server that fails for now gets asked again, after how long, and what becomes of what it had said."""
 
+import asyncio
 import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +19,23 @@ from agentloop import stream
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.compactions import CompactionResult
-from agentloop.errors import ModelError, ModelRefusedError, ModelUnavailableError
+from agentloop.errors import ModelRefusedError, ModelUnavailableError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.messages import Message
-from agentloop.models import ModelPart, ModelRequest
-from agentloop.openai_chat import OpenAIChat
+from agentloop.models import ModelRequest
 from agentloop.retry import RetryPolicy, come_back
 from agentloop.runner import Runner
 from agentloop.stream import Retrying, StreamEvent, TextDelta
 from agentloop.testing import ScriptedModel
-from tests.cli_kit import agentloop
+from tests.cli_kit import Finished, agentloop
 from tests.kit import watched
+from tests.server_kit import chat, error_of, parts_of
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import (
-    Answered,
-    Body,
-    Drop,
-    Fault,
-    Hang,
-    Raw,
-    Reply,
-    asks_for_summary,
-    calling,
-    events,
-)
+from tests.strict_replies import Answered, Drop, Fault, Hang, Raw, Reply, asks_for_summary, calling, events
 
+NOW = 1_800_000_000.25
+"""The time of day, in seconds since the epoch."""
 BUSY = {"error": {"message": "busy"}}
 AT = re.compile(r" at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d)$")
 
@@ -63,7 +57,9 @@ class Clock:
     def policy(self, *chances: float, **numbers: Any) -> RetryPolicy:
         """A policy by this clock; the chances are drawn in order, over and over."""
         drawn = itertools.cycle(chances or (0.0,))
-        return RetryPolicy(sleep=self.sleep, clock=self, chance=lambda: next(drawn), **numbers)
+        return RetryPolicy(
+            sleep=self.sleep, clock=self, now=lambda: NOW, chance=lambda: next(drawn), **numbers
+        )
 
 
 @pytest.fixture
@@ -71,32 +67,17 @@ def clock() -> Clock:
     return Clock()
 
 
-def model_at(server: StrictProvider, retry: RetryPolicy, **options: Any) -> OpenAIChat:
-    return OpenAIChat("strict", base_url=server.url, api_key="sk-test", retry=retry, **options)
-
-
-async def parts_of(model: OpenAIChat) -> list[ModelPart]:
-    request = ModelRequest(messages=({"role": "user", "content": "Hello"},))
-    return [part async for part in model.stream(request)]
-
-
-async def error_of(model: OpenAIChat) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        await parts_of(model)
-    return caught.value
-
-
 async def test_waits_double_and_chance_comes_on_top(clock: Clock) -> None:
     retry = clock.policy(0.0, 0.5, 0.25, 1.0, attempts=7, longest_wait_seconds=4, jitter_seconds=0.4)
     with StrictProvider(lambda _: Fault(status=503, body=BUSY)) as server:
-        await error_of(model_at(server, retry))
+        await error_of(chat(server, retry=retry))
     assert clock.waits == pytest.approx([0.5, 1.2, 2.1, 4.4, 4.0, 4.2])
     assert len(server.requests) == 7
 
 
 async def test_a_fleet_comes_back_one_by_one_and_nobody_too_early(clock: Clock) -> None:
     with StrictProvider(lambda _: Fault(status=429, headers={"retry-after": "20"})) as server:
-        await error_of(model_at(server, clock.policy(0.0, 0.5, 0.9, 0.1)))
+        await error_of(chat(server, retry=clock.policy(0.0, 0.5, 0.9, 0.1)))
     assert clock.waits == pytest.approx([20.0, 20.25, 20.45, 20.05])
 
 
@@ -106,7 +87,7 @@ async def test_all_tries_together_have_a_time_limit(clock: Clock) -> None:
         return Fault(status=503, body=BUSY)
 
     with StrictProvider(slow) as server:
-        error = await error_of(model_at(server, clock.policy()))
+        error = await error_of(chat(server, retry=clock.policy()))
     assert isinstance(error, ModelUnavailableError)
     assert clock.waits == [0.5, 1.0], "the third try ended 751.5 seconds after the first began"
     assert len(server.requests) == 3
@@ -115,7 +96,7 @@ async def test_all_tries_together_have_a_time_limit(clock: Clock) -> None:
 @pytest.mark.parametrize(("asked", "tries"), [(29, 2), (30, 1)])
 async def test_a_wait_counts_before_it_is_begun(clock: Clock, asked: int, tries: int) -> None:
     with StrictProvider([Fault(status=503, headers={"retry-after": str(asked)}), "ok"]) as server:
-        model = model_at(server, clock.policy(longest_total_seconds=30))
+        model = chat(server, retry=clock.policy(longest_total_seconds=30))
         await (parts_of(model) if tries == 2 else error_of(model))
     assert len(server.requests) == tries
     assert len(clock.waits) == tries - 1
@@ -127,7 +108,7 @@ async def test_without_a_time_limit_only_the_tries_count(clock: Clock) -> None:
         return Fault(status=503, body=BUSY)
 
     with StrictProvider(slow) as server:
-        await error_of(model_at(server, clock.policy(longest_total_seconds=float("inf"))))
+        await error_of(chat(server, retry=clock.policy(longest_total_seconds=float("inf"))))
     assert len(server.requests) == 5
 
 
@@ -148,21 +129,20 @@ def in_two_hours() -> str:
 async def test_l17_a_wait_too_long_fails_at_once_and_says_when_to_come_back(
     clock: Clock, status: int, headers: Callable[[], dict[str, str]]
 ) -> None:
-    before = datetime.now(UTC)
     with StrictProvider([Fault(status=status, body=BUSY, headers=headers())]) as server:
-        error = await error_of(model_at(server, clock.policy()))
+        error = await error_of(chat(server, retry=clock.policy()))
     assert isinstance(error, ModelUnavailableError)
     assert error.retry_after_seconds == pytest.approx(7_499, abs=20)
     assert (clock.waits, len(server.requests)) == ([], 1)
     assert "busy" in str(error)
     assert re.search(r"come back in 2 h [45] min at ", str(error)), str(error)
     (at,) = AT.findall(str(error))
-    assert 7_480 < (datetime.fromisoformat(at) - before).total_seconds() < 7_520
+    assert datetime.fromisoformat(at).timestamp() == ceil(NOW + error.retry_after_seconds)
 
 
 async def test_the_last_of_all_tries_says_so_too(clock: Clock) -> None:
     with StrictProvider(lambda _: Fault(status=429, body=BUSY, headers={"retry-after": "2"})) as server:
-        error = await error_of(model_at(server, clock.policy(attempts=2)))
+        error = await error_of(chat(server, retry=clock.policy(attempts=2)))
     assert "come back in 2 s at 20" in str(error)
     assert str(error).count("come back") == 1
 
@@ -170,14 +150,15 @@ async def test_the_last_of_all_tries_says_so_too(clock: Clock) -> None:
 @pytest.mark.parametrize("seconds", ["9" * 400, str(400 * 86_400)])
 async def test_a_wait_beyond_all_calendars_is_told(clock: Clock, seconds: str) -> None:
     with StrictProvider([Fault(status=429, headers={"retry-after": seconds})]) as server:
-        assert str(await error_of(model_at(server, clock.policy()))).endswith("come back in more than a year")
+        error = await error_of(chat(server, retry=clock.policy()))
+    assert str(error).endswith("come back in more than a year")
 
 
 async def test_a_bare_500_that_says_when_to_come_back_is_no_overflow(clock: Clock) -> None:
     with StrictProvider([Fault(status=500, body="", headers={"retry-after": "90"})]) as server:
         long = ModelRequest(messages=({"role": "user", "content": "word " * 9_000},))
         with pytest.raises(ModelUnavailableError, match="come back in 1 min 30 s at "):
-            await anext(model_at(server, clock.policy()).stream(long))
+            await anext(chat(server, retry=clock.policy()).stream(long))
 
 
 @given(st.floats(0.001, 366 * 86_400), st.floats(0, 4e9))
@@ -209,7 +190,7 @@ UNPAID = {
 )
 async def test_a_bill_that_is_not_paid_is_no_reason_to_wait(clock: Clock, reply: Answered) -> None:
     with StrictProvider([reply]) as server:
-        error = await error_of(model_at(server, clock.policy()))
+        error = await error_of(chat(server, retry=clock.policy()))
     assert isinstance(error, ModelRefusedError)
     assert error.status == 429
     assert "check the plan, its credit" in str(error)
@@ -255,7 +236,7 @@ async def test_a_retry_doubles_neither_text_nor_calls(clock: Clock, tmp_path: Pa
 
     half = BREAKS[broken]
     with StrictProvider([half, AGAIN, half, half, "all done"]) as server:
-        agent = Agent(model_at(server, clock.policy(), window="32k"), tools=[look])
+        agent = Agent(chat(server, retry=clock.policy(), window="32k"), tools=[look])
         runner = Runner(agent, transcripts=tmp_path, store=store_in(tmp_path))
         seen = await watched(runner, "Look around.")
         await runner.close()
@@ -296,27 +277,36 @@ def shown(seen: Sequence[StreamEvent]) -> list[tuple[str, int]]:
     return answers
 
 
-@pytest.mark.parametrize("shape", ["text", "json", "stream-json"])
-def test_the_command_line_prints_the_second_try_alone(tmp_path: Path, shape: str) -> None:
+def second_try(tmp_path: Path, shape: str) -> Finished:
+    """A call in which the first answer breaks off and the second is whole."""
     broken = Drop(reply=Reply(text="words that are lost " * 99), events=99)
     with StrictProvider([broken, "whole"]) as server:
         where = ("--base-url", server.url, "--window", "32k")
         done = agentloop("-p", "hello", *where, "--output-format", shape, cwd=tmp_path)
     assert done.status == 0
     assert "again in" in done.err
-    if shape == "text":
-        assert done.out == "whole\n"
-        return
+    return done
+
+
+def test_the_command_line_prints_the_second_try_alone(tmp_path: Path) -> None:
+    assert second_try(tmp_path, "text").out == "whole\n"
+
+
+def test_the_last_line_of_json_holds_the_second_try_alone(tmp_path: Path) -> None:
+    assert second_try(tmp_path, "json").events[-1]["output"] == "whole"
+
+
+def test_a_stream_of_json_says_that_the_first_try_is_void(tmp_path: Path) -> None:
+    done = second_try(tmp_path, "stream-json")
     assert done.events[-1]["output"] == "whole"
-    if shape == "stream-json":
-        told = [event for event in done.events if event["type"] in ("text_delta", "retrying")]
-        assert [kind for kind, _ in itertools.groupby(event["type"] for event in told)] == [
-            "text_delta",
-            "retrying",
-            "text_delta",
-        ]
-        at = [event["type"] for event in told].index("retrying")
-        assert "".join(event["text"] for event in told[at + 1 :]) == "whole"
+    told = [event for event in done.events if event["type"] in ("text_delta", "retrying")]
+    assert [kind for kind, _ in itertools.groupby(event["type"] for event in told)] == [
+        "text_delta",
+        "retrying",
+        "text_delta",
+    ]
+    at = [event["type"] for event in told].index("retrying")
+    assert "".join(event["text"] for event in told[at + 1 :]) == "whole"
 
 
 def test_the_command_line_says_when_to_come_back(tmp_path: Path) -> None:
@@ -337,6 +327,13 @@ SUMMARY_BREAKS: dict[str, tuple[Answered, int]] = {
     "reset": (Drop(reply=Reply(text="KAPUTT " * 50), events=9, reset=True), 3),
     "silent": (Hang(), 1),
 }
+SUMMARY_SECONDS = 60
+
+
+def let_pass(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Put the clock of this event loop forward, and with it all time limits."""
+    now = loop.time
+    loop.time = lambda: now() + seconds  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("broken", SUMMARY_BREAKS)
@@ -346,16 +343,19 @@ async def test_while_the_summariser_breaks_nothing_changes_and_later_it_is_asked
     fault, tries = SUMMARY_BREAKS[broken]
     asked: list[str] = []
     ill = True
+    loop = asyncio.get_running_loop()
 
     def brain(body: Body) -> Answered:
         if not asks_for_summary(body):
             return Reply(text="answered")
         asked.append("ill" if ill else "well")
+        if ill and isinstance(fault, Hang):
+            loop.call_soon_threadsafe(let_pass, loop, SUMMARY_SECONDS)
         return fault if ill else Reply(text="They said FACT-abcdef and went on from word to word.")
 
     with StrictProvider(brain, window=8_000) as server:
-        model = model_at(server, clock.policy(attempts=3), window=8_000, max_output_tokens=500)
-        policy = Compaction(micro=None, summary_seconds=1 if broken == "silent" else 60)
+        model = chat(server, retry=clock.policy(attempts=3), window=8_000, max_output_tokens=500)
+        policy = Compaction(micro=None, summary_seconds=SUMMARY_SECONDS)
         runner = Runner(Agent(model, compaction=policy), transcripts=tmp_path, store=store_in(tmp_path))
         turns = [f"request {number} " + "word " * 700 for number in range(40)]
         failed, taken = await until_compacted(runner, turns)

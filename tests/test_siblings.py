@@ -35,8 +35,9 @@ from agentloop.testing import ScriptedModel, calls
 from agentloop.threads import in_thread
 from agentloop.tools import DEFAULT_TIMEOUT_SECONDS, Tool
 from tests.kit import watched
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Body, Reply, calling
+from tests.strict_replies import Reply, calling
 
 RAISED: dict[str, Callable[[], BaseException]] = {
     "ValueError: wrong": lambda: ValueError("wrong"),

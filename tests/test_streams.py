@@ -17,9 +17,11 @@ from agentloop.openai_chat.stream import streamed, whole
 from agentloop.stream import MessageAdded, Retrying
 from tests.kit import watched
 from tests.look_kit import ran, runner_of, watched_texts
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Answered, Body, Brain, Call, Drop, Raw, Reply, calling, events
-from tests.strict_streams import CHOICES, PLAIN, Shape, chunk_of, shaped
+from tests.strict_replies import Answered, Brain, Call, Drop, Raw, Reply, calling, events
+from tests.strict_shapes import CHOICES, PLAIN, Shape
+from tests.strict_streams import chunk_of, shaped
 
 BODY = {"model": "strict", "stream": True}
 USAGE = {"prompt_tokens": 90, "completion_tokens": 40, "prompt_tokens_details": {"cached_tokens": 30}}

@@ -8,16 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider, provider_process
-from tests.strict_replies import (
-    OVERFLOWS,
-    Drop,
-    ExtractiveSummariser,
-    Fault,
-    Reply,
-    calling,
-    script,
-)
+from tests.strict_replies import Drop, ExtractiveSummariser, Fault, Reply, calling, script
 from tests.strict_rules import MODES, output_limit, prompt_tokens, text_of, violations
 
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.strict_replies import Body, Reply, calling
+from tests.strict_bodies import Body
+from tests.strict_replies import Reply, calling
 from tests.strict_responses import ResponsesSide, as_chat
 
 HELLO: Body = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}

@@ -14,9 +14,10 @@ from typing import Annotated, Any, Optional
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
+from agentloop.deadlines import DeadlineError, SelfCancelledError, within
 from agentloop.errors import RetryTool, ToolDefinitionError
 from agentloop.messages import ToolCall, Usage
-from agentloop.threads import DeadlineError, SelfCancelledError, in_thread, within
+from agentloop.threads import in_thread
 from agentloop.tools import DEFAULT_TIMEOUT_SECONDS, RunContext, Tool, ToolAnswer, ToolRegistry, is_tool, tool
 
 CONTEXT = RunContext(session_id="s1", run_id="r1", call_id="c1", deps={"unit": "km"})
@@ -674,6 +675,23 @@ async def test_generators_and_awaitables_are_followed() -> None:
     assert (await ask(later_lines)).text == '["a", "b"]'
     assert (await ask(endless)).text.endswith('1, "[more values left out]"]')
     assert await ask(coroutine) == ToolAnswer("(no result)", "ok")
+
+
+async def test_what_a_generator_yields_before_it_fails_is_a_result() -> None:
+    def breaks(after: int) -> Iterator[int]:
+        yield from range(after)
+        raise ValueError("half way")
+
+    async def breaks_later(after: int) -> AsyncIterator[int]:
+        for number in range(after):
+            yield number
+        raise ValueError("half way")
+
+    for function in (breaks, breaks_later):
+        kept = '[0, 1, "[the rest failed: ValueError: half way]"]'
+        assert await ask(function, '{"after": 2}') == ToolAnswer(kept, "ok")
+        nothing = f"{function.__name__} failed: ValueError: half way"
+        assert await ask(function, '{"after": 0}') == ToolAnswer(nothing, "error")
 
 
 async def test_sync_tools_run_in_threads_with_the_context_variables() -> None:

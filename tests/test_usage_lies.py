@@ -12,14 +12,16 @@ from agentloop.compaction import Compaction
 from agentloop.context import Context
 from agentloop.events import MessageAdded, ModelCalled, Record
 from agentloop.limits import Limits
-from agentloop.messages import MOST_TOKENS, Message, Usage
+from agentloop.messages import MOST_REPORTED_TOKENS, Message, Usage
 from agentloop.openai_chat import OpenAIChat
 from agentloop.results import RunResult
 from agentloop.runner import Runner
 from tests.kit import records_of
+from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Body, ExtractiveSummariser, Reply, calling, usage_report
-from tests.strict_streams import Shape
+from tests.strict_replies import ExtractiveSummariser, Reply, calling
+from tests.strict_shapes import Shape
+from tests.strict_usage import usage_report
 
 WINDOW = 16_000
 TEXT = "and so on " * 4 + "Whatever fails before the append leaves the log exactly as it was. "
@@ -99,8 +101,8 @@ async def test_a_report_that_is_no_number_counts_as_none_for_a_limit(tmp_path: P
     ("data", "usage"),
     [
         ({"prompt_tokens": -5, "completion_tokens": 7}, Usage(output_tokens=7)),
-        ({"prompt_tokens": MOST_TOKENS + 1, "completion_tokens": 10**12}, Usage()),
-        ({"prompt_tokens": MOST_TOKENS}, Usage(input_tokens=MOST_TOKENS)),
+        ({"prompt_tokens": MOST_REPORTED_TOKENS + 1, "completion_tokens": 10**12}, Usage()),
+        ({"prompt_tokens": MOST_REPORTED_TOKENS}, Usage(input_tokens=MOST_REPORTED_TOKENS)),
         ({"prompt_tokens": "12", "completion_tokens": [3]}, Usage()),
         ({"prompt_tokens": 12.0, "completion_tokens": float("nan")}, Usage(input_tokens=12)),
         ({"prompt_tokens": float("inf"), "completion_tokens": True}, Usage()),

@@ -70,8 +70,8 @@ def model_named(name: str, settings: Settings) -> ChatModel:
             f"model {name!r} needs a server: set OPENAI_API_KEY or give --base-url; -m offline needs none"
         )
     # The client loads only here: it takes most of the start-up time.
-    clients = import_module("agentloop.openai_api.clients")
-    clients.ServerChoice(model=name, base_url=settings.base_url, api_key=settings.api_key).server()
+    server = import_module("agentloop.openai_api.server")
+    server.ServerChoice(model=name, base_url=settings.base_url, api_key=settings.api_key).server()
     module, kind = _MODELS[settings.api]
     model: ChatModel = getattr(import_module(f"agentloop.{module}"), kind)(
         name,

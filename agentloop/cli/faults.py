@@ -13,6 +13,8 @@ from agentloop.results import status_of
 from agentloop.stream import RunStatus
 
 _LONGEST_NAME = 200
+_MOST_LINKS = 20
+"""So far back causes are looked at: a chain of them may be a circle."""
 
 
 def status_after(error: Exception) -> int:
@@ -25,7 +27,9 @@ def status_after(error: Exception) -> int:
 def word_and_line(error: BaseException) -> tuple[RunStatus, str]:
     """The word of the exit table for an error, and the line that says what went wrong."""
     match error:
-        case KeyboardInterrupt() | click.Abort():
+        case click.Abort():
+            return "interrupted", "interrupted"
+        case _ if _is_by_interrupt(error):
             return "interrupted", "interrupted"
         case click.ClickException():
             return "usage", " ".join(error.format_message().split())
@@ -35,6 +39,15 @@ def word_and_line(error: BaseException) -> tuple[RunStatus, str]:
             return "failed", " ".join(_system_fault(error).split())
     show_where(error)
     return "failed", one_line(error)
+
+
+def _is_by_interrupt(error: BaseException | None) -> bool:
+    """Whether an interrupt lies behind it: one that strikes a class in the making is turned into another."""
+    for _ in range(_MOST_LINKS):
+        if error is None or isinstance(error, KeyboardInterrupt):
+            break
+        error = error.__cause__ or error.__context__
+    return isinstance(error, KeyboardInterrupt)
 
 
 def show_where(error: BaseException) -> None:

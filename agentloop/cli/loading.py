@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from agentloop.callbacks import Callbacks
 from agentloop.errors import UsageError
-from agentloop.redaction import Redact
+from agentloop.redaction import Redact, checked_redaction
 from agentloop.tools import Tool, is_tool
 
 AnyTool: TypeAlias = Tool | Callable[..., Any]
@@ -49,11 +49,11 @@ def load_redaction(option: str, spec: str) -> Redact:
         raise UsageError(f"{option}: {spec!r} names no function: write MODULE:NAME, or off")
     value = _attribute(option, _imported(option, module_name), name)
     with _told(option, f"{spec} takes no text"):
-        given = None if isinstance(value, type) else value("text")
-    if not isinstance(given, str):
-        raise UsageError(f"{option}: {spec} is no redaction: name a function from text to text")
-    redact: Redact = value
-    return redact
+        try:
+            return checked_redaction(value)
+        except UsageError as error:
+            fault = error
+    raise UsageError(f"{option}: {spec} is no redaction: {fault}") from fault
 
 
 def _tools_of(spec: str) -> list[AnyTool]:
@@ -115,7 +115,7 @@ def _told(option: str, what: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise
-    except BaseException as error:
+    except BaseException as error:  # a user's module may do anything while it loads, also call sys.exit
         reason = " ".join(str(error).split())
         raise UsageError(f"{option}: {what}: {type(error).__name__}: {reason}{_place(error)}") from error
 

@@ -11,8 +11,9 @@ from agentloop.cli.options import flags_of
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import OFFLINE, settings_for
 from agentloop.errors import BadAnswerError
-from agentloop.openai_api.clients import LoopClients, ServerChoice
-from agentloop.openai_api.errors import VENDOR_ERRORS, Server, translated
+from agentloop.openai_api.clients import LoopClients
+from agentloop.openai_api.errors import VENDOR_ERRORS, translated
+from agentloop.openai_api.server import Server, ServerChoice
 
 _SECONDS = 30.0
 

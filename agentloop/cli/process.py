@@ -1,5 +1,6 @@
 """The process around the program: signals, standard descriptors, and leaving in an orderly way."""
 
+import atexit
 import os
 import select
 import signal
@@ -116,7 +117,14 @@ def fill_closed_descriptors() -> frozenset[int]:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process with `status`, whatever the streams and left-over threads say."""
+    """End the process with `status`, whatever the streams and left-over threads say.
+
+    What is registered with `atexit` is done, unless threads are left over. Then the process ends without
+    taking Python down: meanwhile a signal would kill it, and where an interrupt has struck an import that
+    ran text, as each data class does, Python would end by SIGINT in place of `status`.
+    """
+    if not _stragglers():
+        atexit._run_exitfuncs()
     for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
         try:
             if stream is not None:
@@ -124,9 +132,7 @@ def leave(status: int) -> NoReturn:
         except (OSError, ValueError):
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-    if _stragglers():
-        os._exit(status)
-    sys.exit(status)
+    os._exit(status)
 
 
 def _is_open(number: int) -> bool:

@@ -1,5 +1,6 @@
 """The prompt of one run, from the words of the call and from standard input."""
 
+import os
 import re
 from dataclasses import dataclass
 
@@ -48,9 +49,23 @@ def checked_words(option: str | None, words: tuple[str, ...]) -> str | None:
     if option is not None and words:
         raise UsageError(f"two prompts, -p and {words[0]!r}: give one")
     given = option if option is not None else (words[0] if words else None)
+    given = None if given is None else as_typed(given)
     if given is not None and not given.strip():
         raise UsageError("the prompt is empty: say what to do")
     return given
+
+
+def as_typed(text: str) -> str:
+    """A text of the command line as UTF-8, also where the locale, such as C, had Python take it for ASCII.
+
+    What is no UTF-8 either becomes U+FFFD. Paths are to stay as Python has them: it finds them by that.
+    """
+    if not any("\udc80" <= char <= "\udcff" for char in text):
+        return text
+    try:
+        return os.fsencode(text).decode("utf-8", "replace")
+    except UnicodeEncodeError:  # it holds what no command line can
+        return text
 
 
 def with_piped(prompt: str, piped: str) -> str:

@@ -1,15 +1,12 @@
 """What takes secrets out of what the program stores and shows: on unless it is switched off."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from urllib.parse import unquote, urlsplit
 
 from agentloop.cli.layers import Layers
-from agentloop.events import Cleared, ClearedItem, Compacted, Event, MessageAdded
-from agentloop.messages import Message
-from agentloop.redaction import Redact, Secrets, redacted
+from agentloop.redaction import Redact, Secrets
 
 LEAST_CHARS = 8
 """A shorter value of the environment is as good as a word of its own."""
@@ -47,33 +44,6 @@ def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
         value = value.strip()
         if _NAMES.search(name.upper()) and len(value) >= LEAST_CHARS and not _NO_SECRET.fullmatch(value):
             yield value
-
-
-def redacted_events(
-    events: Iterable[Event], redact: Redact | None, count: Callable[[Message], int]
-) -> Iterator[Event]:
-    """The events redacted; what changes is counted again."""
-    for event in events:
-        clean = redacted(event, redact)
-        yield event if clean is event else _counted(clean, count)
-
-
-def _counted(event: Event, count: Callable[[Message], int]) -> Event:
-    match event:
-        case MessageAdded():
-            return replace(event, tokens=count(event.message))
-        case Cleared():
-            return replace(event, items=_counted_items(event.items, count))
-        case Compacted():
-            answer = count(Message.assistant(event.answer)) if event.answer else 0
-            shown = count(Message.user(event.replacement)) if event.replacement else 0
-            items = _counted_items(event.cleared, count)
-            return replace(event, tokens=shown + answer, answer_tokens=answer, cleared=items)
-    return event
-
-
-def _counted_items(items: Iterable[ClearedItem], count: Callable[[Message], int]) -> tuple[ClearedItem, ...]:
-    return tuple(replace(item, tokens=count(item.message)) for item in items)
 
 
 def without_credentials(url: str) -> str:

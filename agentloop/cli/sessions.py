@@ -14,9 +14,9 @@ from agentloop.cli import standard_input
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.finding import find_session, new_session_id
+from agentloop.cli.importing import redacted_events
 from agentloop.cli.options import STORE, flags_of, options
 from agentloop.cli.output import StandardOutput, printable
-from agentloop.cli.redacting import redacted_events
 from agentloop.cli.selecting import SELECTION, check_there, filter_of
 from agentloop.cli.settings import Settings, settings_for
 from agentloop.cli.writing import write_whole

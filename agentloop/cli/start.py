@@ -60,13 +60,13 @@ def _call(flags: Mapping[str, Any], words: tuple[str, ...], until_end: ExitStack
 
 def _chat(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
     configure(verbose=bool(flags.get("verbose")))
-    checked_words(None, words)
+    first = checked_words(None, words)
     with ExitStack() as until_end:
         choice, settings = _settings(flags, until_end)
         built = build(settings)
         # The terminal library loads only where there is a terminal.
         chat = import_module("agentloop.cli.chat").chat
-        return int(run_to_end(chat(settings, built, choice, words[0] if words else None)))
+        return int(run_to_end(chat(settings, built, choice, first)))
 
 
 def _settings(flags: Mapping[str, Any], until_end: ExitStack) -> tuple[SessionChoice, Settings]:

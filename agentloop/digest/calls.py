@@ -17,6 +17,24 @@ MOST_ARGUMENT_CHARS = 20_000
 MOST_RESULT_CHARS = 3_000
 """So much of a result is looked at, head and tail together."""
 
+_MOST_NAME_CHARS = 200
+"""OpenAI allows a tool's name 64; a longer one was made up and is shown at its head."""
+
+_MOST_UNREAD_CHARS = 200
+"""Of arguments that are no JSON object, so much is shown."""
+
+_MOST_COMMAND_CHARS = 2_000
+"""A command is read for what it does and shown at its head; a script behind `<<` adds nothing to that."""
+
+_MOST_LOOKED_AT_CHARS = 400
+"""So much of one argument's value is looked at before its blanks are folded."""
+
+_MOST_VALUE_CHARS = 80
+"""A line of a terminal: a longer value of an argument is shown by its head and its length."""
+
+_VALUE_HEAD_CHARS = 60
+"""What is shown of such a value, so that its length fits into the same line."""
+
 _COMMAND_KEYS = ("command", "cmd", "script", "code", "bash", "shell")
 
 
@@ -51,13 +69,17 @@ def _call(at: int, call: ToolCall, result: str | None) -> Call:
     found = paths_in(arguments) if arguments else paths_in({"text": call.arguments[:MOST_ARGUMENT_CHARS]})
     return Call(
         at=at,
-        name=" ".join(head(call.name, 200).split()) or "tool",
-        arguments=brief(arguments) if arguments else " ".join(head(call.arguments, 200).split()).strip("{} "),
+        name=_folded(call.name, _MOST_NAME_CHARS) or "tool",
+        arguments=brief(arguments) if arguments else _folded(call.arguments, _MOST_UNREAD_CHARS).strip("{} "),
         paths=tuple(found),
-        command=" ".join(head(command, 2_000).split()),
+        command=_folded(command, _MOST_COMMAND_CHARS),
         result=result,
         error=None if result is None else _failure(result, call.name, command),
     )
+
+
+def _folded(text: str, max_chars: int) -> str:
+    return " ".join(head(text, max_chars).split())
 
 
 def _failure(result: str, name: str, command: str) -> str | None:
@@ -78,12 +100,12 @@ def brief(arguments: dict[str, Any]) -> str:
 
 
 def _brief(key: str, value: object, *, alone: bool) -> str:
-    text = value if isinstance(value, str) else repr(value)[:400]
-    shown = " ".join(text[:400].split())
-    if len(shown) > 80:
+    text = value if isinstance(value, str) else repr(value)
+    shown = " ".join(text[:_MOST_LOOKED_AT_CHARS].split())
+    if len(shown) > _MOST_VALUE_CHARS:
         shown = (
-            f"{head(shown, 60)}… ({len(text):,} characters)"
+            f"{head(shown, _VALUE_HEAD_CHARS)}… ({len(text):,} characters)"
             if isinstance(value, str)
-            else beginning(shown, 80)
+            else beginning(shown, _MOST_VALUE_CHARS)
         )
     return shown if alone else f"{key}={shown}"

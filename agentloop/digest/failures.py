@@ -26,6 +26,12 @@ _CHECKS = re.compile(
 
 _PATH = re.compile(r"(?!-)[\w.@/-]*(?:/|\.\w)[\w.@/:\[\]-]*")
 
+_MOST_COMMAND_CHARS = 80
+"""Of a command that failed: a line of a terminal, and no more than `_TOLD` reads back."""
+
+_MOST_ARGUMENT_CHARS = 60
+"""Of the arguments of another call, so that name and error fit beside them."""
+
 _TOLD = re.compile(r"(?P<name>[^(\n]{0,200})\((?P<about>.{0,80}?)\): ")
 
 
@@ -47,7 +53,9 @@ def failure_lines(calls: Sequence[Call], earlier: Iterable[str] = ()) -> Iterato
 
 
 def _line(call: Call, by: Call | None) -> str:
-    about = head(call.command, 80) or (call.paths[0] if call.paths else head(call.arguments, 60))
+    about = head(call.command, _MOST_COMMAND_CHARS) or (
+        call.paths[0] if call.paths else head(call.arguments, _MOST_ARGUMENT_CHARS)
+    )
     return f"- {call.name}({about}): {call.error}{OPEN if by is None else MENDED}"
 
 

@@ -21,6 +21,10 @@ from agentloop.tokens import TokenCounter
 
 Sections: TypeAlias = dict[str, Section[Any]]
 
+_NEWEST_CHARS = 1_000
+"""Where no section fits, so much of the newest words is tried first: about 250 tokens, and no budget that
+leaves room for more is too small for a section."""
+
 PROSE_SHARE = 0.45
 """The share of the budget that a model's earlier prose may take."""
 
@@ -174,7 +178,7 @@ def _newest_words(said: Sequence[Entry], max_tokens: int, counter: TokenCounter)
     """The newest thing a user said, else anybody, as far as it fits a budget too small for a section."""
     spoken_last = sorted(said, key=lambda entry: (entry.is_user, entry.seq), reverse=True)
     text = next(
-        (head(entry.original.text, 1_000) for entry in spoken_last if entry.original.text.strip()), ""
+        (head(entry.original.text, _NEWEST_CHARS) for entry in spoken_last if entry.original.text.strip()), ""
     )
     while text and counter(neutral(text)) > max_tokens:
         text = head(text, len(text) * 3 // 4)

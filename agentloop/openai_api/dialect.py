@@ -6,9 +6,11 @@ from typing import Any
 
 from agentloop.errors import ModelRefusedError
 from agentloop.messages import Json
-from agentloop.openai_api.named_fields import refused_fields, without_words
-from agentloop.openai_api.refused import Path, Refusal
-from agentloop.openai_api.rewritten import Instructions, at_most, instructed, with_reasoning, without
+from agentloop.openai_api.error_bodies import FieldPath
+from agentloop.openai_api.named_fields import refused_fields, without_keys
+from agentloop.openai_api.refused import Refusal
+from agentloop.openai_api.rewritten import WAYS, Instructions, at_most, instructed, with_reasoning, without
+from agentloop.unsaid import SYSTEM_ROLES
 
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 """The two names of an answer's limit in chat completions, the one tried first first."""
@@ -28,7 +30,7 @@ class Dialect:
     """
 
     without: frozenset[str] = frozenset()
-    without_inside: frozenset[Path] = frozenset()
+    without_inside: frozenset[FieldPath] = frozenset()
     without_in_tools: frozenset[str] = frozenset()
     most_output: int | None = None
     streams: bool | None = None
@@ -41,23 +43,28 @@ class Dialect:
         """The name of an answer's limit in chat completions."""
         return next((name for name in LIMIT_FIELDS if name not in self.without), LIMIT_FIELDS[0])
 
+    def streams_where(self, wished: bool) -> bool:
+        """Whether requests stream where that is `wished`, or is not: as the server must or can have it."""
+        return wished if self.streams is None else self.streams
+
     def after(self, error: ModelRefusedError, sent: Json) -> "Dialect":
         """The dialect to speak after this refusal of `sent`; the same where it is about something else.
 
-        What a request cannot do without is never left out: model, messages and tools; and of the two names of
-        a limit one stays.
+        What a request cannot do without is never left out: model, messages and tools. The limit is,
+        where both of its names are refused. `sent` may be of an older dialect, beside a request that found
+        this one: what was found out is never given up again.
         """
         refusal = Refusal.of(error)
         if refusal is None:
             return self
         if refusal.is_of_reasoning and self.returns_reasoning:
             return replace(self, returns_reasoning=False)
-        if refusal.is_of_the_system_role and (said := self._instructed(refusal, sent)) != self:
-            return said
+        if refusal.is_of_the_system_role and (way := _other_way(refusal, sent)) is not None:
+            return replace(self, instructions=max(self.instructions, way, key=WAYS.index))
         if refusal.wants_reasoning and not self.wants_reasoning:
             return replace(self, wants_reasoning=True)
         if (most := self._most_output(refusal, sent)) is not None:
-            return replace(self, most_output=most)
+            return replace(self, most_output=min(most, self.most_output or most))
         return self._without(refused_fields(refusal, sent))._streaming(refusal, sent)
 
     def spoken(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +75,7 @@ class Dialect:
         for path in sorted(self.without_inside):
             body = without(body, path)
         if self.without_in_tools and "tools" in body:
-            body["tools"] = without_words(body["tools"], self.without_in_tools)
+            body["tools"] = without_keys(body["tools"], self.without_in_tools)
         if self.most_output is not None:
             body = at_most(body, _LIMITS, self.most_output)
         if isinstance(body.get("messages"), Sequence):
@@ -85,21 +92,12 @@ class Dialect:
         messages = instructed(messages, self.instructions)
         return with_reasoning(messages) if self.wants_reasoning else messages
 
-    def _instructed(self, refusal: Refusal, sent: Json) -> "Dialect":
-        messages = sent.get("messages")
-        role = messages[0].get("role") if messages else None
-        if role == "developer" and "developer" in refusal.text:
-            return replace(self, instructions="system")
-        return replace(self, instructions="in front") if role in ("system", "developer") else self
-
     def _most_output(self, refusal: Refusal, sent: Json) -> int | None:
         asked = next((sent[name] for name in _LIMITS if isinstance(sent.get(name), int)), None)
         return None if asked is None else refusal.most_output(asked)
 
-    def _without(self, paths: frozenset[Path]) -> "Dialect":
+    def _without(self, paths: frozenset[FieldPath]) -> "Dialect":
         names = {path[0] for path in paths if len(path) == 1} - {"stream"}
-        if names & set(LIMIT_FIELDS) and self.without & set(LIMIT_FIELDS):
-            names -= set(LIMIT_FIELDS)
         return replace(
             self,
             without=self.without | names,
@@ -115,6 +113,15 @@ class Dialect:
         if not sent.get("stream") and refusal.wants_streams:
             return replace(self, streams=True)
         return self
+
+
+def _other_way(refusal: Refusal, sent: Json) -> Instructions | None:
+    """The way to try after the one in which `sent` gave its instructions; None where it gave none."""
+    messages = sent.get("messages")
+    role = messages[0].get("role") if messages else None
+    if role == "developer" and "developer" in refusal.text:
+        return "system"
+    return "in front" if role in SYSTEM_ROLES else None
 
 
 def _plain(value: object) -> object:

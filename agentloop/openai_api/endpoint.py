@@ -8,15 +8,27 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
-from agentloop.checks import above_zero
-from agentloop.errors import AgentLoopError, ContextTooLongError, ModelRefusedError, UsageError
+from agentloop.checks import above_zero, shown
+from agentloop.errors import (
+    ContextTooLongError,
+    ModelRefusedError,
+    ModelUnavailableError,
+    UsageError,
+)
 from agentloop.host_logger import host_logger
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
-from agentloop.openai_api.clients import LoopClients, ServerChoice, is_loopback
+from agentloop.openai_api.clients import LoopClients
 from agentloop.openai_api.dialect import Dialect
-from agentloop.openai_api.errors import VENDOR_ERRORS, Server, UnexplainedError, translated, wipe
+from agentloop.openai_api.errors import (
+    BORDER_ERRORS,
+    VENDOR_ERRORS,
+    at_the_border,
+    translated,
+    unexplained_bytes,
+)
 from agentloop.openai_api.forms import Body, Form, Response
+from agentloop.openai_api.server import Server, ServerChoice, is_loopback
 from agentloop.openai_api.window import ModelWindow
 from agentloop.retry import RetryPolicy
 from agentloop.windows import price as published_price
@@ -25,6 +37,7 @@ MOST_CHANGES = 8
 """So often one request is sent again in another form, each time one that the server has not refused."""
 
 _SURELY_SHORT_BYTES = 16_000
+"""Some 4,000 tokens, which every model in use takes: a smaller request fails for another reason."""
 
 
 class Endpoint:
@@ -33,7 +46,7 @@ class Endpoint:
     One instance serves several event loops; connections are kept for each, for as long as it runs.
 
     Raises:
-        UsageError: a number or the price makes no sense.
+        UsageError: a number, the price, `stream` or `retry` makes no sense.
     """
 
     def __init__(
@@ -48,6 +61,10 @@ class Endpoint:
         timeout_seconds: float,
     ) -> None:
         above_zero("timeout_seconds", timeout_seconds)
+        if not isinstance(stream, bool):
+            raise UsageError(f"stream must be True or False, not {shown(stream)}")
+        if not isinstance(retry, RetryPolicy):
+            raise UsageError(f"retry must be a RetryPolicy(…), not {shown(retry)}")
         self.choice = choice
         self.window = ModelWindow(choice.model, window, timeout_seconds=timeout_seconds)
         self._form = form
@@ -78,27 +95,19 @@ class Endpoint:
         Raises:
             UsageError: no server is named, or the key cannot be sent.
             ModelUnavailableError: no connection, 408, 409, 429 or 5xx, at the last try too.
-            ModelRefusedError: any other 4xx; it is sent once, but where the refusal names what can be left
-                out or said otherwise: that is found out once, and kept to by this instance.
+            ModelRefusedError: any other 4xx, and 429 for an unpaid bill; it is sent once, but where the
+                refusal names what can be left out or said otherwise: that is found out once, and kept to by
+                this instance.
             ContextTooLongError: the server says so, in whatever words; it is sent once.
             BadAnswerError: what came is no answer.
         """
         server = self.choice.server()
         try:
-            async with aclosing(self._answer(request, server)) as parts:
-                async for part in parts:
-                    yield part
-        except AgentLoopError as error:
-            wipe(error, server)
-            raise
-
-    async def _answer(self, request: ModelRequest, server: Server) -> AsyncGenerator[ModelPart, None]:
-        try:
             async with aclosing(self._retry.run(lambda: self._understood(request, server))) as parts:
                 async for part in parts:
                     yield part
-        except UnexplainedError as error:
-            if error.request_bytes <= self._longest_answered_bytes:
+        except ModelUnavailableError as error:
+            if (unexplained_bytes(error) or 0) <= self._longest_answered_bytes:
                 raise
             # Some servers say nothing else to a request that is too large for them.
             text = f"{error}; it is larger than any request answered so far: taken as too long"
@@ -112,15 +121,16 @@ class Endpoint:
         """One try, in the dialect that the server turns out to speak."""
         for changes_left in range(MOST_CHANGES, -1, -1):
             dialect, told = self._dialect, False
-            body = dialect.spoken(self._form.body(request, dialect))
+            streams = dialect.streams_where(self._asks_for_streams)
+            body = dialect.spoken(self._form.body(request, dialect, streams))
             try:
-                async with aclosing(self._send(body, server, self._streams(dialect))) as parts:
+                async with aclosing(self._send(body, server, streams)) as parts:
                     async for part in parts:
                         told = True
                         yield part
                 return
             except ModelRefusedError as error:
-                sent = {**body, "stream": self._streams(dialect)}
+                sent = {**body, "stream": streams}
                 if told or not changes_left or not self._learn(error, sent, dialect, server):
                     raise
 
@@ -132,21 +142,23 @@ class Endpoint:
             logger.warning("dialect_changed", model=server.model, server=server.place, **changes)
         return spoken.after(error, sent) != spoken and self._dialect != spoken
 
-    def _streams(self, dialect: Dialect) -> bool:
-        return self._asks_for_streams if dialect.streams is None else dialect.streams
-
     async def _send(self, body: Body, server: Server, streams: bool) -> AsyncGenerator[ModelPart, None]:
-        client = await self._clients.client(server)
-        asked = self._form.post(client, self.choice.model, streams, body)
+        failure = None
         try:
+            client = await self._clients.client(server)
+            asked = self._form.post(client, self.choice.model, streams, body)
             async with asked as response, aclosing(self._parts(response, server, streams)) as parts:
                 async for part in parts:
                     if isinstance(part, Answer):
                         self._note_size(len(response.http_request.content))
                         part = replace(part, cost=None if part.usage is None else self.price(part.usage))
                     yield part
-        except VENDOR_ERRORS as error:
-            raise translated(error, server) from error
+        except BORDER_ERRORS as error:
+            failure = at_the_border(error, server)
+            if self._form.missing and isinstance(failure, ModelRefusedError) and failure.status == 404:
+                failure.args = (f"{failure}; {self._form.missing}",)
+        if failure is not None:
+            raise failure
 
     async def _parts(
         self, response: Response, server: Server, streams: bool
@@ -179,14 +191,17 @@ def _checked_price(price: Price | None) -> Price | None:
 async def _received(response: Response, server: Server) -> AsyncGenerator[bytes, None]:
     """The body's bytes as they come."""
     received = response.http_response.aiter_bytes()
+    failure = None
     try:
         async for data in received:
             yield data
     except VENDOR_ERRORS as error:
-        raise translated(error, server) from error
+        failure = translated(error, server)
     finally:
         # Left unfinished, the client's own generators would each be closed by a task of the event loop.
         await response.close()
         with suppress(*VENDOR_ERRORS):
             async for _ in received:
                 pass
+    if failure is not None:
+        raise failure

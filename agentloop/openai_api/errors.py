@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
 import httpx2
@@ -16,93 +15,138 @@ from agentloop.errors import (
     ModelRefusedError,
     ModelUnavailableError,
 )
-from agentloop.openai_api.keyless import place_of, without_secrets
-from agentloop.openai_api.overflow import overflow_in, said
+from agentloop.openai_api.error_bodies import said, trimmed
+from agentloop.openai_api.overflow import overflow_in
 from agentloop.openai_api.refused import refuses_system
+from agentloop.openai_api.server import Server
 from agentloop.openai_api.server_events import BROKEN_OFF, ServerSaidError
 from agentloop.redaction import redact_error
 
 VENDOR_ERRORS = (openai.OpenAIError, httpx2.HTTPError, ServerSaidError)
 
-_SHOWN_WORDS = 300
+_WITH_BODY = (openai.APIStatusError, ServerSaidError)
+_REDIRECTED = (httpx2.TooManyRedirects, httpx2.UnsupportedProtocol, httpx2.InvalidURL)
+_PLAIN_ERRORS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError)
+_STATUS = re.compile(r"[45][0-9][0-9]")
+_MOST_CAUSES = 20
+
+_SHOWN_CHARS = 300
+"""So much of what a server says stands in our own text: three lines of a terminal."""
+
 _LATER = re.compile(r"rate_limit|overloaded|unavailable|server_error|internal|timeout", re.IGNORECASE)
 _UNEXPLAINED = frozenset({"", "internal server error"})
 _UNPAID = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 
 
-class UnexplainedError(ModelUnavailableError):
-    """A bare 500 to a request of so many bytes: is the server ill, or the request too large for it?"""
+BORDER_ERRORS = (
+    *VENDOR_ERRORS,
+    AgentLoopError,
+    *(ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError, ArithmeticError),
+)
+"""All that may be raised where an answer is read; the plain ones by what nobody thought of."""
 
-    def __init__(self, text: str, *, retry_after_seconds: float | None, request_bytes: int) -> None:
-        super().__init__(text, retry_after_seconds=retry_after_seconds)
-        self.request_bytes = request_bytes
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """Where requests go, and to which model there; the key is kept out of every text."""
-
-    model: str
-    base_url: str = field(repr=False)
-    key: str = field(repr=False)
-
-    @property
-    def place(self) -> str:
-        """The base URL without any credentials in it."""
-        return place_of(self.base_url)
-
-    def without_secrets(self, text: str) -> str:
-        """The text without the key, parts of it, and the credentials in the base URL."""
-        return without_secrets(text, self.key, self.base_url)
-
-    def words_of(self, body: object) -> str:
-        """What the server said, short enough for one line, without markup and without the key."""
-        words = said(body)
-        if words.startswith("<"):
-            return ""
-        words = self.without_secrets(words[: 2 * _SHOWN_WORDS])
-        return words if len(words) <= _SHOWN_WORDS else words[:_SHOWN_WORDS] + "…"
+class ClientSaidError(Exception):
+    """What a client's or a parser's error said, without the request and the response that it held."""
 
 
 def wipe(error: AgentLoopError, server: Server) -> None:
     """Take the key and the credentials out of all that an error and its causes say, in place.
 
-    Servers repeat what they were sent, and what they and the client say stands in every traceback.
+    Servers repeat what they were sent, and what they and the client say stands in every traceback. What is
+    not ours holds requests with their headers, and whole answers: words stay of it.
     """
+    each: BaseException = error
+    for _ in range(_MOST_CAUSES):
+        cause = each.__cause__ or each.__context__
+        each.__cause__ = None if cause is None else _plain(cause)
+        each.__context__ = None
+        if each.__cause__ is None:
+            break
+        each = each.__cause__
+    each.__cause__ = each.__context__ = None
     redact_error(error, server.without_secrets)
-    each: BaseException | None = error
-    while each is not None:
-        for name in {"request", "_request"} & vars(each).keys():
-            if server.without_secrets(shown := repr(vars(each)[name])) != shown:
-                setattr(each, name, None)
-        each = each.__cause__ or each.__context__
+
+
+def at_the_border(error: Exception, server: Server) -> AgentLoopError:
+    """Our error for one of `BORDER_ERRORS`, without secrets; what is ours stays the same object."""
+    if not isinstance(error, AgentLoopError):
+        return translated(error, server)
+    wipe(error, server)
+    return error
 
 
 def translated(error: Exception, server: Server) -> AgentLoopError:
-    """Our error for one of `VENDOR_ERRORS`."""
+    """Our error for one of the vendors', or of those that reading an answer raises.
+
+    Nothing that hangs on it has the key, a header or a body: raise it outside of the `except`.
+    """
+    body = trimmed(error.body, server.without_secrets) if isinstance(error, _WITH_BODY) else None
+    ours = _translated(error, body, server)
+    ours.__cause__ = (
+        _plain(error) if body is None else ServerSaidError(body, unexplained_bytes=_bare(error, body))
+    )
+    redact_error(ours, server.without_secrets)
+    return ours
+
+
+def _plain(error: BaseException) -> BaseException:
+    """The error itself where it is ours, else its words."""
+    if isinstance(error, AgentLoopError | ServerSaidError | ClientSaidError):
+        return error
+    try:
+        said = " ".join(str(error)[:_SHOWN_CHARS].split())
+    except ValueError:
+        said = ""
+    return ClientSaidError(f"{type(error).__name__}: {said}")
+
+
+def _translated(error: Exception, body: object, server: Server) -> AgentLoopError:
     match error:
         case openai.APIStatusError():
             wait = retry_after_seconds(error.response.headers)
-            if error.status_code == 500 and server.words_of(error.body).lower() in _UNEXPLAINED:
-                return _unexplained(error, server, wait)
-            return _refusal(error.status_code, error.body, server, wait)
+            return _refusal(error.status_code, body, server, wait)
         case ServerSaidError():
-            return _refusal(_status_of(error.body), error.body, server, None)
+            return _refusal(_status_of(body), body, server, None)
         case openai.APITimeoutError() | httpx2.TimeoutException():
             return ModelUnavailableError(
                 f"{server.place} did not answer in time: try again later, or allow it more seconds"
             )
+        case openai.APIConnectionError(__cause__=cause) if isinstance(cause, _REDIRECTED):
+            return BadAnswerError(
+                f"{server.place} sends requests on to where no API is ({_reason(error, server)}): "
+                "check the base URL"
+            )
         case openai.APIConnectionError() | httpx2.NetworkError() | httpx2.ProxyError():
             return ModelUnavailableError(
-                f"cannot reach {server.place} ({_reason(error)}): check the network, the base URL and that "
-                "the server runs"
+                f"cannot reach {server.place} ({_reason(error, server)}): check the network, the base URL "
+                "and that the server runs"
             )
         case httpx2.RemoteProtocolError():
             return ModelUnavailableError(BROKEN_OFF)
         case _:
             return BadAnswerError(
-                f"{server.place} sent what is no answer ({_reason(error)}): check the base URL"
+                f"{server.place} sent what is no answer ({_reason(error, server)}): check the base URL"
             )
+
+
+def unexplained_bytes(error: ModelUnavailableError) -> int | None:
+    """The bytes of the request that was answered by a bare 500, None where anything else was said.
+
+    Is the server ill then, or the request too large for it? A server that says when to come back is ill.
+    """
+    told = error.__cause__
+    if not isinstance(told, ServerSaidError) or error.retry_after_seconds is not None:
+        return None
+    return told.unexplained_bytes
+
+
+def _bare(error: Exception, body: object) -> int | None:
+    """The bytes of the request that an error with no reason answers."""
+    if not isinstance(error, openai.APIStatusError) or error.status_code != 500:
+        return None
+    is_bare = _shown(said(body)).lower() in _UNEXPLAINED
+    return len(error.response.request.content) if is_bare else None
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
@@ -118,44 +162,57 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def _refusal(status: int, body: object, server: Server, wait: float | None) -> AgentLoopError:
-    words = server.words_of(body)
+    words = _words_of(body, server)
     if (overflow := overflow_in(status, body)) is not None:
         text = f"the request is too long for {server.model}: {words or status}; shorten it"
         return ContextTooLongError(
             text, window=overflow.window, tokens=overflow.tokens, output_tokens=overflow.output_tokens
         )
+    if status == 200:
+        return BadAnswerError(f"the server sent an error in place of an answer: {words or 'with no reason'}")
+    if _may_pass(status, body):
+        return ModelUnavailableError(_unavailable(status, server, words), retry_after_seconds=wait)
+    return ModelRefusedError(_refused(status, server, words), status=status)
+
+
+def _may_pass(status: int, body: object) -> bool:
+    if status == 429:
+        return not _is_unpaid(body)
+    return status in (408, 409) or (status >= 500 and not (status == 500 and refuses_system(said(body))))
+
+
+def _unavailable(status: int, server: Server, words: str) -> str:
+    if status == 500 and words.lower() in _UNEXPLAINED:
+        return f"{server.place} failed (500) with no reason: try again later"
+    if status == 429:
+        text = f"{server.place} is overloaded or a limit of yours is reached (429): try again later"
+    else:
+        text = f"{server.place} cannot answer now ({status}): try again later"
+    return _with_words(text, words)
+
+
+def _refused(status: int, server: Server, words: str) -> str:
     match status:
-        case 200:
-            return BadAnswerError(
-                f"the server sent an error in place of an answer: {words or 'with no reason'}"
-            )
         case 401 | 403:
             text = f"{server.place} refused the key ({status}): check OPENAI_API_KEY and what it may use"
-            return ModelRefusedError(_with_words(text, words), status=status)
         case 404:
             text = f"{server.place} has no model {server.model!r}, or no such path (404): check both"
-            return ModelRefusedError(_with_words(text, words), status=status)
-        case 429 if _is_unpaid(body):
-            text = f"{server.place} wants its bill settled first (429): check the plan, its credit and limits"
-            return ModelRefusedError(_with_words(text, words), status=status)
         case 429:
-            text = f"{server.place} is overloaded or a limit of yours is reached (429): try again later"
-            return ModelUnavailableError(_with_words(text, words), retry_after_seconds=wait)
-        case 500 if refuses_system(said(body)):
-            text = f"{server.place} refused the request (500): {words}"
-            return ModelRefusedError(text, status=status)
-        case _ if status in (408, 409) or status >= 500:
-            text = f"{server.place} cannot answer now ({status}): try again later"
-            return ModelUnavailableError(_with_words(text, words), retry_after_seconds=wait)
+            text = f"{server.place} wants its bill settled first (429): check the plan, its credit and limits"
         case _:
-            text = f"{server.place} refused the request ({status}): {words or 'with no reason'}"
-            return ModelRefusedError(text, status=status)
+            return f"{server.place} refused the request ({status}): {words or 'with no reason'}"
+    return _with_words(text, words)
 
 
-def _unexplained(error: openai.APIStatusError, server: Server, wait: float | None) -> UnexplainedError:
-    text = f"{server.place} failed (500) with no reason: try again later"
-    size = len(error.response.request.content)
-    return UnexplainedError(text, retry_after_seconds=wait, request_bytes=size)
+def _words_of(body: object, server: Server) -> str:
+    """What the server said, short enough for one line, without markup and without the key."""
+    words = server.without_secrets(_shown(said(body)))
+    return words if len(words) <= _SHOWN_CHARS else words[:_SHOWN_CHARS] + "…"
+
+
+def _shown(words: str) -> str:
+    """The words, as far as they can be shown; secrets in them make them longer or shorter."""
+    return "" if words.startswith("<") else words[: 2 * _SHOWN_CHARS]
 
 
 def _status_of(body: object) -> int:
@@ -163,7 +220,7 @@ def _status_of(body: object) -> int:
     if not isinstance(body, Mapping):
         return 200
     code = body.get("code")
-    if str(code).isdecimal() and 400 <= int(str(code)) < 600:
+    if _STATUS.fullmatch(str(code)):
         return int(str(code))
     if _is_unpaid(body):
         return 429
@@ -181,8 +238,9 @@ def _with_words(text: str, words: str) -> str:
     return f"{text}; it says: {words}" if words else text
 
 
-def _reason(error: BaseException) -> str:
-    """The innermost reason on one line."""
+def _reason(error: BaseException, server: Server) -> str:
+    """The innermost reason on one line, without secrets."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return " ".join(str(error).split())[:_SHOWN_WORDS] or type(error).__name__
+    words = _plain(error) if isinstance(error, _PLAIN_ERRORS) else error
+    return " ".join(server.without_secrets(str(words)).split())[:_SHOWN_CHARS] or type(error).__name__

@@ -19,16 +19,18 @@ Post: TypeAlias = Callable[[openai.AsyncOpenAI, str, bool, Body], AbstractAsyncC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One path of the API: how a request becomes a body, and what comes back an answer.
+    """One path of the API: how a request becomes a body, streamed or not, and what comes back an answer.
 
     `streamed` reads the bytes of a stream, `whole` those of an answer in one piece. Both raise
     `BadAnswerError`, `ServerSaidError`, and the first `ModelUnavailableError` where the stream broke off.
+    `missing` says what helps where the server has no such path.
     """
 
     post: Post
-    body: Callable[[ModelRequest, Dialect], dict[str, Any]]
+    body: Callable[[ModelRequest, Dialect, bool], dict[str, Any]]
     streamed: Callable[[AsyncIterator[bytes]], AsyncGenerator[ModelPart, None]]
     whole: Callable[[bytes], Answer]
+    missing: str = ""
 
 
 def post_chat(

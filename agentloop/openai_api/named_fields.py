@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from agentloop.messages import Json
-from agentloop.openai_api.refused import Path, Refusal, path_of
+from agentloop.openai_api.error_bodies import FieldPath
+from agentloop.openai_api.refused import Refusal, path_of
 
 _NEEDED = frozenset({"model", "messages", "input", "instructions", "tools"})
 _NEEDED_IN_MESSAGES = frozenset(
@@ -27,7 +28,7 @@ _OF_TOOLS = re.compile(r"\b(tools?|functions?|schemas?|function_declarations)\b"
 _OF_MESSAGES = re.compile(r"\b(messages?|input|assistant)\b", re.IGNORECASE)
 
 
-def refused_fields(refusal: Refusal, sent: Json) -> frozenset[Path]:
+def refused_fields(refusal: Refusal, sent: Json) -> frozenset[FieldPath]:
     """The fields that this refusal of `sent` names; one of tools is `("tools", name)`, wherever it stands."""
     if not refusal.is_of_the_form:
         return frozenset()
@@ -38,7 +39,7 @@ def refused_fields(refusal: Refusal, sent: Json) -> frozenset[Path]:
     return frozenset(_in_words(refusal.text, sent))
 
 
-def _followed(named: Path, sent: Json) -> Path | None:
+def _followed(named: FieldPath, sent: Json) -> FieldPath | None:
     """The path as far as there are such keys; None where its last one is missing, or cannot be left out."""
     values: list[Any] = [sent]
     path: list[str] = []
@@ -51,7 +52,7 @@ def _followed(named: Path, sent: Json) -> Path | None:
     return _dispensable(tuple(path))
 
 
-def _dispensable(path: Path) -> Path | None:
+def _dispensable(path: FieldPath) -> FieldPath | None:
     match path:
         case ("tools", *above, name):
             named_by_users = bool(above) and above[-1] in _NAMED_BY_USERS
@@ -64,9 +65,9 @@ def _dispensable(path: Path) -> Path | None:
     return None
 
 
-def _in_words(text: str, sent: Json) -> Iterator[Path]:
+def _in_words(text: str, sent: Json) -> Iterator[FieldPath]:
     """The sent fields whose names stand in the words; of several of one name those that are spoken of."""
-    places: dict[str, list[Path]] = {}
+    places: dict[str, list[FieldPath]] = {}
     for path in _sent_paths(sent):
         places.setdefault(path[-1], []).append(path)
     for name, paths in places.items():
@@ -75,13 +76,15 @@ def _in_words(text: str, sent: Json) -> Iterator[Path]:
             yield from spoken_of or [path for path in paths if len(path) == 1] or paths
 
 
-def _fits(path: Path, text: str) -> bool:
+def _fits(path: FieldPath, text: str) -> bool:
     """Whether the words speak of the part of the request in which the field stands."""
+    if not _PLAIN.fullmatch(path[-1]):
+        return True
     if path[0] == "tools":
-        return bool(_OF_TOOLS.search(text)) or not _PLAIN.fullmatch(path[-1])
+        return bool(_OF_TOOLS.search(text))
     if path[0] in ("messages", "input") and len(path) > 1:
-        return bool(_OF_MESSAGES.search(text)) or not _PLAIN.fullmatch(path[-1])
-    return not (_OF_MESSAGES.search(text) or _OF_TOOLS.search(text)) or not _PLAIN.fullmatch(path[-1])
+        return bool(_OF_MESSAGES.search(text))
+    return not (_OF_MESSAGES.search(text) or _OF_TOOLS.search(text))
 
 
 def _speaks_of(name: str, text: str) -> bool:
@@ -100,15 +103,15 @@ def _speaks_of(name: str, text: str) -> bool:
     return any(re.search(way, text, re.IGNORECASE) for way in ways)
 
 
-def _sent_paths(sent: Json) -> Iterator[Path]:
+def _sent_paths(sent: Json) -> Iterator[FieldPath]:
     """Where fields stand that can be left out."""
     yield from ((name,) for name in sent if name not in _NEEDED)
     for part in ("messages", "input"):
         yield from dict.fromkeys(_message_paths(part, sent.get(part)))
-    yield from (("tools", name) for name in dict.fromkeys(schema_words(sent.get("tools"))))
+    yield from (("tools", name) for name in dict.fromkeys(_schema_keys(sent.get("tools"))))
 
 
-def _message_paths(part: str, messages: object) -> Iterator[Path]:
+def _message_paths(part: str, messages: object) -> Iterator[FieldPath]:
     for message in _objects(messages):
         yield from (path for name in message if (path := _dispensable((part, name))))
         for call in _objects(message.get("tool_calls")):
@@ -118,32 +121,32 @@ def _message_paths(part: str, messages: object) -> Iterator[Path]:
                 yield from (path for each in inner if (path := _dispensable(each)))
 
 
-def schema_words(schema: object) -> Iterator[str]:
+def _schema_keys(schema: object) -> Iterator[str]:
     """The keys of a schema and of all within it that could be left out; names that users gave are none."""
     for value in schema if isinstance(schema, list | tuple) else [schema]:
         if isinstance(value, Mapping):
             for key, inner in value.items():
                 if key not in _NEEDED_IN_TOOLS:
                     yield key
-                yield from schema_words(list(inner.values()) if _is_of_users(key, inner) else inner)
+                yield from _schema_keys(list(inner.values()) if _is_of_users(key, inner) else inner)
 
 
 def _is_of_users(key: str, inner: object) -> bool:
     return key in _NAMED_BY_USERS and isinstance(inner, Mapping)
 
 
-def without_words(schema: Any, words: frozenset[str]) -> Any:
+def without_keys(schema: Any, keys: frozenset[str]) -> Any:
     """The schema without these keys, wherever they are keys of a schema."""
     if isinstance(schema, list | tuple):
-        return [without_words(each, words) for each in schema]
+        return [without_keys(each, keys) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
     return {
-        key: {name: without_words(each, words) for name, each in inner.items()}
+        key: {name: without_keys(each, keys) for name, each in inner.items()}
         if _is_of_users(key, inner)
-        else without_words(inner, words)
+        else without_keys(inner, keys)
         for key, inner in schema.items()
-        if key not in words
+        if key not in keys
     }
 
 

@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_N = r"\(?(\d[\d,_]*)"
+from agentloop.openai_api.numbers import NUMBER, believed_window, tokens_in
+
+_N = rf"\(?({NUMBER})"
 _OF = r"(?: is| of|:| at least| about| a total of| up to)*"
 _OTHER_UNITS = re.compile(
-    r"\(?\d[\d,_.]* ?(?:bytes?|[kmg]i?b|char(?:acter)?s?|pixels?|px|images?|tools?|pages?)\b", re.IGNORECASE
+    r"\(?\d[\d,_.]*(?: \d{3}\b)* ?(?:bytes?|[kmg]i?b|char(?:acter)?s?|pixels?|px|images?|tools?|pages?)\b",
+    re.IGNORECASE,
 )
 
 _SUM = re.compile(rf"{_N} \+ {_N} > {_N}")
@@ -63,7 +66,11 @@ _TOKENS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedSizes:
-    """The window, the request and of it the longest answer, in tokens; None where not named."""
+    """What a server that finds a request too long says of the window and the request, in tokens.
+
+    None stands for what it does not name. Where it names input and answer apart, `tokens` is both together,
+    as the window is for both, and `output_tokens` the answer's.
+    """
 
     window: int | None
     tokens: int | None
@@ -76,32 +83,28 @@ def sizes_in(text: str) -> NamedSizes:
         return NamedSizes(window=None, tokens=None)
     text = _OTHER_UNITS.sub("", text)
     if found := _SUM.search(text):
-        prompt, answer, window = (count(number) or 0 for number in found.groups())
-        return NamedSizes(window=window or None, tokens=prompt + answer, output_tokens=answer or None)
+        prompt, answer, window = (tokens_in(number) or 0 for number in found.groups())
+        return NamedSizes(
+            window=believed_window(window), tokens=prompt + answer, output_tokens=answer or None
+        )
     if found := _REMAINDER.search(text):
-        answer, window, prompt = (count(number) or 0 for number in found.groups())
-        return NamedSizes(window=window or None, tokens=prompt + answer, output_tokens=answer or None)
+        answer, window, prompt = (tokens_in(number) or 0 for number in found.groups())
+        return NamedSizes(
+            window=believed_window(window), tokens=prompt + answer, output_tokens=answer or None
+        )
     return _apart(text)
 
 
 def _apart(text: str) -> NamedSizes:
-    window, output = _first(_WINDOW, text), _first(_ANSWER, text)
+    window, output = believed_window(_first(_WINDOW, text)), _first(_ANSWER, text)
     total, prompt = _first(_TOTAL, text), _first(_PROMPT, text)
     if output is not None and (total or prompt):
         return NamedSizes(window=window, tokens=max(total or 0, (prompt or 0) + output), output_tokens=output)
     return NamedSizes(window=window, tokens=total or _first(_TOKENS, text) or prompt)
 
 
-def count(number: object) -> int | None:
-    """A positive number, as a number or as digits with separators."""
-    if isinstance(number, str):
-        digits = number.replace(",", "").replace("_", "")
-        number = int(digits) if digits.isdecimal() and len(digits) < 16 else None
-    return number if isinstance(number, int) and number > 0 else None
-
-
 def _first(patterns: Iterable[str], text: str) -> int | None:
     for pattern in patterns:
         if found := re.search(pattern, text, re.IGNORECASE):
-            return count(next(filter(None, found.groups())))
+            return tokens_in(next(filter(None, found.groups())))
     return None

@@ -10,19 +10,20 @@ in a list of its own (https://lmstudio.ai/docs/developer/rest/endpoints).
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import httpx2
 
-from agentloop.openai_api.errors import Server
-from agentloop.sizes import MOST_TOKENS
+from agentloop.openai_api.bounded import bounded_body
+from agentloop.openai_api.numbers import believed_window, tokens_in
+from agentloop.openai_api.server import Server
 
 ASKING_SECONDS = 3.0
 """So long a server may take to answer all questions about its window."""
 
-_MOST_BYTES = 10_000_000
+_MOST_BYTES = 4_000_000
 _WINDOWS = (
     "max_model_len",
     "n_ctx",
@@ -84,22 +85,9 @@ def _windows(entry: Mapping[str, Any]) -> Iterator[int]:
         yield from (tokens for tokens in figures if tokens is not None)
 
 
-LEAST_WINDOW = 256
-"""No model in use takes fewer tokens: a smaller figure means something else."""
-
-
 def _tokens(figure: object) -> int | None:
-    """A plausible number of tokens, also one that stands there as text."""
-    if isinstance(figure, str):
-        with suppress(ValueError):
-            figure = float(figure)
-    if (
-        isinstance(figure, bool)
-        or not isinstance(figure, int | float)
-        or not LEAST_WINDOW <= figure <= MOST_TOKENS
-    ):
-        return None
-    return int(figure)
+    """A plausible window."""
+    return believed_window(tokens_in(figure))
 
 
 def _is_llama(listed: object) -> bool:
@@ -118,22 +106,19 @@ def _above(server: Server, path: str) -> str:
     """A path of the server, beside its API."""
     parts = urlsplit(server.base_url)
     root = parts.path.rstrip("/").removesuffix("/v1")
-    return urlunsplit(parts._replace(path="", query="")) + f"{root}/{path}"
+    path, _, asked = path.partition("?")
+    query = "&".join(each for each in (parts.query, asked) if each)
+    return urlunsplit(parts._replace(path=f"{root}/{path}", query=query))
 
 
 async def _answer(http: httpx2.AsyncClient, server: Server, url: str) -> object:
     """The JSON that stands there; None where there is none, or more than a list of models can have."""
     headers = {"authorization": f"Bearer {server.key}", "accept": "application/json"}
-    body = bytearray()
-    async with (
-        http.stream("GET", url, headers=headers, follow_redirects=False) as response,
-        aclosing(response.aiter_bytes()) as pieces,
-    ):
-        async for piece in pieces:
-            body += piece
-            if len(body) > _MOST_BYTES:
-                return None
+    async with http.stream("GET", url, headers=headers, follow_redirects=False) as response:
+        if response.status_code != 200:
+            return None
+        body = await bounded_body(response, _MOST_BYTES + 1)
     try:
-        return json.loads(body) if response.status_code == 200 else None
+        return json.loads(body) if len(body) <= _MOST_BYTES else None
     except (ValueError, RecursionError):
         return None

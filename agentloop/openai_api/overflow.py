@@ -6,13 +6,13 @@ also said to a request that is too large for a minute's allowance, or to an imag
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import replace
 
-from agentloop.openai_api.named_sizes import NamedSizes, count, sizes_in
+from agentloop.openai_api.error_bodies import codes_in, said
+from agentloop.openai_api.named_sizes import NamedSizes, sizes_in
+from agentloop.openai_api.numbers import believed_window, tokens_in
 
-_LONGEST_TEXT = 4_000
-_MOST_NESTED = 8
 _STATUSES = frozenset({200, 400, 413, 500})
 _CODES = frozenset(
     {
@@ -68,51 +68,26 @@ _LENGTH = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overflow:
-    """A request was too long: the window and the request's size in tokens, None where not named.
-
-    Where the server names input and answer apart, `tokens` is both together, as the window is for both, and
-    `output_tokens` the answer's.
-    """
-
-    window: int | None
-    tokens: int | None
-    output_tokens: int | None = None
-
-
-def overflow_in(status: int, body: object) -> Overflow | None:
-    """The overflow that a refusal speaks of, None where it speaks of something else.
+def overflow_in(status: int, body: object) -> NamedSizes | None:
+    """The sizes of the overflow that a refusal speaks of, None where it speaks of something else.
 
     `status` is the HTTP status, 200 for an error in place of an answer; `body` is the error object, or the
     text of a body that is no JSON.
     """
-    text, codes = said(body), set(_codes(body, 0))
-    if not _is_of_length(status, text, codes):
+    text = said(body)
+    if not _is_of_length(status, text, codes_in(body)):
         return None
     sizes = sizes_in(text)
-    if isinstance(body, Mapping):
-        sizes = NamedSizes(
-            window=count(body.get("n_ctx")) or sizes.window,
-            tokens=count(body.get("n_prompt_tokens")) or sizes.tokens,
-            output_tokens=sizes.output_tokens,
-        )
-    return Overflow(window=sizes.window, tokens=sizes.tokens, output_tokens=sizes.output_tokens)
+    if not isinstance(body, Mapping):
+        return sizes
+    return replace(
+        sizes,
+        window=believed_window(tokens_in(body.get("n_ctx"))) or sizes.window,
+        tokens=tokens_in(body.get("n_prompt_tokens")) or sizes.tokens,
+    )
 
 
-def said(body: object) -> str:
-    """The server's own words in an error object, on one line; a gateway's quotation of its provider too."""
-    if isinstance(body, Mapping):
-        texts = [body.get(key) for key in ("message", "detail", "error", "loc", "msg")]
-        metadata = body.get("metadata")
-        texts.append(metadata.get("raw") if isinstance(metadata, Mapping) else None)
-        body = " ".join(said(text) for text in texts if text)
-    if isinstance(body, list):
-        body = " ".join(said(item) for item in body)
-    return " ".join(body[:_LONGEST_TEXT].split()) if isinstance(body, str) else ""
-
-
-def _is_of_length(status: int, text: str, codes: set[str]) -> bool:
+def _is_of_length(status: int, text: str, codes: Set[str]) -> bool:
     if status not in _STATUSES:
         return _is_inference_servers(status, text, codes)
     if not codes.isdisjoint(_CODES):
@@ -122,22 +97,9 @@ def _is_of_length(status: int, text: str, codes: set[str]) -> bool:
     return status == 413 or bool(_LENGTH.search(text))
 
 
-def _is_inference_servers(status: int, text: str, codes: set[str]) -> bool:
+def _is_inference_servers(status: int, text: str, codes: Set[str]) -> bool:
     """Text Generation Inference says it with 422, a status that elsewhere is never about length.
 
     https://huggingface.co/docs/text-generation-inference/reference/api_reference
     """
     return status == 422 and "validation" in codes and "`inputs`" in text and "tokens" in text
-
-
-def _codes(body: object, depth: int) -> Iterator[str]:
-    """The codes in an error object, and in those that it quotes."""
-    if depth > _MOST_NESTED:
-        return
-    if isinstance(body, Mapping):
-        yield from (str(body[key]) for key in ("code", "type", "error_type") if body.get(key) is not None)
-        for key in ("error", "detail", "message"):
-            yield from _codes(body.get(key), depth + 1)
-    elif isinstance(body, list):
-        for item in body:
-            yield from _codes(item, depth + 1)

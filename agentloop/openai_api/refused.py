@@ -5,22 +5,17 @@ Some name a field in `param`, some in `loc` as pydantic does, some in a path suc
 """
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import openai
 
 from agentloop.errors import ModelRefusedError
-from agentloop.openai_api.overflow import said
+from agentloop.openai_api.error_bodies import FieldPath, locations_in, on_one_line, said, texts_in
+from agentloop.openai_api.numbers import tokens_in
 from agentloop.openai_api.server_events import ServerSaidError
 
-Path: TypeAlias = tuple[str, ...]
-"""Where a field stands: the keys from the body down to it, places in lists left out."""
-
 _FORM = frozenset({400, 422})
-_MOST_NESTED = 8
-_MOST_TEXT = 20_000
+_SPOKEN = frozenset({"code", "type", "message", "msg", "description", "reason", "status"})
 
 _UNKNOWN = re.compile(
     r"\bun(supported|known|recogni[sz]ed|expected)|_forbidden\b|\bforbidden\b"
@@ -65,8 +60,22 @@ _ONLY_STREAMS = re.compile(
     re.IGNORECASE,
 )
 _LIMIT = re.compile(
-    r"max_?(completion_?|output_?|new_?)?tokens|maximum tokens|(completion|output) tokens", re.IGNORECASE
+    r"max_?(completion_?|output_?|new_?)?tokens|maximum tokens"
+    r"|\bmodel\b.{0,80}\b(completion|output) tokens|\b(completion|output) tokens\b.{0,80}\bmodel\b",
+    re.IGNORECASE,
 )
+_ALLOWANCE = re.compile(
+    r"\b(monthly|daily|hourly|weekly|quota|tier|per (second|minute|hour|day|month)|allowance|credits?)\b",
+    re.IGNORECASE,
+)
+_LOWER_BOUND = re.compile(
+    r"(\b(must|should|has to|have to|needs? to) be (greater|more|larger|higher|bigger|above)\b( than)?"
+    r"|\bat least\b|>=|≥|\bminimum\b|\bno less than\b)[^\d]{0,60}(?:\d[\d,]*)",
+    re.IGNORECASE,
+)
+_LEAST_OUTPUT = 16
+"""No model's answer is limited to fewer tokens, and OpenAI's own take no smaller limit."""
+
 _BOUND = re.compile(
     r"at most|less than|lower|<=|≤|>|range|maximum|exceed|too (large|high|big)|up to|between|limit",
     re.IGNORECASE,
@@ -80,7 +89,7 @@ class Refusal:
 
     status: int
     text: str
-    paths: tuple[Path, ...] = ()
+    paths: tuple[FieldPath, ...] = ()
 
     @classmethod
     def of(cls, error: ModelRefusedError) -> "Refusal | None":
@@ -90,11 +99,10 @@ class Refusal:
                 body = cause.body
             case _:
                 return None
-        values = list(_values(body, 0))
-        words = dict.fromkeys([said(body), *(value for key, value in values if key in _SPOKEN)])
-        text = " ".join(" ".join(words).split())[:_MOST_TEXT]
-        named = [path_of(value) for key, value in values if key in ("param", "field")]
-        return cls(status=error.status, text=text, paths=tuple(named + list(_locations(body, 0))))
+        texts = list(texts_in(body))
+        words = dict.fromkeys([said(body), *(text for key, text in texts if key in _SPOKEN)])
+        named = (path_of(text) for key, text in texts if key in ("param", "field"))
+        return cls(status=error.status, text=on_one_line(words), paths=(*named, *locations_in(body)))
 
     @property
     def is_of_the_form(self) -> bool:
@@ -127,15 +135,18 @@ class Refusal:
         return self.status in _FORM and bool(_ONLY_STREAMS.search(self.text))
 
     def most_output(self, asked: int) -> int | None:
-        """The longest answer in tokens that may be asked for, less than `asked`; None where none is named."""
-        if self.status not in _FORM or not (_LIMIT.search(self.text) and _BOUND.search(self.text)):
+        """The longest answer in tokens that may be asked for, less than `asked`; None where none is named.
+
+        A number counts where the words are of this limit, and neither of what may be used in a month nor of
+        the least that may be asked for.
+        """
+        if self.status not in _FORM or _ALLOWANCE.search(self.text):
             return None
-        named = (
-            int(number.replace(",", "")) - bool(exclusive)
-            for number, exclusive in _NUMBER.findall(self.text)
-            if len(number) < 12
-        )
-        return max((number for number in named if 1 < number < asked), default=None)
+        if not (_LIMIT.search(self.text) and _BOUND.search(self.text)):
+            return None
+        text = _LOWER_BOUND.sub("", self.text)
+        named = ((tokens_in(number) or 0) - bool(exclusive) for number, exclusive in _NUMBER.findall(text))
+        return max((number for number in named if _LEAST_OUTPUT <= number < asked), default=None)
 
 
 def refuses_system(text: str) -> bool:
@@ -147,37 +158,6 @@ def refuses_system(text: str) -> bool:
     return bool(by_turns or _SYSTEM.search(text))
 
 
-def path_of(text: str) -> Path:
+def path_of(text: str) -> FieldPath:
     """The keys in a path as servers write them, such as `messages[2].name` or `body -> temperature`."""
     return tuple(part for part in re.split(r"[^\w$]+", text) if part and not part.isdecimal())
-
-
-_SPOKEN = frozenset({"code", "type", "message", "msg", "description", "reason", "status"})
-
-
-def _values(body: object, depth: int) -> Iterator[tuple[str, str]]:
-    """Every text in the error with its key; what was sent and is quoted left out."""
-    if depth > _MOST_NESTED:
-        return
-    if isinstance(body, Mapping):
-        for key, value in body.items():
-            if isinstance(value, str):
-                yield str(key), value[:_MOST_TEXT]
-            elif key not in ("input", "ctx"):
-                yield from _values(value, depth + 1)
-    elif isinstance(body, list):
-        for item in body:
-            yield from _values(item, depth + 1)
-
-
-def _locations(body: Any, depth: int) -> Iterator[Path]:
-    """Every `loc` in the error."""
-    if depth > _MOST_NESTED:
-        return
-    if isinstance(body, Mapping):
-        if isinstance(loc := body.get("loc"), list):
-            yield tuple(part for part in loc if isinstance(part, str))
-        body = [value for key, value in body.items() if key != "input"]
-    if isinstance(body, list):
-        for item in body:
-            yield from _locations(item, depth + 1)

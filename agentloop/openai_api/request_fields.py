@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentloop.checks import at_least_or_none
+from agentloop.checks import at_least_or_none, shown
 from agentloop.errors import UsageError
 
 
@@ -12,9 +12,12 @@ def common_fields(temperature: float | None, extra_body: Mapping[str, Any] | Non
     """The fields that every request carries.
 
     Raises:
-        UsageError: the temperature is no finite number of at least 0, or the others cannot be sent as JSON.
+        UsageError: the temperature is no finite number of at least 0, or the others are no dict that can be
+            sent as JSON.
     """
     at_least_or_none("temperature", temperature, 0)
+    if not isinstance(extra_body, Mapping | None):
+        raise UsageError(f"extra_body must be a dict of further fields or None, not {shown(extra_body)}")
     fields = ({} if temperature is None else {"temperature": temperature}) | dict(extra_body or {})
     try:
         json.dumps(fields, allow_nan=False)

@@ -4,16 +4,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from agentloop.messages import Json
-from agentloop.openai_api.refused import Path
+from agentloop.openai_api.contents import text_of
+from agentloop.openai_api.error_bodies import FieldPath
 from agentloop.prompts import INSTRUCTIONS_IN_FRONT
+from agentloop.unsaid import SYSTEM_ROLES
 
 Instructions: TypeAlias = Literal["as they come", "system", "in front"]
 """Who says the instructions: whoever does in the request, a system message, or the first user message."""
 
-_SYSTEM_ROLES = ("system", "developer")
+WAYS: tuple[Instructions, ...] = ("as they come", "system", "in front")
+"""In the order in which they are tried: one that is refused is not gone back to."""
 
 
-def without(value: Any, path: Path) -> Any:
+def without(value: Any, path: FieldPath) -> Any:
     """The value without what stands at this path, in every item of the lists on the way."""
     if isinstance(value, list | tuple):
         return [without(item, path) for item in value]
@@ -32,12 +35,12 @@ def at_most(body: dict[str, Any], names: Sequence[str], most: int) -> dict[str, 
 
 def instructed(messages: Sequence[Json], way: Instructions) -> Sequence[Json]:
     """The messages with the instructions that begin them said in that way."""
-    if way == "as they come" or not messages or messages[0].get("role") not in _SYSTEM_ROLES:
+    if way == "as they come" or not messages or messages[0].get("role") not in SYSTEM_ROLES:
         return messages
     first, *rest = messages
     if way == "system":
         return [{**first, "role": "system"}, *rest]
-    label = INSTRUCTIONS_IN_FRONT.format(instructions=_text(first.get("content")))
+    label = INSTRUCTIONS_IN_FRONT.format(instructions=text_of(first.get("content")))
     at = next((at for at, message in enumerate(rest) if message.get("role") == "user"), None)
     if at is None:
         return [{"role": "user", "content": label.strip()}, *rest]
@@ -58,9 +61,3 @@ def _behind(label: str, content: object) -> str | list[Any]:
     if isinstance(content, list | tuple):
         return [{"type": "text", "text": label}, *content]
     return f"{label}{content or ''}"
-
-
-def _text(content: object) -> str:
-    if isinstance(content, list | tuple):
-        return "\n".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
-    return str(content or "")

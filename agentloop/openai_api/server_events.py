@@ -20,15 +20,26 @@ DONE = b"[DONE]"
 _JSON = json.JSONDecoder(parse_constant=lambda _: None, strict=False)
 _LINE_ENDS = b"\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_QUOTED_CHARS = 80
+"""So much of what is no answer is quoted in the error, on one line."""
+
+_AFTER_ANSWER_SECONDS = 1.0
+"""So long the usage and the end of the stream are waited for, once an answer has said how it finished."""
+
 _DRAIN_SECONDS = 0.1
+"""The last bytes come with the last event; a server that takes longer costs a new connection, not a wait."""
 
 
 class ServerSaidError(Exception):
-    """A server that had said 200 sent an error in place of an answer; `body` is what it said."""
+    """A server said an error: in place of an answer, though it had said 200, or with a status of its own.
 
-    def __init__(self, body: object) -> None:
+    `body` is what it said. Where that was a bare 500, `unexplained_bytes` is the length of the request.
+    """
+
+    def __init__(self, body: object, *, unexplained_bytes: int | None = None) -> None:
         super().__init__("the server sent an error in place of an answer")
         self.body = body
+        self.unexplained_bytes = unexplained_bytes
 
 
 class ServerEvent(NamedTuple):
@@ -104,17 +115,48 @@ class EventParser:
 async def events_in(
     parser: EventParser, data: AsyncIterator[bytes], answered: Callable[[], bool]
 ) -> AsyncGenerator[ServerEvent, None]:
-    """The events of a stream; a connection lost once it has `answered` loses nothing."""
+    """The events of a stream; a connection lost once it has `answered` loses nothing, nor does a silent one.
+
+    Comments and blank lines are silence.
+    """
+    wait = _Patience(answered)
     try:
-        async for piece in data:
+        while (piece := await wait.next_of(data)) is not None:
             for event in parser.feed(piece):
+                wait.again()
                 yield event
     except ModelUnavailableError:
         if not answered():
             raise
     for event in parser.finish():
-        if event.data.strip() == DONE or is_json(event.data):
+        if event.data.strip() == DONE or is_object(event.data):
             yield event
+
+
+class _Patience:
+    """Waits for the next bytes as long as the connection may be silent, and less once it has `answered`."""
+
+    def __init__(self, answered: Callable[[], bool]) -> None:
+        self._answered = answered
+        self._left = _AFTER_ANSWER_SECONDS
+
+    def again(self) -> None:
+        """Wait as long as at first, since something came."""
+        self._left = _AFTER_ANSWER_SECONDS
+
+    async def next_of(self, data: AsyncIterator[bytes]) -> bytes | None:
+        """The next bytes; None where none come, or not in time."""
+        if not self._answered():
+            return await anext(data, None)
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        try:
+            async with asyncio.timeout(max(0.0, self._left)):
+                return await anext(data, None)
+        except TimeoutError:
+            return None
+        finally:
+            self._left -= clock() - started
 
 
 async def drain(data: AsyncIterator[bytes]) -> None:
@@ -132,17 +174,32 @@ def decoded(data: bytes) -> Json:
         BadAnswerError: it is no JSON object.
     """
     try:
-        value = _JSON.decode(text(data))
+        value = _JSON.decode(as_text(data))
     except (ValueError, RecursionError) as error:
-        raise BadAnswerError(f"the server's answer is no JSON: {text(data)[:80]!r}") from error
+        quoted = as_text(data[: 4 * _QUOTED_CHARS])[:_QUOTED_CHARS]
+        raise BadAnswerError(f"the server's answer is no JSON: {quoted!r}") from error
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, dict):
-        raise BadAnswerError(f"the server's answer is no JSON object: {text(data)[:80]!r}")
+        raise BadAnswerError(f"the server's answer is no JSON object: {as_text(data)[:_QUOTED_CHARS]!r}")
     return value
 
 
-def is_json(data: bytes) -> bool:
+def said_in(event: ServerEvent, *, begun: bool) -> Json:
+    """The object in an event of an answer, which has `begun` or has not.
+
+    Raises:
+        ServerSaidError: it holds none; in the middle of an answer it is somebody on the way who says that
+            this broke off.
+    """
+    try:
+        return decoded(event.data)
+    except BadAnswerError:
+        later = {"type": "server_error"} if begun else {}
+        raise ServerSaidError({"message": as_text(event.data)} | later) from None
+
+
+def is_object(data: bytes) -> bool:
     """Whether it is a JSON object."""
     try:
         decoded(data)
@@ -151,7 +208,7 @@ def is_json(data: bytes) -> bool:
     return True
 
 
-def text(data: bytes) -> str:
+def as_text(data: bytes) -> str:
     """The bytes as text; halves of a surrogate pair stay, what else is no UTF-8 becomes U+FFFD."""
     try:
         return data.decode()

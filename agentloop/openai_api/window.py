@@ -5,14 +5,15 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from agentloop.errors import UsageError
-from agentloop.openai_api.clients import LoopClients, is_openai
-from agentloop.openai_api.errors import Server
+from agentloop.openai_api.clients import LoopClients
 from agentloop.openai_api.offered import ASKING_SECONDS, offered_window
+from agentloop.openai_api.server import Server, is_openai
 from agentloop.windows import known_window
 
 
 class ModelWindow:
-    """The window of one model in tokens, found out step by step; each source is asked once.
+    """The window of one model in tokens, found out step by step; each source is asked once
+    for each event loop at most.
 
     `given` goes before all others; a server is waited for `ASKING_SECONDS` or `timeout_seconds`, whichever
     is shorter.

@@ -1,4 +1,4 @@
-"""Models behind chat completions: the one door to openai."""
+"""Models behind chat completions."""
 
 from agentloop.openai_chat.chat import OpenAIChat
 

@@ -1,4 +1,4 @@
-"""The bodies of requests: what every one of them carries, in the form that a server understands."""
+"""The bodies of requests for chat completions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,15 +15,14 @@ class Bodies:
 
     fields: Mapping[str, Any]
     max_output_tokens: int | None
-    streams: bool
 
-    def of(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
+    def of(self, request: ModelRequest, dialect: Dialect, streams: bool) -> dict[str, Any]:
         """The body of this request, without the model's name."""
         body: dict[str, Any] = {"messages": for_chat_completions(request.messages)}
         if request.tools:
             body["tools"] = request.tools
         if limit := request.max_output_tokens or self.max_output_tokens:
             body[dialect.limit_field] = limit
-        if self.streams if dialect.streams is None else dialect.streams:
+        if streams:
             body["stream_options"] = {"include_usage": True}
         return {**self.fields, **body}

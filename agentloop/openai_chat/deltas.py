@@ -3,18 +3,21 @@
 An answer in one piece is one chunk here, so that both ways give the same message.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json, Message, Usage
-from agentloop.models import Answer
+from agentloop.models import CUT_SHORT, Answer
 from agentloop.openai_api.server_events import ServerSaidError
 from agentloop.openai_chat.call_deltas import GrowingCalls
 from agentloop.openai_chat.finishes import WINDOW_FULL, finish_of, is_given_up
-from agentloop.openai_chat.joining import GrowingFields, clean, without_half
+from agentloop.openai_chat.joining import GrowingFields
+from agentloop.wire_form import cleaned, without_half
 
 _SAYS_WHY = ("message", "detail", "msg", "errors")
+_DIGITS = re.compile(r"[0-9]{1,6}")
 _TEXT_TYPES = frozenset({None, "", "text", "output_text"})
 
 
@@ -32,8 +35,9 @@ def check_no_error(chunk: Json) -> None:
 
 
 class GrowingAnswer:
-    """The first choice of a completion, as far as it has come.
+    """The first choice of a completion, as far as it has come; a lone one is taken whatever its place.
 
+    An answer that was cut short stays so, whatever a server says of its end behind that.
     `begun` says that there was a choice at all, `finish` is the finish reason. Text is whole at every point:
     half of a surrogate pair waits for the other half. A refusal is text like any other.
     """
@@ -46,6 +50,7 @@ class GrowingAnswer:
         self._usage: Usage | None = None
         self._text: list[str] = []
         self._half = ""
+        self._place: int | None = None
         self._refuses = False
         self._says = False
         self._parts: list[Json] = []
@@ -58,8 +63,12 @@ class GrowingAnswer:
         Raises:
             ServerSaidError: the chunk is an error.
         """
-        for choice in self._choices(chunk):
-            if not choice.get("index"):
+        if not (choices := self._choices(chunk)):
+            return ""
+        if self._place is None:
+            self._place = min(map(_place, choices))
+        for choice in choices:
+            if _place(choice) == self._place:
                 return self._add_choice(choice)
         return ""
 
@@ -74,9 +83,9 @@ class GrowingAnswer:
 
     def rest(self) -> str:
         """The text that still waits for its other half, once no more can come."""
-        text, self._half = clean(self._half), ""
+        text, self._half = str(cleaned(self._half)), ""
         self._text.append(text)
-        return str(text)
+        return text
 
     def answer(self) -> Answer:
         """What has come, as one answer.
@@ -88,19 +97,24 @@ class GrowingAnswer:
         """
         if is_given_up(self.finish):
             raise ModelUnavailableError(f"the server gave up in an answer ({self.finish}): try again later")
+        try:
+            message = Message.from_openai(cleaned(self._message()))
+        except UsageError as error:
+            raise BadAnswerError(f"the server's answer cannot be kept: {error}") from error
+        except RecursionError as error:
+            raise BadAnswerError("the server's answer is nested too deep") from error
+        return Answer(message=message, usage=self._usage, finish=self.finish)
+
+    def _message(self) -> Json:
         calls = self.calls.to_openai()
         if self._window_full and not (calls or self._text):
             raise ServerSaidError({"code": "context_length_exceeded", "message": WINDOW_FULL})
-        message = {"role": "assistant"} | self._said(has_calls=bool(calls))
-        message |= ({"tool_calls": calls} if calls else {}) | self._fields.joined()
-        try:
-            said = Message.from_openai(clean(message))
-        except UsageError as error:
-            raise BadAnswerError(f"the server's answer cannot be kept: {error}") from error
-        return Answer(message=said, usage=self._usage, finish=self.finish)
+        said = {"role": "assistant"} | self._said(has_calls=bool(calls))
+        return said | ({"tool_calls": calls} if calls else {}) | self._fields.joined()
 
     def _choices(self, chunk: Json) -> Sequence[Json]:
         choices = chunk.get("choices")
+        choices = choices if isinstance(choices, list) else None
         if not choices or chunk.get("error") or chunk.get("object") == "error":
             check_no_error(chunk)
         if usage := chunk.get("usage"):
@@ -132,7 +146,7 @@ class GrowingAnswer:
         return self._add_fields(message)
 
     def _note_finish(self, word: object) -> None:
-        if (finish := finish_of(word)) is not None:
+        if (finish := finish_of(word)) is not None and self.finish not in CUT_SHORT:
             self.finish = finish
             self._window_full = word == WINDOW_FULL
 
@@ -159,7 +173,7 @@ class GrowingAnswer:
         kind = part.get("type")
         if kind == "refusal":
             return self._add_refusal(part.get("refusal"))
-        if kind in _TEXT_TYPES and isinstance(part.get("text"), str | None):
+        if isinstance(kind, str | None) and kind in _TEXT_TYPES and isinstance(part.get("text"), str | None):
             return self._add_text(part.get("text") or "")
         self._parts.append(part)
         return ""
@@ -194,5 +208,8 @@ class GrowingAnswer:
 
 
 def _place(choice: Json) -> int:
+    """The place of a choice; what is none, and what is below the first, is the first."""
     index = choice.get("index")
-    return index if isinstance(index, int) else 0
+    if isinstance(index, str) and _DIGITS.fullmatch(index):
+        return int(index)
+    return max(0, index) if isinstance(index, int) else 0

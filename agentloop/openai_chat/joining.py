@@ -1,4 +1,4 @@
-"""Values that come in fragments, joined to one; and texts made whole that were split inside a character."""
+"""Values that come in fragments, joined to one."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,30 +25,6 @@ class GrowingFields:
     def joined(self) -> dict[str, Any]:
         """Every field with what its fragments say together."""
         return {key: _joined(key, values) for key, values in self._values.items()}
-
-
-def without_half(text: str) -> tuple[str, str]:
-    """The text as far as it is whole, and the first half of a surrogate pair at its end."""
-    half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
-    return whole_text(text[: len(text) - len(half)]), half
-
-
-def whole_text(text: str) -> str:
-    """The text with surrogate pairs joined and lone ones replaced, since UTF-8 cannot carry them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
-def clean(value: Any) -> Any:
-    """The same value with every text in it whole."""
-    if isinstance(value, str):
-        return whole_text(value)
-    if isinstance(value, Mapping):
-        return {clean(key): clean(item) for key, item in value.items()}
-    return [clean(item) for item in value] if isinstance(value, list) else value
 
 
 def _joined(key: str, values: list[Any]) -> Any:

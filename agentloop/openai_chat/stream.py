@@ -1,6 +1,6 @@
 """From the bytes of a response to an `Answer`: the chunks of a chat completion, in events or in one piece."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
 from agentloop.errors import BadAnswerError, ModelUnavailableError
@@ -14,7 +14,8 @@ from agentloop.openai_api.server_events import (
     decoded,
     drain,
     events_in,
-    text,
+    is_object,
+    said_in,
 )
 from agentloop.openai_chat.deltas import GrowingAnswer, check_no_error
 
@@ -40,19 +41,10 @@ async def streamed(data: AsyncIterator[bytes]) -> AsyncGenerator[ModelPart, None
                 yield TextPart(text=text)
     if done:
         await drain(data)
-    if growing.begun and (growing.finish is not None or (done and growing.calls.are_whole())):
-        answer = growing.answer()
-        if rest := growing.rest():
-            yield TextPart(text=rest)
-        yield answer
-    elif growing.begun or not (done or parser.foreign):
-        raise ModelUnavailableError(BROKEN_OFF)
-    else:
-        # Some servers say that they send a stream and send one piece, an error as a rule.
-        answer = whole(b"\n".join(parser.foreign) or b"{}")
-        if answer.message.text:
-            yield TextPart(text=answer.message.text)
-        yield answer
+    answer, rest = _ended(growing, parser.foreign, done=done)
+    if rest:
+        yield TextPart(text=rest)
+    yield answer
 
 
 def whole(body: bytes) -> Answer:
@@ -70,15 +62,21 @@ def whole(body: bytes) -> Answer:
     return growing.answer()
 
 
+def _ended(growing: GrowingAnswer, foreign: Sequence[bytes], *, done: bool) -> tuple[Answer, str]:
+    """The answer of a stream that has ended, and what of its text was not shown."""
+    if growing.begun and (growing.finish is not None or (done and growing.calls.are_whole())):
+        return growing.answer(), growing.rest()
+    if growing.begun or not (done or foreign):
+        raise ModelUnavailableError(BROKEN_OFF)
+    # Some servers say that they send a stream and send one piece, an error as a rule.
+    answer = whole(b"\n".join(foreign) or b"{}")
+    return answer, answer.message.text
+
+
 def _add(growing: GrowingAnswer, event: ServerEvent) -> str:
-    try:
-        said = decoded(event.data)
-    except BadAnswerError:
-        if event.type not in _TYPES:
-            return ""
-        # In the middle of an answer it is somebody between us and the server who says that this broke off.
-        kind = {"type": "server_error"} if growing.begun else {}
-        raise ServerSaidError({"message": text(event.data)} | kind) from None
+    if event.type not in _TYPES and not is_object(event.data):
+        return ""
+    said = said_in(event, begun=growing.begun)
     if event.type == "error":
         check_no_error(said)
         raise ServerSaidError(said)

@@ -1,13 +1,13 @@
 """A response as an `Answer`: what it says of its end, of its usage and of its output."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentloop.errors import BadAnswerError, UsageError
 from agentloop.messages import Json, Usage
 from agentloop.models import Answer
 from agentloop.openai_api.server_events import ServerSaidError
-from agentloop.openai_responses.packed import message_of
+from agentloop.openai_responses.from_items import message_of
 from agentloop.wire_form import cleaned
 
 NO_OUTPUT = "the server's answer holds no output: check that the base URL is a Responses API's"
@@ -27,7 +27,7 @@ def answer_of(response: Json, items: list[Any]) -> Answer:
     if str(response.get("status")) in _UNFINISHED:
         raise BadAnswerError(_NO_END)
     try:
-        message = message_of([_plain(item) for item in cleaned(items) if isinstance(item, Mapping)])
+        message = message_of([_plain(item) for item in _each_once(cleaned(items))])
     except (UsageError, RecursionError) as error:
         raise BadAnswerError("the server's answer is nested too deep") from error
     finish = _finish(response) or ("tool_calls" if message.tool_calls else "stop")
@@ -55,6 +55,21 @@ def _finish(response: Json) -> str | None:
     details = response.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, Mapping) else None
     return "content_filter" if reason == "content_filter" else "length"
+
+
+def _each_once(items: list[Any]) -> Iterator[Json]:
+    """The items that are objects; a call that is sent twice, by both of its ids, is one."""
+    seen: set[tuple[str, str, str]] = set()
+    for item in items:
+        if not isinstance(item, Mapping):
+            continue
+        named = (item.get("type"), item.get("id"), item.get("call_id"))
+        if all(isinstance(each, str) and each for each in named):
+            known = (str(named[0]), str(named[1]), str(named[2]))
+            if known in seen:
+                continue
+            seen.add(known)
+        yield item
 
 
 def _plain(item: Json) -> Json:

@@ -1,4 +1,4 @@
-"""The bodies of requests: what every one of them carries, in the form that a server understands."""
+"""The bodies of requests to the Responses API."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Bodies:
     fields: Mapping[str, Any]
     max_output_tokens: int | None
 
-    def of(self, request: ModelRequest, dialect: Dialect) -> dict[str, Any]:
-        """The body of this request, without the model's name."""
+    def of(self, request: ModelRequest, dialect: Dialect, _streams: bool) -> dict[str, Any]:
+        """The body of this request, without the model's name; it is the same for an answer that streams."""
         asked = [name for name in self.fields.get("include", ()) if name != ENCRYPTED_REASONING]
         body: dict[str, Any] = {"store": False, **self.fields, "include": [ENCRYPTED_REASONING, *asked]}
         if (instructions := instructions_of(request.messages)) is not None:

@@ -4,21 +4,20 @@ import json
 from collections.abc import Mapping, Sequence
 
 from agentloop.messages import Json
-from agentloop.openai_responses.call_ids import CallIds
-from agentloop.openai_responses.filled import Item, filled
+from agentloop.openai_api.contents import text_of
 from agentloop.openai_responses.pairs import Pairs
+from agentloop.openai_responses.sent_calls import SentCalls
+from agentloop.openai_responses.to_items import Item, items_of
+from agentloop.unsaid import SYSTEM_ROLES
 
 _INPUT_PARTS = frozenset({"input_text", "input_image", "input_file"})
 
 
 def instructions_of(messages: Sequence[Json]) -> str | None:
     """The text of the system message that begins the request; None where there is none."""
-    if not messages or messages[0].get("role") not in ("system", "developer"):
+    if not messages or messages[0].get("role") not in SYSTEM_ROLES:
         return None
-    content = messages[0].get("content")
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text") or "") for part in content)
-    return content or ""
+    return text_of(messages[0].get("content"))
 
 
 def inputs_of(messages: Sequence[Json], *, with_reasoning: bool) -> list[Item]:
@@ -27,17 +26,17 @@ def inputs_of(messages: Sequence[Json], *, with_reasoning: bool) -> list[Item]:
     The same messages give the same items, and more messages the same ones first.
     """
     rest = messages if instructions_of(messages) is None else messages[1:]
-    pairs, ids = Pairs(with_reasoning=with_reasoning), CallIds()
+    pairs, calls = Pairs(with_reasoning=with_reasoning), SentCalls()
     items: list[Item] = []
     for message in rest:
         match message.get("role"):
             case "assistant":
                 ours = {call["id"] for call in message.get("tool_calls") or ()}
-                items += pairs.of(item and ids.of_item(item, ours) for item in filled(message))
+                items += pairs.of(item and calls.of_item(item, ours) for item in items_of(message))
             case "tool":
                 content = message["content"]
                 output = content if isinstance(content, str) else _content(message)
-                items.append(ids.of_output(message["tool_call_id"], output))
+                items.append(calls.of_output(message["tool_call_id"], output))
             case role:
                 items.append({"type": "message", "role": role, "content": _content(message)})
     return items

@@ -7,10 +7,12 @@ carries nothing cannot go back; what it led to then goes back without its id, as
 
 from collections.abc import Iterable, Iterator
 
-from agentloop.openai_responses.call_ids import MOST_ID_CHARS
-from agentloop.openai_responses.filled import Item
+from agentloop.openai_responses.sent_calls import MOST_ID_CHARS
+from agentloop.openai_responses.to_items import Item
 
 _PREFIXES = {"reasoning": "rs_", "message": "msg_", "function_call": "fc_", "custom_tool_call": "ctc_"}
+"""OpenAI refuses others: \"Expected an ID that begins with 'fc'\", and so for each."""
+
 _NEVER_NULL = frozenset(_PREFIXES)
 
 

@@ -1,7 +1,7 @@
 """The text of an answer as it is shown while it comes."""
 
-from agentloop.openai_responses.packed import BETWEEN_MESSAGES
-from agentloop.wire_form import cleaned
+from agentloop.openai_responses.from_items import BETWEEN_MESSAGES
+from agentloop.wire_form import cleaned, without_half
 
 
 class ShownText:
@@ -24,11 +24,9 @@ class ShownText:
         if item is not self._item and self._item is not None:
             between, self._half = cleaned(self._half) + BETWEEN_MESSAGES, ""
         self._item = item
-        piece = self._half + delta
-        self._half = piece[-1] if "\ud800" <= piece[-1] <= "\udbff" else ""
-        text = between + str(cleaned(piece[: len(piece) - len(self._half)]))
-        self._shown.append(text)
-        return text
+        piece, self._half = without_half(self._half + delta)
+        self._shown.append(between + piece)
+        return str(between + piece)
 
     def rest(self, text: str) -> str:
         """What of the whole text has not been shown; nothing where other text than this was."""

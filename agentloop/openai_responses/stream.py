@@ -15,10 +15,10 @@ from agentloop.openai_api.server_events import (
     decoded,
     drain,
     events_in,
-    text,
+    said_in,
 )
 from agentloop.openai_responses.answers import NO_OUTPUT, answer_of, check_not_failed
-from agentloop.openai_responses.growing import GrowingItems
+from agentloop.openai_responses.growing_items import GrowingItems
 from agentloop.openai_responses.shown import ShownText
 
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
@@ -33,7 +33,7 @@ async def streamed(data: AsyncIterator[bytes]) -> AsyncGenerator[ModelPart, None
         BadAnswerError: what came is no answer.
         ServerSaidError: an error came in place of an answer.
     """
-    parser, growing, done = EventParser(), GrowingResponse(), False
+    parser, growing, done = EventParser(), _GrowingResponse(), False
     async with aclosing(events_in(parser, data, lambda: growing.end is not None)) as events:
         async for event in events:
             if event.data.strip() == DONE:
@@ -72,7 +72,7 @@ def whole(body: bytes) -> Answer:
     return answer_of(response, output)
 
 
-class GrowingResponse:
+class _GrowingResponse:
     """A response as far as its events have come; `end` is what the last of them says of the whole."""
 
     def __init__(self) -> None:
@@ -86,12 +86,7 @@ class GrowingResponse:
         Raises:
             ServerSaidError: it is an error.
         """
-        try:
-            said = decoded(event.data)
-        except BadAnswerError:
-            # In the middle of an answer it is somebody on the way who says that this broke off.
-            later = {"type": "server_error"} if self.items else {}
-            raise ServerSaidError({"message": text(event.data)} | later) from None
+        said = said_in(event, begun=bool(self.items))
         kind = str(said.get("type") or event.type)
         if kind in ("error", "response.error") or said.get("error"):
             raise ServerSaidError(said.get("error") or {**said, "type": None})

@@ -1,7 +1,8 @@
 """Secrets kept out of all that is written and shown: found by value and by shape, across chunks too."""
 
+from agentloop.redaction.checked import checked_redaction
 from agentloop.redaction.held import Held, HoldsBack
-from agentloop.redaction.inside import redact_error, redacted
+from agentloop.redaction.inside import redact_error, redacted, redacted_or_said_why
 from agentloop.redaction.secrets import LEAST_VALUE_CHARS, Redact, Secrets
 from agentloop.redaction.shapes import KNOWN_SHAPES, Shape
 
@@ -13,6 +14,8 @@ __all__ = [
     "Redact",
     "Secrets",
     "Shape",
+    "checked_redaction",
     "redact_error",
     "redacted",
+    "redacted_or_said_why",
 ]

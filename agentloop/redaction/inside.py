@@ -1,10 +1,13 @@
 """Redaction inside of values: messages, events, JSON, errors."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
+from agentloop.errors import UsageError
+from agentloop.redaction.free_text import FREE_TEXT, PROVIDER_FIELDS, STRUCTURE
 from agentloop.redaction.secrets import Redact
 
 T = TypeVar("T")
@@ -15,48 +18,94 @@ _MOST_PAIR_CHARS = 1_000
 _JSON_TEXTS = ("arguments", "body")
 """Fields and keys that hold JSON as text: the arguments of a call, a record of a kind not known."""
 
+_OWN_TEXTS = ("filename", "filename2", "strerror", "msg", "text", "object", "value")
+"""Texts that errors of Python keep beside their `args`."""
+
 
 def redacted(value: T, redact: Redact | None) -> T:
     """The value with every text inside redacted, itself where that changes nothing or `redact` is None.
 
-    Mappings, lists, tuples and dataclasses are looked into; arguments that are JSON stay JSON.
+    Mappings, lists, tuples and dataclasses are looked into, these where `FREE_TEXT` says that somebody
+    speaks; arguments that are JSON stay JSON.
     """
     clean: T = value if redact is None else _inside(value, redact)
     return clean
 
 
+def redacted_or_said_why(value: T, redact: Redact | None) -> T:
+    """The same; where the redaction fails, its error's words stand for every text."""
+    return redacted(value, redact and _saying_why(redact))
+
+
 def redact_error(error: BaseException, redact: Redact | None) -> None:
     """Redact what an error and those behind it say, in place, so that no traceback shows more."""
-    waiting: list[BaseException | None] = [error] if redact else []
+    if redact is None:
+        return
+    for each in _chain(error):
+        each.args = tuple(_said(argument, redact) for argument in each.args)
+        for name in (*vars(each), *_OWN_TEXTS):
+            value = getattr(each, name, None)
+            if isinstance(value, str | Mapping | list | tuple):
+                with suppress(AttributeError, TypeError):  # some keep theirs for reading only
+                    setattr(each, name, _said(value, redact))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, its causes and contexts, and the members of groups."""
+    waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
     while waiting:
         each = waiting.pop()
-        if each is None or id(each) in seen or redact is None:
+        if each is None or id(each) in seen:
             continue
         seen.add(id(each))
-        each.args = tuple(_inside(argument, redact) for argument in each.args)
-        for name, value in list(vars(each).items()):
-            if isinstance(value, str | Mapping | list | tuple):
-                setattr(each, name, _inside(value, redact))
+        yield each
         waiting += (each.__cause__, each.__context__)
         if isinstance(each, BaseExceptionGroup):
             waiting += each.exceptions
 
 
-def _inside(value: Any, redact: Redact) -> Any:
+def _saying_why(redact: Redact) -> Redact:
+    def safe(text: str, /) -> str:
+        try:
+            return redact(text)
+        except UsageError as failed:
+            return str(failed)
+
+    return safe
+
+
+def _said(value: Any, redact: Redact) -> Any:
+    try:
+        return _inside(value, _saying_why(redact))
+    except RecursionError:
+        # What a server nests so deep nobody has looked through: it goes whole.
+        return "…"
+
+
+def _inside(value: Any, redact: Redact, *, provided: bool = False) -> Any:
+    """The value; `provided` says that a provider named its keys."""
     match value:
         case str():
             return _same_or(value, redact(value))
         case Mapping():
-            clean = {_key(key, redact): _pair(key, item, redact) for key, item in value.items()}
-            return _same_or(value, clean)
+            return _same_or(value, _mapping(value, redact, provided=provided))
         case list():
-            return _same_or(value, [_inside(item, redact) for item in value])
+            return _same_or(value, [_inside(item, redact, provided=provided) for item in value])
         case tuple() if type(value) is tuple:
-            return _same_or(value, tuple(_inside(item, redact) for item in value))
+            return _same_or(value, tuple(_inside(item, redact, provided=provided) for item in value))
     if is_dataclass(value) and not isinstance(value, type):
         return _dataclass(value, redact)
     return value
+
+
+def _mapping(value: Mapping[Any, Any], redact: Redact, *, provided: bool) -> dict[Any, Any]:
+    if not provided:
+        return {_key(key, redact): _pair(key, item, redact) for key, item in value.items()}
+    return {
+        key: item if key in STRUCTURE and isinstance(item, str) else _pair(key, item, redact, provided=True)
+        for key, item in value.items()
+    }
 
 
 def _same_or(value: Any, clean: Any) -> Any:
@@ -67,31 +116,39 @@ def _key(key: Any, redact: Redact) -> Any:
     return redact(key) if isinstance(key, str) else key
 
 
-def _pair(key: Any, value: Any, redact: Redact) -> Any:
+def _pair(key: Any, value: Any, redact: Redact, *, provided: bool = False) -> Any:
     """The value; a short text also as it would stand behind its key in JSON."""
     if key in _JSON_TEXTS and isinstance(value, str):
         return _json_text(value, redact)
-    clean = _inside(value, redact)
+    clean = _inside(value, redact, provided=provided)
     if not isinstance(clean, str) or not isinstance(key, str) or len(clean) > _MOST_PAIR_CHARS:
         return clean
-    before = f'"{_key(key, redact)}": "'
+    before = f'"{key if provided else _key(key, redact)}": "'
     written = redact(f'{before}{clean}"')
     held = written.startswith(before) and written.endswith('"')
     return written[len(before) : -1] if held else clean
 
 
 def _dataclass(value: Any, redact: Redact) -> Any:
+    """The value with its free text redacted: all fields of a type that does not say where that is."""
+    names = FREE_TEXT.get(type(value).__name__)
     changed = {}
-    for name in (each.name for each in fields(value) if each.init):
+    for name in (each.name for each in fields(value) if each.init and (names is None or each.name in names)):
         item = getattr(value, name)
-        is_json = name in _JSON_TEXTS and isinstance(item, str)
-        clean = _json_text(item, redact) if is_json else _inside(item, redact)
+        clean = _field(name, item, redact)
         if clean is not item:
             changed[name] = clean
     return replace(value, **changed) if changed else value
 
 
-def _json_text(text: str, redact: Redact) -> str:
+def _field(name: str, item: Any, redact: Redact) -> Any:
+    provided = name in PROVIDER_FIELDS
+    if name in _JSON_TEXTS and isinstance(item, str):
+        return _json_text(item, redact, provided=provided)
+    return _inside(item, redact, provided=provided)
+
+
+def _json_text(text: str, redact: Redact, *, provided: bool = False) -> str:
     """JSON text redacted inside of its strings, as they are read and as they are written; else as text."""
     twice: list[str] = []
 
@@ -104,9 +161,11 @@ def _json_text(text: str, redact: Redact) -> str:
         value = json.loads(text, object_pairs_hook=noted)
     except (ValueError, RecursionError):
         return redact(text)
-    clean = _inside(value, redact)
+    clean = _inside(value, redact, provided=provided)
     if clean is not value or (twice and "\\" in text):
         text = json.dumps(clean, ensure_ascii=False)
+    if provided:
+        return text
     written = redact(text)
     return written if written == text or _is_json(written) else json.dumps({"redacted": written})
 

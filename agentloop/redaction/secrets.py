@@ -1,15 +1,17 @@
 """A redaction by known values and by shapes, whole texts or piece by piece."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from agentloop.checks import shown
 from agentloop.errors import UsageError
+from agentloop.redaction.blocks import body_start, headless, open_block
 from agentloop.redaction.forms import forms_of
-from agentloop.redaction.shapes import KNOWN_SHAPES, MOST_PEM_CHARS, MOST_WORDS, PEM_BEGIN, Shape, compiled
+from agentloop.redaction.shapes import KNOWN_SHAPES, MOST_WORDS, PRIVATE_KEY, Shape, compiled
 from agentloop.redaction.spans import MARK, Span, gaps, joined, replaced, span_of
+from agentloop.redaction.words import NO_WORD, word_start, words_end
 
 LEAST_VALUE_CHARS = 4
 """A shorter value stands in every other text."""
@@ -26,8 +28,9 @@ class Secrets:
     """Takes known values and what has the shape of a secret out of a text: a `[redacted: …]` stands there.
 
     `values` are found whole, whatever stands around them, also in the forms in which JSON, URLs and base64
-    write them; `shapes` are those of well-known keys by default. It takes time linear in the text. Doing it
-    twice changes nothing more.
+    write them; `shapes` are those of well-known keys by default. A private key in PEM form of which the first
+    or the last line is missing goes too, also in a numbered listing; lines from its middle alone look like
+    any other base64 and stay. It takes time linear in the text. Doing it twice changes nothing more.
 
     Example:
         >>> Secrets(values=["correct horse"])("It is correct horse, or ghp_" + "x1" * 18 + ".")
@@ -54,7 +57,7 @@ class Secrets:
         object.__setattr__(self, "_openers", tuple(openers))
         kinds = "|".join(re.escape(kind) for kind in {KNOWN, *(shape.kind for shape in shapes)})
         object.__setattr__(self, "_mark", re.compile(rf"{re.escape(MARK)}(?:{kinds})\]"))
-        object.__setattr__(self, "_broken", tuple(form for form in forms if _NO_WORD.search(form)))
+        object.__setattr__(self, "_broken", tuple(form for form in forms if NO_WORD.search(form)))
 
     def __call__(self, text: str, /) -> str:
         """The text without them."""
@@ -67,11 +70,16 @@ class Secrets:
         of an open block in PEM form, and of what a known value begins with.
         """
         begun = min((_begun(text, form) for form in self._broken), default=len(text))
-        end = min(_words_end(text, self._openers), _word_start(text, min(begun, _open_block(text))))
+        last_words = words_end(text, self._openers, most=MOST_WORDS)
+        end = min(last_words, word_start(text, min(begun, open_block(text))))
+        if text.endswith("\r"):
+            # Where a line ends is not said before the line feed is there.
+            end = min(end, word_start(text, len(text) - 1))
+        end = word_start(text, body_start(text, end))
         for span in reversed(self._found(text)):
             if span.first < end < span.last:
                 # What a name or a prefix stands behind decides, too, whether it is one.
-                end = _word_start(text, span.first) if text[span.first].isalnum() else span.first
+                end = word_start(text, span.first) if text[span.first].isalnum() else span.first
         return end
 
     def _found(self, text: str) -> list[Span]:
@@ -101,6 +109,8 @@ class Secrets:
     def _shaped(self, part: str, at: int) -> Iterator[Span]:
         """The matches in a part that begins at this position; what stands beyond it is not seen."""
         lowered = part.lower()
+        if PRIVATE_KEY in self.shapes and "-----end " in lowered:
+            yield from (Span(at + first, at + last, PRIVATE_KEY.kind) for first, last in headless(part))
         for shape in self.shapes:
             if part and (not shape.hints or any(hint in lowered for hint in shape.hints)):
                 pattern = compiled(shape.pattern)
@@ -130,36 +140,6 @@ def _checked_shapes(shapes: object) -> tuple[Shape, ...]:
     return given
 
 
-def _words_end(text: str, openers: Sequence[str]) -> int:
-    """Where the last words of the last line begin that may be a part of what is still to come."""
-    line = 0
-    for match in _BREAK.finditer(text):
-        line = match.end()
-    words = [match.span() for match in _WORD.finditer(text, line)][-MOST_WORDS:]
-    for start, end in words:
-        word = text[start:end].lower()
-        if end == len(text) or any(opener in word for opener in openers):
-            return start
-    return len(text)
-
-
-def _word_start(text: str, at: int) -> int:
-    """Where the word begins that this position is in."""
-    while 0 < at < len(text) and "!" <= text[at - 1] <= "~":
-        at -= 1
-    return at
-
-
-def _open_block(text: str) -> int:
-    """Where a block in PEM form begins whose end may still come."""
-    start = text.rfind("-----BEGIN ", max(0, len(text) - MOST_PEM_CHARS - _MOST_MARKER_CHARS))
-    begun = _BEGINS.match(text, start) if start >= 0 else None
-    if begun is None:
-        return len(text)
-    after = text.find("-----", begun.end())
-    return len(text) if 0 <= after < len(text) - _MOST_MARKER_CHARS else start
-
-
 def _begun(text: str, form: str) -> int:
     """Where the text ends with the beginning of this value."""
     for start in range(max(0, len(text) - len(form) + 1), len(text)):
@@ -169,8 +149,3 @@ def _begun(text: str, form: str) -> int:
 
 
 KNOWN = "known value"
-_MOST_MARKER_CHARS = 100
-_NO_WORD = re.compile(r"[^!-~]")
-_WORD = re.compile(r"[!-~]+")
-_BREAK = re.compile(r"[^!-~ \t]+|[ \t]{9,}")
-_BEGINS = re.compile(PEM_BEGIN)

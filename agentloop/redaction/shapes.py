@@ -11,17 +11,18 @@ only where a run of such characters does; what repeats is bounded, or is never g
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from agentloop.errors import UsageError
+from agentloop.redaction import blocks
 
 MOST_WORDS = 6
 """So many words of one line a match has at the most, with at most eight blanks between them: an assignment
 has three, the head of a block in PEM form up to five."""
 
 _RUN = r"[A-Za-z0-9_-]"
-_NEVER_SECRET = r"(?!\\?[\"']?(?:\$[\w{(]|\{\{|<|%\w{0,60}%|\*{3}|\.{3}))"
+_NEVER_SECRET = r"(?!\\?[\"']?(?:\$[\w{(]|\{\{|\{[\w.]{1,60}\}|<|%\w{0,60}%|\*{3}|\.{3}))"
 """What stands for a value that is filled in later."""
 
 _UNQUOTED = r"[!#-&(-_a-~]"
@@ -32,7 +33,10 @@ _NO_CODE = r"(?![A-Za-z_][\w.]{0,80}+[(\[])"
 
 _QUOTED = r"\\?[\"'](?P<secret>[!#-&(-\[\]-_a-~]{8,}+)(?=\\?[\"'])"
 _GAP = r"[ \t]{0,8}+"
-_IS = rf"\\?[\"']?{_GAP}(?:=>|:=|[:=]){_GAP}"
+_PAINT = r"(?:(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e)\[[0-9;]{0,20}+m){0,3}+"
+"""Colour codes, as logs write them around names and values."""
+
+_IS = rf"{_PAINT}\\?[\"']?{_PAINT}{_GAP}(?:=>|:=|[:=]|%3[ADad]){_PAINT}{_GAP}{_PAINT}"
 _PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd)"
 _KEY = (
     r"(?:key(?:(?<=api[_-]key)|(?<=apikey)|(?<=access[_-]key)|(?<=accesskey)|(?<=secret[_-]key)|(?<=secretkey)"
@@ -43,6 +47,15 @@ _KEY = (
     r"(?<!sync.token)(?<!synctoken))"
 )
 """Names of what gives access; a token that names the next page of a list gives none."""
+
+_ESCAPES = (
+    r"\\[abefnrtv0]",
+    r"\\u[0-9A-Fa-f]{4}",
+    r"\\x[0-9A-Fa-f]{2}",
+    r"%[0-9A-Fa-f]{2}",
+    *(rf"[\[;][0-9]{{{digits}}}[A-Za-z]" for digits in range(4)),
+)
+"""Escapes of JSON and other languages and of URLs, and the ends of those of terminals: no part of a word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +79,9 @@ class Shape:
     """
 
     kind: str
-    pattern: str
-    hints: tuple[str, ...] = ()
-    words: int = MOST_WORDS
+    pattern: str = field(repr=False)
+    hints: tuple[str, ...] = field(default=(), repr=False)
+    words: int = field(default=MOST_WORDS, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or not re.fullmatch(r"[A-Za-z0-9 -]{1,40}", self.kind):
@@ -88,9 +101,16 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
+def _apart(begun: str, behind: str = "[A-Za-z0-9]") -> str:
+    """That what has just begun stands not behind a character of this class, or right behind an escape."""
+    before = "|".join(rf"(?<={escape}{begun})" for escape in _ESCAPES)
+    return rf"(?:(?<!{behind}{begun})|{before})"
+
+
 def _prefixed(kind: str, *prefixes: str, rest: str, behind: str = "[A-Za-z0-9]") -> Shape:
-    """One of these prefixes, not behind a character of this class, and the rest."""
-    starts = "|".join(rf"{re.escape(prefix)}(?<!{behind}{re.escape(prefix)})" for prefix in prefixes)
+    """One of these prefixes, not in the middle of a word of characters of this class, and the rest."""
+    begun = (re.escape(prefix) for prefix in prefixes)
+    starts = "|".join(rf"{prefix}{_apart(prefix, behind)}" for prefix in begun)
     return Shape(kind=kind, pattern=f"(?:{starts}){rest}", hints=prefixes, words=1)
 
 
@@ -98,27 +118,14 @@ def _assigned(kind: str, names: str, value: str, *hints: str) -> Shape:
     return Shape(kind=kind, pattern=f"(?i:{names}){_IS}{_NEVER_SECRET}{value}", hints=hints)
 
 
-_PEM_END = r"-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
-PEM_BEGIN = r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
-MOST_PEM_CHARS = 20_000
-"""A private key of 16,384 bits takes 12,700 characters in PEM form; more than this is none."""
-
-_PEM = Shape(
-    kind="private key",
-    pattern=(
-        rf"{PEM_BEGIN}(?:(?:[^-]|-(?!----)){{0,{MOST_PEM_CHARS}}}+{_PEM_END}"
-        # One that was cut off: the lines of letters below the first.
-        r"|(?:(?:\s|\\[rn]){1,4}+[A-Za-z0-9+/=]{20,100}+){0,180}+"
-        r"(?:(?:\s|\\[rn]){1,4}+(?=[A-Za-z+/=]{0,18}[0-9])[A-Za-z0-9+/=]{4,19})?+)"
-    ),
-    hints=("-----begin",),
-)
+PRIVATE_KEY = Shape(kind="private key", pattern=blocks.PATTERN, hints=("-----begin",))
+"""One whose first line is missing is found by its last one: no pattern does that in linear time."""
 
 # A run of 20 letters and digits, or of 12 with a digit among them, somewhere behind the prefix.
 _DENSE = rf"(?={_RUN}*?(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{20}}|(?=[A-Za-z]{{0,11}}[0-9])[A-Za-z0-9]{{12}}))"
 
 KNOWN_SHAPES: tuple[Shape, ...] = (
-    _PEM,
+    PRIVATE_KEY,
     # https://platform.openai.com/docs/api-reference/authentication
     _prefixed("OpenAI key", "sk-proj-", "sk-svcacct-", "sk-admin-", rest=rf"{_RUN}{{20,}}+"),
     # https://docs.anthropic.com/en/api/overview: sk-ant-api03-…
@@ -143,7 +150,9 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://api.slack.com/concepts/token-types: xoxb-, xoxp-, xoxe., xapp- and numbers
     Shape(
         kind="Slack token",
-        pattern=r"(?:xox[abceoprs]|xapp)(?<![A-Za-z0-9]....)[-.](?=[A-Za-z.-]{0,20}[0-9])[A-Za-z0-9.-]{10,}+",
+        pattern=r"(?:xox[abceoprs]|xapp)"
+        + _apart("....")
+        + r"[-.](?=[A-Za-z.-]{0,20}[0-9])[A-Za-z0-9.-]{10,}+",
         hints=("xox", "xapp"),
         words=1,
     ),
@@ -159,7 +168,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://core.telegram.org/bots/api#authorizing-your-bot: the bot's number and 35 characters
     Shape(
         kind="Telegram token",
-        pattern=rf"(?<!\w)[0-9]{{6,12}}+:AA{_RUN}{{33}}(?!{_RUN})",
+        pattern=rf"{_apart('', chr(92) + 'w')}[0-9]{{6,12}}+:AA{_RUN}{{33}}(?!{_RUN})",
         hints=(":aa",),
         words=1,
     ),
@@ -167,6 +176,35 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     _prefixed("API key", "gsk_", "xai-", "r8_", rest=r"[A-Za-z0-9]{30,255}+(?![_-])"),
     _prefixed("SendGrid key", "SG.", rest=rf"{_RUN}{{22}}\.{_RUN}{{43}}(?!{_RUN})"),
     _prefixed("DigitalOcean token", "dop_v1_", "doo_v1_", rest=r"[0-9a-f]{64}(?!\w)"),
+    # What Perplexity, NVIDIA, Tavily, LangSmith, Linear and Notion show for their keys.
+    _prefixed("API key", "pplx-", "nvapi-", "tvly-", "ntn_", "lin_api_", rest=rf"{_DENSE}{_RUN}{{24,255}}+"),
+    _prefixed("API key", "lsv2_pt_", "lsv2_sk_", rest=r"[0-9a-f]{32}_[0-9a-f]{8,12}(?!\w)"),
+    # https://shopify.dev/docs/apps/build/authentication-authorization: a prefix and 32 hexadecimal digits
+    _prefixed("Shopify token", "shpat_", "shpss_", "shpca_", "shppa_", rest=r"[0-9a-fA-F]{32}(?!\w)"),
+    # https://developer.hashicorp.com/vault/docs/concepts/tokens: at least 90 characters
+    _prefixed("Vault token", "hvs.", "hvb.", rest=rf"{_DENSE}{_RUN}{{24,300}}+"),
+    # https://age-encryption.org/v1: 58 characters in bech32
+    _prefixed("age key", "AGE-SECRET-KEY-1", rest=r"[0-9A-Z]{58}(?![0-9A-Z])"),
+    # https://api.slack.com/messaging/webhooks and https://discord.com/developers/docs/resources/webhook
+    Shape(
+        kind="webhook",
+        pattern=r"hooks\.slack\.com\\?/(?:services|workflows|triggers)\\?/(?P<secret>[A-Z0-9][A-Za-z0-9/\\]{20,200}+)",
+        hints=("hooks.slack.com",),
+        words=1,
+    ),
+    Shape(
+        kind="webhook",
+        pattern=rf"discord(?:app)?\.com\\?/api\\?/webhooks\\?/[0-9]{{16,20}}+\\?/(?P<secret>{_RUN}{{60,100}}+)",
+        hints=("discord",),
+        words=1,
+    ),
+    # https://curl.se/docs/manpage.html#-u
+    Shape(
+        kind="password",
+        pattern=rf"curl[ \t](?:[!-~]{{1,100}}+[ \t]{{1,8}}+){{0,2}}?(?:-u|--user)[ =]{{0,8}}+[\"']?"
+        rf"[!#-&(-9;-~]{{1,100}}+:{_NEVER_SECRET}(?P<secret>[!#-&(-~]{{4,200}}+)",
+        hints=("curl",),
+    ),
     # https://www.rfc-editor.org/rfc/rfc7519: three parts in base64url, the first two of them JSON objects
     _prefixed("JWT", "eyJ", rest=rf"{_RUN}{{8,}}+\.eyJ{_RUN}{{6,}}+\.{_RUN}*+", behind=_RUN),
     # https://www.rfc-editor.org/rfc/rfc6750 and 7617
@@ -178,7 +216,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     ),
     Shape(
         kind="bearer token",
-        pattern=r"(?i:bearer)(?<![A-Za-z0-9]......)[ \t]{1,8}+(?=[A-Za-z._~+/=-]*?[0-9])"
+        pattern=r"(?i:bearer)" + _apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]*?[0-9])"
         r"(?P<secret>[A-Za-z0-9._~+/=-]{20,}+)",
         hints=("bearer",),
     ),

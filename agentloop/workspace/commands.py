@@ -5,11 +5,16 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import Process
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
-from agentloop.threads import in_thread, to_its_end
+from agentloop.deadlines import to_its_end
+from agentloop.redaction.cuts import SLACK_CHARS, head_before, tail_behind
+from agentloop.run_context import RunContext
+from agentloop.threads import in_thread
 from agentloop.tools import tool
 from agentloop.workspace.folder import Folder, WorkspaceError
 from agentloop.workspace.offspring import end_marked, marked, marking
@@ -18,8 +23,11 @@ MOST_SECONDS = 600
 MOST_OUTPUT_BYTES = 1024 * 1024
 
 _HALF = MOST_OUTPUT_BYTES // 2
+_KEPT = _HALF + SLACK_CHARS
 _CHUNK_BYTES = 64 * 1024
 _SETTLE_SECONDS = 0.5
+"""How long output is read on after the command's end: what it has left in the pipe takes a moment, and
+whoever else still holds the pipe open may hold it for ever. Our own figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +42,9 @@ class Commands:
     folder: Folder
 
     @tool(timeout_seconds=MOST_SECONDS + 30)
-    async def run_command(self, command: str, timeout_seconds: float = 60) -> str:
+    async def run_command(
+        self, command: str, timeout_seconds: float = 60, context: RunContext[Any] | None = None
+    ) -> str:
         """Run a shell command in the working folder; gives its output, errors included, and exit status.
 
         It has no input. What it leaves running in the background ends with it.
@@ -47,35 +57,41 @@ class Commands:
             raise WorkspaceError(f"timeout_seconds must be more than 0 and at most {MOST_SECONDS}")
         output = _Output()
         status = await _run(command, self.folder.root, timeout_seconds, output)
-        return "\n".join(part for part in (output.text(), _ending(status, timeout_seconds)) if part)
+        text = await in_thread(output.text, context.redact if context else str)
+        return "\n".join(part for part in (text, _ending(status, timeout_seconds)) if part)
 
 
 @dataclass(slots=True)
 class _Output:
-    """The first and the last half MiB of what was printed."""
+    """The first and the last half MiB of what was printed, and on either side of the gap a little more.
+
+    What is more is only looked at: a secret that stands at the gap is seen whole there.
+    """
 
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
-    dropped: int = 0
+    printed: int = 0
 
     def add(self, chunk: bytes) -> None:
-        room = _HALF - len(self.head)
+        self.printed += len(chunk)
+        room = _KEPT - len(self.head)
         self.head += chunk[:room]
         self.tail += chunk[room:]
-        if len(self.tail) > MOST_OUTPUT_BYTES:
-            self._trim()
+        if len(self.tail) > 2 * _KEPT:
+            del self.tail[:-_KEPT]
 
-    def text(self) -> str:
-        self._trim()
-        if not self.dropped:
-            return (self.head + self.tail).decode("utf-8", "replace").rstrip("\n")
-        parts = (self.head.decode("utf-8", "replace"), self.tail.decode("utf-8", "replace").rstrip("\n"))
-        return f"\n... [{self.dropped:,} bytes of output left out] ...\n".join(parts)
+    def text(self, redact: Callable[[str], str]) -> str:
+        if self.printed <= MOST_OUTPUT_BYTES:
+            return _text(self.head + self.tail).rstrip("\n")
+        tail = (self.head + self.tail)[-_KEPT:]
+        before = head_before(_text(self.head), len(_text(self.head[_HALF:])), redact)
+        behind = tail_behind(_text(tail), len(_text(tail[:-_HALF])), redact).rstrip("\n")
+        gap = f"\n... [{self.printed - MOST_OUTPUT_BYTES:,} bytes of output left out] ...\n"
+        return before + gap + behind
 
-    def _trim(self) -> None:
-        excess = max(0, len(self.tail) - _HALF)
-        self.dropped += excess
-        del self.tail[:excess]
+
+def _text(data: bytearray) -> str:
+    return data.decode("utf-8", "replace")
 
 
 async def _run(command: str, root: Path, seconds: float, output: _Output) -> int | None:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from agentloop.cutting import head
+from agentloop.run_context import RunContext
 from agentloop.tools import tool
 from agentloop.workspace.folder import Folder, WorkspaceError
 from agentloop.workspace.globs import matcher
@@ -45,7 +47,9 @@ class Files:
         return "\n".join(lines)
 
     @tool(idempotent=True)
-    def read_file(self, path: str, offset: int = 1, limit: int = 1000) -> str:
+    def read_file(
+        self, path: str, offset: int = 1, limit: int = 1000, context: RunContext[Any] | None = None
+    ) -> str:
         """Read a text file. Each line comes with its number and a tab, which are no part of the file.
 
         Args:
@@ -60,10 +64,17 @@ class Files:
         if _is_binary(data):
             return f"[{path} is a binary file of {len(data):,} bytes, not text]"
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-        return _numbered(path, text, max(1, offset), limit, _is_damaged(data))
+        return _numbered(path, _redacted(text, context), max(1, offset), limit, _is_damaged(data))
 
     @tool(idempotent=True)
-    def search_files(self, query: str, pattern: str = "**/*", path: str = ".", limit: int = 100) -> str:
+    def search_files(
+        self,
+        query: str,
+        pattern: str = "**/*",
+        path: str = ".",
+        limit: int = 100,
+        context: RunContext[Any] | None = None,
+    ) -> str:
         """Find the lines that match a regular expression; each comes as `path:line number: text`.
 
         Args:
@@ -73,7 +84,8 @@ class Files:
             limit: The most lines to give.
         """
         _at_least(1, limit=limit)
-        lines = found_lines(query, self._texts(pattern, path), limit=limit + 1)
+        texts = ((name, _redacted(text, context)) for name, text in self._texts(pattern, path))
+        lines = found_lines(query, texts, limit=limit + 1)
         if not lines:
             return f"[no line matches {query!r}]"
         if len(lines) > limit:
@@ -96,6 +108,11 @@ class Files:
                 yield found, _text_of(self.folder.read(found))
             except WorkspaceError:
                 continue
+
+
+def _redacted(text: str, context: RunContext[Any] | None) -> str:
+    """The text as the run may show it: whole, since of what is shown of it a secret may be half."""
+    return context.redact(text) if context else text
 
 
 def _at_least(least: int, **given: int) -> None:

@@ -106,7 +106,7 @@ class Folder:
                     if mode is not None:
                         os.fchmod(descriptor, mode)
                 os.replace(temporary, names[-1], src_dir_fd=parent, dst_dir_fd=parent)
-            except BaseException:
+            except BaseException:  # whatever it is, the half-written file goes; it is raised again
                 with contextlib.suppress(OSError):
                     os.unlink(temporary, dir_fd=parent)
                 raise

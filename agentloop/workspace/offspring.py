@@ -14,7 +14,10 @@ from pathlib import Path
 
 _PROCESSES = Path("/proc")
 _MOST_PASSES = 50
+"""What is killed may have started others that the pass before did not see; who starts them faster than half a
+second of passes kills them is left."""
 _PAUSE_SECONDS = 0.01
+"""Between two passes, for the system to take the killed away. Both are our own figures."""
 _under_way: set[str] = set()
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from agentloop.messages import STRICT_JSON, Json
-from agentloop.openai_responses.packed import (
+from agentloop.openai_api.contents import text_of
+from agentloop.openai_responses.from_items import (
     BETWEEN_MESSAGES,
     INPUT_FIELDS,
     TEXT_FIELDS,
@@ -20,14 +21,14 @@ from agentloop.own_fields import RESPONSE_ITEMS
 Item: TypeAlias = dict[str, Any]
 
 
-def filled(message: Json) -> list[Item | None]:
+def items_of(message: Json) -> list[Item | None]:
     """The items of an assistant message in wire form; None in the place of one that cannot go back.
 
     A message that came from elsewhere gets the items that say the same.
     """
     kept = message.get(RESPONSE_ITEMS)
     items = [item for item in kept if _is_item(item)] if isinstance(kept, list) else []
-    calls, text = list(message.get("tool_calls") or ()), _text(message.get("content"))
+    calls, text = list(message.get("tool_calls") or ()), text_of(message.get("content"))
     places = our_calls(items)
     said = _with_text(items, text)
     ours = [call["id"] for call in calls]
@@ -38,11 +39,11 @@ def filled(message: Json) -> list[Item | None]:
         said[place] = _called(items[place], call)
     for place in places[len(calls) :]:
         said[place] = None
-    before = [said_item(text)] if text.strip() and not any(map(texts_of, items)) else []
+    before = [_said_item(text)] if text.strip() and not any(map(texts_of, items)) else []
     return [*before, *said, *(_called({"type": "function_call"}, call) for call in calls[len(places) :])]
 
 
-def said_item(text: str) -> Item:
+def _said_item(text: str) -> Item:
     """A message item of this text."""
     part = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "role": "assistant", "content": [part]}
@@ -61,7 +62,7 @@ def _with_text(items: Sequence[Json], text: str) -> list[Item | None]:
     for at in places:
         said[at] = None
     if places and text.strip():
-        said[places[0]] = {**items[places[0]], **said_item(text)}
+        said[places[0]] = {**items[places[0]], **_said_item(text)}
     return said
 
 
@@ -123,13 +124,6 @@ def _waits_for_another(items: Sequence[Json], place: int) -> bool:
         return False
     answers = (other for other in items[place + 1 :] if other["type"] == f"{kind}_output")
     return all(call_id not in (other.get("call_id"), other.get("id")) for other in answers)
-
-
-def _text(content: Any) -> str:
-    if not isinstance(content, list):
-        return content or ""
-    texts = (part.get("text") or part.get("refusal") for part in content)
-    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _is_item(value: object) -> bool:

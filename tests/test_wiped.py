@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from agentloop import Agent, AgentLoopError, OpenAIChat, OpenAIResponses, RetryPolicy, Runner, UsageError
 from agentloop.cli.settings import settings_for
-from agentloop.openai_api.clients import ServerChoice
-from agentloop.openai_api.keyless import place_of, without_secrets
+from agentloop.openai_api.server import ServerChoice, place_of
+from agentloop.openai_api.wiped import without_secrets
 from tests.cli_kit import agentloop
 from tests.kit import watched
 from tests.strict_provider import StrictProvider
@@ -211,7 +211,7 @@ def test_redaction_can_be_switched_off_and_replaced(tmp_path: Path) -> None:
     ("given", "complaint"),
     [
         ("own", "--redact: 'own' names no function: write MODULE:NAME, or off"),
-        ("own:nothing", "own:nothing takes no text"),
+        ("own:nothing", "own:nothing is no redaction"),
         ("own:Kind", "own:Kind is no redaction"),
         ("own:missing", "module 'own' has no 'missing'"),
         ("none_such:x", "module 'none_such' does not import"),

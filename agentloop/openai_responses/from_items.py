@@ -3,7 +3,7 @@
 The message's typed fields hold what was said and called; its field `response_items` holds the items in
 order, without what the typed fields hold: a text there is its length, and a call has neither its id, name
 nor arguments. So nothing is stored twice, and what is shown shortened or renamed later is so everywhere.
-`filled` turns it round.
+`to_items` turns it round.
 """
 
 import json
@@ -35,13 +35,15 @@ def message_of(items: Sequence[Json]) -> Message:
     if ours:
         data["tool_calls"] = [_tool_call(items[at]) for at in ours]
     if items:
-        data[RESPONSE_ITEMS] = [_packed(item, at in ours) for at, item in enumerate(items)]
+        data[RESPONSE_ITEMS] = [
+            _without_call(item) if at in ours else _without_texts(item) for at, item in enumerate(items)
+        ]
     return Message.from_openai(data)
 
 
 def text_of(items: Iterable[Json]) -> str:
     """The text of all message items."""
-    texts = ("".join(map(text_in, texts_of(item))) for item in items)
+    texts = ("".join(map(_text_in, texts_of(item))) for item in items)
     return BETWEEN_MESSAGES.join(text for text in texts if text)
 
 
@@ -51,7 +53,7 @@ def texts_of(item: Json) -> list[Json]:
     return [part for part in content if _is_text(part)] if isinstance(content, list) else []
 
 
-def text_in(part: Json) -> str:
+def _text_in(part: Json) -> str:
     """The text of a part."""
     text = part.get(TEXT_FIELDS[part["type"]])
     return text if isinstance(text, str) else ""
@@ -82,14 +84,16 @@ def _tool_call(item: Json) -> Json:
     return {"id": str(item.get("call_id") or ""), "type": "function", "function": function}
 
 
-def _packed(item: Json, ours: bool) -> Json:
-    if ours:
-        held = ("call_id", "name", INPUT_FIELDS[item["type"]])
-        return {key: value for key, value in item.items() if key not in held}
+def _without_call(item: Json) -> Json:
+    held = ("call_id", "name", INPUT_FIELDS[item["type"]])
+    return {key: value for key, value in item.items() if key not in held}
+
+
+def _without_texts(item: Json) -> Json:
     if not texts_of(item):
         return item
     return {**item, "content": [_without_text(part) for part in item["content"]]}
 
 
 def _without_text(part: Any) -> Any:
-    return {**part, TEXT_FIELDS[part["type"]]: len(text_in(part))} if _is_text(part) else part
+    return {**part, TEXT_FIELDS[part["type"]]: len(_text_in(part))} if _is_text(part) else part

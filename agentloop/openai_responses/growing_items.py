@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from agentloop.messages import Json
-from agentloop.openai_responses.packed import INPUT_FIELDS, TEXT_FIELDS
+from agentloop.openai_responses.from_items import INPUT_FIELDS, TEXT_FIELDS
 
 
-class GrowingItem:
+class _GrowingItem:
     """One item of the output; `done` says that it is whole."""
 
     def __init__(self, item: Json, index: object) -> None:
@@ -49,7 +49,7 @@ class GrowingItem:
         if not self._parts:
             return self._item
         pieces = (self._parts[index] for index in sorted(self._parts))
-        parts = [_with_text(part, "".join(texts)) for part, texts in pieces]
+        parts = [_holding(part, "".join(texts)) for part, texts in pieces]
         return {**self._item, "content": parts}
 
 
@@ -57,12 +57,12 @@ class GrowingItems:
     """All items of the output."""
 
     def __init__(self) -> None:
-        self._items: list[GrowingItem] = []
+        self._items: list[_GrowingItem] = []
 
     def begin(self, event: Json) -> None:
         """Take an item that begins."""
         item = event.get("item")
-        self._items.append(GrowingItem(item if isinstance(item, Mapping) else {}, event.get("output_index")))
+        self._items.append(_GrowingItem(item if isinstance(item, Mapping) else {}, event.get("output_index")))
 
     def end(self, event: Json) -> None:
         """Take an item that is whole, in its own place."""
@@ -78,13 +78,13 @@ class GrowingItems:
             self.begin(event)
         (found or self._items)[-1].end(item)
 
-    def of(self, event: Json) -> GrowingItem:
+    def of(self, event: Json) -> _GrowingItem:
         """The item that an event goes on with; one that nobody has announced begins here."""
         name, index = event.get("item_id"), event.get("output_index")
         named = [each for each in self._items if name is not None and each.id == name]
         placed = [each for each in self._items if index is None or each.index == index]
         if not (found := named or placed):
-            found = [GrowingItem({"type": "message", "id": name, "role": "assistant"}, index)]
+            found = [_GrowingItem({"type": "message", "id": name, "role": "assistant"}, index)]
             self._items += found
         return found[-1]
 
@@ -100,6 +100,6 @@ class GrowingItems:
         return [item.item() for item in self._items]
 
 
-def _with_text(part: Json, text: str) -> Json:
+def _holding(part: Json, text: str) -> Json:
     field = TEXT_FIELDS.get(str(part.get("type")))
     return {**part, field: text} if field else part

@@ -2,40 +2,30 @@
 
 import re
 from collections.abc import Iterator
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 WIPED = "***"
-LEAST_PART = 8
-"""So many characters of a key in a row are taken for a part of it."""
+_LEAST_PART = 8
+"""So many characters of a key in a row are a part of it: prefixes such as `sk-proj-` are no longer."""
 
 _LEAST_SECRET = 3
+"""What is shorter than this stands in too many words to be wiped."""
+
+_SECRET_NAMES = re.compile(r"key|token|secret|pass|sig|auth|code", re.IGNORECASE)
+"""In a query the values of such names are secret; of others those that are as long as a part of a key."""
+
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _MASK = re.compile(r"\*{2,}|\.{3,}|…|•{2,}|[xX]{4,}")
 _CREDENTIALS = re.compile(r"(?<=://)[^\s/@\"'<>]{1,300}@")
 _EDGE = re.compile(r"[\s\"'`<>:=]")
 _MOST_EDGE = 300
-
-
-def place_of(url: str) -> str:
-    """The URL without credentials, query and fragment; what is none, without what stands before an `@`."""
-    try:
-        parts = urlsplit(url)
-        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-    except ValueError:
-        return re.sub(r"[^/]*@", "", url)
-
-
-def parted(url: str) -> tuple[str, tuple[str, str] | None]:
-    """The URL without credentials, and the user and password that stand in it."""
-    parts = urlsplit(url)
-    if parts.username is None and parts.password is None:
-        return url, None
-    address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    return address, (unquote(parts.username or ""), unquote(parts.password or ""))
+"""So far to each side of a mask is looked: longer than keys in use are, and linear in the text."""
 
 
 def without_secrets(text: str, key: str, url: str) -> str:
     """The text with three stars for the key, for longer parts of it, and for credentials of the URL.
 
+    Each goes in any case of its letters, and as it stands in a URL; so do the values of the URL's query.
     A key that a server masked in the middle, as in `sk-ab***yz`, goes whole.
     """
     text = _CREDENTIALS.sub(f"{WIPED}@", text)
@@ -49,17 +39,27 @@ def _secrets(key: str, url: str) -> Iterator[str]:
     try:
         parts = urlsplit(url)
         found += (parts.password or "", parts.netloc.rpartition("@")[0])
+        found += (
+            value
+            for name, value in parse_qsl(parts.query)
+            if len(value) >= _LEAST_PART or _SECRET_NAMES.search(name)
+        )
     except ValueError:
         pass
-    forms = {form for each in found for form in (each, unquote(each), quote(each, safe=""))}
+    forms = {form for each in found for form in _forms(each)}
     yield from sorted((form for form in forms if len(form) >= _LEAST_SECRET), key=len, reverse=True)
+
+
+def _forms(secret: str) -> tuple[str, ...]:
+    return secret, unquote(secret), quote(secret), quote(secret, safe=""), quote_plus(secret)
 
 
 def _without(text: str, secret: str) -> str:
     """Without each run of the secret's characters that is long enough to be no chance."""
-    width = min(LEAST_PART, len(secret))
+    width = min(_LEAST_PART, len(secret))
+    lowered, secret = _lower(text), _lower(secret)
     parts = {secret[at : at + width] for at in range(len(secret) - width + 1)}
-    found = sorted(at for part in parts for at in _places(text, part))
+    found = sorted(at for part in parts for at in _places(lowered, part))
     pieces: list[str] = []
     end = 0
     for at in found:
@@ -67,6 +67,11 @@ def _without(text: str, secret: str) -> str:
             pieces += (text[end:at], WIPED)
         end = at + width
     return "".join((*pieces, text[end:]))
+
+
+def _lower(text: str) -> str:
+    """The text with its letters A to Z small, as long as it was; other alphabets have no keys."""
+    return text.lower() if text.isascii() else text.translate(_LOWER)
 
 
 def _places(text: str, part: str) -> Iterator[int]:

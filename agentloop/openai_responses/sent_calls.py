@@ -4,16 +4,16 @@ import hashlib
 from collections.abc import Set as AbstractSet
 
 from agentloop.messages import ToolCall
-from agentloop.openai_responses.filled import Item
-from agentloop.openai_responses.packed import INPUT_FIELDS
+from agentloop.openai_responses.from_items import INPUT_FIELDS
+from agentloop.openai_responses.to_items import Item
 
 MOST_ID_CHARS = 64
-"""OpenAI refuses longer ids of calls, and of items."""
+"""OpenAI refuses longer ids of calls, and of items: \"Expected a string with maximum length 64\"."""
 
 _HASH_CHARS = 16
 
 
-class CallIds:
+class SentCalls:
     """Knows the ids that the calls of one request have taken so far."""
 
     def __init__(self) -> None:

@@ -1,0 +1,78 @@
+"""What servers nest as deep as JSON can be is an error of ours, wherever it comes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from agentloop.errors import BadAnswerError, ModelError, ModelRefusedError
+from agentloop.models import ModelRequest
+from agentloop.openai_api.error_bodies import MOST_NESTED, codes_in, locations_in, said, texts_in
+from agentloop.openai_chat import OpenAIChat
+from agentloop.openai_responses import OpenAIResponses
+from agentloop.retry import RetryPolicy
+from tests.strict_provider import StrictProvider
+from tests.strict_replies import Answered, Fault, Raw
+
+DEEP = 480
+
+
+def nested(kind: str, depth: int) -> Any:
+    """An error object in `depth` others, or in as many lists."""
+    body: Any = {"message": "the innermost", "code": "innermost", "loc": ["innermost"]}
+    for _ in range(depth):
+        body = [body] if kind == "lists" else {kind: body}
+    return body
+
+
+def places(kind: str) -> dict[str, Answered]:
+    error = {"error": nested(kind, DEEP)}
+    return {
+        "status": Fault(status=400, body=error),
+        "whole": Fault(status=200, body=error),
+        "event": Raw(pieces=(f"data: {json.dumps(error)}\n\n".encode(),)),
+    }
+
+
+@pytest.mark.parametrize("model", [OpenAIChat, OpenAIResponses])
+@pytest.mark.parametrize("place", ["status", "whole", "event"])
+@pytest.mark.parametrize("kind", ["error", "message", "detail", "metadata", "lists"])
+async def test_an_error_nested_deep_is_an_error_of_ours(kind: str, place: str, model: type) -> None:
+    wanted = ModelRefusedError if place == "status" else BadAnswerError
+    with StrictProvider(lambda _: places(kind)[place]) as server, pytest.raises(ModelError) as raised:
+        await answered(model("m", base_url=server.url, retry=RetryPolicy(attempts=1)))
+    assert type(raised.value) is wanted
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+async def test_a_field_of_an_answer_nested_deep_is_an_error_of_ours(streams: bool) -> None:
+    held = "delta" if streams else "message"
+    said = {held: {"role": "assistant", "content": "Yes.", "audio": nested("inside", DEEP)}}
+    choice = {"index": 0, "finish_reason": "stop", **said}
+    text = json.dumps({"choices": [choice]})
+    fault = (
+        Raw(pieces=(f"data: {text}\n\n".encode(),)) if streams else Fault(status=200, body=json.loads(text))
+    )
+    with StrictProvider(lambda _: fault) as server, pytest.raises(BadAnswerError, match="nested"):
+        await answered(OpenAIChat("m", base_url=server.url, stream=streams))
+
+
+async def answered(model: OpenAIChat | OpenAIResponses) -> None:
+    try:
+        async for _ in model.stream(ModelRequest(messages=({"role": "user", "content": "Hello"},))):
+            pass
+    finally:
+        await model.close()
+
+
+def test_an_error_is_looked_into_as_deep_as_errors_in_use_are() -> None:
+    near, far = nested("detail", MOST_NESTED - 2), nested("detail", MOST_NESTED + 1)
+    assert (said(near), codes_in(near)) == ("the innermost innermost", {"innermost"})
+    assert list(locations_in(near)) == [("innermost",)]
+    assert (said(far), codes_in(far), list(texts_in(far)), list(locations_in(far))) == ("", set(), [], [])
+
+
+def test_what_was_sent_and_is_quoted_is_not_looked_into() -> None:
+    quoting = {"msg": "Extra inputs", "input": {"message": "mine", "loc": ["mine"]}}
+    assert list(texts_in(quoting)) == [("msg", "Extra inputs")]
+    assert list(locations_in(quoting)) == []
