@@ -1,4 +1,4 @@
-"""What broken, lying and misconfigured servers send: one typed error at most, nothing untrue is learnt."""
+"""What broken, lying and misconfigured servers send: one typed error, and nothing untrue is learnt."""
 
 import asyncio
 import gzip
