@@ -63,8 +63,9 @@ class _Work:
     def __init__(
         self, compactor: Compactor, session: Session, plan: Plan, budget: Budget, write: Writer
     ) -> None:
-        self.compactor, self.session, self.plan, self.budget = compactor, session, plan, budget
-        self.write = write
+        self.compactor, self.session, self.budget, self.write = compactor, session, budget, write
+        self.redact = compactor.watch.redact
+        self.plan = replace(plan, occasion=redacted(plan.occasion, self.redact))
         self.covered, self.covers = plan.entries, plan.covers(session.context)
         self.size_before = budget.size(session.context)
         self.started = time.monotonic()
@@ -118,15 +119,15 @@ class _Work:
 
     def _event(self, standing: Standing) -> Compacted:
         context = self.session.context
-        redact = self.compactor.watch.redact
-        plan = replace(self.plan, occasion=redacted(self.plan.occasion, redact))
-        standing, counter = redacted(standing, redact), self.compactor.counter
-        event = record_of(standing, plan, context, transcript=self.transcript, counter=counter)
+        standing, counter = redacted(standing, self.redact), self.compactor.counter
+        event = record_of(standing, self.plan, context, transcript=self.transcript, counter=counter)
         after = context.add(Record(seq=context.length + 1, event=event))
         if after.tokens >= context.tokens:
             raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
         size = self.budget.size_of_rewritten(context, after)
-        return replace(event, before=self.size_before, after=size, lost=redacted(self._lost(after), redact))
+        return replace(
+            event, before=self.size_before, after=size, lost=redacted(self._lost(after), self.redact)
+        )
 
     def _lost(self, after: Context) -> tuple[str, ...]:
         present = "\n".join(message.text for message in after.messages)
@@ -151,10 +152,13 @@ class _Work:
         folder = self.compactor.transcripts
         if folder is None:
             return None
-        redact = self.compactor.watch.redact
-        history = [redacted(entry.original, redact) for entry in self.session.context.said]
-        saving = in_thread(lambda: save(folder, history, epoch=int(time.time())))
-        return (await to_its_end(saving)).name
+
+        def saved() -> Path:
+            # A log may be older than its redaction.
+            history = [redacted(entry.original, self.redact) for entry in self.session.context.said]
+            return save(folder, history, epoch=int(time.time()))
+
+        return (await to_its_end(in_thread(saved))).name
 
     def _request(self) -> CompactionRequest:
         request = CompactionRequest(
@@ -166,7 +170,7 @@ class _Work:
             tokens_before=self.size_before,
             focus=self.plan.occasion.focus,
         )
-        return redacted(request, self.compactor.watch.redact)
+        return redacted(request, self.redact)
 
     def _messages(self) -> Iterator[Positioned]:
         shown = {item.seq for item in self.plan.cleared}
@@ -185,7 +189,7 @@ class _Work:
         return CompactionResult(
             status=status,
             reason=self.plan.occasion.reason,
-            why=redacted(self.plan.occasion.why, self.compactor.watch.redact),
+            why=self.plan.occasion.why,
             strategy=self.plan.strategy,
             tier=event.tier if event else self.plan.tier,
             tokens_before=self.size_before,
@@ -201,7 +205,7 @@ class _Work:
             summary_tokens=event.tokens if event else 0,
             lost=event.lost if event else (),
             unread=self.unread if event else (),
-            error=redacted(error, self.compactor.watch.redact),
+            error=redacted(error, self.redact),
             usage=sum((called.usage for called in self.calls if called.usage), Usage()),
             unreported=self._unreported(event),
             cost=sum(costs) if costs else None,

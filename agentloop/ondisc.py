@@ -43,11 +43,9 @@ def make_private_folder(folder: Path) -> None:
     Raises:
         OSError: it cannot be made, or something else stands there.
     """
-    missing = list(takewhile(lambda each: not os.path.lexists(each), (folder, *folder.parents)))
-    for each in reversed(missing):
+    missing = list(takewhile(lambda each: not os.path.lexists(each), folder.parents))
+    for each in (*reversed(missing), folder):
         each.mkdir(mode=0o700, exist_ok=True)
-    if not missing:
-        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def write_private(path: Path, text: str) -> None:

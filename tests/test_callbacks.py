@@ -557,17 +557,8 @@ async def test_memory_sees_all_that_goes_once_on_every_path(tmp_path: Path, path
     assert [event.reason for event in shown if isinstance(event, CompactionStarted)] == [path] * len(done)
 
 
-class Silent(Callbacks):
+class Silent(Hanging):
     """Hangs at every point, each in a way of its own."""
-
-    def __init__(self) -> None:
-        self.released = threading.Event()
-
-    def before_compaction(self, request: CompactionRequest) -> None:
-        self.released.wait(30)
-
-    async def after_compaction(self, result: CompactionResult) -> None:
-        await asyncio.Event().wait()
 
     def on_event(self, event: StreamEvent) -> None:
         self.released.wait(30)

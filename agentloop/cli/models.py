@@ -52,9 +52,10 @@ async def offered(server: Server) -> list[str]:
         answer = await client.models.with_raw_response.list()
         return _names(answer.http_response.content, server)
     except VENDOR_ERRORS as error:
-        raise translated(error, server) from error
+        failure = translated(error, server)
     finally:
         await clients.close()
+    raise failure
 
 
 def _names(body: bytes, server: Server) -> list[str]:

@@ -90,17 +90,7 @@ class Endpoint:
         return None if is_loopback(url) else published_price(self.choice.model, usage, url)
 
     async def answer(self, request: ModelRequest) -> AsyncGenerator[ModelPart, None]:
-        """Answer the request: text as it comes, a `Retry` before each wait, then one `Answer`.
-
-        Raises:
-            UsageError: no server is named, or the key cannot be sent.
-            ModelUnavailableError: no connection, 408, 409, 429 or 5xx, at the last try too.
-            ModelRefusedError: any other 4xx, and 429 for an unpaid bill; it is sent once, but where the
-                refusal names what can be left out or said otherwise: that is found out once, and kept to by
-                this instance.
-            ContextTooLongError: the server says so, in whatever words; it is sent once.
-            BadAnswerError: what came is no answer.
-        """
+        """Answer the request; what it gives and raises is what `ServedModel.stream` promises."""
         server = self.choice.server()
         try:
             async with aclosing(self._retry.run(lambda: self._understood(request, server))) as parts:
