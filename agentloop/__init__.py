@@ -22,12 +22,15 @@ if TYPE_CHECKING:
         ModelRefusedError,
         ModelUnavailableError,
         RetryTool,
+        SessionBusyError,
         SessionNotFoundError,
         StoreError,
+        TakenOverError,
         ToolDefinitionError,
         UsageError,
     )
     from agentloop.filters import EventFilter
+    from agentloop.leases import Leases
     from agentloop.limits import Limits
     from agentloop.messages import Message, ToolCall, Usage
     from agentloop.micro import MicroCompact
@@ -61,12 +64,15 @@ _HOMES = {
         "ModelRefusedError",
         "ModelUnavailableError",
         "RetryTool",
+        "SessionBusyError",
         "SessionNotFoundError",
         "StoreError",
+        "TakenOverError",
         "ToolDefinitionError",
         "UsageError",
     ),
     "filters": ("EventFilter",),
+    "leases": ("Leases",),
     "limits": ("Limits",),
     "messages": ("Message", "ToolCall", "Usage"),
     "micro": ("MicroCompact",),
@@ -102,6 +108,7 @@ __all__ = [
     "ContextTooLongError",
     "EventFilter",
     "Focus",
+    "Leases",
     "Limits",
     "Message",
     "MicroCompact",
@@ -122,9 +129,11 @@ __all__ = [
     "RunResult",
     "Runner",
     "Secrets",
+    "SessionBusyError",
     "SessionNotFoundError",
     "StoreError",
     "SyncRunner",
+    "TakenOverError",
     "TextPart",
     "Tool",
     "ToolCall",

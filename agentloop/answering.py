@@ -37,10 +37,15 @@ async def answer(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
     Each result is stored as soon as it is there, so that no finished tool ever runs again; requests show
     results in call order. The compact tool runs after all others.
     """
-    asked = [call for call in calls if call.name == COMPACT and run.agent.offers_compact]
-    others = [call for call in calls if call not in asked]
+    others, asked = parted(run, calls)
     session = await _side_by_side(run, session, others, share=len(calls))
-    return await _compact(run, session, asked) if asked else session
+    return await compact(run, session, asked) if asked else session
+
+
+def parted(run: Run, calls: Sequence[ToolCall]) -> tuple[Sequence[ToolCall], Sequence[ToolCall]]:
+    """The calls that run side by side, and those of the compact tool, which are answered after them."""
+    asked = [call for call in calls if call.name == COMPACT and run.agent.offers_compact]
+    return [call for call in calls if call not in asked], asked
 
 
 async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Session:
@@ -48,11 +53,38 @@ async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
 
     Idempotent tools run again; any other call is answered as interrupted, its effect unknown.
     """
-    again = [call for call in calls if (known := run.agent.registry.get(call.name)) and known.idempotent]
-    lost = [run.added(Message.tool(call.id, INTERRUPTED)) for call in calls if call not in again]
+    again = [call for call in calls if may_run_again(run, call)]
+    lost = [interrupted(run, call) for call in calls if call not in again]
     if lost:
         session = await run.record(session, *lost)
     return await _side_by_side(run, session, again, share=len(calls))
+
+
+def may_run_again(run: Run, call: ToolCall) -> bool:
+    """Whether a call that was in flight when something died runs again: its tool is `idempotent`."""
+    known = run.agent.registry.get(call.name)
+    return bool(known and known.idempotent)
+
+
+def interrupted(run: Run, call: ToolCall) -> MessageAdded:
+    """The record that answers a call as interrupted, its effect unknown."""
+    return run.added(Message.tool(call.id, INTERRUPTED))
+
+
+async def answer_one(
+    run: Run, session: Session, call: ToolCall, *, share: int
+) -> tuple[MessageAdded, ToolEnded]:
+    """Run one call of a batch of `share`: the record of its result, and what is to be told once it is stored.
+
+    The end of a call that is cut off is told here.
+    """
+    reply = await _replied(run, call)
+    record = await _result(run, reply, _most_tokens(run, session, share))
+    return record, reply.ended(reply.answer.status)
+
+
+def _most_tokens(run: Run, session: Session, share: int) -> int:
+    return int(run.room.budget.room(session.context) * RESULT_SHARE) // share
 
 
 async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *, share: int) -> Session:
@@ -63,8 +95,8 @@ async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *
     async def store(finished: Collection[asyncio.Task[_Reply]]) -> None:
         nonlocal session
         replies = [task.result() for task in tasks if task in finished]
-        room = run.room.budget.room(session.context)
-        results = [await _result(run, reply, int(room * RESULT_SHARE) // share) for reply in replies]
+        most = _most_tokens(run, session, share)
+        results = [await _result(run, reply, most) for reply in replies]
         try:
             session, show = await run.stored(session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
@@ -174,7 +206,7 @@ async def _spilled(run: Run, text: str, call: ToolCall) -> tuple[str | None, str
     return path, f"the whole is in {path}"
 
 
-async def _compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Session:
+async def compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Session:
     """One compaction for all wishes of a batch, by the same mechanism as any other."""
     focus = "; ".join(focus for call in asked if (focus := focus_of(call))) or None
     started, untold = time.monotonic(), _Untold(run)

@@ -235,10 +235,10 @@ class Budget:
             return narrowed
         return replace(self, answered=narrowed.answered)
 
-    def check(self, context: Context, *, vetoed: str | None = None) -> None:
+    def check(self, context: Context, *, prevented: str | None = None) -> None:
         """Say why the next request does not fit, if it does not.
 
-        `vetoed` is the reason of a callback that forbade to compact.
+        `prevented` says what kept it from being compacted, and what to do about that.
 
         Raises:
             ContextOverflowError: with the largest part named.
@@ -248,15 +248,13 @@ class Budget:
         size = self.size(context)
         raise ContextOverflowError(
             f"the context cannot be made to fit: {size:,} tokens, and the window of {self.window:,} leaves "
-            f"{self.limit:,}; {self._largest(context, vetoed)}, or use a larger window",
+            f"{self.limit:,}; {prevented or self._largest(context)}, or use a larger window",
             tokens=size,
             window=self.window,
         )
 
-    def _largest(self, context: Context, vetoed: str | None) -> str:
+    def _largest(self, context: Context) -> str:
         entry = max(context.visible, key=lambda entry: entry.tokens, default=None)
-        if vetoed is not None:
-            return f"a callback vetoed the compaction ({vetoed}): let it pass"
         if entry is None or self.fixed > self.limit // 2:
             return f"instructions and tool schemas take {self.fixed:,} tokens: shorten them"
         if entry.tokens < SHARE_NAMED * self.size(context):

@@ -70,7 +70,7 @@ class CompactionResult:
     `error` says what went wrong, also where a compaction was done by other means than the strategy asked for.
     `usage` and `cost` (US dollars) are what its requests took, also where it failed, and `unreported` is what
     those took whose answers reported nothing, by our own count. `seq` is the position of its record where
-    it was done, and what `undo` takes back.
+    it was done, and what `undo` takes back. `unsaved` says why its transcript could not be saved.
 
     Example:
         >>> from agentloop.compaction import compact_messages
@@ -105,6 +105,7 @@ class CompactionResult:
     compacted: int = 0
     shortened: tuple[int, ...] = ()
     window: int = 0
+    unsaved: str | None = None
 
     @property
     def tokens_saved(self) -> int:

@@ -15,12 +15,14 @@ from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compactions import CompactionRequest, CompactionResult, Positioned
 from agentloop.context import Context
 from agentloop.deadlines import to_its_end
-from agentloop.errors import AgentLoopError, ConflictError, SummaryRefusedError
+from agentloop.errors import AgentLoopError, ConflictError, StoreError, SummaryRefusedError, TakenOverError
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.identifiers import missing
 from agentloop.labelled import neutral, summary_in
 from agentloop.messages import Usage
 from agentloop.plans import Plan
+from agentloop.policy import TranscriptFailure
+from agentloop.races import CatchUp, reloaded
 from agentloop.redaction import redacted
 from agentloop.refusal import fault_of
 from agentloop.sessions import Session
@@ -44,24 +46,43 @@ class _EndedError(AgentLoopError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compactor:
-    """Carries out plans on sessions; `transcripts` is the folder they are saved in, None for nowhere."""
+    """Carries out plans on sessions; `transcripts` is the folder they are saved in, None for nowhere.
+
+    `catch_up` says when a compaction still holds though others wrote to the log meanwhile.
+    """
 
     counter: TokenCounter
     transcripts: Path | None
     watch: Watch
+    catch_up: CatchUp = reloaded
 
     async def carry_out(
-        self, session: Session, plan: Plan, budget: Budget, write: Writer
+        self,
+        session: Session,
+        plan: Plan,
+        budget: Budget,
+        write: Writer,
+        *,
+        transcript_failure: TranscriptFailure = "stop",
     ) -> tuple[Session, CompactionResult]:
-        """The session compacted, and what came of it; a failure leaves the session as it was."""
-        return await _Work(self, session, plan, budget, write).done()
+        """The session compacted, and what came of it; a failure leaves the session as it was.
+
+        `transcript_failure` says what becomes of it where its transcript cannot be saved.
+        """
+        return await _Work(self, session, plan, budget, write, transcript_failure).done()
 
 
 class _Work:
     """One plan being carried out: its request, its clock, its model calls and its result."""
 
     def __init__(
-        self, compactor: Compactor, session: Session, plan: Plan, budget: Budget, write: Writer
+        self,
+        compactor: Compactor,
+        session: Session,
+        plan: Plan,
+        budget: Budget,
+        write: Writer,
+        transcript_failure: TranscriptFailure,
     ) -> None:
         self.compactor, self.session, self.budget, self.write = compactor, session, budget, write
         self.redact = compactor.watch.redact
@@ -70,6 +91,8 @@ class _Work:
         self.size_before = budget.size(session.context)
         self.started = time.monotonic()
         self.transcript: str | None = None
+        self.transcript_failure = transcript_failure
+        self.unsaved: str | None = None
         self.calls: list[ModelCalled] = []
         self.unread: tuple[int, ...] = ()
         self.fault: str | None = None
@@ -82,6 +105,9 @@ class _Work:
             await self._compact()
         except _EndedError as error:
             self.result = self._result(error.status, error=str(error))
+        except (ConflictError, TakenOverError) as error:
+            self.result = self._result("conflict", error=str(error))
+            raise
         except AgentLoopError as error:
             self.result = self._result("failed", error=str(error))
         except Exception as error:  # noqa: BLE001 — a model of the user's own may raise anything
@@ -96,7 +122,7 @@ class _Work:
         for reply in replies:
             if isinstance(reply, Veto):
                 raise _EndedError("vetoed", reply.reason)
-        self.transcript = await self._save_transcript()
+        await self._keep_transcript()
         standing = await self._standing(replies) if self.covered else NOTHING
         self.unread, self.fault = standing.unread, standing.fault
         await to_its_end(self._append(self._event(standing)))
@@ -143,10 +169,21 @@ class _Work:
                 self.compacted = await session.append(*self.calls, event)
                 break
             except ConflictError as error:
-                session = await session.reload()
+                session = await self.compactor.catch_up(session, error)
                 if session.context.compactions != self.session.context.compactions:
+                    self.compacted = session
                     raise _EndedError("conflict", "another writer compacted the session first") from error
-        self.result = self._result("done", event=event, error=self.fault)
+        faults = "; ".join(filter(None, (self.fault, self.unsaved)))
+        self.result = self._result("done", event=event, error=faults or None)
+
+    async def _keep_transcript(self) -> None:
+        """Save it, or say why that failed; then the compaction ends, unless the policy lets it go on."""
+        try:
+            self.transcript = await self._save_transcript()
+        except StoreError as error:
+            self.unsaved = f"the transcript could not be saved: {error}"
+            if self.transcript_failure == "stop":
+                raise _EndedError("failed", self.unsaved) from error
 
     async def _save_transcript(self) -> str | None:
         folder = self.compactor.transcripts
@@ -155,7 +192,7 @@ class _Work:
 
         def saved() -> Path:
             # A log may be older than its redaction.
-            history = [redacted(entry.original, self.redact) for entry in self.session.context.said]
+            history = (redacted(entry.original, self.redact) for entry in self.session.context.said)
             return save(folder, history, epoch=int(time.time()))
 
         return (await to_its_end(in_thread(saved))).name
@@ -211,6 +248,7 @@ class _Work:
             cost=sum(costs) if costs else None,
             seq=seqs[0] if seqs else None,
             window=self.budget.window,
+            unsaved=redacted(self.unsaved, self.redact),
         )
 
     def _unreported(self, event: Compacted | None) -> Usage:

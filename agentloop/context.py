@@ -4,28 +4,25 @@
 record by record equals one folded from scratch. Only four kinds of record change it: `MessageAdded`
 appends, `Cleared` shows messages shortened, `Compacted` puts a summary in the place of what it covers,
 `Restored` takes one back. `ModelCalled` leaves the provider's own count, which sizes rest on.
+
+A context may hold the newest part alone of what was said (`base`): all that a step needs is there, and what
+was added to it is folded in all the same. Only taking a compaction back wants the whole.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from operator import itemgetter
 
-from agentloop.entries import Entry, Kind, Shown, in_order
-from agentloop.events import (
-    Cleared,
-    ClearedItem,
-    Compacted,
-    MessageAdded,
-    ModelCalled,
-    Record,
-    Restored,
-)
+from agentloop.entries import Entry, Shown, in_order
+from agentloop.errors import UsageError
+from agentloop.events import Cleared, ClearedItem, Compacted, MessageAdded, Record, Restored
 from agentloop.growing import Growing, GrowingSet
 from agentloop.messages import Message
+from agentloop.overlays import as_shown, instead_of, kept_clearings, reported, said_entry
 from agentloop.ranges import holds
 from agentloop.reports import Report, can_be_true
-from agentloop.unsaid import Unsaid, says_nothing
+from agentloop.unsaid import Unsaid
 
 TELLING_TOKENS = 500
 """From this size on, the provider's count over ours tells of its vocabulary; below, of its overhead."""
@@ -37,12 +34,19 @@ class Context:
 
     `visible` is what the model sees, oldest first; `unsaid` what requests hold beside it; `tokens` the length
     of both. `said` is everything ever said on the main line, `call_ids` the ids of its calls. `turns` counts
-    the turns that begin behind what stands for older ones. `epoch` is the position of the last record that
-    rewrote what was visible; `reports` holds each model's newest count that can be true, `told` the last two
-    of each as they came.
+    the turns that begin behind what stands for older ones. `first` is the first message ever said, whoever
+    said it, and `task` the session's first real user message, in sight or not. `epoch` is the position of the
+    last record that rewrote what was visible; `reports` holds each model's newest count that can be true,
+    `told` the last two of each as they came.
+
+    Where `base` is not 0, `said` holds only what was said behind that position, the newest message that is no
+    result among it. Of the compactions it then has the newest and those that something in sight stands for:
+    `older_compactions` counts the others; no clearings from then; and what was shown shortened by then and
+    stands before `base` has no other `original`.
     """
 
     length: int = 0
+    base: int = 0
     said: Growing[Entry] = field(default_factory=Growing)
     call_ids: GrowingSet[str] = field(default_factory=GrowingSet)
     visible: Growing[Entry] = field(default_factory=Growing)
@@ -51,6 +55,9 @@ class Context:
     unsaid: Unsaid = field(default_factory=Unsaid)
     compactions: tuple[tuple[int, Compacted], ...] = ()
     clearings: tuple[tuple[int, Cleared], ...] = ()
+    older_compactions: int = 0
+    first: Entry | None = None
+    task: Entry | None = None
     epoch: int = 0
     reports: Mapping[str, Report] = field(default_factory=dict)
     told: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
@@ -61,7 +68,11 @@ class Context:
         return cls().add(*records)
 
     def add(self, *records: Record) -> "Context":
-        """This context with the next records of the log."""
+        """This context with the next records of the log.
+
+        Raises:
+            UsageError: a compaction is taken back, and the context holds a part alone of what was said.
+        """
         context, growth = self, 0
         for at, record in enumerate(records):
             if isinstance(event := record.event, Cleared | Compacted | Restored):
@@ -80,11 +91,6 @@ class Context:
         return next((entry for entry in reversed(self.visible) if entry.is_user), None)
 
     @property
-    def first(self) -> Entry | None:
-        """The first message ever said, whoever said it."""
-        return self.said[0] if self.said else None
-
-    @property
     def cleared(self) -> Mapping[int, ClearedItem]:
         """How messages are shown that are shown shortened, by their position."""
         shown = [(seq, event.items) for seq, event in self.clearings]
@@ -92,9 +98,9 @@ class Context:
         return {item.seq: item for _, items in sorted(shown, key=itemgetter(0)) for item in items}
 
     @property
-    def task(self) -> Entry | None:
-        """The session's first real user message, in sight or not."""
-        return next((entry for entry in self.said if entry.is_user), None)
+    def compaction_count(self) -> int:
+        """How many compactions stand."""
+        return self.older_compactions + len(self.compactions)
 
     def anchor(self, model: str) -> Report | None:
         """The model's count of what is in sight; None once the context was rewritten."""
@@ -111,7 +117,7 @@ class Context:
         if not records:
             return self
         entries = [
-            _said(record.seq, record.event)
+            said_entry(record.seq, record.event)
             for record in records
             if isinstance(record.event, MessageAdded) and record.event.branch is None
         ]
@@ -121,6 +127,8 @@ class Context:
             self,
             length=records[-1].seq,
             said=self.said.plus(*entries),
+            first=self.first or next(iter(entries), None),
+            task=self.task or next((entry for entry in entries if entry.is_user), None),
             call_ids=self.call_ids.plus(*(call.id for entry in entries for call in entry.message.tool_calls)),
             visible=self.visible.plus(*entries),
             tokens=self.tokens - self.unsaid.tokens + unsaid.tokens + sum(entry.tokens for entry in entries),
@@ -135,7 +143,7 @@ class Context:
     ) -> tuple[Mapping[str, Report], Mapping[str, tuple[Report, ...]]]:
         """What stands in `reports` and in `told` once these records were heard too."""
         reports, told = self.reports, self.told
-        for model, report in _reported(records):
+        for model, report in reported(records):
             earlier, trusted = told.get(model, ()), reports.get(model)
             if can_be_true(report, earlier, trusted if trusted and trusted.seq > self.epoch else None):
                 reports = {**reports, model: report}
@@ -153,16 +161,16 @@ class Context:
 
     def _clear(self, seq: int, event: Cleared) -> "Context":
         items = {item.seq: item for item in event.items}
-        shown = (_as_shown(entry, items.get(entry.seq)) for entry in self.visible)
+        shown = (as_shown(entry, items.get(entry.seq)) for entry in self.visible)
         context = self._rewritten(seq, shown, self.unsaid)
         return replace(context, clearings=(*self.clearings, (seq, event)))
 
     def _compact(self, seq: int, event: Compacted) -> "Context":
         items = {item.seq: item for item in event.cleared}
         left = (entry for entry in self.visible if not holds(event.covers, entry.seq))
-        shown = (_as_shown(entry, items.get(entry.seq)) for entry in left)
+        shown = (as_shown(entry, items.get(entry.seq)) for entry in left)
         return replace(
-            self._arranged(seq, (*shown, *_instead(seq, event))),
+            self._arranged(seq, (*shown, *instead_of(seq, event))),
             compactions=(*self.compactions, (seq, event)),
         )
 
@@ -171,12 +179,14 @@ class Context:
 
         What older messages were shortened to after it is forgotten too.
         """
+        if self.base:
+            raise UsageError("a compaction is taken back in a context that holds all that was said")
         compactions = tuple(pair for pair in self.compactions if pair[0] != taken_back)
-        clearings = tuple(_kept_clearings(self.clearings, taken_back))
+        clearings = tuple(kept_clearings(self.clearings, taken_back))
         before = replace(self, compactions=compactions, clearings=clearings)
         cleared = before.cleared
-        entries = [entry for at, event in compactions for entry in _instead(at, event)]
-        entries.extend(_as_shown(entry, cleared.get(entry.seq)) for entry in self.said)
+        entries = [entry for at, event in compactions for entry in instead_of(at, event)]
+        entries.extend(as_shown(entry, cleared.get(entry.seq)) for entry in self.said)
         left = (entry for entry in entries if not _covered(entry, compactions))
         return before._arranged(seq, left)
 
@@ -194,57 +204,5 @@ class Context:
         )
 
 
-def _said(seq: int, event: MessageAdded) -> Entry:
-    message = event.message
-    return Entry(
-        seq=seq,
-        message=message,
-        tokens=0 if says_nothing(message) else event.tokens,
-        original=message,
-        at=seq,
-        keep=event.keep,
-        spilled=event.spilled,
-        run_id=event.run_id,
-        time=event.time,
-    )
-
-
-def _reported(records: Iterable[Record]) -> Iterator[tuple[str, Report]]:
-    """The provider's counts of requests that these records hold."""
-    for record in records:
-        event = record.event
-        if isinstance(event, ModelCalled) and event.purpose == "agent":
-            measured = event.usage.input_tokens if event.usage else 0
-            yield event.model, Report(seq=record.seq, measured=measured, counted=event.counted)
-
-
-def _kept_clearings(
-    clearings: Iterable[tuple[int, Cleared]], taken_back: int
-) -> Iterator[tuple[int, Cleared]]:
-    for seq, event in clearings:
-        items = tuple(item for item in event.items if seq < taken_back or item.seq > taken_back)
-        if items:
-            yield seq, replace(event, items=items)
-
-
 def _covered(entry: Entry, compactions: Iterable[tuple[int, Compacted]]) -> bool:
     return any(seq != entry.seq and holds(event.covers, entry.seq) for seq, event in compactions)
-
-
-def _instead(seq: int, event: Compacted) -> Iterator[Entry]:
-    """What stands for what the compaction covers; where an assistant says it, a user asks for it first."""
-    if event.covers:
-        told = Message.user(event.replacement)
-        kind: Kind = "note" if event.answer or event.made == "note" else "summary"
-        tokens = event.tokens - event.answer_tokens
-        yield Entry(seq=seq, message=told, tokens=tokens, original=told, kind=kind, at=event.at)
-    if event.covers and event.answer:
-        said = Message.assistant(event.answer)
-        tokens = event.answer_tokens
-        yield Entry(seq=seq, message=said, tokens=tokens, original=said, kind="summary", at=event.at)
-
-
-def _as_shown(entry: Entry, item: ClearedItem | None) -> Entry:
-    if item is None or entry.kind != "said":
-        return entry
-    return replace(entry, message=item.message, tokens=item.tokens)

@@ -11,8 +11,10 @@
     │   ├── BadAnswerError            an answer came that is no answer
     │   └── SummaryRefusedError       a text came that cannot stand for the conversation
     ├── ContextOverflowError          the context cannot be made to fit, after the last rung
+    ├── SessionBusyError              another run works on the session: later may work; nothing was stored
     └── StoreError                    a session could not be read or written; the log is as it was
-        └── ConflictError             the log was not as long as the writer thought; nothing was written
+        ├── ConflictError             the log was not as long as the writer thought; nothing was written
+        └── TakenOverError            another run began on the session and goes on with it; this one stopped
 
 `RetryTool` stands outside the tree: tools raise it to speak to the model, and it never reaches a caller.
 """
@@ -99,6 +101,10 @@ class ContextOverflowError(AgentLoopError):
         self.window = window
 
 
+class SessionBusyError(AgentLoopError):
+    """Another run works on the session; nothing was stored and no model asked. Later may work."""
+
+
 class StoreError(AgentLoopError):
     """A session could not be read or written; the log is as it was."""
 
@@ -110,13 +116,25 @@ class ConflictError(StoreError):
     """
 
     def __init__(self, session_id: str, *, expected: int, actual: int) -> None:
-        super().__init__(
-            f"session {session_id!r} has {actual} records, not {expected}: "
+        why = (
             "somebody else wrote to it; open it again"
+            if actual >= expected
+            else "it was deleted meanwhile; nothing more is stored"
         )
+        super().__init__(f"session {session_id!r} has {actual} records, not {expected}: {why}")
         self.session_id = session_id
         self.expected = expected
         self.actual = actual
+
+
+class TakenOverError(StoreError):
+    """Another run began on the session and goes on with it; this one has stopped and stores nothing more."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"session {session_id!r} was taken over by another run, which goes on with it; this one stopped"
+        )
+        self.session_id = session_id
 
 
 class RetryTool(Exception):  # noqa: N818 — a signal to the model, named for what it asks

@@ -141,10 +141,15 @@ class RunEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described(Event):
-    """The session has this title or this folder from now on; None leaves what was."""
+    """The session has this title, folder, owner or time to live from now on; None leaves what was.
+
+    The time to live, in seconds, is counted from the log's newest record; 0 takes it off.
+    """
 
     title: str | None = None
     folder: str | None = None
+    owner: str | None = None
+    ttl_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

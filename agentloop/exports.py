@@ -10,10 +10,11 @@ from typing import Any, Never
 
 from agentloop.codec import decode, encode
 from agentloop.errors import StoreError, UsageError
-from agentloop.events import Cleared, Compacted, Event, MessageAdded, Record, Restored
+from agentloop.events import Cleared, Compacted, Described, Event, MessageAdded, Record, Restored, Unknown
 from agentloop.filters import MAIN, EventFilter, select
 from agentloop.messages import Message
 from agentloop.pairing import answers
+from agentloop.stores.base import checked_owner, checked_ttl
 
 
 def to_openai(records: Iterable[Record], *, only: EventFilter | None = None) -> list[dict[str, Any]]:
@@ -47,8 +48,8 @@ def parse(text: str, *, count: Callable[[Message], int]) -> list[Event]:
 
     `count` gives a message's length in tokens. A BOM, CRLF and blank lines are passed over. Raises:
         UsageError: a line or an item is none of these, or cannot be kept as it is written: a key stands
-            in it twice, or a number that JSON does not have, or it points at what a filtered export left
-            out; the text names it and says what is wrong.
+            in it twice, or a number that JSON does not have (in an event NaN and the infinities are kept),
+            or it points at what a filtered export left out; the text names it and says what is wrong.
     """
     text = text.removeprefix("\ufeff")
     if text.lstrip().startswith("["):
@@ -109,14 +110,36 @@ def _decoded(line: str, where: str) -> Any:
     except (json.JSONDecodeError, RecursionError) as error:
         raise _wrong(where, f"this is no JSON: {error}") from error
     except ValueError as error:
+        fault = error
+    try:
+        return _as_stored(line, fault)
+    except ValueError as error:
         raise _wrong(where, str(error)) from error
+
+
+def _as_stored(line: str, fault: ValueError) -> Any:
+    """The line as an event that a log may hold so, though JSON may not; for any other the fault is raised.
+
+    A log keeps NaN and the infinities, and a record of a kind that is not known to the byte.
+    """
+    try:
+        event = decode(_POSITION.sub("{", line.strip()))
+    except (StoreError, RecursionError):
+        raise fault from None
+    return json.loads(line) if isinstance(event, Unknown) else _LENIENT.decode(line)
 
 
 def _event(line: str, where: str) -> Event:
     try:
-        return decode(_POSITION.sub("{", line.strip()))
-    except StoreError as error:
+        event = decode(_POSITION.sub("{", line.strip()))
+        if isinstance(event, Described):
+            checked_owner(event.owner)
+            checked_ttl(event.ttl_seconds or None)
+    except (StoreError, UsageError) as error:
         raise _wrong(where, str(error)) from error
+    if not math.isfinite(event.time):
+        raise _wrong(where, f"'time' is {event.time}: write the seconds since 1970")
+    return event
 
 
 def _positioned(record: Record) -> str:
@@ -217,4 +240,5 @@ def _no_number(text: str) -> Never:
 _BETWEEN = re.compile(r"[\s,]*")
 _POSITION = re.compile(r'^\{\s*"position"\s*:\s*\d+\s*,')
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_LENIENT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite)
 _STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=_no_number)

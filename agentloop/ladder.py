@@ -14,7 +14,7 @@ from agentloop.budget import Budget
 from agentloop.compactions import CompactionResult, together
 from agentloop.compactor import Compactor
 from agentloop.context import Context
-from agentloop.errors import ModelRefusedError
+from agentloop.errors import ConflictError, ModelRefusedError
 from agentloop.events import Cleared, ClearedItem
 from agentloop.guard import Guard
 from agentloop.instead import Summary
@@ -77,13 +77,13 @@ class Ladder:
         session, result = await self._clear_enough(session, budget, occasion)
         if self._may_summarise(self.rungs(session, budget, occasion), result):
             session, result = await self._by_the_policy(session, budget, occasion)
-        if not budget.fits(session.context) and veto_of(result) is None:
+        if not budget.fits(session.context) and prevented(result) is None:
             plan = self.rungs(session, budget, occasion).digest()
-            session, _ = await self._carry_out(session, budget, plan)
-        if not budget.fits(session.context) and veto_of(result) is None:
+            session, result = await self._carry_out(session, budget, plan)
+        if not budget.fits(session.context) and prevented(result) is None:
             plan = self.rungs(session, budget, occasion).shortened(self.compactor.counter)
-            session, _ = await self._carry_out(session, budget, plan)
-        budget.check(session.context, vetoed=veto_of(result))
+            session, result = await self._carry_out(session, budget, plan)
+        budget.check(session.context, prevented=prevented(result))
         return session
 
     async def carry_out(
@@ -100,7 +100,7 @@ class Ladder:
         in_vain: list[Plan] = []
         self._refused = False
         for name, step, goal in steps_of(self.policy.strategy, self.rungs(session, budget, occasion).budget):
-            if results and (results[-1].status == "vetoed" or budget.size(session.context) <= goal):
+            if results and (prevented(results[-1]) or budget.size(session.context) <= goal):
                 break
             plan = self.rungs(session, budget, occasion).plan(step, name)
             if plan is None or self._is_refused(plan) or any(plan.repeats(other) for other in in_vain):
@@ -147,7 +147,7 @@ class Ladder:
 
     def _may_summarise(self, rungs: Rungs, cleared: CompactionResult | None) -> bool:
         size = rungs.budget.size(rungs.context)
-        if cleared is not None and (cleared.status == "vetoed" or size <= rungs.budget.target):
+        if cleared is not None and (prevented(cleared) or size <= rungs.budget.target):
             return False
         if self.guard.allows(size=size, limit=rungs.budget.limit):
             return True
@@ -165,7 +165,7 @@ class Ladder:
             plan = self.rungs(session, budget, occasion).small_tail()
             session, _ = await self._carry_out(session, budget, plan)
         outcomes = self.outcomes[first:]
-        helped = bool(outcomes) and all(each.status == "done" and not each.error for each in outcomes)
+        helped = bool(outcomes) and all(_as_planned(each) for each in outcomes)
         self.guard.judge(helped=helped, size=budget.size(session.context))
         return session, outcomes[-1] if outcomes else None
 
@@ -175,7 +175,9 @@ class Ladder:
         if plan is None:
             return session, None
         write = self._noting_refusals(self._writers(self.rungs(session, budget, plan.occasion)).write)
-        session, result = await self.compactor.carry_out(session, plan, budget, write)
+        session, result = await self.compactor.carry_out(
+            session, plan, budget, write, transcript_failure=self.policy.transcript_failure
+        )
         self.outcomes.append(result)
         return session, result
 
@@ -225,7 +227,10 @@ class Ladder:
         rungs = self.rungs(session, budget, occasion)
         for name, items in self._clearable(session.context):
             if items and rungs.size_after(items) <= rungs.budget.target:
-                return await self._carry_out(session, budget, rungs.shown(items, name, 0))
+                session, result = await self._carry_out(session, budget, rungs.shown(items, name, 0))
+                if prevented(result):
+                    self.guard.judge(helped=False, size=budget.size(session.context))
+                return session, result
         return session, None
 
     def _clearable(self, context: Context) -> Iterator[tuple[str, tuple[ClearedItem, ...]]]:
@@ -237,7 +242,10 @@ class Ladder:
 
     async def _clear(self, session: Session, budget: Budget, items: tuple[ClearedItem, ...]) -> Session:
         before = budget.size(session.context)
-        session = await session.append(Cleared(items=items))
+        try:
+            session = await session.append(Cleared(items=items))
+        except ConflictError as conflict:  # what would be shown may be hidden now: it is seen to next time
+            return await self.compactor.catch_up(session, conflict)
         cleared = ResultsCleared(
             positions=tuple(item.seq for item in items),
             tokens_before=before,
@@ -247,6 +255,15 @@ class Ladder:
         return session
 
 
-def veto_of(result: CompactionResult | None) -> str | None:
-    """The reason of a callback that forbade the compaction, if one did."""
-    return result.error if result is not None and result.status == "vetoed" else None
+def prevented(result: CompactionResult | None) -> str | None:
+    """What kept the compaction, and would keep the next one, from being done, and what to do; else None."""
+    if result is not None and result.status == "vetoed":
+        return f"a callback vetoed the compaction ({result.error}): let it pass"
+    if result is not None and result.status == "failed" and result.unsaved:
+        return f"{result.unsaved}; nothing is hidden without it but by transcript_failure='go_on'"
+    return None
+
+
+def _as_planned(result: CompactionResult) -> bool:
+    """Whether it was done by the means the policy asked for; a transcript that is missing is none of them."""
+    return result.status == "done" and result.error == result.unsaved

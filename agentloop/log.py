@@ -37,8 +37,13 @@ def log_event(event: AnyStreamEvent) -> None:
     _level(logger, event)(event_type(event), **fields)
 
 
+def _went_wrong(event: AnyStreamEvent) -> bool:
+    """Whether it ends a compaction that failed, or was done by other means than it should."""
+    return isinstance(event, CompactionEnded) and event.status in ("done", "failed") and bool(event.error)
+
+
 def _level(logger: Any, event: AnyStreamEvent) -> Callable[..., None]:
-    if isinstance(event, _WARNINGS):
+    if isinstance(event, _WARNINGS) or _went_wrong(event):
         level = "warning"
     else:
         level = "info" if isinstance(event, _NOTEWORTHY) else "debug"

@@ -1,7 +1,7 @@
 """A session as text to read."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from agentloop.events import Compacted, Described, Event, MessageAdded, Record, Restored
 from agentloop.messages import Message
@@ -12,12 +12,23 @@ def to_markdown(records: Iterable[Record]) -> str:
 
     Tool calls and results stand in fences that they cannot close. The text is strict UTF-8: lone
     surrogates are shown escaped.
+
+    Example:
+        >>> from agentloop.events import MessageAdded
+        >>> hello = MessageAdded(message=Message.user("Hello."), tokens=2)
+        >>> print(to_markdown([Record(seq=1, event=hello)]), end="")
+        ## 1 User
+        <BLANKLINE>
+        Hello.
     """
-    blocks: list[str] = []
+    return "\n\n".join(to_blocks(records)) + "\n"
+
+
+def to_blocks(records: Iterable[Record]) -> Iterator[str]:
+    """The same, block by block: a blank line belongs between two of them, a line end behind the last."""
     for record in records:
-        blocks.extend(_blocks(record.seq, record.event))
-    text = "\n\n".join(blocks) + "\n"
-    return text.encode("utf-8", "backslashreplace").decode()
+        for block in _blocks(record.seq, record.event):
+            yield block.encode("utf-8", "backslashreplace").decode()
 
 
 def _blocks(seq: int, event: Event) -> list[str]:

@@ -4,6 +4,7 @@ import errno
 import os
 from itertools import takewhile
 from pathlib import Path
+from typing import TextIO
 
 from agentloop.errors import StoreError
 
@@ -40,12 +41,29 @@ def refuse_link(folder: Path) -> None:
 def make_private_folder(folder: Path) -> None:
     """Make the folder with its parents; each that is made here is its owner's alone, whatever the umask.
 
+    It is on disc when this returns: a power cut does not take it away, nor what is synced in it.
+
     Raises:
         OSError: it cannot be made, or something else stands there.
     """
-    missing = list(takewhile(lambda each: not os.path.lexists(each), folder.parents))
+    missing = list(takewhile(lambda each: not os.path.lexists(each), (folder, *folder.parents)))
     for each in (*reversed(missing), folder):
         each.mkdir(mode=0o700, exist_ok=True)
+    for each in missing:
+        sync_folder(each.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the folder's names to the disc: a file that is synced is still lost where its name is.
+
+    Raises:
+        OSError: the disc refuses.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_private(path: Path, text: str) -> None:
@@ -56,8 +74,17 @@ def write_private(path: Path, text: str) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    with open(path, "w", encoding="utf-8", errors="replace", opener=_private) as file:
+    with open_private(path) as file:
         file.write(text)
+
+
+def open_private(path: Path) -> TextIO:
+    """The file, emptied, for text to be written to; a new one is its owner's alone, as in `write_private`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    return open(path, "w", encoding="utf-8", errors="replace", opener=_private)
 
 
 def _private(path: str, flags: int) -> int:

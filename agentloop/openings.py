@@ -17,14 +17,21 @@ from agentloop.sessions import Session
 MOST_TITLE_CHARS = 60
 
 
-def described(session: Session, message: Message | None, folder: str | None) -> tuple[Event, ...]:
-    """The title and the folder of a session that begins with this message; nothing for an older one."""
+def described(
+    session: Session,
+    message: Message | None,
+    *,
+    folder: str | None = None,
+    owner: str | None = None,
+    ttl_seconds: float | None = None,
+) -> tuple[Event, ...]:
+    """What a session that begins with this message is called, and whose it is; nothing for an older one."""
     if session.context.said or message is None:
         return ()
     title = " ".join(message.text.split())
     if len(title) > MOST_TITLE_CHARS:
         title = head(title, MOST_TITLE_CHARS - 1).rstrip() + "…"
-    return (Described(title=title or None, folder=folder),)
+    return (Described(title=title or None, folder=folder, owner=owner, ttl_seconds=ttl_seconds),)
 
 
 def check_prompt(budget: Budget, said: MessageAdded | None) -> None:

@@ -1,13 +1,17 @@
 """The policy: three layers and their numbers, as one frozen value."""
 
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
 
-from agentloop.checks import above_zero, called, fraction
+from agentloop.checks import above_zero, called, fraction, shown
 from agentloop.errors import UsageError
 from agentloop.micro import MicroCompact
 from agentloop.models import ChatModel, check_model
 from agentloop.strategies import KeepRecentFraction, Strategy
 from agentloop.triggers import Trigger, WindowFraction
+
+TranscriptFailure: TypeAlias = Literal["stop", "go_on"]
+"""What becomes of a compaction whose transcript cannot be saved: nothing is hidden, or it goes on without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +21,10 @@ class Compaction:
     `micro` shortens old results (None: off); `trigger` decides when the older part is summarised (None:
     never before the window is full); `strategy` decides what is covered; `tool` offers the model
     `compact(focus=…)`; `model` writes the summaries (None: the agent's own). A summary takes at most
-    `summary_share` of the window and `summary_seconds` of time. An agent without any of this has
+    `summary_share` of the window and `summary_seconds` of time. Where the transcript cannot be saved,
+    `transcript_failure` says whether the compaction fails and the run goes on while its request fits
+    (`"stop"`), or the compaction is done without one (`"go_on"`): the log holds everything in any case, and
+    `CompactionEnded.error` says so. An agent without any of this has
     `compaction=None`: a request that does not fit then fails.
 
     Example:
@@ -28,7 +35,7 @@ class Compaction:
 
     Raises:
         UsageError: a number is out of its range, the trigger or the strategy is no function of a context and
-            a budget, `micro` is no `MicroCompact`, or `model` no model.
+            a budget, `micro` is no `MicroCompact`, `model` no model, or `transcript_failure` neither word.
     """
 
     micro: MicroCompact | None = field(default_factory=MicroCompact)
@@ -38,6 +45,7 @@ class Compaction:
     model: ChatModel | None = None
     summary_share: float = 0.25
     summary_seconds: float = 300.0
+    transcript_failure: TranscriptFailure = "stop"
 
     def __post_init__(self) -> None:
         if not isinstance(self.micro, MicroCompact | None):
@@ -49,3 +57,7 @@ class Compaction:
             check_model("model", self.model)
         fraction("summary_share", self.summary_share, most=0.5)
         above_zero("summary_seconds", self.summary_seconds)
+        if self.transcript_failure not in get_args(TranscriptFailure):
+            raise UsageError(
+                f"transcript_failure must be 'stop' or 'go_on', not {shown(self.transcript_failure)}"
+            )

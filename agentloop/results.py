@@ -8,6 +8,8 @@ from agentloop.errors import (
     ContextOverflowError,
     ContextTooLongError,
     ModelUnavailableError,
+    SessionBusyError,
+    TakenOverError,
     UsageError,
 )
 from agentloop.messages import Message, Usage
@@ -73,12 +75,12 @@ class CompactionPreview:
 def status_of(error: BaseException) -> RunStatus:
     """The word of the exit table for what ended a run."""
     match error:
-        case asyncio.CancelledError() | KeyboardInterrupt():
+        case asyncio.CancelledError() | KeyboardInterrupt() | TakenOverError():
             return "interrupted"
         case UsageError():
             return "usage"
         case ContextOverflowError() | ContextTooLongError():
             return "too_large"
-        case ModelUnavailableError():
+        case ModelUnavailableError() | SessionBusyError():
             return "try_later"
     return "failed"

@@ -23,6 +23,7 @@ OVERFLOW = Overflow()
 class Room:
     """One run's window. `budget` changes when an overflow teaches more about the server.
 
+    A compaction is decided on with the whole log in the context; clearing and plain steps never read it.
     `policy` None switches everything off: what does not fit is then an error. `_lowered_at` is how long the
     context was when a shorter answer was last asked for, which is tried once for each request.
     """
@@ -44,7 +45,7 @@ class Room:
         if self.policy is not None:
             session = await self.ladder.clear_in_batches(session, self.budget)
             if occasion := self._due(session.context, self.policy):
-                session = await self.ladder.climb(session, self.budget, occasion)
+                session = await self.ladder.climb(await session.whole(), self.budget, occasion)
             await self._say_fixed(session.context)
         await self._warn(session.context)
         self.budget.check(session.context)
@@ -67,14 +68,15 @@ class Room:
         tokens = error.tokens or self.budget.size(session.context)
         self.budget = self.budget.learnt(session.context, error)
         occasion = Occasion(reason="overflow", why=f"the server refused {tokens:,} tokens")
-        return await self.ladder.climb(session, self.budget.refusing(session.context), occasion)
+        budget = self.budget.refusing(session.context)
+        return await self.ladder.climb(await session.whole(), budget, occasion)
 
     async def asked(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
         """Compact since a person asked; None where there is nothing to compact.
 
         A summary that is refused changes nothing.
         """
-        return await self.ladder.carry_out(session, self.budget, _asked_for(focus))
+        return await self.ladder.carry_out(await session.whole(), self.budget, _asked_for(focus))
 
     async def wished(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
         """Compact since the model asked; None where too little is to be gained, or it asked just before.
@@ -82,6 +84,7 @@ class Room:
         Once it is done the guard lets go of what it holds against compaction.
         """
         occasion = Occasion(reason="tool", why="the model asked for it", focus=focus)
+        session = await session.whole()
         gain = self.ladder.rungs(session, self.budget, occasion).gain()
         if gain < WORTH * self.budget.limit or not self.ladder.guard.grant():
             return session, None
@@ -96,7 +99,8 @@ class Room:
         fired = fired_by(trigger, session.context, self.budget)
         if fired is None:
             return session, None
-        return await self.ladder.carry_out(session, self.budget, Occasion(reason="idle", why=fired.why))
+        occasion = Occasion(reason="idle", why=fired.why)
+        return await self.ladder.carry_out(await session.whole(), self.budget, occasion)
 
     def preview(self, context: Context, focus: str | None = None) -> CompactionPreview | None:
         """What a compaction asked for now would do first; nothing is done."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -10,16 +10,19 @@ from typing import Any
 
 from agentloop.agent import Agent
 from agentloop.call_ids import CallIds
-from agentloop.events import Event, MessageAdded
+from agentloop.errors import ConflictError
+from agentloop.events import Event, MessageAdded, RunEnded
+from agentloop.leases import Hold
 from agentloop.limits import Limits, Spent, charge, total
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer
+from agentloop.races import has_begun, within
 from agentloop.redaction import redacted
 from agentloop.room import Room
 from agentloop.run_context import RunContext
 from agentloop.sessions import Session
 from agentloop.stream import MessageAdded as MessageShown
-from agentloop.stream import ToolProgress
+from agentloop.stream import RunStatus, ToolProgress
 from agentloop.tokens import TokenCounter, count_message
 from agentloop.watch import Watch
 
@@ -30,7 +33,8 @@ class Run:
 
     `limits` are held against what it uses. `steps` counts the agent's answers, `answered` is what they used
     and `unreported` what those did that reported nothing; `charged` is their price as far as a limit needs
-    it. `in_vain` is how many answers in a row came to nothing, `begun` whether the log knows of this run.
+    it. `in_vain` is how many answers in a row came to nothing, `session` the session as this run last stored
+    it, None before the log knows of the run and once it knows of its end. `hold` is what it holds it by.
     """
 
     agent: Agent
@@ -46,7 +50,8 @@ class Run:
     paid: float | None = None
     charged: float | None = 0.0
     in_vain: int = 0
-    begun: bool = False
+    session: Session | None = None
+    hold: Hold | None = None
     started: float = field(init=False)
     _call_ids: CallIds | None = None
 
@@ -147,9 +152,17 @@ class Run:
     async def stored(
         self, session: Session, *events: Event, usage: Usage | None = None, cost: float | None = None
     ) -> tuple[Session, Callable[[], Awaitable[None]]]:
-        """The session with these events stored, and what shows its new messages; called again it goes on."""
-        first = session.context.length + 1
-        session = await session.append(*events)
+        """The session with these events stored, and what shows its new messages; called again it goes on.
+
+        What others wrote meanwhile that begins, says and ends nothing is in it too.
+
+        Raises:
+            TakenOverError: another run began on the session.
+            ConflictError: somebody said something in it, or it was deleted.
+        """
+        session = await self._appended(session, events)
+        self.session = session
+        first = session.context.length - len(events) + 1
         status = self.room.status(session.context)
 
         unshown = list(enumerate(events, first))
@@ -171,6 +184,41 @@ class Run:
                     await self.watch.say(shown)
 
         return session, show
+
+    async def end(self, status: RunStatus, reason: str | None = None) -> None:
+        """Store how the run ended, where it began and its end is not stored yet; let go of the session.
+
+        Raises:
+            StoreError: it could not be stored, or another run has the session.
+        """
+        session, self.session = self.session, None
+        try:
+            if session is not None:
+                reason = redacted(reason, self.watch.redact)
+                ended = RunEnded(run_id=self.id, status=status, usage=self.usage, reason=reason)
+                await self._appended(session, [ended])
+        finally:
+            if self.hold is not None:
+                await self.hold.free()
+
+    async def is_alone(self) -> bool:
+        """Whether no other run has begun on the session since this one last stored something.
+
+        Raises:
+            StoreError: the log could not be read.
+        """
+        if self.session is None:
+            return True
+        newer = await self.session.store.read(self.session.id, after=self.session.context.length)
+        return not has_begun(newer, other_than=self.id)
+
+    async def _appended(self, session: Session, events: Sequence[Event]) -> Session:
+        catch_up = within(self.id)
+        while True:
+            try:
+                return await session.append(*events)
+            except ConflictError as conflict:
+                session = await catch_up(session, conflict)
 
     @contextlib.contextmanager
     def context_for(self, call_id: str) -> Iterator[RunContext[Any]]:

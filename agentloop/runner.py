@@ -1,51 +1,33 @@
-"""The runner: opens a session, adds the prompt, runs the loop, and shows what happens."""
+"""The runner: what users call. It checks what it is given, and hands runs and looks to what does them."""
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from typing import Any, Self
 
 from agentloop.agent import Agent
-from agentloop.answering import settle
-from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks
 from agentloop.checks import above_zero, shown
 from agentloop.compactions import CompactionResult
-from agentloop.compactor import Compactor
-from agentloop.deadlines import to_its_end
-from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
-from agentloop.events import Record, Restored, RunEnded, RunStarted
+from agentloop.errors import SessionNotFoundError, UsageError
+from agentloop.events import Record
 from agentloop.filters import EventFilter, select
-from agentloop.ladder import Ladder
-from agentloop.limits import Limits, check_priced, limited
-from agentloop.loop import loop
+from agentloop.leases import Leases, WhenBusy
+from agentloop.limits import Limits
 from agentloop.messages import Message
-from agentloop.models import AsksWindow, ChatModel
-from agentloop.openings import (
-    check_prompt,
-    described,
-    folder_of,
-    instances,
-    spoken,
-    transcripts_folder,
-)
-from agentloop.policy import Compaction
-from agentloop.redaction import Redact, checked_redaction, redact_error, redacted
-from agentloop.results import CompactionPreview, RunResult, status_of
-from agentloop.room import Room
-from agentloop.run import Run
+from agentloop.openings import folder_of, instances, spoken, transcripts_folder
+from agentloop.owners import check_seen
+from agentloop.redaction import Redact, checked_redaction, redacted
+from agentloop.results import CompactionPreview, RunResult
+from agentloop.runs import Runs
 from agentloop.sessions import Session
-from agentloop.steps import RunTools, next_step
+from agentloop.setting import Setting
 from agentloop.stores import open_store
-from agentloop.stores.base import SessionStore, checked_session_id
-from agentloop.stream import AnyStreamEvent, ContextStatus, RunStatus
-from agentloop.stream import RunEnded as RunEndedShown
-from agentloop.stream import RunStarted as RunStartedShown
-from agentloop.tokens import counter_for
-from agentloop.watch import CALLBACK_SECONDS, Sink, Watch
-from agentloop.wire import arranged
+from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
+from agentloop.stream import AnyStreamEvent, ContextStatus
+from agentloop.undoing import undone
+from agentloop.watch import CALLBACK_SECONDS, Sink
 
 
 class Runner:
@@ -54,6 +36,16 @@ class Runner:
     `store` is a store or a URL (`memory:`, `sqlite:///sessions.db`); `transcripts` is the folder of the
     transcripts and of results too long to show, None for none; `folder` marks new sessions as belonging to
     a folder. A callback may take `callback_seconds`.
+
+    One run at a time works on a session, by a lease that it renews. `when_busy` says whether another run is
+    refused (`refuse`), waits until the session is free (`wait`), or puts the first one out, which then stops
+    and stores nothing more (`take_over`). A lease that nobody renews runs out after 30 seconds, or what a
+    `Leases(…)` in place of the word says; at once where its process has died on this machine. A store that
+    grants no leases lets everybody in: then who meets another run in the log stops. Compacting, undoing and
+    looking need no lease.
+
+    With `owner`, new sessions belong to that owner and no others are seen. New sessions may be swept
+    `ttl_seconds` after their newest record, None for never.
 
     `redact`, such as `Secrets()`, takes secrets out of every text before it is stored, counted, shown or
     logged: what users, models and tools say, transcripts, files of long results, summaries, titles, errors.
@@ -64,7 +56,8 @@ class Runner:
 
     Raises:
         UsageError: the store is none, a callback is a class, `redact` is no function or gives no text,
-            `transcripts` or `folder` is no path, or `callback_seconds` no number above 0.
+            `transcripts` or `folder` is no path, `callback_seconds` or `ttl_seconds` no number above 0,
+            `when_busy` none of its words, or `owner` no name.
     """
 
     def __init__(
@@ -77,19 +70,29 @@ class Runner:
         folder: str | None = None,
         callback_seconds: float = CALLBACK_SECONDS,
         redact: Redact | None = None,
+        when_busy: WhenBusy | Leases = "refuse",
+        owner: str | None = None,
+        ttl_seconds: float | None = None,
     ) -> None:
         above_zero("callback_seconds", callback_seconds)
         if not isinstance(agent, Agent):
             raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
         self.agent = agent
         self.store = open_store(store)
-        self._callbacks = instances(callbacks)
-        self._transcripts = transcripts_folder(transcripts)
-        self._folder = folder_of(folder)
-        self._callback_seconds = callback_seconds
         self._redact = None if redact is None else checked_redaction(redact)
-        self._counter = counter_for(agent.model.name)
-        self._budget: Budget | None = None
+        self._owner = checked_owner(owner)
+        self._setting = Setting(
+            agent=agent,
+            callbacks=instances(callbacks),
+            transcripts=transcripts_folder(transcripts),
+            folder=folder_of(folder),
+            owner=self._owner,
+            ttl_seconds=checked_ttl(ttl_seconds),
+            callback_seconds=callback_seconds,
+            redact=self._redact,
+        )
+        leases = when_busy if isinstance(when_busy, Leases) else Leases(when_busy=when_busy)
+        self._runs = Runs(setting=self._setting, store=self.store, leases=leases)
 
     async def run(
         self,
@@ -102,9 +105,12 @@ class Runner:
         """Say `prompt` in the session, a new one where no id is given, and run to the answer or to a limit.
 
         Raises:
-            UsageError: the prompt is empty, the id not allowed or a limit cannot be held; nothing is stored.
+            UsageError: the prompt is empty, the id not allowed or taken by another owner, or a limit cannot
+                be held; nothing is stored.
+            SessionBusyError: another run works on the session and `when_busy` is `refuse`; nothing is stored.
             ContextOverflowError: the context cannot be made to fit.
             ModelError: the model gave no answer.
+            TakenOverError: another run took the session over; this one stored nothing more.
             StoreError: the session could not be read or written.
         """
         return await self._run(
@@ -118,6 +124,7 @@ class Runner:
 
         Raises:
             SessionNotFoundError: there is no such session.
+            SessionBusyError: another run works on it.
         """
         return await self._run(None, session_id, deps, limits, _unseen)
 
@@ -134,8 +141,9 @@ class Runner:
         The last event is `RunEnded`; where the run failed, the error is raised after it.
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
+        message = None if prompt is None else spoken(prompt)
         work = self._run(
-            prompt, _new_session_id() if session_id is None else session_id, deps, limits, events.put_nowait
+            message, _new_session_id() if session_id is None else session_id, deps, limits, events.put_nowait
         )
         task = asyncio.create_task(work)
         task.add_done_callback(lambda _: events.put_nowait(None))
@@ -154,9 +162,8 @@ class Runner:
             SessionNotFoundError: there is no such session.
         """
         session = await self._existing(session_id)
-        run = await self._new_run(session_id, None, None, _unseen)
-        with contextlib.closing(run.watch.callback_list):
-            _, result = await run.room.asked(session, redacted(focus, self._redact))
+        async with self._setting.beside(session_id) as room:
+            _, result = await room.asked(session, redacted(focus, self._redact))
         return result
 
     async def compact_if_due(self, session_id: str) -> CompactionResult | None:
@@ -169,9 +176,8 @@ class Runner:
             SessionNotFoundError: there is no such session.
         """
         session = await self._existing(session_id)
-        run = await self._new_run(session_id, None, None, _unseen)
-        with contextlib.closing(run.watch.callback_list):
-            _, result = await run.room.if_due(session)
+        async with self._setting.beside(session_id) as room:
+            _, result = await room.if_due(session)
         return result
 
     async def preview(self, session_id: str) -> CompactionPreview | None:
@@ -180,9 +186,9 @@ class Runner:
         Raises:
             SessionNotFoundError: there is no such session.
         """
-        session = await self._existing(session_id)
-        room = (await self._new_run(session_id, None, None, _unseen)).room
-        return room.preview(session.context)
+        session = await (await self._existing(session_id)).whole()
+        async with self._setting.beside(session_id) as room:
+            return room.preview(session.context)
 
     async def undo(self, session_id: str) -> int | None:
         """Take the newest compaction back, with all its steps hid or shortened; None where there is none.
@@ -192,14 +198,7 @@ class Runner:
         Raises:
             SessionNotFoundError: there is no such session.
         """
-        session = await self._existing(session_id)
-        if not session.context.compactions:
-            return None
-        seq, newest = session.context.compactions[-1]
-        all_steps = ((at, event.group) for at, event in session.context.compactions)
-        steps = [at for at, group in all_steps if group and group == newest.group] or [seq]
-        await session.append(*(Restored(seq=at) for at in reversed(steps)))
-        return seq
+        return await undone(await self._existing(session_id))
 
     async def events(self, session_id: str, *, only: EventFilter | None = None) -> list[Record]:
         """The session's records, oldest first, or those of them that the filter takes.
@@ -207,15 +206,22 @@ class Runner:
         Raises:
             SessionNotFoundError: there is no such session.
         """
+        await check_seen(session_id, self.store, self._owner)
         records = await self.store.read(checked_session_id(session_id))
         if not records:
             raise SessionNotFoundError(f"there is no session {session_id!r}")
         return select(records, only)
 
     async def status(self, session_id: str) -> ContextStatus:
-        """How full the window is with this session."""
+        """How full the window is with this session, also before it begins.
+
+        Raises:
+            SessionNotFoundError: it is another owner's.
+        """
+        await check_seen(session_id, self.store, self._owner)
         session = await Session.open(session_id, self.store)
-        return (await self._new_run(session_id, None, None, _unseen)).room.status(session.context)
+        async with self._setting.beside(session_id) as room:
+            return room.status(session.context)
 
     async def close(self) -> None:
         """Close the store."""
@@ -228,129 +234,16 @@ class Runner:
         await self.close()
 
     async def _run(
-        self,
-        prompt: str | Message | None,
-        session_id: str,
-        deps: Any,
-        limits: Limits | None,
-        sink: Sink,
+        self, message: Message | None, session_id: str, deps: Any, limits: Limits | None, sink: Sink
     ) -> RunResult:
-        message = None if prompt is None else spoken(prompt)
-        limits = limited(limits, self.agent.max_steps)
-        check_priced(limits, *self._models())
-        session = await (Session.open(session_id, self.store) if message else self._begun(session_id))
-        run = await self._new_run(session_id, deps, limits, sink)
-        try:
-            ended = await loop(run, await self._begin(run, session, message))
-            session = await to_its_end(ended.session.append(_ended(run, ended.status, ended.reason)))
-        except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
-            await to_its_end(self._fail(run, error))
-            raise
-        finally:
-            self._budget = self._first_budget().keeping(run.room.budget)
-        output = redacted(ended.output, self._redact)
-        await self._show_end(run, ended.status, output=output, error=ended.reason)
-        return RunResult(
-            output=output,
-            status=ended.status,
-            session_id=session_id,
-            run_id=run.id,
-            usage=run.usage,
-            cost=run.cost,
-            messages=tuple(arranged(session.context.messages)),
-            compactions=tuple(run.room.ladder.outcomes),
-            reason=ended.reason,
-        )
-
-    async def _begin(self, run: Run, session: Session, message: Message | None) -> Session:
-        """Store that the run began, with its prompt, before anybody is told; settle what was in flight."""
-        began = RunStarted(run_id=run.id, model=self.agent.model.name)
-        said = run.added(message) if message else None
-        step = next_step(session.context.messages)
-        pending = step.calls if isinstance(step, RunTools) else ()
-        try:
-            check_prompt(run.room.budget, said)
-            records = [
-                began,
-                *described(session, said.message if said else None, self._folder),
-                *([said] if said and not pending else ()),
-            ]
-            session, show = await run.stored(session, *records)
-            run.begun = True
-        finally:
-            await run.watch.say(RunStartedShown(model=self.agent.model.name))
-        await show()
-        if pending:
-            session = await settle(run, session, pending)
-        return await run.record(session, said) if said and pending else session
-
-    async def _fail(self, run: Run, error: BaseException) -> None:
-        """Note in the log how the run ended, where it began there and the log still takes it; show it."""
-        status = status_of(error)
-        redact_error(error, self._redact)
-        if run.begun and not isinstance(error, StoreError):
-            with contextlib.suppress(AgentLoopError):
-                session = await Session.open(run.watch.session_id, self.store)
-                await session.append(_ended(run, status))
-        text = "cancelled" if status == "interrupted" else str(error) or type(error).__name__
-        await self._show_end(run, status, output="", error=text)
-
-    async def _show_end(self, run: Run, status: RunStatus, *, output: str, error: str | None) -> None:
-        ended = RunEndedShown(status=status, output=output, usage=run.usage, cost=run.cost, error=error)
-        await run.watch.say(ended)
+        return await self._runs.one(message, checked_session_id(session_id), deps, limits, sink)
 
     async def _existing(self, session_id: str) -> Session:
+        await check_seen(session_id, self.store, self._owner)
         session = await Session.open(session_id, self.store)
         if not session.context.length:
             raise SessionNotFoundError(f"there is no session {session_id!r}")
         return session
-
-    async def _begun(self, session_id: str) -> Session:
-        session = await self._existing(session_id)
-        if not session.context.said:
-            raise UsageError(f"nobody has said anything in session {session_id!r} yet: give a prompt")
-        return session
-
-    async def _new_run(self, session_id: str, deps: Any, limits: Limits | None, sink: Sink) -> Run:
-        await self._ask_windows()
-        watch = Watch(
-            session_id, uuid.uuid4().hex, sink, self._callbacks, self._callback_seconds, self._redact
-        )
-        compactor = Compactor(counter=self._counter, transcripts=self._transcripts, watch=watch)
-        policy = self.agent.compaction
-        ladder = Ladder(policy=policy or Compaction(), model=self.agent.model, compactor=compactor)
-        return Run(
-            agent=self.agent,
-            room=Room(policy=policy, budget=self._first_budget(), ladder=ladder),
-            watch=watch,
-            counter=self._counter,
-            spills=self._transcripts,
-            limits=limits or Limits(),
-            deps=deps,
-        )
-
-    def _models(self) -> tuple[ChatModel, ...]:
-        """Who answers, and who writes summaries where that is another."""
-        writer = self.agent.compaction.model if self.agent.compaction else None
-        return (self.agent.model, writer) if writer else (self.agent.model,)
-
-    async def _ask_windows(self) -> None:
-        """Let models whose window nobody knows ask their servers, before it is first reckoned with."""
-        if self._budget is None:
-            for model in self._models():
-                if model.window is None and isinstance(model, AsksWindow):
-                    await model.ask_window()
-
-    def _first_budget(self) -> Budget:
-        """What the next run begins with; made when first asked for, since counting loads a vocabulary."""
-        if self._budget is None:
-            agent = self.agent
-            self._budget = Budget.of(agent.model, agent.instructions, agent.schemas, self._counter)
-        return self._budget
-
-
-def _ended(run: Run, status: RunStatus, reason: str | None = None) -> RunEnded:
-    return RunEnded(run_id=run.id, status=status, usage=run.usage, reason=redacted(reason, run.watch.redact))
 
 
 def _new_session_id() -> str:

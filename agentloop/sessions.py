@@ -1,32 +1,51 @@
-"""A session: an id, its log in a store, and the context folded from it."""
+"""A session: an id, its log in a store, and the context folded from it.
+
+A store that keeps checkpoints is given one now and then, so that opening a long session reads the end of its
+log alone. Its context then holds what a step needs; `whole` reads the rest for what needs more.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from agentloop.checkpoints import CHECKPOINT_EVERY, agree, checkpoint_of, context_in, is_due
 from agentloop.context import Context
-from agentloop.events import Event, Record
-from agentloop.stores.base import SessionStore, checked_session_id
+from agentloop.errors import AgentLoopError
+from agentloop.events import Event, Record, Restored
+from agentloop.host_logger import host_logger
+from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
+from agentloop.threads import in_thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One conversation as it was when read or last written; a change makes a new value."""
+    """One conversation as it was when read or last written; a change makes a new value.
+
+    `kept` is how much of the log the newest checkpoint covers that it knows of.
+    """
 
     id: str
     store: SessionStore
     context: Context
+    kept: int = 0
 
     @classmethod
     async def open(cls, session_id: str, store: SessionStore) -> Self:
         """The session with that id; one that does not exist yet is empty.
 
+        What a checkpoint covers is not read again: see `whole`.
+
         Raises:
             UsageError: the id is not allowed.
             StoreError: it could not be read.
         """
-        records = await store.read(checked_session_id(session_id))
-        return cls(id=session_id, store=store, context=Context.of(records))
+        empty = cls(id=checked_session_id(session_id), store=store, context=Context())
+        kept = await _kept(store, session_id) if isinstance(store, KeepsCheckpoints) else None
+        if kept and (session := await empty._from_checkpoint(*kept)):
+            return session
+        records = await store.read(session_id)
+        session = replace(empty, context=await _folded(records))
+        return await session._checkpointed(records[-1].event) if records else session
 
     async def append(self, *events: Event) -> Self:
         """This session with these events at the end of its log: all of them are stored, or none.
@@ -35,14 +54,101 @@ class Session:
             ConflictError: somebody else wrote to the log meanwhile.
             StoreError: it could not be written.
         """
+        session = await self._ready_for(events)
         await self.store.append(self.id, events, expect=self.context.length)
-        return self._with(events)
+        session = session._with(events)
+        return await session._checkpointed(events[-1]) if events else session
 
     async def reload(self) -> Self:
         """The session as it is in the store now."""
-        records = await self.store.read(self.id, after=self.context.length)
-        return self._with([record.event for record in records])
+        return await self.having(await self.store.read(self.id, after=self.context.length))
+
+    async def having(self, newer: Sequence[Record]) -> Self:
+        """This session with these records, which the log holds behind what it knows of."""
+        events = [record.event for record in newer]
+        return (await self._ready_for(events))._with(events)
+
+    async def whole(self) -> Self:
+        """This session with all that was ever said in its context, read from the log where it is not there.
+
+        Compactions need it, and taking one back; no step between does. It is held against what the checkpoint
+        said: one that was wrong is forgotten.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+        if not self.context.base:
+            return self
+        records = await self.store.read(self.id, most=self.context.length)
+        context = await _folded(records)
+        if agree(self.context, context):
+            return replace(self, context=context)
+        await _dropped(self.store, self.id)
+        return replace(self, context=context, kept=0)
+
+    async def _ready_for(self, events: Sequence[Event]) -> Self:
+        """The session with a context that these events can be added to."""
+        return await self.whole() if any(isinstance(event, Restored) for event in events) else self
 
     def _with(self, events: Sequence[Event]) -> Self:
         records = (Record(seq=seq, event=event) for seq, event in enumerate(events, self.context.length + 1))
         return replace(self, context=self.context.add(*records))
+
+    async def _from_checkpoint(self, checkpoint: Checkpoint, context: Context) -> Self | None:
+        """The session from there on; None where the log is another, or its end takes a compaction back."""
+        records = await self.store.read(self.id, after=checkpoint.seq - 1)
+        if not records or records[0].event.id != checkpoint.event_id:
+            await _dropped(self.store, self.id)
+            return None
+        events = [record.event for record in records]
+        if context.base and any(isinstance(event, Restored) for event in events[1:]):
+            return None
+        session = replace(self, context=context, kept=checkpoint.seq)._with(events[1:])
+        return await session._checkpointed(events[-1])
+
+    async def _checkpointed(self, newest: Event) -> Self:
+        """This session, with a checkpoint kept where it is time for one; `newest` is the log's last event."""
+        if not (isinstance(self.store, KeepsCheckpoints) and newest.id and is_due(self.context, self.kept)):
+            return self
+        try:
+            checkpoint = await in_thread(checkpoint_of, self.context, newest.id)
+            if not self.kept:
+                await _dropped(self.store, self.id)  # a damaged one may say that it is the newer one
+            await self.store.keep_checkpoint(self.id, checkpoint)
+        except Exception as error:  # noqa: BLE001 — the log is written; what is kept beside it can be lost
+            _note("a checkpoint could not be kept", self.id, error)
+        return replace(self, kept=self.context.length)
+
+
+async def _folded(records: Sequence[Record]) -> Context:
+    """Their fold; that of many takes a second, so it is made on a thread."""
+    return await in_thread(Context.of, records) if len(records) > CHECKPOINT_EVERY else Context.of(records)
+
+
+async def _kept(store: KeepsCheckpoints, session_id: str) -> tuple[Checkpoint, Context] | None:
+    """The newest checkpoint with the context in it; None where there is none that can be read."""
+    try:
+        checkpoint = await store.checkpoint(session_id)
+    except AgentLoopError as error:
+        _note("a checkpoint could not be read", session_id, error)
+        return None
+    if checkpoint is None:
+        return None
+    context = await in_thread(context_in, checkpoint)
+    if context is None:
+        await _dropped(store, session_id)
+    return None if context is None else (checkpoint, context)
+
+
+async def _dropped(store: object, session_id: str) -> None:
+    """Forget a checkpoint that is wrong, or of another log; a new one takes its place in any case."""
+    try:
+        if isinstance(store, KeepsCheckpoints):
+            await store.drop_checkpoint(session_id)
+    except AgentLoopError as error:
+        _note("a checkpoint could not be dropped", session_id, error)
+
+
+def _note(what: str, session_id: str, error: Exception) -> None:
+    if (logger := host_logger()) is not None:
+        logger.debug(what, session_id=session_id, error=str(error) or type(error).__name__)

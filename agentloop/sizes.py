@@ -7,6 +7,8 @@ from agentloop.errors import UsageError
 
 _SIZE = re.compile(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
 _AMOUNT = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([smhdw]?)", re.ASCII)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 MOST_TOKENS = 1_000_000_000
 """More than any model takes; a larger number is a slip of the hand."""
@@ -57,6 +59,19 @@ def amount_of(text: str, *, unit: str) -> float:
     if not 0 < amount < inf:
         raise UsageError(f"{text!r} is no number of {unit} above 0: write one such as 2 or 0.5")
     return amount
+
+
+def seconds_of(text: str) -> float:
+    """A time from `"90"` (seconds), `"90s"`, `"15m"` (minutes), `"12h"`, `"30d"` or `"2w"`.
+
+    Raises:
+        UsageError: it is no such time above 0.
+    """
+    found = _TIME.fullmatch(text.strip().lower())
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if not 0 < seconds < inf:
+        raise UsageError(f"{text!r} is no time above 0: write one such as 90, 90s, 15m, 12h, 30d or 2w")
+    return seconds
 
 
 def _parsed(size: object) -> int | None:

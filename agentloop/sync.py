@@ -14,6 +14,7 @@ from agentloop.deadlines import CANCEL_GRACE_SECONDS
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import Record
 from agentloop.filters import EventFilter
+from agentloop.leases import Leases, WhenBusy
 from agentloop.limits import Limits
 from agentloop.messages import Message
 from agentloop.redaction import Redact
@@ -155,6 +156,9 @@ class SyncRunner:
         folder: str | None = None,
         callback_seconds: float = CALLBACK_SECONDS,
         redact: Redact | None = None,
+        when_busy: WhenBusy | Leases = "refuse",
+        owner: str | None = None,
+        ttl_seconds: float | None = None,
     ) -> None:
         self._runner = Runner(
             agent,
@@ -164,6 +168,9 @@ class SyncRunner:
             folder=folder,
             callback_seconds=callback_seconds,
             redact=redact,
+            when_busy=when_busy,
+            owner=owner,
+            ttl_seconds=ttl_seconds,
         )
         self._portal = Portal()
 

@@ -62,6 +62,10 @@ class WorkThread:
         self.put(lambda: _settle(future, work))
         return future
 
+    def begin(self, work: Callable[[], R]) -> "asyncio.Future[Callable[[], R]]":
+        """Queue the work; the running loop's future gets a call that returns or raises what the work did."""
+        return _begun(self.put, work)
+
     def stop(self) -> None:
         """End the thread once the work handed in so far is done; returns at once."""
         self._jobs.put(None)
@@ -69,6 +73,12 @@ class WorkThread:
 
 async def _elsewhere(start: Callable[[Callable[[], None]], object], call: Callable[[], T]) -> T:
     """What the call gives, once what `start` was handed has run in a thread."""
+    return (await _begun(start, call))()
+
+
+def _begun(
+    start: Callable[[Callable[[], None]], object], call: Callable[[], T]
+) -> "asyncio.Future[Callable[[], T]]":
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Callable[[], T]] = loop.create_future()
     context = contextvars.copy_context()
@@ -87,7 +97,7 @@ async def _elsewhere(start: Callable[[Callable[[], None]], object], call: Callab
             loop.call_soon_threadsafe(deliver, outcome)
 
     start(work)
-    return (await future)()
+    return future
 
 
 def _serve(jobs: "SimpleQueue[Callable[[], None] | None]") -> None:

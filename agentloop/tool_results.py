@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from agentloop.ondisc import make_private_folder, refuse_link
+from agentloop.ondisc import make_private_folder, refuse_link, sync_folder
 
 
 def spill(folder: Path, name: str, text: str) -> Path:
@@ -30,6 +30,7 @@ def spill(folder: Path, name: str, text: str) -> Path:
             file.write(text.encode("utf-8", "backslashreplace"))
             file.flush()
             os.fsync(file.fileno())
+        sync_folder(folder)
     except BaseException:
         path.unlink(missing_ok=True)
         raise

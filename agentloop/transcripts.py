@@ -9,14 +9,14 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentloop.errors import StoreError
 from agentloop.messages import Message
-from agentloop.ondisc import make_private_folder, refuse_link, refused
+from agentloop.ondisc import make_private_folder, refuse_link, refused, sync_folder
 
 _NAME = re.compile(r"transcript_(-?\d+)(?:-(\d+))?\.jsonl")
 _READABLE = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
@@ -38,17 +38,18 @@ class Loaded:
     warning: str | None = None
 
 
-def save(folder: Path, messages: Sequence[Message], *, epoch: int) -> Path:
+def save(folder: Path, messages: Iterable[Message], *, epoch: int) -> Path:
     """Write a transcript and return its path once it is on disc, complete; blocks, so run it in a thread.
 
     `epoch` is the time in whole seconds since 1970, which names the file; further ones of the same second
-    end in `-2`, `-3` and so on. Nothing that stands there is ever overwritten. Raises:
+    end in `-2`, `-3` and so on. Nothing that stands there is ever overwritten. Messages are written as they
+    come, so that no more than one of them is held here as text. Raises:
         StoreError: it could not be written, or the folder is a symbolic link.
     """
-    data = "".join(f"{_line(message)}\n" for message in messages).encode()
     try:
-        _make(folder)
-        return _write(folder, data, epoch)
+        make_private_folder(folder)
+        refuse_link(folder)
+        return _write(folder, messages, epoch)
     except OSError as error:
         raise refused(folder, error) from error
 
@@ -100,25 +101,18 @@ def _line(message: Message) -> str:
         raise StoreError(f"a message of role {message.role!r} cannot be written as JSON: {error}") from error
 
 
-def _make(folder: Path) -> None:
-    if not folder.exists():
-        make_private_folder(folder)
-        _sync(folder.parent)
-    refuse_link(folder)
-
-
-def _write(folder: Path, data: bytes, epoch: int) -> Path:
+def _write(folder: Path, messages: Iterable[Message], epoch: int) -> Path:
     beside = folder / f".transcript_{epoch}.{uuid.uuid4().hex}.tmp"
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
+            file.writelines(f"{_line(message)}\n".encode() for message in messages)
             file.flush()
             os.fsync(file.fileno())
         path = _placed(beside, folder, epoch)
     finally:
         with suppress(OSError):
             beside.unlink()
-    _sync(folder)
+    sync_folder(folder)
     return path
 
 
@@ -144,14 +138,6 @@ def _link(beside: Path, path: Path) -> None:
         # A file system without hard links: take the name first, then move the whole file onto it.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         beside.replace(path)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _records(line: bytes) -> Iterator[Message | None]:

@@ -22,6 +22,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from agentloop.cli.main import main
+from agentloop.stores.words import words_of
 from agentloop.tokens import counter_for
 
 ROOT = Path(__file__).parent.parent
@@ -253,9 +254,10 @@ def _run_and_leave(arguments: Sequence[str]) -> None:
 def _serve() -> None:
     for name in ("app", "start", "running", "sessions", "compacting", "lessons", "faults", "models"):
         import_module(f"agentloop.cli.{name}")
-    for name in ("openai_chat", "openai_responses", "windows"):
+    for name in ("openai_chat", "openai_responses", "windows", "durable"):
         import_module(f"agentloop.{name}")
     counter_for("any model")("A first count loads the vocabulary, which takes longer than a call.")
+    words_of("Ä first word that is not ASCII has all characters gone through.")
     for line in sys.stdin:
         print(json.dumps(_forked(*json.loads(line))), flush=True)
 

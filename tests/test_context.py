@@ -82,6 +82,13 @@ def test_l3_everything_ever_said_can_be_read_back(events: list[Event]) -> None:
     assert [entry.original for entry in context.said] == messages
 
 
+@given(logs())
+def test_the_first_message_and_the_task_are_known_whatever_hides_them(events: list[Event]) -> None:
+    context = Context.of(records_of(events))
+    assert context.first == next(iter(context.said), None)
+    assert context.task == next((entry for entry in context.said if entry.is_user), None)
+
+
 @given(orderly(), st.sampled_from([0.0, 0.2, 0.5]))
 def test_l8_undo_gives_back_the_context_before_the_compaction(messages: list[Message], keep: float) -> None:
     before = context_of(messages)

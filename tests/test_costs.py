@@ -190,13 +190,16 @@ async def test_l14_a_step_writes_what_is_new_and_reads_nothing() -> None:
     assert moved == [("append", 2)]
 
 
-async def test_a_session_reads_its_log_once_and_then_what_is_new() -> None:
-    session = await session_of(SMALL)
+@pytest.mark.parametrize(("length", "not_covered"), [(SMALL - 1, SMALL - 1), (SMALL, 1), (SMALL + 9, 1)])
+async def test_a_session_reads_what_no_checkpoint_covers_once_and_then_what_is_new(
+    length: int, not_covered: int
+) -> None:
+    session = await session_of(length)
     moved = moved_in(session)
     other = await Session.open(session.id, session.store)
     await session.append(added(Message.user("from elsewhere")))
-    assert (await other.reload()).context.length == SMALL + 1
-    assert moved == [("read", SMALL), ("append", 1), ("read", 1)]
+    assert (await other.reload()).context.length == length + 1
+    assert moved == [("read", not_covered), ("append", 1), ("read", 1)]
 
 
 async def test_l14_a_request_is_built_from_the_visible_context_alone() -> None:

@@ -1,6 +1,7 @@
 """What is exported is the whole session, valid where it can be, and comes back."""
 
 import json
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -113,6 +114,20 @@ def test_events_come_back_as_they_were() -> None:
     assert [encode(event) for event in events] == [encode(record.event) for record in records]
 
 
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=3),
+)
+
+
+@given(st.dictionaries(st.text(), ODD, max_size=3))
+def test_whatever_a_log_holds_comes_back_to_the_byte(data: dict[str, object]) -> None:
+    odd = Message.from_openai({**data, "role": "user", "content": "hi"})
+    records = log(odd, Noted(source="x", data=data), ModelCalled(purpose="agent", model="m", cost=math.nan))
+    lines = list(to_events(records))
+    assert [encode(event) for event in parse("\n".join(lines), count=length)] == lines
+
+
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_list_of_messages_is_read_and_counted(indent: int | None) -> None:
     events = parse(json.dumps(to_openai(WHOLE), indent=indent), count=length)
@@ -174,6 +189,11 @@ FORWARD = encode(Restored(seq=2))
         (GOOD + '{"role":"user","role":"tool"}', "line 2: the key 'role' stands twice"),
         (GOOD + '{"role":"user","x":NaN}', "line 2: NaN is no number"),
         (GOOD + '{"role":"user","x":1e999}', "line 2: 1e999 is no number"),
+        (GOOD + '{"v":1,"kind":"noted","source":"x","data":{"n":1e999}}', "line 2: 1e999 is no number"),
+        (GOOD + '{"v":1,"kind":"noted","source":"x","data":{"n":NaN,"n":1}}', "line 2: the key 'n' stands"),
+        (GOOD + '{"v":1,"kind":"noted","source":"x","time":NaN}', "line 2: 'time' is nan"),
+        (GOOD + '{"v":1,"kind":"described","ttl_seconds":Infinity}', "line 2: ttl_seconds must be"),
+        (GOOD + '{"v":1,"kind":"described","owner":"' + "x" * 201 + '"}', "line 2: bad owner"),
         (GOOD + '{"role":"boss"}', "line 2: 'boss' is no role"),
         ('[{"role":"user"} , {"role":"user","x":{"a":1,"a":2}}]', "item 2: the key 'a' stands twice"),
         ('[{"role":"user","x":-Infinity}]', "item 1: -Infinity is no number"),

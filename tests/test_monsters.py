@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentloop import runner
+from agentloop import setting
 from agentloop.tokens import TokenCounter, counter_for
 from tests.benchmarks.bench_monsters import measured
 from tests.monsters_kit import ENDS, PLACES, SCRIPTS, Met, meet, monster, serving
@@ -74,7 +74,7 @@ class Weighing:
 @pytest.fixture
 def weighing(monkeypatch: pytest.MonkeyPatch) -> Weighing:
     counter = Weighing(counter_for("m"))
-    monkeypatch.setattr(runner, "counter_for", lambda model: counter)
+    monkeypatch.setattr(setting, "counter_for", lambda model: counter)
     return counter
 
 

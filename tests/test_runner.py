@@ -24,6 +24,7 @@ from agentloop.errors import (
     ModelUnavailableError,
     RetryTool,
     SessionNotFoundError,
+    TakenOverError,
     ToolDefinitionError,
     UsageError,
 )
@@ -416,12 +417,12 @@ async def test_two_writers_never_interleave(tmp_path: Path) -> None:
         return "waited"
 
     first = runner_for(ScriptedModel([calls(("wait", {})), "first"]), tmp_path, wait, store=store)
-    second = runner_for(ScriptedModel(["second"]), tmp_path, store=store)
+    second = runner_for(ScriptedModel(["second"]), tmp_path, store=store, when_busy="take_over")
     task = asyncio.create_task(first.run("Go", session_id="s"))
     await until(inside)
     assert (await second.run("Me too", session_id="s")).output == "second"
     go_on.set()
-    with pytest.raises(ConflictError, match="somebody else wrote"):
+    with pytest.raises(TakenOverError, match="taken over by another run"):
         await task
     assert isinstance(next_step(await said(first)), Finish)
 

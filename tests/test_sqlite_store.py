@@ -113,7 +113,7 @@ async def test_the_form_of_the_file(path: Path, store: SQLiteStore) -> None:
     await store.append("s", [said()], expect=0)
     with other_program(path) as other:
         assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert other.execute("PRAGMA user_version").fetchone() == (1,)
+        assert other.execute("PRAGMA user_version").fetchone() == (2,)
         assert other.execute("PRAGMA table_list('events')").fetchone()[4] == 1, "without rowid"
 
 
@@ -158,6 +158,47 @@ async def test_two_processes_lose_nothing(path: Path, store: SQLiteStore) -> Non
         ]
     assert [record.seq for record in await store.read("shared")] == list(range(1, 401))
     assert [info.length for info in await store.list()] == [400]
+
+
+MANY = """
+import asyncio, sys
+from agentloop.errors import ConflictError
+from agentloop.events import MessageAdded
+from agentloop.messages import Message
+from agentloop.stores import SQLiteStore
+
+async def main(path, process):
+    store = SQLiteStore(path)
+
+    async def write(task):
+        length = 0
+        for number in range(200):
+            event = MessageAdded(message=Message.user(f"{process}.{task} {number}"), tokens=1)
+            while True:
+                try:
+                    length = await store.append("shared", [event], expect=length)
+                    break
+                except ConflictError as error:
+                    length = error.actual
+
+    await asyncio.gather(*(write(task) for task in range(8)))
+    await store.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_l15_many_tasks_in_two_processes_lose_nothing(path: Path, store: SQLiteStore) -> None:
+    running = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", MANY, str(path), name) for name in "pq"
+    ]
+    assert [await process.wait() for process in running] == [0, 0]
+    found = await texts(store, "shared")
+    assert len(found) == 2 * 8 * 200
+    for writer in (f"{process}.{task}" for process in "pq" for task in range(8)):
+        mine = [text for text in found if text.startswith(f"{writer} ")]
+        assert mine == [f"{writer} {number}" for number in range(200)]
+    assert await store.check() == ()
 
 
 async def test_many_may_make_the_same_file_at_once(tmp_path: Path) -> None:
@@ -260,7 +301,7 @@ def _connections_with(monkeypatch: pytest.MonkeyPatch, pragma: str) -> Callable[
 async def test_a_full_disc_keeps_what_was_written_and_can_be_tried_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free = _connections_with(monkeypatch, "PRAGMA max_page_count = 8")
+    free = _connections_with(monkeypatch, "PRAGMA max_page_count = 16")
     store = SQLiteStore(path)
     await store.append("s", [said("one")], expect=0)
     with pytest.raises(StoreError, match=rf"^{path}: the disc is full: free some space and try again[^\n]*$"):
@@ -302,7 +343,7 @@ async def test_another_file_is_refused_and_left_alone(path: Path, store: SQLiteS
         (("CREATE TABLE mine (x)",), "belongs to another program"),
         (("CREATE TABLE events (x)", "PRAGMA user_version = 1"), "belongs to another program"),
         (("PRAGMA application_id = 7",), "belongs to another program"),
-        (("PRAGMA application_id = 0x61676c70", "PRAGMA user_version = 2"), "a newer agentloop .*: update"),
+        (("PRAGMA application_id = 0x61676c70", "PRAGMA user_version = 3"), "a newer agentloop .*: update"),
     ],
 )
 async def test_another_programs_database_is_left_alone(
@@ -398,6 +439,9 @@ async def test_a_database_moved_away_in_use_is_noticed(path: Path, store: SQLite
     path.unlink()
     with pytest.raises(StoreError, match="moved or replaced"):
         await store.read("s")
+    with pytest.raises(StoreError, match=rf"^{path}: [^\n]* not its log sessions.db-wal: put [^\n]+$"):
+        await store.append("s", [said("three")], expect=2)
+    path.with_name("sessions.db-wal").unlink()
     with pytest.raises(ConflictError):
         await store.append("s", [said("three")], expect=2)
 
@@ -405,7 +449,7 @@ async def test_a_database_moved_away_in_use_is_noticed(path: Path, store: SQLite
 async def test_a_broken_append_leaves_no_half_transaction(path: Path, store: SQLiteStore) -> None:
     await store.append("s", [said("one")], expect=0)
     with other_program(path) as other:
-        other.execute("CREATE TRIGGER no BEFORE INSERT ON sessions BEGIN SELECT RAISE(ABORT, 'not now'); END")
+        other.execute("CREATE TRIGGER no BEFORE UPDATE ON sessions BEGIN SELECT RAISE(ABORT, 'not now'); END")
     with pytest.raises(StoreError, match=rf"^{path}: not now: [^\n]+$"):
         await store.append("s", [said("two")], expect=1)
     assert await texts(store) == ["one"]

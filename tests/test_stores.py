@@ -1,5 +1,6 @@
 """Both stores keep the same contract, and so may a store of the user's own."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import pytest
 
 from agentloop.errors import UsageError
-from agentloop.events import Cleared, ClearedItem, Event, MessageAdded, Noted
+from agentloop.events import Cleared, ClearedItem, Described, Event, MessageAdded, Noted
 from agentloop.messages import Message, ToolCall
 from agentloop.store_contract import CHECKS, Check, store_contract
 from agentloop.stores import InMemoryStore, SessionStore, SQLiteStore, open_store
+from agentloop.stores.base import Found
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -97,6 +99,55 @@ async def test_the_contract_finds_a_bad_store(store: type[InMemoryStore], says: 
         await store_contract(store)
 
 
+class LogAlone:
+    """A store with the verbs that every store must have, and no other."""
+
+    def __init__(self) -> None:
+        store = InMemoryStore()
+        self.append, self.read, self.info, self.list = store.append, store.read, store.info, store.list
+        self.delete, self.sweep, self.close = store.delete, store.sweep, store.close
+
+
+async def test_a_store_need_not_search_nor_keep_what_can_be_lost() -> None:
+    await store_contract(LogAlone)
+
+
+class Blind(InMemoryStore):
+    """A store whose searches find nothing."""
+
+    async def search(
+        self, text: str, *, session_id: str | None = None, owner: str | None = None, most: int = 50
+    ) -> Sequence[Found]:
+        return ()
+
+
+async def test_what_a_store_has_beside_the_log_is_checked() -> None:
+    with pytest.raises(AssertionError, match="finds_words_and_phrases: found by ''"):
+        await store_contract(Blind)
+
+
+async def test_a_sweep_goes_by_the_clock(make_store: Callable[[], SessionStore]) -> None:
+    store, now = make_store(), time.time()
+    for name, ttl in (("over", 10.0), ("not yet", 3600.0)):
+        described = Described(ttl_seconds=ttl, time=now - 60.0)
+        await store.append(name.replace(" ", "-"), [described], expect=0)
+    assert [info.id for info in await store.sweep()] == ["over"]
+    assert [info.id for info in await store.list()] == ["not-yet"]
+    await store.close()
+
+
+@pytest.mark.parametrize("ttl", [0, -1.0, float("nan"), float("inf"), 10**400])
+async def test_what_is_no_time_to_live_takes_it_off(
+    make_store: Callable[[], SessionStore], ttl: float
+) -> None:
+    store = make_store()
+    await store.append("s", [Described(ttl_seconds=5.0, time=1.0)], expect=0)
+    await store.append("s", [Described(ttl_seconds=ttl, time=1.0)], expect=1)
+    assert [info.ttl_seconds for info in await store.list()] == [None]
+    assert await store.sweep(now=1e300) == ()
+    await store.close()
+
+
 async def test_stores_are_opened_by_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for url, path in (
@@ -140,8 +191,8 @@ async def test_a_relative_path_means_the_folder_it_was_named_in(
         ("sqlite:///a\0b", "bad store URL"),
         ("sqlite:///:memory:", "bad store URL.*use memory:"),
         ("sqlite:///x.db?mode=ro", "query string"),
-        ("postgresql://me:secret@host/db", "needs the extra 'postgres'"),
-        ("postgres://me:secret@host/db", "needs the extra 'postgres'"),
+        ("postgresql:me:secret@host/db", "bad PostgreSQL URL: use postgresql://"),
+        ("postgres://me:secret@a/b@host/db", "bad PostgreSQL URL: use postgresql://"),
     ],
 )
 def test_a_bad_url_is_one_clear_line(url: str, says: str) -> None:

@@ -6,15 +6,26 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.errors import StoreError
+from agentloop import Agent, Compaction, MicroCompact, Runner
+from agentloop.errors import ContextOverflowError, StoreError, UsageError
+from agentloop.events import Compacted, MessageAdded, Record
+from agentloop.guard import STRIKES
 from agentloop.messages import Message, ToolCall
+from agentloop.stream import CompactionEnded, RunEnded
+from agentloop.testing import ScriptedModel
+from agentloop.tokens import count_request, counter_for
 from agentloop.transcripts import listed, load, save
+from agentloop.triggers import On
+from tests.kit import every_fact, read, reading, watched
 
 TALK = (
     Message(role="system", content="Be brief."),
@@ -92,6 +103,49 @@ def test_files_and_folders_are_their_owners_alone(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert (mode(path), mode(path.parent), mode(tmp_path / "mine")) == (0o600, 0o700, 0o755)
+
+
+def test_it_is_written_beside_synced_and_put_in_place_and_so_are_the_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def synced(descriptor: int) -> None:
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        held = place.read_text().count("\n") if place.is_file() else sorted(names(place))
+        name = "beside" if place.name.startswith(".transcript_7.") else str(place.relative_to(tmp_path))
+        steps.append(f"sync {name}: {held}")
+        fsync(descriptor)
+
+    def linked(source: Path, target: Path, **options: bool) -> None:
+        steps.append(f"place {target.name}")
+        link(source, target, **options)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "link", linked)
+    save(tmp_path / "a" / "b", TALK, epoch=7)
+    assert steps == [
+        "sync a: ['b']",
+        "sync .: ['a']",
+        f"sync beside: {len(TALK)}",
+        "place transcript_7.jsonl",
+        "sync a/b: ['transcript_7.jsonl']",
+    ]
+
+
+def test_messages_are_written_as_they_come(tmp_path: Path) -> None:
+    held: list[int] = []
+
+    def said() -> Iterator[Message]:
+        for number in range(40):
+            yield Message.user(f"{number} " + "x" * 100_000)
+            held.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
+
+    path = save(tmp_path, said(), epoch=7)
+    assert held == sorted(held)
+    assert 0 < held[1] < held[20] < path.stat().st_size
+    assert len(load(path).messages) == 40
 
 
 def test_a_planted_link_for_the_file_is_stepped_over(tmp_path: Path) -> None:
@@ -192,6 +246,7 @@ ONE, TWO = b'{"role": "user", "content": "one"}', b'{"role": "assistant", "conte
         (ONE + b"\n%$\xff\xfe garbage\n" + TWO + b"\n", ["one", "two"], 1),
         (ONE + b"garbage\n" + TWO + b"\n", ["one", "two"], 1),
         (ONE + b"\n[1]\n3\nnull\n{}\n" + b'{"role": 5}\n' + TWO, ["one", "two"], 5),
+        (ONE + b'\n{"type": "checkpoint", "version": 9}\n' + TWO, ["one", "two"], 1),
         (b"[" * 100_000 + b"\n" + ONE, ["one"], 1),
         (b"9" * 5_000 + b"\n" + ONE, ["one"], 1),
     ],
@@ -208,6 +263,19 @@ def test_good_records_are_read_from_damaged_files(
     assert path.read_bytes() == data
 
 
+def test_a_file_that_may_only_be_read_is_read_and_left_alone(tmp_path: Path) -> None:
+    path = save(tmp_path, TALK, epoch=7)
+    before = path.read_bytes()
+    path.chmod(0o400)
+    tmp_path.chmod(0o500)
+    try:
+        assert load(path).messages == TALK
+        assert listed(tmp_path) == (path,)
+    finally:
+        tmp_path.chmod(0o700)
+    assert (path.read_bytes(), mode(path), names(tmp_path)) == (before, 0o400, [path.name])
+
+
 def test_a_last_line_cut_at_any_byte_costs_that_line_alone(tmp_path: Path) -> None:
     last = '{"role": "assistant", "content": "zwölf 🙂"}'.encode()
     path = tmp_path / "transcript_1.jsonl"
@@ -218,3 +286,142 @@ def test_a_last_line_cut_at_any_byte_costs_that_line_alone(tmp_path: Path) -> No
         assert found.warning == f"{path}: 1 damaged record was passed over, 1 read"
     path.write_bytes(ONE + b"\n" + last)
     assert load(path).damaged == 0
+
+
+FULL = "the disc is full: free some space and try again"
+
+
+def full_disc(monkeypatch: pytest.MonkeyPatch, tries: list[str], *, after: int = 0) -> None:
+    """From now on no file in a folder called `transcripts` is placed, but for the first `after`."""
+    link = os.link
+
+    def refuse(source: Path, target: Path, **options: bool) -> None:
+        tries.append(target.name)
+        if len(tries) > after:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        link(source, target, **options)
+
+    monkeypatch.setattr(os, "link", refuse)
+
+
+def runner_for(model: ScriptedModel, tmp_path: Path, **options: Any) -> Runner:
+    agent = Agent(model, tools=[read], compaction=Compaction(**{"micro": None, **options}))
+    return Runner(agent, transcripts=tmp_path / "transcripts")
+
+
+async def test_a_failing_disc_stops_the_compaction_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[str] = []
+    full_disc(monkeypatch, tries)
+    model = ScriptedModel(reading(40, words=60), window=64_000)
+    runner = runner_for(model, tmp_path, trigger=On("result"))
+    with structlog.testing.capture_logs() as logs:
+        events = await watched(runner, "Read it all.")
+    assert isinstance(events[-1], RunEnded)
+    assert (events[-1].status, events[-1].output) == ("answered", "all read")
+    ended = [event for event in events if isinstance(event, CompactionEnded)]
+    says = f"the transcript could not be saved: {tmp_path / 'transcripts'}: {FULL}"
+    assert {(event.status, event.error, event.transcript) for event in ended} == {("failed", says, None)}
+    said = {(line["log_level"], line["error"]) for line in logs if line["event"] == "compaction_ended"}
+    assert said == {("warning", says)}
+    assert 1 <= len(tries) == len(ended) <= STRIKES, "no storm of tries"
+    assert not any(isinstance(record.event, Compacted) for record in await runner.store.read("s"))
+    assert [request.purpose for request in model.requests] == ["agent"] * 41, "no summary was paid for"
+    assert names(tmp_path / "transcripts") == []
+
+
+@pytest.mark.parametrize("micro", [None, MicroCompact(min_gain_tokens=10**9)])
+@pytest.mark.parametrize("after", [0, 1])
+async def test_a_request_that_does_not_fit_without_it_is_never_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int, micro: MicroCompact | None
+) -> None:
+    tries: list[str] = []
+    full_disc(monkeypatch, tries, after=after)
+    model = ScriptedModel(reading(40, words=900), window=8_000, max_output_tokens=500)
+    runner = runner_for(model, tmp_path, micro=micro)
+    with pytest.raises(ContextOverflowError) as caught:
+        await runner.run("Read it all.", session_id="s")
+    assert FULL in str(caught.value)
+    assert "the transcript could not be saved" in str(caught.value)
+    assert "transcript_failure='go_on'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    sizes = [count_request(request, counter_for(model.name)) for request in model.requests]
+    assert max(sizes) <= 8_000 - 500
+    assert len(tries) <= after + 2, "one at the threshold, one where it does not fit"
+    assert len([record for record in await runner.store.read("s") if is_compaction(record)]) == after
+    monkeypatch.undo()
+    result = await runner.resume("s")
+    assert result.output == "all read"
+
+
+def is_compaction(record: Record) -> bool:
+    return isinstance(record.event, Compacted)
+
+
+async def test_a_policy_may_let_it_go_on_without_a_transcript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[str] = []
+    full_disc(monkeypatch, tries)
+    model = ScriptedModel(reading(40), window=8_000, summary=every_fact)
+    runner = runner_for(model, tmp_path, transcript_failure="go_on")
+    events = await watched(runner, "Read it all.")
+    assert isinstance(events[-1], RunEnded)
+    assert events[-1].output == "all read"
+    ended = [event for event in events if isinstance(event, CompactionEnded)]
+    assert len(ended) == len(tries) > STRIKES, "it is no strike"
+    says = f"the transcript could not be saved: {tmp_path / 'transcripts'}: {FULL}"
+    assert {(event.status, event.error, event.transcript) for event in ended} == {("done", says, None)}
+    records = await runner.store.read("s")
+    done = [record.event for record in records if isinstance(record.event, Compacted)]
+    assert len(done) == len(ended)
+    assert {event.transcript for event in done} == {None}
+    assert all(event.replacement.startswith("[Conversation compressed") for event in done)
+    assert not any("transcript_" in event.replacement for event in done), "no file is named that is not there"
+    assert "Read it all." in {
+        record.event.message.text for record in records if isinstance(record.event, MessageAdded)
+    }
+
+
+async def test_asked_for_by_hand_it_fails_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ScriptedModel(reading(6), window=64_000)
+    runner = runner_for(model, tmp_path)
+    await runner.run("Read it all.", session_id="s")
+    before = await runner.store.read("s")
+    tries: list[str] = []
+    full_disc(monkeypatch, tries)
+    result = await runner.compact("s")
+    assert result is not None
+    assert (result.status, len(tries)) == ("failed", 1)
+    assert (
+        result.error == result.unsaved == f"the transcript could not be saved: {tmp_path}/transcripts: {FULL}"
+    )
+    assert await runner.store.read("s") == before
+
+
+@pytest.mark.parametrize("bad", ["", "stop ", True, None, "skip"])
+def test_the_policy_knows_two_words(bad: Any) -> None:
+    with pytest.raises(UsageError, match=r"transcript_failure must be 'stop' or 'go_on', not "):
+        Compaction(transcript_failure=bad)
+
+
+async def test_none_switches_transcripts_and_files_of_results_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = ScriptedModel(reading(8, words=9_000), window=8_000, summary=every_fact)
+    runner = Runner(Agent(model, tools=[read], compaction=Compaction(micro=None)), transcripts=None)
+    result = await runner.run("Read it all.", session_id="s")
+    assert {(each.status, each.transcript) for each in result.compactions} == {("done", None)}
+    results = [message.text for message in await history(runner) if message.role == "tool"]
+    assert len(results) == 8
+    assert all("call the tool again for the rest" in text for text in results)
+    assert names(tmp_path) == []
+
+
+async def history(runner: Runner) -> list[Message]:
+    records = await runner.store.read("s")
+    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]

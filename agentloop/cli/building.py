@@ -7,20 +7,25 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from rich.console import Console
+
 from agentloop.agent import Agent
 from agentloop.budget import DEFAULT_WINDOW
 from agentloop.callbacks import Callbacks
+from agentloop.cli.console import say
 from agentloop.cli.instructions import default_instructions
 from agentloop.cli.loading import load_callbacks, load_tools
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import OFFLINE, Settings
 from agentloop.errors import UsageError
+from agentloop.leases import Leases, told
 from agentloop.limits import Limits, check_priced
 from agentloop.models import ChatModel
 from agentloop.offline import OfflineModel
 from agentloop.policy import Compaction
 from agentloop.runner import Runner
 from agentloop.stores import open_store
+from agentloop.stores.base import Lease
 from agentloop.triggers import WindowFraction
 from agentloop.workspace import workspace_tools
 
@@ -93,8 +98,12 @@ def window_notice(model: ChatModel) -> str | None:
     )
 
 
-def opened(built: Built, settings: Settings) -> Runner:
-    """A runner for the settings' store, to be closed at the end."""
+def opened(built: Built, settings: Settings, console: Console) -> Runner:
+    """A runner for the settings' store, to be closed at the end; a run that has to wait says so."""
+
+    def waits(lease: Lease) -> None:
+        say(console, f"waiting for the session: {told(lease)}", style="yellow")
+
     return Runner(
         built.agent,
         store=open_store(settings.store),
@@ -102,6 +111,9 @@ def opened(built: Built, settings: Settings) -> Runner:
         transcripts=settings.transcripts,
         folder=str(settings.workdir),
         redact=settings.redact,
+        when_busy=Leases(when_busy=settings.when_busy, waits=waits),
+        owner=settings.owner,
+        ttl_seconds=settings.ttl_seconds,
     )
 
 

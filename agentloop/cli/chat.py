@@ -45,8 +45,8 @@ async def chat(settings: Settings, built: Built, choice: SessionChoice, first: s
 async def _talked(
     settings: Settings, built: Built, choice: SessionChoice, first: str | None, console: Console
 ) -> int:
-    async with opened(built, settings) as runner:
-        session_id = await session_id_for(choice, runner.store, settings.workdir)
+    async with opened(built, settings, console) as runner:
+        session_id = await session_id_for(choice, runner.store, settings.workdir, owner=settings.owner)
         talk = Chat(runner, session_id, console, _history(settings), settings.limits)
         say(console, f"session {session_id}; /help lists the commands, Ctrl-D ends", style="dim")
         try:

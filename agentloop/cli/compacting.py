@@ -101,8 +101,8 @@ def _on_session(name: str, settings: Settings, work: Work) -> int:
         say(console, notice, style="yellow")
 
     async def whole() -> int:
-        async with opened(built, settings) as runner:
-            info = await find_session(name, runner.store)
+        async with opened(built, settings, console) as runner:
+            info = await find_session(name, runner.store, owner=settings.owner)
             word, line = await work(runner, info.id)
             if notice := window_notice(built.agent.model):
                 say(console, notice, style="yellow")

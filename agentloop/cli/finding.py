@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentloop.errors import SessionNotFoundError, UsageError
+from agentloop.owners import check_free
 from agentloop.sessions import Session
 from agentloop.steps import Finish, next_step
 from agentloop.stores import SessionInfo, SessionStore, checked_session_id
@@ -52,18 +53,21 @@ def choice_of(*, latest: bool, existing: str | None, exact: str | None, stored: 
     return SessionChoice(latest=latest, existing=existing, exact=exact)
 
 
-async def session_id_for(choice: SessionChoice, store: SessionStore, folder: Path) -> str:
-    """The id of the session to use: found, or a new one.
+async def session_id_for(
+    choice: SessionChoice, store: SessionStore, folder: Path, *, owner: str | None = None
+) -> str:
+    """The id of the session to use: found among those of the owner, all for None, or a new one.
 
     Raises:
         SessionNotFoundError: what should exist does not.
-        UsageError: what should be one is several.
+        UsageError: what should be one is several, or the id is taken by another owner.
     """
     if choice.exact is not None:
+        await check_free(choice.exact, store, owner)
         return choice.exact
     if choice.existing is not None:
-        return (await find_session(choice.existing, store)).id
-    return await _newest(store, folder) if choice.latest else new_session_id()
+        return (await find_session(choice.existing, store, owner=owner)).id
+    return await _newest(store, folder, owner) if choice.latest else new_session_id()
 
 
 def new_session_id() -> str:
@@ -71,8 +75,8 @@ def new_session_id() -> str:
     return uuid.uuid4().hex[:12]
 
 
-async def find_session(name: str, store: SessionStore) -> SessionInfo:
-    """The stored session with this id, this title, or an id that begins so.
+async def find_session(name: str, store: SessionStore, *, owner: str | None = None) -> SessionInfo:
+    """The stored session with this id, this title, or an id that begins so; of this owner, all for None.
 
     Raises:
         SessionNotFoundError: there is none.
@@ -80,7 +84,7 @@ async def find_session(name: str, store: SessionStore) -> SessionInfo:
     """
     if not name.strip():
         raise UsageError("the session's id is empty: `agentloop sessions list --all` shows them")
-    stored = await store.list()
+    stored = await store.list(owner=owner)
     for group in (
         [info for info in stored if info.id == name],
         [info for info in stored if info.title == name],
@@ -101,12 +105,12 @@ async def past_of(session_id: str, store: SessionStore) -> Past:
     said = session.context.messages
     return Past(
         pending=bool(said) and not isinstance(next_step(said), Finish),
-        compactions=len(session.context.compactions),
+        compactions=session.context.compaction_count,
     )
 
 
-async def _newest(store: SessionStore, folder: Path) -> str:
-    stored = await store.list(folder=str(folder))
+async def _newest(store: SessionStore, folder: Path, owner: str | None) -> str:
+    stored = await store.list(folder=str(folder), owner=owner)
     if not stored:
         raise SessionNotFoundError(f"no session of the folder {str(folder)!r} to continue: leave -c out")
     return stored[0].id

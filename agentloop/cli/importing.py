@@ -2,10 +2,33 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
+from agentloop.cli import standard_input
+from agentloop.errors import UsageError
 from agentloop.events import Cleared, ClearedItem, Compacted, Event, MessageAdded
 from agentloop.messages import Message
 from agentloop.redaction import Redact, redacted
+
+
+def read_text(path: str) -> str:
+    """What the file of that name holds; `-` is standard input.
+
+    Raises:
+        UsageError: it cannot be read, or is not in UTF-8.
+    """
+    try:
+        data = standard_input.read_bytes() if path == "-" else Path(path).read_bytes()
+    except UsageError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        name = "standard input" if path == "-" else repr(path)
+        raise UsageError(f"nothing imported: line {line} of {name} is not in UTF-8: convert it") from error
 
 
 def redacted_events(

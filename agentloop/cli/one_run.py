@@ -93,7 +93,7 @@ async def report_outcome(outcome: Outcome, writer: AnswerWriter, console: Consol
 async def _watched(call: Call, writer: AnswerWriter, console: Console, tally: Tally) -> Outcome:
     progress = progress_on(console, tally)
     try:
-        async with aclosing(_events(call, tally)) as events:
+        async with aclosing(_events(call, tally, console)) as events:
             async for event in events:
                 tally.add(event)
                 if isinstance(event, RunStarted) and (notice := window_notice(call.built.agent.model)):
@@ -120,13 +120,14 @@ async def _write(event: StreamEvent, writer: AnswerWriter) -> None:
         raise OutputError(error) from error
 
 
-async def _events(call: Call, tally: Tally) -> AsyncGenerator[StreamEvent, None]:
-    async with opened(call.built, call.settings) as runner:
-        session_id = await session_id_for(call.choice, runner.store, call.settings.workdir)
+async def _events(call: Call, tally: Tally, console: Console) -> AsyncGenerator[StreamEvent, None]:
+    settings = call.settings
+    async with opened(call.built, settings, console) as runner:
+        session_id = await session_id_for(call.choice, runner.store, settings.workdir, owner=settings.owner)
         if call.choice.continues:
             tally.earlier = (await past_of(session_id, runner.store)).compactions
-        limits = call.settings.limits
-        async with aclosing(runner.stream(call.prompt.text, session_id=session_id, limits=limits)) as events:
+        run = runner.stream(call.prompt.text, session_id=session_id, limits=settings.limits)
+        async with aclosing(run) as events:
             async for event in events:
                 yield event
 

@@ -13,15 +13,26 @@ Option: TypeAlias = Callable[[F], F]
 FORMATS = ("text", "json", "stream-json")
 _NEVER_BLANK = (
     *("model", "base_url", "api", "summary_model", "store", "workdir", "window", "transcripts", "redact"),
-    *("max_tokens", "max_cost", "max_seconds"),
+    *("max_tokens", "max_cost", "max_seconds", "owner", "ttl", "when_busy"),
 )
 
 STORE: Sequence[Option[Any]] = (
     click.option("--store", metavar="URL", help="Where sessions lie: sqlite:///FILE or memory:"),
+    click.option("--owner", metavar="NAME", help="See this owner's sessions alone; new ones are theirs."),
     click.option(
         "--redact",
         metavar="off|MODULE:NAME",
         help="What takes secrets out of all that is written. [known keys, and those of the environment]",
+    ),
+)
+TTL: Sequence[Option[Any]] = (
+    click.option("--ttl", metavar="TIME", help="New sessions may be swept after so long, e.g. 30d. [never]"),
+)
+BUSY: Sequence[Option[Any]] = (
+    click.option(
+        "--when-busy",
+        metavar="refuse|wait|take-over",
+        help="What to do when another run works on the session. [refuse]",
     ),
 )
 MODEL: Sequence[Option[Any]] = (

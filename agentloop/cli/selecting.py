@@ -1,7 +1,7 @@
 """Which records of a session an export takes: the options, and what they must be."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,18 +51,24 @@ def filter_of(selection: Mapping[str, Any], shape: str) -> EventFilter | None:
     return only if shape != "openai" else replace(only, branch=branch or MAIN, kinds=("message_added",))
 
 
-def check_there(only: EventFilter, records: Sequence[Record]) -> None:
+async def check_there(only: EventFilter, pages: AsyncIterable[Iterable[Record]]) -> None:
     """Refuse a branch and a run that the session does not have; say so where nothing is taken.
 
     Raises:
         UsageError: with those that there are.
     """
-    events = [record.event for record in records]
-    said = [event for event in events if isinstance(event, MessageAdded)]
-    runs = [event.run_id for event in events if isinstance(event, MessageAdded | RunStarted)]
-    _check_among("--branch", only.branch, [MAIN, *(event.branch for event in said if event.branch)])
-    _check_among("--run", only.run_id, [run_id for run_id in runs if run_id])
-    if not any(map(only, records)):
+    branches, runs, taken = {MAIN: None}, dict[str, None](), False
+    async for page in pages:
+        for record in page:
+            event = record.event
+            if isinstance(event, MessageAdded) and event.branch:
+                branches[event.branch] = None
+            if isinstance(event, MessageAdded | RunStarted) and event.run_id:
+                runs[event.run_id] = None
+            taken = taken or only(record)
+    _check_among("--branch", only.branch, list(branches))
+    _check_among("--run", only.run_id, list(runs))
+    if not taken:
         say(error_console(), "nothing in the session is all of what was asked for")
 
 
@@ -84,8 +90,7 @@ def _no_range(text: str) -> UsageError:
     return UsageError(f"--range must be like 12-40, 12-, -40 or 7, positions from 1 on, not {text[:40]!r}")
 
 
-def _check_among(name: str, wanted: str | None, there: Iterable[str]) -> None:
-    known = list(dict.fromkeys(there))
+def _check_among(name: str, wanted: str | None, known: Sequence[str]) -> None:
     if wanted is not None and wanted not in known:
         more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
         listed = f"it has {', '.join(map(ascii, known[-_SHOWN:]))}{more}" if known else "it has none"

@@ -12,9 +12,11 @@ import platformdirs
 from agentloop.cli.layers import Choice, Layers, read
 from agentloop.cli.redacting import redaction_for, without_credentials
 from agentloop.errors import UsageError
+from agentloop.leases import WhenBusy
 from agentloop.limits import Limits
 from agentloop.redaction import Redact
-from agentloop.sizes import amount_of, tokens_of
+from agentloop.sizes import amount_of, seconds_of, tokens_of
+from agentloop.stores.base import checked_owner
 
 ENVIRONMENT: Mapping[str, str] = {
     "model": "AGENTLOOP_MODEL",
@@ -28,6 +30,9 @@ ENVIRONMENT: Mapping[str, str] = {
     "compact_at": "AGENTLOOP_COMPACT_AT",
     "transcripts": "AGENTLOOP_TRANSCRIPTS",
     "redact": "AGENTLOOP_REDACT",
+    "owner": "AGENTLOOP_OWNER",
+    "ttl": "AGENTLOOP_TTL",
+    "when_busy": "AGENTLOOP_WHEN_BUSY",
 }
 DEFAULT_MODEL = "gpt-5-mini"
 OFFLINE = "offline"
@@ -35,30 +40,14 @@ DEFAULT_FRACTION = 0.8
 DEFAULT_STEPS = 200
 _APIS = ("chat", "responses")
 _ALLOWED = ("write", "shell")
+_WHEN_BUSY: Mapping[str, WhenBusy] = {"refuse": "refuse", "wait": "wait", "take-over": "take_over"}
 _SHOWN_CHARS = 200
 
 
 _REPEATED = (
-    "model",
-    "base_url",
-    "api",
-    "summary_model",
-    "store",
-    "workdir",
-    "allow",
-    "window",
-    "compact_at",
-    "transcripts",
-    "max_steps",
-    "max_tokens",
-    "max_cost",
-    "max_seconds",
-    "no_stream",
-    "system",
-    "system_file",
-    "tools",
-    "callbacks",
-    "redact",
+    *("model", "base_url", "api", "summary_model", "store", "workdir", "allow", "window", "compact_at"),
+    *("transcripts", "max_steps", "max_tokens", "max_cost", "max_seconds", "no_stream", "system"),
+    *("system_file", "tools", "callbacks", "redact", "owner", "when_busy"),
 )
 """What a run is repeated with when it goes on."""
 
@@ -68,7 +57,8 @@ class Settings:
     """What one call uses. `compact_at` is None where automatic compaction is off, `window` in tokens.
 
     `given` are the options that stood on the command line, each as its words. `redact` takes secrets out of
-    what is stored and shown; None where that is off.
+    what is stored and shown; None where that is off. `owner` is whose sessions are seen, None for all; new
+    ones are theirs and expire after `ttl_seconds` without a new record, None for never.
     """
 
     model: str
@@ -92,6 +82,9 @@ class Settings:
     callbacks: tuple[str, ...]
     given: tuple[tuple[str, ...], ...] = field(repr=False)
     redact: Redact | None
+    owner: str | None = None
+    ttl_seconds: float | None = None
+    when_busy: WhenBusy = "refuse"
 
 
 def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
@@ -128,6 +121,9 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         callbacks=tuple(layers.value("callbacks", ())),
         given=tuple(_given(layers)),
         redact=redaction_for(layers, environment),
+        owner=read(layers.choice("owner"), checked_owner),
+        ttl_seconds=read(layers.choice("ttl"), seconds_of),
+        when_busy=read(layers.choice("when_busy"), _when_busy) or "refuse",
     )
 
 
@@ -177,6 +173,12 @@ def _api(choice: Choice | None) -> str:
     if choice.value not in _APIS:
         raise UsageError(f"{choice.source}: {choice.value!r} is no API: use {' or '.join(_APIS)}")
     return str(choice.value)
+
+
+def _when_busy(text: str) -> WhenBusy:
+    if text not in _WHEN_BUSY:
+        raise UsageError(f"{text!r} is no rule: use refuse, wait or take-over")
+    return _WHEN_BUSY[text]
 
 
 def _workdir(choice: Choice | None) -> Path:

@@ -31,7 +31,17 @@ def read_all() -> str:
         UsageError: it holds more than `MOST_MEGABYTES`.
         KeyboardInterrupt: a signal came.
     """
-    return _decoded(_Pump().rest(None))
+    return _decoded(read_bytes())
+
+
+def read_bytes() -> bytes:
+    """The same, as it came.
+
+    Raises:
+        UsageError: it holds more than `MOST_MEGABYTES`.
+        KeyboardInterrupt: a signal came.
+    """
+    return _Pump().rest(None)
 
 
 def read_if_it_speaks() -> str:

@@ -1,44 +1,59 @@
 """Files that users name, written whole."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from agentloop.errors import UsageError
-from agentloop.ondisc import write_private
+from agentloop.ondisc import open_private
 
 
-def write_whole(path: Path, text: str) -> None:
-    """A new file (0600) whole or not at all; links, devices and pipes are written through, never replaced."""
-    if _is_link_or_no_file(path):
-        _write_through(path, text)
-        return
-    # A name of its own: the file's name may be as long as a name can be.
-    beside = path.with_name(f".agentloop-{os.getpid()}.part")
+@contextmanager
+def whole_file(path: Path) -> Iterator[TextIO]:
+    """A file to write text to, which takes its place at the end of the block, or never where that raises.
+
+    A new file is 0600, one that stands there keeps its rights. Links, devices and pipes are written
+    through, never replaced. Raises:
+        UsageError: it cannot be written.
+    """
     try:
-        beside.unlink(missing_ok=True)
-        write_private(beside, text)
-        if path.exists():
-            beside.chmod(path.stat().st_mode & 0o777)
-        beside.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
+        with _written_through(path) if _is_link_or_no_file(path) else _replaced(path) as file:
+            yield file
+    except (OSError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
         raise _unwritable(path, error) from error
 
 
 def _is_link_or_no_file(path: Path) -> bool:
-    try:
-        return path.is_symlink() or (path.exists() and not path.is_file())
-    except (OSError, ValueError) as error:
-        raise _unwritable(path, error) from error
+    return path.is_symlink() or (path.exists() and not path.is_file())
 
 
-def _write_through(path: Path, text: str) -> None:
+@contextmanager
+def _written_through(path: Path) -> Iterator[TextIO]:
+    with open_private(path) as file:
+        yield file
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[TextIO]:
+    # A name of its own: the file's name may be as long as a name can be.
+    beside = path.with_name(f".agentloop-{os.getpid()}.part")
     try:
-        write_private(path, text)
-    except OSError as error:
-        raise _unwritable(path, error) from error
+        beside.unlink(missing_ok=True)
+        with open_private(beside) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            beside.chmod(path.stat().st_mode & 0o777)
+        beside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
 
 
 def _unwritable(path: Path, error: OSError | ValueError) -> UsageError:

@@ -1,6 +1,7 @@
-"""Where sessions live: in memory, or in one SQLite file."""
+"""Where sessions live: in memory, in one SQLite file, or in a PostgreSQL database (extra `postgres`)."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from agentloop.checks import shown
 from agentloop.errors import UsageError
@@ -8,8 +9,12 @@ from agentloop.stores.base import SessionInfo, SessionStore, checked_session_id
 from agentloop.stores.memory import InMemoryStore
 from agentloop.stores.sqlite import SQLiteStore
 
+if TYPE_CHECKING:
+    from agentloop.stores.postgres import PostgresStore
+
 __all__ = [
     "InMemoryStore",
+    "PostgresStore",
     "SQLiteStore",
     "SessionInfo",
     "SessionStore",
@@ -17,15 +22,17 @@ __all__ = [
     "open_store",
 ]
 
-_FORMS = "use memory:, sqlite:///relative.db or sqlite:////absolute/path.db"
+_FORMS = "use memory:, sqlite:///relative.db, sqlite:////absolute/path.db or postgresql://host/database"
 
 
 def open_store(store: str | SessionStore) -> SessionStore:
-    """The store that a URL names, or the store itself; nothing on disc is touched yet.
+    """The store that a URL names, or the store itself; nothing is touched or connected to yet.
 
-    URLs are `memory:`, `sqlite:///relative.db` and `sqlite:////absolute/path.db`; the path is taken as it
-    stands, without escapes. Raises:
-        UsageError: no store has that URL.
+    URLs are `memory:`, `sqlite:///relative.db` and `sqlite:////absolute/path.db`, whose path is taken as it
+    stands, without escapes, and `postgresql://user:password@host:port/database?option=value`.
+
+    Raises:
+        UsageError: no store has that URL, or the store of that URL needs an extra that is not installed.
     """
     if not isinstance(store, str):
         if isinstance(store, type) or not callable(getattr(store, "append", None)):
@@ -36,8 +43,26 @@ def open_store(store: str | SessionStore) -> SessionStore:
     if store.startswith("sqlite:"):
         return SQLiteStore(_sqlite_path(store))
     if store.startswith(("postgresql:", "postgres:")):
-        raise UsageError(f"a PostgreSQL store needs the extra 'postgres', not in this version yet: {_FORMS}")
+        return _postgres_store()(store)
     raise UsageError(f"{store[:60]!r} is no store URL: {_FORMS}")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "PostgresStore":
+        return _postgres_store()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _postgres_store() -> "type[PostgresStore]":
+    """Loaded when it is first asked for: psycopg takes a while, and need not be installed."""
+    try:
+        import psycopg  # noqa: F401 — whether it, and a libpq for it, can be loaded
+    except ImportError as error:
+        text = "a PostgreSQL store needs the extra 'postgres': install agentloop-kit[postgres]"
+        raise UsageError(text) from error
+    from agentloop.stores.postgres import PostgresStore
+
+    return PostgresStore
 
 
 def _sqlite_path(url: str) -> Path:

@@ -5,22 +5,30 @@ then writes all of the events at positions `expect + 1` on, or none. A repeated 
 was lost is harmless: where the very events (by their `id` and content) stand at those positions already,
 it counts as written. A store keeps an index of its sessions from what is appended (`Described`, times,
 lengths), so that listing them reads no log.
+
+Beside the log, a store may keep what can be lost without losing anything: it then has the verbs of
+`FindsWords`, `KeepsCheckpoints` and `GrantsLeases`. The stores of this package have all of them.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agentloop.errors import UsageError
 from agentloop.events import Event, Record
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+MOST_OWNER_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionInfo:
-    """One line of the list of sessions; times in seconds since the epoch, `length` in records."""
+    """One line of the list of sessions; times in seconds since the epoch, `length` in records.
+
+    A session with a time to live expires `ttl_seconds` after its newest record; one without never does.
+    """
 
     id: str
     title: str | None
@@ -28,6 +36,48 @@ class SessionInfo:
     created: float
     updated: float
     length: int
+    owner: str | None = None
+    ttl_seconds: float | None = None
+
+    @property
+    def expires(self) -> float | None:
+        """When a sweep may delete it, in seconds since the epoch; None for never."""
+        return None if self.ttl_seconds is None else self.updated + self.ttl_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A record that holds what was searched for; `text` is some of it around the first place."""
+
+    session_id: str
+    seq: int
+    kind: str
+    time: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What was computed from a log's first `seq` records, as text; `event_id` is that of record `seq`."""
+
+    seq: int
+    event_id: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who works on a session. `holder` is unique to that work; place, pid and start name its process.
+
+    `place` tells apart what has process ids of its own (a machine since it booted, a container); `started`
+    tells two processes of one pid apart. `since` is in seconds since the epoch.
+    """
+
+    holder: str
+    place: str
+    pid: int
+    started: str
+    since: float
 
 
 class SessionStore(Protocol):
@@ -42,21 +92,116 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def read(self, session_id: str, *, after: int = 0) -> Sequence[Record]:
-        """The records behind position `after`, in order; none for a session that does not exist."""
+    async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
+        """The records behind position `after`, in order; none for a session that does not exist.
+
+        With `most`, no more than the first so many of them.
+        """
         ...
 
-    async def list(self, *, folder: str | None = None) -> Sequence[SessionInfo]:
-        """The sessions, newest update first; with `folder`, those described by it."""
+    async def info(self, session_id: str) -> SessionInfo | None:
+        """The session's line in the list; None for a session that does not exist."""
+        ...
+
+    async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
+        """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
         ...
 
     async def delete(self, session_id: str) -> bool:
-        """Remove a session and its log; False where there was none."""
+        """Remove a session, its log and all that was kept beside it; False where there was none."""
+        ...
+
+    async def sweep(self, *, now: float | None = None) -> Sequence[SessionInfo]:
+        """Delete the sessions whose time to live is over, and return what they were.
+
+        `now` is the time to hold them against, in seconds since the epoch; None is the clock's.
+        """
         ...
 
     async def close(self) -> None:
         """Let go of files and connections; harmless when called again."""
         ...
+
+
+@runtime_checkable
+class FindsWords(Protocol):
+    """A store whose logs can be searched."""
+
+    async def search(
+        self, text: str, *, session_id: str | None = None, owner: str | None = None, most: int = 50
+    ) -> Sequence[Found]:
+        """The records that hold all these words, those hidden by a compaction too.
+
+        A text in double quotes is looked for as it stands, word by word. Of the sessions, newest update
+        first, the newest records first; only in that session, or in those of that owner, where given.
+
+        Raises:
+            UsageError: the text holds no word.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsCheckpoints(Protocol):
+    """A store that keeps one checkpoint beside each log. It may lose it; then the log is read."""
+
+    async def checkpoint(self, session_id: str) -> Checkpoint | None:
+        """The newest checkpoint; None where there is none."""
+        ...
+
+    async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
+        """Keep this one in place of an older one; nothing happens where a newer one, or no log, is there."""
+        ...
+
+    async def drop_checkpoint(self, session_id: str) -> None:
+        """Forget the checkpoint; harmless where there is none."""
+        ...
+
+
+@runtime_checkable
+class GrantsLeases(Protocol):
+    """A store that knows who works on a session. The log needs no lease: it has its compare-and-swap."""
+
+    async def take_lease(
+        self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
+    ) -> Lease:
+        """Who holds the session from now on: this lease where it was free, its own, or run out.
+
+        The holder named by `over` is put out. A lease taken again is renewed: it runs out `seconds` after
+        the call, by the store's own clock. Where somebody else holds it, that lease comes back, nothing
+        changed.
+        """
+        ...
+
+    async def free_lease(self, session_id: str, holder: str) -> None:
+        """Let go of the session; harmless where somebody else holds it, or nobody."""
+        ...
+
+
+def checked_owner(owner: str | None) -> str | None:
+    """The owner itself; None for none.
+
+    Raises:
+        UsageError: it is no text of 1 to 200 printable characters.
+    """
+    if owner is None or (
+        isinstance(owner, str) and 0 < len(owner) <= MOST_OWNER_CHARS and owner.isprintable()
+    ):
+        return owner
+    raise UsageError(f"bad owner {ascii(owner)[:40]}: use 1 to {MOST_OWNER_CHARS} printable characters")
+
+
+def checked_ttl(seconds: float | None) -> float | None:
+    """The time to live itself, in seconds; None for none.
+
+    Raises:
+        UsageError: it is no finite number above 0.
+    """
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+        raise UsageError(f"ttl_seconds must be a number above 0, not {ascii(seconds)[:40]}")
+    return float(seconds)
 
 
 def checked_session_id(session_id: str) -> str:

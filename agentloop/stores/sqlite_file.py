@@ -1,4 +1,11 @@
-"""One SQLite file: opened late, checked before it is touched, each fault one clear line."""
+"""One SQLite file: opened late, checked before it is touched, each fault one clear line.
+
+What is cheap is checked whenever a file is opened: whose it is and of which version, that its tables are
+there, and the form of its pages by `PRAGMA quick_check`: of all of them up to 16 MB, in a larger file of
+those that list the sessions. The rest is checked as it is read, page by page and record by record. A
+write-ahead log that was left behind is no sign of damage: its frames have sums, and only whole transactions
+are taken over.
+"""
 
 import os
 import sqlite3
@@ -6,28 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from agentloop.errors import StoreError
+from agentloop.errors import ConflictError, StoreError
 from agentloop.ondisc import make_private_folder, refused
+from agentloop.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
 
-SCHEMA_VERSION = 1
-APPLICATION_ID = 0x61676C70
-"""`aglp` in the file's header: a database without it was made by another program."""
+MOST_CHECKED_BYTES = 16 * 1024 * 1024
+"""A file up to this size is checked whole when it is opened: about 1 ms for each megabyte."""
 
-_SCHEMA = (
-    """CREATE TABLE events (
-        session_id TEXT NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL,
-        PRIMARY KEY (session_id, seq)) WITHOUT ROWID""",
-    """CREATE TABLE sessions (
-        id TEXT PRIMARY KEY NOT NULL, title, folder,
-        created REAL NOT NULL, updated REAL NOT NULL, length INTEGER NOT NULL) WITHOUT ROWID""",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
+_DAMAGED = "the database is damaged: restore a copy, or try `sqlite3 FILE .recover`"
 _ADVICE = {
     sqlite3.SQLITE_FULL: "the disc is full: free some space and try again; what was stored is safe",
     sqlite3.SQLITE_READONLY: "the database is read-only: change its rights or choose another store",
     sqlite3.SQLITE_NOTADB: "this is no SQLite database: choose another path; the file was not touched",
-    sqlite3.SQLITE_CORRUPT: "the database is damaged: restore a copy, or try `sqlite3 FILE .recover`",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_CANTOPEN: "the database cannot be opened: check the rights of the file and its folder",
     sqlite3.SQLITE_PERM: "no permission: change the rights or choose another store",
     sqlite3.SQLITE_IOERR: "the disc failed to read or write: check it and try again",
@@ -50,8 +48,12 @@ class SQLiteFile:
         self._identity: tuple[int, int] | None = None
 
     def exists(self) -> bool:
-        """Whether anything stands at the path; a file that is in use counts even when it was moved."""
-        return self._connection is not None or os.path.lexists(self.path)
+        """Whether there is anything to read; a file that is in use counts even when it was moved."""
+        if self._connection:
+            return True
+        if not os.path.lexists(self.path):
+            return False
+        return self.path.is_dir() or not self._is_empty()
 
     @contextmanager
     def transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
@@ -65,6 +67,9 @@ class SQLiteFile:
             connection.execute(begin)
             yield connection
             connection.execute("COMMIT")
+        except ConflictError:  # an answer, no fault: the connection goes on
+            connection.execute("ROLLBACK")
+            raise
         except sqlite3.Error as error:
             self.close()
             raise self._fault(error) from error
@@ -96,38 +101,59 @@ class SQLiteFile:
     def _make(self) -> None:
         """The file comes first and is its owner's alone: SQLite gives its companions the same rights."""
         make_private_folder(self.path.parent)
+        self._refuse_lost_log()
         if not os.path.lexists(self.path):
             with suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         if self.path.exists() and not self.path.is_file():
             raise StoreError(f"{self.path}: this is no file: name the database file to use")
 
+    def _refuse_lost_log(self) -> None:
+        """SQLite would delete a log whose database is gone or empty, as if it belonged to the new one."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if _size(log) and not _size(self.path):
+            raise StoreError(
+                f"{self.path}: the database is gone or empty, but not its log {log.name}: "
+                "put the database back, or move its log away"
+            )
+
+    def _is_empty(self) -> bool:
+        return _size(self.path) == 0
+
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("BEGIN")
-        is_new = self._is_new(connection)
+        version = self._version(connection)
         connection.execute("COMMIT")
+        if version:
+            self._look_over(connection)
         # Busy here means that another process is just switching; the mode is the file's, not ours.
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        if is_new:
-            self._create(connection)
+        if version < SCHEMA_VERSION:
+            self._migrate(connection)
 
-    def _create(self, connection: sqlite3.Connection) -> None:
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """All steps in one transaction: a fault on the way leaves the file as it was."""
         connection.execute("BEGIN IMMEDIATE")
-        # Another process may have made the tables meanwhile.
-        if self._is_new(connection):
-            for statement in _SCHEMA:
+        # Another process may have gone them meanwhile.
+        for step in MIGRATIONS[self._version(connection) :]:
+            for statement in step:
                 connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
 
-    def _is_new(self, connection: sqlite3.Connection) -> bool:
-        """Whether nothing stands in the file yet, read in one transaction; refuses what is not ours."""
+    def _version(self, connection: sqlite3.Connection) -> int:
+        """The version of the tables in the file, read in one transaction; refuses what is not ours.
+
+        0 where nothing stands in it yet.
+        """
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if not (version or application or tables):
-            return True
+            return 0
         if application != APPLICATION_ID:
             raise StoreError(f"{self.path}: this database belongs to another program: choose another path")
         if version > SCHEMA_VERSION:
@@ -135,7 +161,21 @@ class SQLiteFile:
                 f"{self.path}: a newer agentloop wrote this database (version {version}, "
                 f"this one knows {SCHEMA_VERSION}): update agentloop"
             )
-        return False
+        if version < 1:
+            raise StoreError(f"{self.path}: {_DAMAGED}")
+        return int(version)
+
+    def _look_over(self, connection: sqlite3.Connection) -> None:
+        """What is cheap to check of a file that was made before."""
+        there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        small = self.path.stat().st_size <= MOST_CHECKED_BYTES
+        of = "1" if small else "sessions"
+        if TABLES[version] <= there:
+            (found,) = connection.execute(f"PRAGMA quick_check({of})").fetchone()
+            if found == "ok":
+                return
+        raise StoreError(f"{self.path}: {_DAMAGED}")
 
     def _fault(self, error: sqlite3.Error) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -148,6 +188,12 @@ class SQLiteFile:
                 "end that process or try again"
             )
         return StoreError(f"{self.path}: {advice}")
+
+
+def _size(path: Path) -> int | None:
+    with suppress(FileNotFoundError):
+        return path.stat().st_size
+    return None
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -39,6 +39,9 @@ class Fired:
 class Trigger(Protocol):
     """Decides when. It is asked before each request to the model.
 
+    Of a session that was opened by a checkpoint it sees what a step needs: all that is in sight, the newest
+    few dozen messages said and the newest compaction (see `Context.base`).
+
     Example:
         >>> def on_error(context: Context, budget: Budget) -> Fired | None:
         ...     return Fired("an error") if any("Error" in m.text for m in context.messages[-1:]) else None

@@ -1,0 +1,75 @@
+"""`sessions rename` and `sessions expire`: what is said of a session, also while it runs."""
+
+from typing import Any
+
+import click
+
+from agentloop.cli.console import error_console, say
+from agentloop.cli.options import STORE, options
+from agentloop.cli.output import StandardOutput
+from agentloop.cli.sessions_work import Opened, done, moment, named
+from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
+from agentloop.events import Described
+from agentloop.redaction import redacted
+from agentloop.sizes import seconds_of
+from agentloop.stores import SessionInfo, SessionStore
+
+_MOST_TRIES = 20
+"""So often a log that grows meanwhile is written to: the steps of a run take longer than a try."""
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.argument("title")
+@options(STORE)
+def rename(name: str, title: str, **_: Any) -> int:
+    """Give a session a title."""
+    if not title.strip():
+        raise UsageError("the title is empty: say what the session is about")
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        info = await named(opened, name)
+        said = Described(title=redacted(title.strip(), opened.settings.redact))
+        await describe(opened.store, info, said)
+
+    return done(work)
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.argument("after", metavar="TIME|never")
+@options(STORE)
+def expire(name: str, after: str, **_: Any) -> int:
+    """Set when a session may be swept.
+
+    After that time without a new record, e.g. 30d, `sessions sweep` deletes it; after `never`, never.
+    """
+    seconds = 0.0 if after.strip().lower() == "never" else seconds_of(after)
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        info = await named(opened, name)
+        said = Described(ttl_seconds=seconds)
+        await describe(opened.store, info, said)
+        when = f"on {moment(said.time + seconds)}, unless it goes on before" if seconds else "never"
+        say(error_console(), f"{info.id} expires {when}")
+
+    return done(work)
+
+
+async def describe(store: SessionStore, info: SessionInfo, said: Described) -> None:
+    """Append it, behind what others append meanwhile.
+
+    Raises:
+        ConflictError: they never stop.
+        SessionNotFoundError: the session was deleted meanwhile.
+    """
+    length = info.length
+    for _ in range(_MOST_TRIES - 1):
+        try:
+            await store.append(info.id, [said], expect=length)
+            return
+        except ConflictError as conflict:
+            length = conflict.actual
+        if not length:
+            raise SessionNotFoundError(f"session {info.id!r} was deleted meanwhile")
+    await store.append(info.id, [said], expect=length)

@@ -1,0 +1,95 @@
+"""`sessions export` and `sessions import`."""
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agentloop import exports
+from agentloop.cli.finding import new_session_id
+from agentloop.cli.importing import read_text, redacted_events
+from agentloop.cli.options import STORE, TTL, options
+from agentloop.cli.output import StandardOutput
+from agentloop.cli.selecting import SELECTION, check_there, filter_of
+from agentloop.cli.sessions_texts import FORMATS, texts_of
+from agentloop.cli.sessions_work import Opened, done, named, pages
+from agentloop.cli.settings import Settings
+from agentloop.cli.writing import whole_file
+from agentloop.errors import ConflictError, UsageError
+from agentloop.events import Described, Event
+from agentloop.messages import Message
+from agentloop.stores import checked_session_id
+from agentloop.tokens import count_message, counter_for
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.option("--format", "shape", type=click.Choice(FORMATS), default="openai", show_default=True)
+@click.option("-o", "--output", "path", metavar="FILE", help="Write it there instead of standard output.")
+@options(SELECTION, STORE)
+def export(name: str, shape: str, path: str | None, **selection: Any) -> int:
+    """Write a session out.
+
+    As chat-completions messages, its events, or text to read. Of what is left of it by --branch, --kind,
+    --run and --range together; an events export then holds each record's position in the log, and comes
+    back in where all that its records point at is in it.
+    """
+    only = filter_of(selection, shape)
+    if path == "":
+        raise UsageError("--output is empty: name a file, or leave it out for standard output")
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        info = await named(opened, name)
+        if only:
+            await check_there(only, pages(opened.store, info))
+        async with aclosing(texts_of(opened, info, shape, only)) as texts:
+            if path is None or path == "-":
+                async for text in texts:
+                    await output.write(text)
+            else:
+                with whole_file(Path(path)) as file:
+                    async for text in texts:
+                        file.write(text)
+
+    return done(work)
+
+
+@click.command("import")
+@click.argument("path", metavar="FILE")
+@click.option("--session", "new_id", metavar="ID", help="The id it gets. [default: a new one]")
+@options(TTL, STORE)
+def import_(path: str, new_id: str | None, **_: Any) -> int:
+    """Read a session in.
+
+    From messages or events, as a JSON list or JSON Lines; - is standard input. It becomes a session of this
+    folder, and of the owner and with the time to live that are given; else those that the events name stay.
+    """
+    session_id = new_session_id() if new_id is None else checked_session_id(new_id)
+    # Read here and not in the event loop, where a silent pipe would keep a signal waiting.
+    text = read_text(path)
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        exists = UsageError(f"session {session_id!r} exists already: choose another id with --session")
+        events = _events(text, opened.settings)
+        if await opened.store.info(session_id):
+            raise exists
+        try:
+            await opened.store.append(session_id, events, expect=0)
+        except ConflictError as error:
+            raise exists from error
+        await output.write(f"{session_id}\n")
+
+    return done(work)
+
+
+def _events(text: str, settings: Settings) -> list[Event]:
+    """The events of the file, and that they are a session of this folder."""
+    counter = counter_for(settings.model)
+
+    def count(message: Message) -> int:
+        return count_message(message, counter)
+
+    events = redacted_events(exports.parse(text, count=count), settings.redact, count)
+    folder, owner = str(settings.workdir), settings.owner
+    return [*events, Described(folder=folder, owner=owner, ttl_seconds=settings.ttl_seconds)]

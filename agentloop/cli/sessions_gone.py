@@ -1,0 +1,119 @@
+"""`sessions delete` and `sessions sweep`: what goes is said, and asked for in a terminal."""
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any
+
+import click
+from rich.console import Console
+
+from agentloop.cli import standard_input
+from agentloop.cli.console import error_console, say
+from agentloop.cli.options import STORE, options
+from agentloop.cli.output import StandardOutput
+from agentloop.cli.sessions_history import History, history_of, in_words, remove_transcripts
+from agentloop.cli.sessions_work import Opened, as_data, done, looked, named, row
+from agentloop.errors import UsageError
+from agentloop.redaction import redacted
+from agentloop.stores import SessionInfo
+
+
+@click.command()
+@click.argument("names", metavar="ID…", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--with-transcripts", is_flag=True, help="Delete the transcripts, too, that its log names.")
+@click.option("--transcripts", metavar="DIR", help="Where these lie. [default: .transcripts]")
+@options(STORE)
+def delete(names: Sequence[str], yes: bool, with_transcripts: bool, **_: Any) -> int:
+    """Delete sessions and their whole logs.
+
+    Says what goes. Transcripts on disc stay, unless they are asked for. Where one of several names is
+    wrong, nothing is deleted.
+    """
+    asks, console, fate = _asks(yes), error_console(), "go" if with_transcripts else "stay"
+
+    async def look(opened: Opened) -> Sequence[History]:
+        found = [await named(opened, name) for name in names]
+        infos = {info.id: redacted(info, opened.settings.redact) for info in found}.values()
+        if asks or with_transcripts:
+            return [await history_of(opened, info) for info in infos]
+        return [History(info=info) for info in infos]
+
+    going = looked(look)
+    if asks and not _agreed(console, going, fate):
+        return 0
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        for history in going:
+            if with_transcripts:
+                async with aclosing(remove_transcripts(opened, history)) as stays:
+                    async for line in stays:
+                        say(console, line, style="yellow")
+            there = await opened.store.delete(history.info.id)
+            what = "deleted" if there else "was gone already"
+            say(console, f"{what}: {in_words(history, transcripts=fate)}")
+
+    return done(work)
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only list what has expired.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list.")
+@options(STORE)
+def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
+    """Delete the sessions that have expired.
+
+    Those of all folders whose time to live is over, with --owner of that owner alone; lists what went.
+    """
+    asks, console, now = not dry_run and _asks(yes), error_console(), time.time()
+
+    async def look(opened: Opened) -> Sequence[History]:
+        due = await _expired(opened, now)
+        return [History(info=redacted(info, opened.settings.redact)) for info in due]
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        went = await (_expired(opened, now) if dry_run else _swept(opened, now))
+        if not went:
+            say(console, "nothing has expired")
+        if as_json:
+            data = [as_data(info, opened.settings) for info in went]
+            return await output.write(json.dumps(data, indent=2) + "\n")
+        return await output.write("".join(row(redacted(info, opened.settings.redact)) for info in went))
+
+    if asks and not _agreed(console, looked(look), "stay"):
+        return 0
+    return done(work)
+
+
+async def _expired(opened: Opened, now: float) -> Sequence[SessionInfo]:
+    stored = await opened.store.list(owner=opened.settings.owner)
+    return [info for info in stored if info.expires is not None and info.expires <= now]
+
+
+async def _swept(opened: Opened, now: float) -> Sequence[SessionInfo]:
+    if opened.settings.owner is None:
+        return await opened.store.sweep(now=now)
+    return [info for info in await _expired(opened, now) if await opened.store.delete(info.id)]
+
+
+def _asks(yes: bool) -> bool:
+    """Whether somebody is to be asked.
+
+    Raises:
+        UsageError: somebody should be, and nobody is there.
+    """
+    if not yes and not standard_input.is_terminal():
+        raise UsageError("deleting cannot be taken back, and there is no terminal to ask in: say --yes")
+    return not yes
+
+
+def _agreed(console: Console, going: Sequence[History], fate: str) -> bool:
+    """Say what goes and ask; where nothing does, nobody is asked."""
+    for history in going:
+        say(console, f"to be deleted: {in_words(history, transcripts=fate)}")
+    several = f"these {len(going)} sessions and their whole logs"
+    what = f"session {going[0].info.id} and its whole log" if len(going) == 1 else several
+    return not going or click.confirm(f"Delete {what}?", err=True)

@@ -1,0 +1,117 @@
+"""What every command on stored sessions does around its work: a store opened and closed, lines and pages."""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import click
+
+from agentloop.cli.event_loop import run_to_end
+from agentloop.cli.finding import find_session
+from agentloop.cli.options import flags_of
+from agentloop.cli.output import StandardOutput, printable
+from agentloop.cli.settings import Settings, settings_for
+from agentloop.errors import StoreError
+from agentloop.events import Record
+from agentloop.redaction import redacted
+from agentloop.stores import SessionInfo, SessionStore, open_store
+
+T = TypeVar("T")
+
+PAGE_RECORDS = 200
+"""So many records are in memory at a time where a log is read through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A store, and what the call is to use."""
+
+    store: SessionStore
+    settings: Settings
+
+
+Look: TypeAlias = Callable[[Opened], Coroutine[Any, Any, T]]
+Work: TypeAlias = Callable[[Opened, StandardOutput], Coroutine[Any, Any, None]]
+
+
+def looked(look: Look[T]) -> T:
+    """What this finds in the store that the call names; standard output is not touched."""
+    return run_to_end(_with_store(look, _settings()))
+
+
+def done(work: Work) -> int:
+    """Do it with the store that the call names; the exit status. Standard output is for what it writes."""
+    output, settings = StandardOutput.claimed(), _settings()
+
+    async def written(opened: Opened) -> None:
+        await work(opened, output)
+
+    run_to_end(_with_store(written, settings))
+    return 0
+
+
+async def named(opened: Opened, name: str) -> SessionInfo:
+    """The stored session that is meant; with an owner given, one of theirs.
+
+    Raises:
+        SessionNotFoundError: there is none.
+        UsageError: there are several, or the name is empty.
+    """
+    return await find_session(name, opened.store, owner=opened.settings.owner)
+
+
+async def pages(store: SessionStore, info: SessionInfo) -> AsyncGenerator[Sequence[Record]]:
+    """The log of a session in pieces, as long as it was when it was found.
+
+    Raises:
+        StoreError: it cannot be read, or ends before that.
+    """
+    position = 0
+    while position < info.length:
+        most = min(PAGE_RECORDS, info.length - position)
+        page = await store.read(info.id, after=position, most=most)
+        if not page:
+            raise StoreError(
+                f"session {info.id!r} ends at record {position} of {info.length}: it was deleted meanwhile, "
+                "or the store is damaged: `agentloop sessions check` says more"
+            )
+        yield page
+        position = page[-1].seq
+
+
+def row(info: SessionInfo) -> str:
+    """A session as one line for people."""
+    kept = (info.owner or "-", "-" if info.expires is None else f"expires {moment(info.expires)}")
+    named = (info.id, moment(info.updated), f"{info.length} records", info.title or "-", info.folder or "-")
+    return columns(*named, *kept)
+
+
+def columns(*fields: str) -> str:
+    """One line of these fields, whatever they hold."""
+    return "\t".join(" ".join(printable(field).split()) for field in fields) + "\n"
+
+
+def as_data(info: SessionInfo, settings: Settings) -> dict[str, Any]:
+    """A session for scripts."""
+    return asdict(redacted(info, settings.redact)) | {"expires": info.expires}
+
+
+def moment(seconds: float) -> str:
+    """A time as people here write it, to the minute."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "-"  # no date has a year that large
+
+
+def _settings() -> Settings:
+    return settings_for(flags_of(click.get_current_context()))
+
+
+async def _with_store(look: Look[T], settings: Settings) -> T:
+    store = open_store(settings.store)
+    try:
+        return await look(Opened(store=store, settings=settings))
+    finally:
+        await store.close()

@@ -1,0 +1,79 @@
+"""A session that somebody else wrote to since it was last read: when what one was about to write still holds.
+
+What the log's length refused may be written at its end as it stands now, where the records that came between
+begin, say and end nothing.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+from agentloop.errors import ConflictError, TakenOverError
+from agentloop.events import (
+    Cleared,
+    Compacted,
+    Described,
+    Event,
+    MessageAdded,
+    ModelCalled,
+    Noted,
+    Record,
+    Restored,
+    RunEnded,
+    RunStarted,
+)
+from agentloop.sessions import Session
+
+CatchUp: TypeAlias = Callable[[Session, ConflictError], Awaitable[Session]]
+"""The session as it stands after this conflict; raises it where what was to be written does not hold."""
+
+_BESIDE = (Cleared, Compacted, Described, ModelCalled, Noted, Restored)
+
+
+async def reloaded(session: Session, conflict: ConflictError) -> Session:
+    """The session with all that others wrote meanwhile.
+
+    Raises:
+        ConflictError: nobody did; the session may have been deleted.
+    """
+    return await session.having(await _newer(session, conflict))
+
+
+def within(run_id: str) -> CatchUp:
+    """For what a run writes: the session with what others wrote beside that run.
+
+    It raises `TakenOverError` where another run began, and the conflict where something was said, the session
+    is gone, or it was still to begin.
+    """
+
+    async def catch_up(session: Session, conflict: ConflictError) -> Session:
+        newer = await _newer(session, conflict)
+        if has_begun(newer, other_than=run_id):
+            raise TakenOverError(session.id) from conflict
+        if not session.context.length or not all(_is_beside(each.event, run_id) for each in newer):
+            raise conflict
+        return await session.having(newer)
+
+    return catch_up
+
+
+def has_begun(records: Sequence[Record], *, other_than: str) -> bool:
+    """Whether a run begins in these records that is not the one named."""
+    return any(isinstance(each.event, RunStarted) and each.event.run_id != other_than for each in records)
+
+
+async def _newer(session: Session, conflict: ConflictError) -> Sequence[Record]:
+    newer = await session.store.read(session.id, after=session.context.length)
+    if not newer:
+        raise conflict
+    return newer
+
+
+def _is_beside(event: Event, run_id: str) -> bool:
+    """Whether it begins, says and ends nothing, or is the run's own, of a write that was cut off."""
+    match event:
+        case MessageAdded(branch=None) | RunStarted() | RunEnded():
+            return bool(run_id) and event.run_id == run_id
+        case MessageAdded():
+            return True
+        case _:
+            return isinstance(event, _BESIDE)

@@ -1,0 +1,57 @@
+"""What every store must do, as checks for the tests of a store of your own.
+
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    async def test_my_store(check: Check) -> None:
+        await check(MyStore())
+
+Each check uses session ids that nobody else has, so the store may hold other sessions. A check raises
+AssertionError where the store breaks its promise. They need nothing but the store: no pytest. What a
+store may have beside the log (`FindsWords`, `KeepsCheckpoints`, `GrantsLeases`) is checked where it has it.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any
+
+from agentloop.store_contract import checkpoints, leases, lists, logs, searches
+from agentloop.store_contract.asserting import Check
+from agentloop.store_contract.lists import BAD_IDS
+from agentloop.stores.base import FindsWords, GrantsLeases, KeepsCheckpoints, SessionStore
+
+__all__ = ["BAD_IDS", "CHECKS", "Check", "store_contract"]
+
+
+async def store_contract(make_store: Callable[[], SessionStore]) -> None:
+    """Every check on a store of its own, closed after it.
+
+    Raises:
+        AssertionError: a check failed; the text begins with its name.
+    """
+    for check in CHECKS:
+        store = make_store()
+        try:
+            await check(store)
+        except AssertionError as error:
+            raise AssertionError(f"{check.__name__}: {error}") from error
+        finally:
+            await store.close()
+
+
+def _where(verbs: type, check: Callable[[Any], Awaitable[None]]) -> Check:
+    """The check of verbs that a store need not have: one without them passes it."""
+
+    @wraps(check)
+    async def checked(store: SessionStore) -> None:
+        if isinstance(store, verbs):
+            await check(store)
+
+    return checked
+
+
+CHECKS: tuple[Check, ...] = (
+    *logs.CHECKS,
+    *lists.CHECKS,
+    *(_where(FindsWords, check) for check in searches.CHECKS),
+    *(_where(KeepsCheckpoints, check) for check in checkpoints.CHECKS),
+    *(_where(GrantsLeases, check) for check in leases.CHECKS),
+)

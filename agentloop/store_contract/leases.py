@@ -1,0 +1,100 @@
+"""Checks of a store that grants leases."""
+
+import asyncio
+from typing import Protocol
+
+from agentloop.store_contract.asserting import new_id, said, same
+from agentloop.stores.base import GrantsLeases, Lease, SessionStore
+
+LONG, SHORT = 600.0, 0.05
+
+
+class _Grants(SessionStore, GrantsLeases, Protocol):
+    """A store that grants leases."""
+
+
+async def grants_a_free_session(store: _Grants) -> None:
+    """Who asks first holds the session, also before its log begins; who asks then is told who does."""
+    name, mine, theirs = new_id(), _lease("mine"), _lease("theirs")
+    same(await store.take_lease(name, mine, seconds=LONG), mine, "the lease of a free session")
+    same(await store.take_lease(name, theirs, seconds=LONG), mine, "the lease of a session held by another")
+    same(await store.append(name, [said("one")], expect=0), 1, "an append needs no lease; its length")
+    same(await store.take_lease(new_id(), theirs, seconds=LONG), theirs, "the lease of another session")
+
+
+async def renews_a_lease(store: _Grants) -> None:
+    """A lease taken again by its holder runs out so long after that."""
+    name, mine, theirs = new_id(), _lease("mine"), _lease("theirs")
+    await store.take_lease(name, mine, seconds=SHORT)
+    same(await store.take_lease(name, mine, seconds=LONG), mine, "a lease taken again")
+    await _run_out(store, new_id(), theirs)
+    same(await store.take_lease(name, theirs, seconds=LONG), mine, "a lease that was renewed")
+
+
+async def grants_what_has_run_out(store: _Grants) -> None:
+    """A lease that was not renewed in time is another's for the asking."""
+    name, mine, theirs = new_id(), _lease("mine"), _lease("theirs")
+    await _run_out(store, name, theirs)
+    same(await store.take_lease(name, mine, seconds=LONG), theirs, "a lease lost, asked for again")
+
+
+async def puts_out_the_holder_named(store: _Grants) -> None:
+    """`over` puts out that holder and no other."""
+    name, first, second, third = new_id(), *map(_lease, ("first", "second", "third"))
+    await store.take_lease(name, first, seconds=LONG)
+    taken = await store.take_lease(name, second, seconds=LONG, over="first")
+    same(taken, second, "a lease taken over")
+    late = await store.take_lease(name, third, seconds=LONG, over="first")
+    same(late, second, "a lease taken over from who holds it no more")
+
+
+async def frees_a_lease(store: _Grants) -> None:
+    """A freed session is anybody's; freeing what another or nobody holds is harmless."""
+    name, mine, theirs = new_id(), _lease("mine"), _lease("theirs")
+    await store.free_lease(name, "mine")
+    await store.take_lease(name, mine, seconds=LONG)
+    await store.free_lease(name, "theirs")
+    same(await store.take_lease(name, theirs, seconds=LONG), mine, "a lease freed by another")
+    await store.free_lease(name, "mine")
+    same(await store.take_lease(name, theirs, seconds=LONG), theirs, "a lease freed by its holder")
+
+
+async def deletes_the_lease_with_its_session(store: _Grants) -> None:
+    """A session deleted is held by nobody."""
+    name, theirs = new_id(), _lease("theirs")
+    await store.append(name, [said("one")], expect=0)
+    await store.take_lease(name, _lease("mine"), seconds=LONG)
+    await store.delete(name)
+    same(await store.take_lease(name, theirs, seconds=LONG), theirs, "the lease of a deleted session")
+
+
+async def grants_a_session_to_one(store: _Grants) -> None:
+    """Of many who ask at once one gets it, and all are told who."""
+    name, asked = new_id(), [_lease(f"holder {number}") for number in range(8)]
+    told = await asyncio.gather(*(store.take_lease(name, lease, seconds=LONG) for lease in asked))
+    same({lease.holder for lease in told} <= {lease.holder for lease in asked}, True, "whether one of them")
+    same(len({lease.holder for lease in told}), 1, "how many hold the session")
+
+
+async def _run_out(store: _Grants, name: str, taker: Lease) -> None:
+    """Wait until a short lease of another has run out, which the taker gets then."""
+    held = await store.take_lease(name, _lease("shortly"), seconds=SHORT)
+    async with asyncio.timeout(60):
+        while held != taker:
+            await asyncio.sleep(SHORT / 5)
+            held = await store.take_lease(name, taker, seconds=LONG)
+
+
+def _lease(holder: str) -> Lease:
+    return Lease(holder=holder, place="here", pid=4711, started="2.5 é", since=1.5)
+
+
+CHECKS = (
+    grants_a_free_session,
+    renews_a_lease,
+    grants_what_has_run_out,
+    puts_out_the_holder_named,
+    frees_a_lease,
+    deletes_the_lease_with_its_session,
+    grants_a_session_to_one,
+)

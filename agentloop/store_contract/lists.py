@@ -1,0 +1,136 @@
+"""Checks of the list of sessions, of what takes them off it, and of names."""
+
+from agentloop.errors import UsageError
+from agentloop.events import Described
+from agentloop.store_contract.asserting import Check, new_id, said, same
+from agentloop.stores.base import SessionInfo, SessionStore
+
+BAD_IDS = ("", ".", "..", ".hidden", "../../x", "/etc/x", "a/b", "a\\b", "a\0b", "a\n", "é", "a" * 129)
+
+
+async def lists_sessions(store: SessionStore) -> None:
+    """The list has title, folder, times and length, newest update first; `folder` picks."""
+    folder, old, new, other = f"/tmp/\udce9/{new_id()}", new_id(), new_id(), new_id()
+    await store.append(new, [Described(folder=folder, time=10.0), said("one", time=30.0)], expect=0)
+    await store.append(old, [Described(title="Old", folder=folder, time=5.0)], expect=0)
+    await store.append(other, [said("elsewhere", time=40.0)], expect=0)
+    await store.append(old, [Described(title="A\ud800", time=20.0)], expect=1)
+    found = [_line(info) for info in await store.list(folder=folder)]
+    same(found, [(new, None, folder, 10.0, 30.0, 2), (old, "A\ud800", folder, 5.0, 20.0, 2)], "the list")
+    every = [info.id for info in await store.list() if info.id in (old, new, other)]
+    same(every, [other, new, old], "the list of all folders")
+
+
+async def knows_one_session(store: SessionStore) -> None:
+    """`info` is the session's line in the list; None where there is no session."""
+    name = new_id()
+    same(await store.info(name), None, "the line of a session that is not there")
+    await store.append(name, [Described(title="T", owner="me", ttl_seconds=5.0, time=1.0)], expect=0)
+    await store.append(name, [said("one", time=3.0)], expect=1)
+    wanted = SessionInfo(
+        id=name, title="T", folder=None, created=1.0, updated=3.0, length=2, owner="me", ttl_seconds=5.0
+    )
+    same(await store.info(name), wanted, "the session's line")
+    same([info for info in await store.list() if info.id == name], [wanted], "its line in the list")
+
+
+async def lists_an_owners_sessions(store: SessionStore) -> None:
+    """With `owner` the list holds that owner's sessions alone, and those of a folder with both."""
+    owner, folder, mine, also, others, nobodys = (new_id() for _ in range(6))
+    await store.append(mine, [Described(owner=owner, folder=folder, time=1.0)], expect=0)
+    await store.append(others, [Described(owner=f"{owner}2", folder=folder, time=2.0)], expect=0)
+    await store.append(nobodys, [Described(folder=folder, time=3.0)], expect=0)
+    await store.append(also, [said("one", time=4.0), Described(owner=owner, time=4.0)], expect=0)
+    same([info.id for info in await store.list(owner=owner)], [also, mine], "an owner's sessions")
+    same([info.id for info in await store.list(owner=owner, folder=folder)], [mine], "of a folder")
+    same([info.id for info in await store.list(owner=new_id())], [], "sessions of an owner without any")
+    await store.append(mine, [Described(owner=f"{owner}2", time=5.0)], expect=1)
+    same([info.id for info in await store.list(owner=owner)], [also], "once one was given away")
+
+
+async def counts_the_time_to_live_from_the_newest_record(store: SessionStore) -> None:
+    """A session expires so long after its newest record; 0 takes the time to live off."""
+    name = new_id()
+    for at, event, expires in (
+        (0, said("one", time=10.0), None),
+        (1, Described(ttl_seconds=60.0, time=20.0), 80.0),
+        (2, said("two", time=50.0), 110.0),
+        (3, Described(title="T", time=51.0), 111.0),
+        (4, Described(ttl_seconds=0.0, time=52.0), None),
+        (5, said("three", time=53.0), None),
+    ):
+        await store.append(name, [event], expect=at)
+        info = await store.info(name)
+        same(info and info.expires, expires, f"when it expires, after record {at + 1}")
+
+
+async def sweeps_what_has_expired(store: SessionStore) -> None:
+    """A sweep deletes the sessions whose time to live is over, all of them and no other, and returns them."""
+    over, just, later, never = (new_id() for _ in range(4))
+    for name, ttl in ((over, 1.0), (just, 5.0), (later, 5.5), (never, None)):
+        await store.append(
+            name, [Described(owner=name, ttl_seconds=ttl, time=2.0), said(name, time=2.0)], expect=0
+        )
+    before = {name: await store.info(name) for name in (over, just, later, never)}
+    swept = {info.id: info for info in await store.sweep(now=7.0) if info.id in before}
+    same(swept, {name: before[name] for name in (over, just)}, "what a sweep returns")
+    for name, left in ((over, 0), (just, 0), (later, 2), (never, 2)):
+        same(len(await store.read(name)), left, "records left by the sweep")
+        same(len(await store.list(owner=name)), 1 if left else 0, "lines left by the sweep")
+    again = [info.id for info in await store.sweep(now=7.0) if info.id in before]
+    same(again, [], "what a second sweep returns")
+
+
+async def deletes_a_session(store: SessionStore) -> None:
+    """Deleting removes one session wholly; its id can be used again."""
+    name, beside = new_id(), new_id()
+    same(await store.delete(name), False, "deleting what is not there")
+    await store.append(name, [said("one")], expect=0)
+    await store.append(beside, [said("other")], expect=0)
+    same(await store.delete(name), True, "deleting what is there")
+    same(list(await store.read(name)), [], "records of a deleted session")
+    same([info for info in await store.list() if info.id == name], [], "the list after deleting")
+    same(len(await store.read(beside)), 1, "records of another session")
+    same(await store.append(name, [said("anew")], expect=0), 1, "the length of a session begun anew")
+
+
+async def refuses_bad_ids(store: SessionStore) -> None:
+    """A session id that is no plain name raises UsageError in every call; two cases are two sessions."""
+    for bad in BAD_IDS:
+        for call in (
+            store.append(bad, [said("x")], expect=0),
+            store.read(bad),
+            store.info(bad),
+            store.delete(bad),
+        ):
+            try:
+                await call
+            except UsageError:
+                continue
+            raise AssertionError(f"the session id {bad[:20]!r} must raise UsageError")
+    longest = "x" * 96 + new_id()
+    await store.append(longest, [said("lower")], expect=0)
+    same(list(await store.read(longest.upper())), [], "records of the id in other case")
+
+
+async def closes_more_than_once(store: SessionStore) -> None:
+    """Closing again is harmless."""
+    await store.append(new_id(), [said("one")], expect=0)
+    await store.close()
+    await store.close()
+
+
+def _line(info: SessionInfo) -> tuple[str, str | None, str | None, float, float, int]:
+    return info.id, info.title, info.folder, info.created, info.updated, info.length
+
+
+CHECKS: tuple[Check, ...] = (
+    lists_sessions,
+    knows_one_session,
+    lists_an_owners_sessions,
+    counts_the_time_to_live_from_the_newest_record,
+    sweeps_what_has_expired,
+    deletes_a_session,
+    refuses_bad_ids,
+    closes_more_than_once,
+)

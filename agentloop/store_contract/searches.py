@@ -1,0 +1,160 @@
+"""Checks of a store whose logs can be searched."""
+
+from typing import Protocol
+
+from agentloop.errors import UsageError
+from agentloop.events import Compacted, Described, Event, MessageAdded, ModelCalled, Noted
+from agentloop.messages import Message, ToolCall
+from agentloop.store_contract.asserting import new_id, said, same
+from agentloop.stores.base import FindsWords, SessionStore
+
+WORDLESS = ("", " ", '""', "*", "?!", '"', "\0", "\ud800", "🙂")
+
+
+class _Finds(SessionStore, FindsWords, Protocol):
+    """A store that can be searched."""
+
+
+async def finds_words_and_phrases(store: _Finds) -> None:
+    """All words must occur, in any order and case; what stands in double quotes as it stands."""
+    name, word = new_id(), new_id()
+    said_so = ("Alpha beta GAMMA", "gamma beta", "alpha, beta!", "alphabet")
+    await store.append(name, [said(f"{word} {text}") for text in said_so], expect=0)
+    for query, seqs in (
+        ("", [4, 3, 2, 1]),
+        ("beta ALPHA", [3, 1]),
+        ('"alpha beta"', [3, 1]),
+        ('"beta gamma"', [1]),
+        ('gamma "beta', [2, 1]),
+        ('"gamma alpha"', []),
+        ("alph", []),
+        ("alpha beta gamma delta", []),
+    ):
+        same(await _found(store, f"{word} {query}"), [(name, seq) for seq in seqs], f"found by {query!r}")
+
+
+async def finds_what_records_say(store: _Finds) -> None:
+    """Results, calls with their arguments, summaries, titles and notes are found, hidden or not."""
+    name, word = new_id(), new_id()
+    call = ToolCall(id="c", name="read_file", arguments=f'{{"path": "a\\n{word}/b.py"}}')
+    events: list[Event] = [
+        said(f"the task {word}"),
+        MessageAdded(message=Message.assistant(None, [call]), tokens=1),
+        MessageAdded(message=Message.tool("c", f"{word} result"), tokens=1),
+        Compacted(covers=((2, 3),), replacement=f"summary {word}", at=4, tokens=1, answer="understood"),
+        Described(title=f"Title {word}"),
+        Noted(source="p", data={"k": [f"noted {word}"]}),
+        ModelCalled(purpose="agent", model=word),
+    ]
+    await store.append(name, events, expect=0)
+    found = await store.search(word)
+    kinds = ["noted", "described", "compacted", *["message_added"] * 3]
+    same([(each.seq, each.kind) for each in found], list(zip(range(6, 0, -1), kinds, strict=True)), "found")
+    same([each.time for each in found], [event.time for event in events[5::-1]], "the times of what is found")
+    same([word in each.text for each in found], [True] * 6, "whether the text shows what was searched for")
+    same(await _found(store, f"{word} result"), [(name, 3)], "found of what a compaction hides")
+    same(await _found(store, f"read_file {word}"), [(name, 2)], "found of a call")
+
+
+async def finds_newest_first_in_bounds(store: _Finds) -> None:
+    """The newest sessions first, in each the newest record; at most so many; of one session, of one owner."""
+    word, owner, old, new, others = (new_id() for _ in range(5))
+    await store.append(new, [Described(owner=owner, time=1.0), said(word, time=9.0)], expect=0)
+    await store.append(
+        old, [Described(owner=owner, time=2.0), said(word, time=3.0), said(word, time=4.0)], expect=0
+    )
+    await store.append(others, [Described(owner=f"{owner}2", time=6.0), said(word, time=6.0)], expect=0)
+    every = [(new, 2), (others, 2), (old, 3), (old, 2)]
+    same(await _found(store, word), every, "found in all sessions")
+    for most in (1, 3):
+        some = [(each.session_id, each.seq) for each in await store.search(word, most=most)]
+        same(some, every[:most], f"found, at most {most}")
+    mine = [(each.session_id, each.seq) for each in await store.search(word, owner=owner)]
+    same(mine, [(new, 2), (old, 3), (old, 2)], "found in an owner's sessions")
+    for session_id, of, seqs in (
+        (old, None, [3, 2]),
+        (old, owner, [3, 2]),
+        (others, owner, []),
+        (new_id(), None, []),
+    ):
+        found = await store.search(word, session_id=session_id, owner=of)
+        same([each.seq for each in found], seqs, f"found in one session, owner {of}")
+
+
+async def finds_what_was_appended_since(store: _Finds) -> None:
+    """What is appended after a search is found by the next; a new owner's search finds what was there."""
+    name, word, owner = new_id(), new_id(), new_id()
+    await store.append(name, [said(word)], expect=0)
+    same(await _found(store, word), [(name, 1)], "found at first")
+    await store.append(name, [said(f"{word} again"), Described(owner=owner)], expect=1)
+    same(await _found(store, word), [(name, 2), (name, 1)], "found after a later append")
+    mine = [each.seq for each in await store.search(word, owner=owner)]
+    same(mine, [2, 1], "found by the owner it was given to")
+
+
+async def finds_nothing_that_is_gone(store: _Finds) -> None:
+    """What was deleted or swept is found no more, also where the id is used again."""
+    name, swept, word = new_id(), new_id(), new_id()
+    await store.append(name, [said(word), said(word)], expect=0)
+    await store.append(swept, [Described(ttl_seconds=1.0, time=2.0), said(word, time=2.0)], expect=0)
+    same(len(await store.search(word)), 3, "found before")
+    await store.delete(name)
+    await store.sweep(now=4.0)
+    same(await _found(store, word), [], "found once they are gone")
+    await store.append(name, [said("nothing like it"), said(f"anew {word}")], expect=0)
+    same(await _found(store, word), [(name, 2)], "found in the session begun anew")
+
+
+async def finds_odd_texts(store: _Finds) -> None:
+    """No sign means anything but double quotes; any script is found; odd characters part words."""
+    name, word, long = new_id(), new_id(), "x" * 1_000_000
+    texts = (
+        "AND OR NOT NEAR",
+        "東京都に行く",
+        "a\0b\ud800c",
+        "naïve İstanbul ΣΑΣ",
+        "f(x) = {y*: 'z'}",
+        long,
+        "회의록을",
+    )
+    await store.append(name, [said(f"{word} {text}") for text in texts], expect=0)
+    for query, seqs in (
+        ("AND NOT", [1]),
+        ("NEAR(and not)", []),
+        ('"京都"', [2]),
+        ("東京", [2]),
+        ("a\0b c", [3]),
+        ("NAI\u0308VE σας", [4]),
+        ("f* -x ^y text:z", []),
+        ("f* -x ^y :z'; --", [5]),
+        (long, [6]),
+        (long[:-1], []),
+        ("회의록", [7]),
+    ):
+        shown = f"found by {query[:20]!r}"
+        same(await _found(store, f"{word} {query}"), [(name, seq) for seq in seqs], shown)
+
+
+async def refuses_a_search_for_nothing(store: _Finds) -> None:
+    """A text without a word raises UsageError."""
+    for text in WORDLESS:
+        try:
+            await store.search(text)
+        except UsageError:
+            continue
+        raise AssertionError(f"a search for {text!r} must raise UsageError")
+
+
+async def _found(store: _Finds, text: str) -> list[tuple[str, int]]:
+    return [(each.session_id, each.seq) for each in await store.search(text)]
+
+
+CHECKS = (
+    finds_words_and_phrases,
+    finds_what_records_say,
+    finds_newest_first_in_bounds,
+    finds_what_was_appended_since,
+    finds_nothing_that_is_gone,
+    finds_odd_texts,
+    refuses_a_search_for_nothing,
+)

@@ -1,0 +1,193 @@
+"""Sessions in a PostgreSQL database, for any number of processes on any number of machines.
+
+The log is the table `agentloop_events`, whose primary key (session, position) is the compare-and-swap: no
+second writer can take a position. Each append is one statement that commits by itself: it moves the session's
+line in `agentloop_sessions` from the length the writer named to the new one, and adds the records. The commit
+is as durable as the server makes it (`synchronous_commit`, on by default).
+"""
+
+from collections.abc import Sequence
+
+from agentloop.checks import above_zero, at_least, whole, whole_or_none
+from agentloop.codec import encode
+from agentloop.errors import UsageError
+from agentloop.events import Event, Record
+from agentloop.stores import postgres_beside as beside
+from agentloop.stores import postgres_log as log
+from agentloop.stores.base import (
+    Checkpoint,
+    Found,
+    Lease,
+    SessionInfo,
+    checked_owner,
+    checked_session_id,
+)
+from agentloop.stores.postgres_address import address_of
+from agentloop.stores.postgres_check import faults_of
+from agentloop.stores.postgres_link import Link
+from agentloop.stores.postgres_schema import prepare
+from agentloop.stores.postgres_words import search
+from agentloop.stores.words import Query
+from agentloop.threads import in_thread
+
+_MANY = 100
+"""More records than these are put into or taken out of their texts in a thread, so that the loop goes on."""
+
+
+class PostgresStore:
+    """A `SessionStore` in the PostgreSQL database of a `postgresql://…` URL, with all that may stand beside.
+
+    Making one connects to nothing. The first use makes or brings up to date the tables, in the first schema
+    of the search_path. Everything in the URL reaches libpq as it stands (`sslmode`, `sslrootcert`,
+    `application_name`, `target_session_attrs`, several hosts, …:
+    https://www.postgresql.org/docs/current/libpq-connect.html). The password stands in no text of ours.
+
+    A statement, and the wait for another's lock, ends after `statement_seconds`, connecting after
+    `connect_seconds`, unless the URL says otherwise. At most `connections` are open in each event loop that
+    uses the store, and any number of loops may. Where the server restarts or ends a connection, a call goes
+    on with a new one as long as `retry_seconds` have not passed; a repeated append writes nothing twice. An
+    append that is cancelled while it is awaited is written whole or not at all. A store that is used after
+    `close` connects again.
+
+    Example:
+        >>> PostgresStore("postgresql://me:secret@db.example/agents?sslmode=verify-full")
+        PostgresStore("PostgreSQL database 'agents' at db.example")
+
+    Raises:
+        UsageError: the URL is none of a PostgreSQL database, or a number is out of its range.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        statement_seconds: float = 30.0,
+        connect_seconds: float = 10.0,
+        connections: int = 8,
+        retry_seconds: float = 30.0,
+    ) -> None:
+        at_least("statement_seconds", statement_seconds, 0.001)
+        at_least("connect_seconds", connect_seconds, 0.001)
+        whole("connections", connections, 1)
+        at_least("retry_seconds", retry_seconds, 0)
+        address = address_of(url, statement_seconds=statement_seconds, connect_seconds=connect_seconds)
+        self._label = address.label
+        self._link = Link(
+            address,
+            prepare,
+            connections=connections,
+            longest_wait=statement_seconds + connect_seconds,
+            retry=retry_seconds,
+        )
+
+    def __repr__(self) -> str:
+        return f'PostgresStore("{self._label}")'
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        """Write all events after record `expect`, or none; see `SessionStore`."""
+        checked_session_id(session_id)
+        written = tuple(events)
+        bodies = await in_thread(_bodies, written) if len(written) > _MANY else _bodies(written)
+        return await self._link.run(
+            lambda connection: log.append(connection, session_id, written, bodies, expect)
+        )
+
+    async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
+        """The records behind position `after`, at most `most`; none for a session that does not exist."""
+        checked_session_id(session_id)
+        whole_or_none("most", most, 0)
+        rows = await self._link.run(lambda connection: log.read(connection, session_id, after, most))
+        if len(rows) > _MANY:
+            return await in_thread(log.records_of, self._label, session_id, rows)
+        return log.records_of(self._label, session_id, rows)
+
+    async def info(self, session_id: str) -> SessionInfo | None:
+        """The session's line in the list; None for a session that does not exist."""
+        checked_session_id(session_id)
+        return await self._link.run(lambda connection: log.info(connection, session_id))
+
+    async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
+        """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
+        checked_owner(owner)
+        return await self._link.run(lambda connection: log.listed(connection, folder, owner))
+
+    async def delete(self, session_id: str) -> bool:
+        """Remove a session and all that was kept beside it; False where there was none."""
+        checked_session_id(session_id)
+        return await self._link.run(lambda connection: log.delete(connection, session_id))
+
+    async def sweep(self, *, now: float | None = None) -> Sequence[SessionInfo]:
+        """Delete the sessions whose time to live is over, and return what they were; see `SessionStore`.
+
+        The clock is the server's.
+        """
+        gone: list[SessionInfo] = []
+        while some := await self._link.run(lambda connection: log.sweep(connection, now)):
+            gone += some
+        return tuple(gone)
+
+    async def search(
+        self, text: str, *, session_id: str | None = None, owner: str | None = None, most: int = 50
+    ) -> Sequence[Found]:
+        """The records that hold all these words; see `FindsWords`."""
+        query = Query.of(text)
+        whole("most", most, 1)
+        checked_owner(owner)
+        if session_id is not None:
+            checked_session_id(session_id)
+        return await search(self._link, query, session_id, owner, most)
+
+    async def checkpoint(self, session_id: str) -> Checkpoint | None:
+        """The newest checkpoint; None where there is none."""
+        checked_session_id(session_id)
+        return await self._link.run(lambda connection: beside.checkpoint(connection, session_id))
+
+    async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
+        """Keep this one in place of an older one; see `KeepsCheckpoints`."""
+        checked_session_id(session_id)
+        await self._link.run(lambda connection: beside.keep_checkpoint(connection, session_id, checkpoint))
+
+    async def drop_checkpoint(self, session_id: str) -> None:
+        """Forget the checkpoint; harmless where there is none."""
+        checked_session_id(session_id)
+        await self._link.run(lambda connection: beside.drop_checkpoint(connection, session_id))
+
+    async def take_lease(
+        self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
+    ) -> Lease:
+        """Who holds the session from now on, by the server's clock; see `GrantsLeases`."""
+        checked_session_id(session_id)
+        above_zero("seconds", seconds)
+        return await self._link.run(
+            lambda connection: beside.take_lease(connection, session_id, lease, seconds, over)
+        )
+
+    async def free_lease(self, session_id: str, holder: str) -> None:
+        """Let go of the session; harmless where somebody else holds it, or nobody."""
+        checked_session_id(session_id)
+        await self._link.run(lambda connection: beside.free_lease(connection, session_id, holder))
+
+    async def check(self) -> Sequence[str]:
+        """What is damaged, one line each; nothing where all is well. It reads everything."""
+        return await faults_of(self._link)
+
+    async def close(self) -> None:
+        """Let go of all connections; harmless when called again."""
+        self._link.close()
+
+
+def _bodies(events: Sequence[Event]) -> tuple[str, ...]:
+    bodies = tuple(map(encode, events))
+    for body in bodies:
+        if not body.isascii():
+            _check_sayable(body)
+    return bodies
+
+
+def _check_sayable(body: str) -> None:
+    try:
+        body.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            "a record of an unknown kind holds half a character: PostgreSQL takes none"
+        ) from error

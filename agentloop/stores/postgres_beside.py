@@ -1,0 +1,82 @@
+"""Checkpoints and leases, which stand beside the logs."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from agentloop.errors import StoreError
+from agentloop.stores.base import Checkpoint, Lease
+from agentloop.stores.postgres_log import to_bytes, to_text
+
+_TRIES = 20
+_MOST_LEASE_SECONDS = 10 * 365 * 86_400.0
+
+_CHECKPOINT = "SELECT seq, event_id, body FROM agentloop_checkpoints WHERE session_id = %s::text"
+_KEEP = """
+    INSERT INTO agentloop_checkpoints AS kept (session_id, seq, event_id, body)
+    SELECT id, %(seq)s::int8, %(event_id)s::bytea, %(body)s::bytea
+    FROM agentloop_sessions WHERE id = %(id)s::text FOR KEY SHARE
+    ON CONFLICT (session_id) DO UPDATE
+    SET seq = excluded.seq, event_id = excluded.event_id, body = excluded.body
+    WHERE kept.seq <= excluded.seq"""
+_HELD = "SELECT holder, place, pid, started, since FROM agentloop_leases WHERE session_id = %(id)s::text"
+_TAKE = """
+    INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
+    VALUES (%(id)s::text, %(holder)s::text, %(place)s::text, %(pid)s::int8, %(started)s::text,
+        %(since)s::float8, clock_timestamp() + make_interval(secs => %(seconds)s::float8))
+    ON CONFLICT (session_id) DO UPDATE
+    SET holder = excluded.holder, place = excluded.place, pid = excluded.pid, started = excluded.started,
+        since = excluded.since,
+        until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
+    WHERE held.holder = excluded.holder OR held.holder = %(over)s::text OR held.until <= clock_timestamp()
+    RETURNING holder, place, pid, started, since"""
+_FREE = "DELETE FROM agentloop_leases WHERE session_id = %s::text AND holder = %s::text"
+
+
+async def checkpoint(connection: AsyncConnection, session_id: str) -> Checkpoint | None:
+    """The session's checkpoint; None where there is none, or where it is damaged."""
+    row = await _one(connection, _CHECKPOINT, (session_id,))
+    if row is None:
+        return None
+    try:
+        return Checkpoint(seq=row[0], event_id=to_text(row[1]) or "", body=to_text(row[2]) or "")
+    except UnicodeDecodeError:
+        return None
+
+
+async def keep_checkpoint(connection: AsyncConnection, session_id: str, kept: Checkpoint) -> None:
+    """Keep it where no newer one stands, and the session does."""
+    values = {"id": session_id, "seq": kept.seq, "event_id": to_bytes(kept.event_id)}
+    await connection.execute(_KEEP, {**values, "body": to_bytes(kept.body)}, prepare=True)
+
+
+async def drop_checkpoint(connection: AsyncConnection, session_id: str) -> None:
+    """Forget it."""
+    await connection.execute("DELETE FROM agentloop_checkpoints WHERE session_id = %s::text", (session_id,))
+
+
+async def take_lease(
+    connection: AsyncConnection, session_id: str, lease: Lease, seconds: float, over: str | None
+) -> Lease:
+    """Who holds the session now, by the server's clock."""
+    values = {"id": session_id, "seconds": min(seconds, _MOST_LEASE_SECONDS), "over": over, **asdict(lease)}
+    for _ in range(_TRIES):
+        # Where it is held, the second statement looks by whom; it may have been freed in between.
+        row = await _one(connection, _TAKE, values) or await _one(connection, _HELD, values)
+        if row:
+            holder, place, pid, started, since = row
+            return Lease(holder=holder, place=place, pid=pid, started=started, since=since)
+    raise StoreError(f"the lease of session {session_id!r} changes hands too often: try again")
+
+
+async def free_lease(connection: AsyncConnection, session_id: str, holder: str) -> None:
+    """Let go of the session where this holder has it."""
+    await connection.execute(_FREE, (session_id, holder), prepare=True)
+
+
+async def _one(
+    connection: AsyncConnection, statement: str, values: Mapping[str, Any] | tuple[Any, ...]
+) -> tuple[Any, ...] | None:
+    return await (await connection.execute(statement, values, prepare=True, binary=True)).fetchone()

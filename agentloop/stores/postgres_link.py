@@ -1,0 +1,187 @@
+"""The connections to one database: a pool for each event loop, made again when the server went away."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Self, TypeVar
+
+from psycopg import AsyncConnection, Error
+from psycopg.pq import TransactionStatus
+
+from agentloop.errors import ConflictError, StoreError
+from agentloop.stores.postgres_address import Address
+from agentloop.stores.postgres_faults import fault, is_lost, is_passing, state_of
+
+T = TypeVar("T")
+
+Work = Callable[[AsyncConnection], Awaitable[T]]
+
+_FIRST_WAIT_SECONDS = 0.05
+_LONGEST_WAIT_SECONDS = 0.5
+_STARTING = "57P03"
+
+
+class Link:
+    """Runs work on a connection, and again on another where that one was lost.
+
+    Work must do no harm when it is done twice: an answer may be lost after the server did it. Connections are
+    lost when the server stops or ends them. Then, and where other writers came between, the work is tried
+    again as long as `retry` seconds have not passed since it began, with waits that double up to half a
+    second and carry some chance. A server that was never reached is asked only once. Nobody waits for one of
+    the connections longer than `longest_wait` seconds.
+    """
+
+    def __init__(
+        self, address: Address, prepare: Work[None], *, connections: int, longest_wait: float, retry: float
+    ) -> None:
+        self._address = address
+        self._prepare = prepare
+        self._connections = connections
+        self._longest_wait = longest_wait
+        self._retry_seconds = retry
+        self._lock = threading.Lock()
+        self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
+        self._ready = False
+
+    async def run(self, work: Work[T]) -> T:
+        """What the work gives.
+
+        Raises:
+            StoreError: the database cannot be reached or refuses; the text names it and says what to do.
+        """
+        started, wait = time.monotonic(), _FIRST_WAIT_SECONDS
+        while True:
+            pool = self._pool()
+            try:
+                return await pool.run(self._work, work)
+            except Error as error:
+                wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+                is_over = time.monotonic() - started + wait >= self._retry_seconds
+                if is_over or not self._may_work_again(error, pool):
+                    raise fault(self._address.label, error) from error
+            except ConflictError:
+                raise
+            except StoreError as error:
+                raise StoreError(f"{self._address.label}: {error}") from error
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+
+    def close(self) -> None:
+        """Let all connections go, also those of other loops; harmless when called again."""
+        with self._lock:
+            pools, self._pools = list(self._pools.values()), {}
+            self._ready = False
+        for pool in pools:
+            pool.close()
+
+    async def _work(self, connection: AsyncConnection, work: Work[T]) -> T:
+        if not self._ready:
+            await self._prepare(connection)
+            self._ready = True
+        return await work(connection)
+
+    def _may_work_again(self, error: Error, pool: "_Pool") -> bool:
+        if is_passing(error):
+            return True
+        if not is_lost(error):
+            return False
+        self._forget(pool)
+        return self._ready or state_of(error) == _STARTING
+
+    def _pool(self) -> "_Pool":
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            for other in [each for each in self._pools if each.is_closed()]:
+                self._pools.pop(other).close()
+            if loop not in self._pools:
+                self._pools[loop] = _Pool(self._address.conninfo, self._connections, self._longest_wait)
+            return self._pools[loop]
+
+    def _forget(self, pool: "_Pool") -> None:
+        """One lost connection seldom comes alone: the next call makes a new pool."""
+        with self._lock:
+            if self._pools.get(pool.loop) is pool:
+                del self._pools[pool.loop]
+        pool.close()
+
+
+class _Pool:
+    """The connections of one event loop, made when needed, the one used last first.
+
+    Not that of psycopg_pool: there, who waits for a connection is never told why none can be made, only that
+    time is up, and its tasks swallow the cancellation that ends an event loop while they connect, so that
+    the loop never ends.
+    """
+
+    def __init__(self, conninfo: str, connections: int, longest_wait: float) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._conninfo = conninfo
+        self._longest_wait = longest_wait
+        self._places = asyncio.Semaphore(connections)
+        self._idle: list[_Connection] = []
+        self._closed = False
+
+    async def run(self, work: Callable[[AsyncConnection, Work[T]], Awaitable[T]], argument: Work[T]) -> T:
+        """What the work gives on a connection.
+
+        Raises:
+            Error: as psycopg and libpq raise them.
+            StoreError: all connections stayed busy.
+        """
+        await self._wait_for_place()
+        try:
+            connection = self._pop() or await _Connection.connect(
+                self._conninfo, autocommit=True, prepare_threshold=1
+            )
+            try:
+                return await work(connection, argument)
+            finally:
+                self._put(connection)
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        """Close what is idle now, and what is in use when it comes back; from any thread."""
+        self._closed = True
+        while connection := self._pop():
+            connection.pgconn.finish()
+
+    async def _wait_for_place(self) -> None:
+        try:
+            async with asyncio.timeout(self._longest_wait):
+                await self._places.acquire()
+        except TimeoutError as error:
+            text = "all connections of this store stayed busy: raise connections, or do less at once"
+            raise StoreError(text) from error
+
+    def _pop(self) -> "_Connection | None":
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _put(self, connection: "_Connection") -> None:
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            connection.pgconn.finish()
+        if self._closed:
+            self.close()
+
+
+class _Connection(AsyncConnection[Any]):
+    """A connection whose faults hold no password, and which goes quietly with a loop that has ended."""
+
+    @classmethod
+    async def connect(cls, *args: Any, **kwargs: Any) -> Self:
+        try:
+            return await super().connect(*args, **kwargs)
+        except Error as error:
+            plain = type(error)(str(error))
+        # psycopg's own error holds the parameters of the connection, the password too: it is left behind.
+        raise plain
+
+    def __del__(self, *_: object) -> None:
+        if hasattr(self, "pgconn"):
+            self.pgconn.finish()

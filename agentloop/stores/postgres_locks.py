@@ -1,0 +1,92 @@
+"""Locks by name in a PostgreSQL database, each held for as long as its holder's connection lasts.
+
+A session-level advisory lock (https://www.postgresql.org/docs/current/explicit-locking.html) goes when its
+connection does: a process that is killed lets go at once, so a lock that can be taken has no living holder.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from psycopg import AsyncConnection, Error
+from psycopg.conninfo import make_conninfo
+
+from agentloop.errors import StoreError
+from agentloop.stores.postgres_address import address_of
+from agentloop.stores.postgres_faults import fault
+
+_TAKE = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+_FREE = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
+_PROBES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+"""A machine that is gone as a whole is noticed in 25 s: idle for 10 s, then three probes 5 s apart."""
+_SERVER_PROBES = "; ".join(f"SET tcp_{name} = {value}" for name, value in _PROBES.items())
+_SECONDS = 10.0
+
+
+class HeldLock:
+    """The lock of that name in the database at `url`, and a look at those of others.
+
+    Raises:
+        UsageError: the URL is none of a PostgreSQL database.
+    """
+
+    def __init__(self, url: str, name: str) -> None:
+        self._address = address_of(url, statement_seconds=_SECONDS, connect_seconds=_SECONDS)
+        self._name = name
+        self._connection: AsyncConnection[Any] | None = None
+        self._is_held = False
+
+    async def keep(self) -> None:
+        """Hold the lock from now on; on a new connection where the old one is lost.
+
+        Raises:
+            StoreError: the database cannot be reached.
+        """
+        if self._connection is not None:
+            try:
+                await self._connection.execute("SELECT 1")
+            except Error:
+                await self.free()
+        try:
+            connection = self._connection or await self._connected()
+            self._connection = connection
+            self._is_held = self._is_held or await _taken(connection, self._name)
+        except Error as error:
+            raise fault(self._address.label, error) from error
+
+    @contextlib.asynccontextmanager
+    async def is_free(self, name: str) -> AsyncIterator[bool]:
+        """Whether nobody holds the lock of that name; nobody takes it within the block.
+
+        Raises:
+            StoreError: the database cannot be reached.
+        """
+        connection = self._connection
+        if connection is None:
+            raise StoreError(f"{self._address.label}: not connected")
+        try:
+            is_free = await _taken(connection, name)
+            try:
+                yield is_free
+            finally:
+                if is_free:
+                    await connection.execute(_FREE, [name])
+        except Error as error:
+            raise fault(self._address.label, error) from error
+
+    async def free(self) -> None:
+        """Let go of the lock and its connection; harmless when called again."""
+        connection, self._connection, self._is_held = self._connection, None, False
+        if connection is not None:
+            await connection.close()
+
+    async def _connected(self) -> AsyncConnection[Any]:
+        conninfo = make_conninfo(self._address.conninfo, **_PROBES)
+        connection = await AsyncConnection.connect(conninfo, autocommit=True)
+        await connection.execute(_SERVER_PROBES)
+        return connection
+
+
+async def _taken(connection: AsyncConnection[Any], name: str) -> bool:
+    row = await (await connection.execute(_TAKE, [name])).fetchone()
+    return bool(row and row[0])

@@ -1,0 +1,95 @@
+"""The tables, as an ordered list of steps, each done once in a database and never changed afterwards.
+
+They stand in the first schema of the connection's search_path, all named `agentloop_…`; a URL with
+`options=-csearch_path%3Dmine` puts them elsewhere. Titles, folders and owners are bytes in UTF-8, since
+they may hold what PostgreSQL's text cannot: NUL and lone surrogates.
+"""
+
+from collections.abc import Sequence
+
+from psycopg import AsyncConnection
+
+from agentloop.errors import StoreError
+
+_LOCK = 0x61676C70
+"""`aglp`: who makes or changes the tables of a database holds this advisory lock."""
+
+MIGRATIONS: tuple[Sequence[str], ...] = (
+    (
+        """CREATE TABLE agentloop_sessions (
+            id text COLLATE "C" PRIMARY KEY, title bytea, folder bytea,
+            created float8 NOT NULL, updated float8 NOT NULL, length int8 NOT NULL) WITH (fillfactor = 80)""",
+        """CREATE TABLE agentloop_events (
+            session_id text COLLATE "C" NOT NULL, seq int8 NOT NULL, body text NOT NULL,
+            PRIMARY KEY (session_id, seq))""",
+        "CREATE INDEX agentloop_sessions_folder ON agentloop_sessions (folder)",
+    ),
+    (
+        "ALTER TABLE agentloop_sessions ADD owner bytea, ADD ttl_seconds float8",
+        """ALTER TABLE agentloop_sessions
+            ADD expires float8 GENERATED ALWAYS AS (updated + ttl_seconds) STORED""",
+        "CREATE INDEX agentloop_sessions_owner ON agentloop_sessions (owner)",
+        """CREATE INDEX agentloop_sessions_expires ON agentloop_sessions (expires)
+            WHERE expires IS NOT NULL""",
+    ),
+    (
+        """CREATE TABLE agentloop_checkpoints (
+            session_id text COLLATE "C" PRIMARY KEY, seq int8 NOT NULL,
+            event_id bytea NOT NULL, body bytea NOT NULL)""",
+        """CREATE TABLE agentloop_leases (
+            session_id text COLLATE "C" PRIMARY KEY, holder text NOT NULL, place text NOT NULL,
+            pid int8 NOT NULL, started text NOT NULL, since float8 NOT NULL, until timestamptz NOT NULL)""",
+    ),
+    (
+        """CREATE TABLE agentloop_indexed (
+            session_id text COLLATE "C" PRIMARY KEY, seq int8 NOT NULL)""",
+        """CREATE TABLE agentloop_words (
+            session_id text COLLATE "C" NOT NULL, seq int8 NOT NULL, part int4 NOT NULL,
+            is_whole boolean NOT NULL, words tsvector NOT NULL, PRIMARY KEY (session_id, seq, part))""",
+        "CREATE INDEX agentloop_words_words ON agentloop_words USING gin (words)",
+    ),
+)
+BESIDE = ("agentloop_checkpoints", "agentloop_leases", "agentloop_indexed", "agentloop_words")
+"""What can be lost without losing anything of a log."""
+
+
+async def prepare(connection: AsyncConnection, steps: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+    """Do the steps that this database still lacks, all or none, while nobody else does.
+
+    Raises:
+        StoreError: a newer version made the tables, or the database is not in UTF-8; nothing was changed.
+        Error: as psycopg raises them.
+    """
+    if await _version(connection) == len(steps):
+        return
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(
+            f"it is in {encoding}, which cannot hold every word: create one with ENCODING 'UTF8'"
+        )
+    async with connection.transaction():
+        await connection.execute("SET LOCAL statement_timeout = 0")
+        await connection.execute("SELECT pg_advisory_xact_lock(%s::int8)", (_LOCK,))
+        version = await _version(connection)
+        if version > len(steps):
+            raise StoreError(
+                "a newer agentloop made these tables: update agentloop, or name another database"
+            )
+        if version == 0:
+            await connection.execute("CREATE TABLE IF NOT EXISTS agentloop_schema (version int4 NOT NULL)")
+            await connection.execute("INSERT INTO agentloop_schema VALUES (0)")
+        for statement in (each for step in steps[version:] for each in step):
+            await connection.execute(statement, prepare=False)
+        await connection.execute("UPDATE agentloop_schema SET version = %s", (len(steps),))
+
+
+async def _version(connection: AsyncConnection) -> int:
+    """How many of the steps are done here; 0 where there is nothing of ours."""
+    # Not to_regclass: what it once did not find, it may not find when another process has made it.
+    found = await connection.execute(
+        "SELECT FROM pg_class WHERE relname = 'agentloop_schema' AND pg_table_is_visible(oid)"
+    )
+    if found.rowcount == 0:
+        return 0
+    row = await (await connection.execute("SELECT max(version) FROM agentloop_schema")).fetchone()
+    return int(row[0]) if row and row[0] is not None else 0

@@ -1,0 +1,132 @@
+"""Full-text search: an index of words that is brought up to date when somebody searches.
+
+Appends never touch it. `agentloop_indexed` says up to which position each log is in it; a search first adds
+what is new in the sessions that it may look into. What PostgreSQL finds is looked at again with the rule of
+all stores, so that what is found is the same everywhere.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from agentloop.codec import decode
+from agentloop.errors import StoreError
+from agentloop.events import Record
+from agentloop.stores.base import Found
+from agentloop.stores.postgres_link import Link
+from agentloop.stores.postgres_log import to_bytes
+from agentloop.stores.postgres_vectors import MOST_PHRASES, phrase_query, vectors
+from agentloop.stores.words import Query, found_in, searchable, words_of
+from agentloop.threads import in_thread
+
+_INDEXED_AT_ONCE = 200
+_LOOKED_AT_ONCE = 50
+
+_SCOPE = """
+    (%(id)s::text IS NULL OR line.id = %(id)s::text)
+    AND (%(owner)s::bytea IS NULL OR line.owner = %(owner)s::bytea)"""
+_BEHIND = f"""
+    SELECT line.id FROM agentloop_sessions AS line
+    LEFT JOIN agentloop_indexed AS done ON done.session_id = line.id
+    WHERE line.length > coalesce(done.seq, 0) AND {_SCOPE}"""
+_HOLD = "SELECT FROM agentloop_sessions WHERE id = %s::text FOR KEY SHARE"
+_BEGIN = "INSERT INTO agentloop_indexed VALUES (%s::text, 0) ON CONFLICT DO NOTHING"
+_NEW = f"""
+    SELECT seq, body FROM agentloop_events WHERE session_id = %(id)s::text AND seq > (
+        SELECT seq FROM agentloop_indexed WHERE session_id = %(id)s::text)
+    ORDER BY seq LIMIT {_INDEXED_AT_ONCE}"""
+_ADD = """
+    INSERT INTO agentloop_words (session_id, seq, part, is_whole, words)
+    SELECT %s::text, seq, part, is_whole, words::tsvector
+    FROM unnest(%s::int8[], %s::int4[], %s::boolean[], %s::text[]) AS new (seq, part, is_whole, words)"""
+_DONE = "UPDATE agentloop_indexed SET seq = %s::int8 WHERE session_id = %s::text"
+_FOUND = f"""
+    WITH place AS (
+        SELECT session_id, seq FROM agentloop_words WHERE is_whole AND words @@ %(all)s::tsquery
+        UNION
+        SELECT session_id, seq FROM agentloop_words, unnest(%(each)s::text[]) AS phrase
+        WHERE NOT is_whole AND words @@ %(any)s::tsquery AND words @@ phrase::tsquery
+        GROUP BY session_id, seq HAVING count(DISTINCT phrase) = cardinality(%(each)s::text[]))
+    SELECT session_id, seq, (
+        SELECT body FROM agentloop_events AS said
+        WHERE said.session_id = found.session_id AND said.seq = found.seq)
+    FROM (
+        SELECT place.session_id, place.seq
+        FROM place JOIN agentloop_sessions AS line ON line.id = place.session_id
+        WHERE {_SCOPE}
+        ORDER BY line.updated DESC, line.id, place.seq DESC) AS found"""
+"""The bodies are fetched behind the sorting, so that only those that are looked at are read."""
+
+Part = tuple[int, int, bool, str]
+
+
+async def search(
+    link: Link, query: Query, session_id: str | None, owner: str | None, most: int
+) -> tuple[Found, ...]:
+    """The newest `most` records that hold what is looked for, in that session or of that owner."""
+    scope = {"id": session_id, "owner": to_bytes(owner)}
+    for name in await link.run(partial(_behind, scope)):
+        while await link.run(partial(_index, name)):
+            pass
+    return await link.run(partial(_found, scope, query, most))
+
+
+async def _behind(scope: dict[str, Any], connection: AsyncConnection) -> list[str]:
+    rows = await (await connection.execute(_BEHIND, scope)).fetchall()
+    return [name for (name,) in rows]
+
+
+async def _index(session_id: str, connection: AsyncConnection) -> bool:
+    """Add the next records of the session; whether there may be more. Who deletes or indexes it waits."""
+    async with connection.transaction():
+        held = await connection.execute(_HOLD, (session_id,))
+        if held.rowcount == 0:
+            return False
+        await connection.execute(_BEGIN, (session_id,))
+        await connection.execute(
+            "SELECT FROM agentloop_indexed WHERE session_id = %s::text FOR UPDATE", (session_id,)
+        )
+        rows = await (await connection.execute(_NEW, {"id": session_id})).fetchall()
+        if rows:
+            parts = await in_thread(_parts, rows)
+            if parts:
+                await connection.execute(_ADD, (session_id, *map(list, zip(*parts, strict=True))))
+            await connection.execute(_DONE, (rows[-1][0], session_id))
+    return len(rows) == _INDEXED_AT_ONCE
+
+
+def _parts(rows: Sequence[tuple[int, str]]) -> list[Part]:
+    found: list[Part] = []
+    for seq, body in rows:
+        texts = vectors(_words(body))
+        found += [(seq, part, len(texts) == 1, text) for part, text in enumerate(texts)]
+    return found
+
+
+def _words(body: str) -> list[str]:
+    try:
+        return words_of(searchable(decode(body)))
+    except StoreError:
+        return []  # a damaged record keeps nobody from finding the others; reading the log tells of it
+
+
+async def _found(
+    scope: dict[str, Any], query: Query, most: int, connection: AsyncConnection
+) -> tuple[Found, ...]:
+    each = list(dict.fromkeys(map(phrase_query, query.phrases[:MOST_PHRASES])))
+    terms = [f"({term})" for term in each]
+    values = {**scope, "each": each, "all": " & ".join(terms), "any": " | ".join(terms)}
+    found: list[Found] = []
+    async with connection.transaction(), connection.cursor(name="agentloop_found") as cursor:
+        await cursor.execute(_FOUND, values)
+        while len(found) < most and (rows := await cursor.fetchmany(_LOOKED_AT_ONCE)):
+            found += await in_thread(_looked_at, rows, query)
+    return tuple(found[:most])
+
+
+def _looked_at(rows: Sequence[tuple[str, int, str | None]], query: Query) -> list[Found]:
+    records = ((name, Record(seq=seq, event=decode(body))) for name, seq, body in rows if body is not None)
+    found = (found_in(name, record, query) for name, record in records)
+    return [each for each in found if each]

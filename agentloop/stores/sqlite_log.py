@@ -1,0 +1,124 @@
+"""The log of a session in a SQLite file: what is appended, and what is read."""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from agentloop.codec import encode
+from agentloop.errors import ConflictError, StoreError
+from agentloop.events import Described, Event, Record
+from agentloop.stores.index import described
+from agentloop.stores.sqlite_columns import INFO, info_of, record_of, row_of, to_column
+from agentloop.stores.sqlite_file import SQLiteFile
+from agentloop.stores.sqlite_schema import record_sum
+
+Row: TypeAlias = tuple[str, int, str | bytes, int]
+
+_INSERT = "INSERT INTO events (session_id, seq, body, sum) VALUES (?, ?, ?, ?)"
+_PUT = f"""INSERT INTO sessions ({INFO}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET title = excluded.title, folder = excluded.folder,
+    updated = excluded.updated, length = excluded.length, owner = excluded.owner,
+    ttl_seconds = excluded.ttl_seconds"""
+
+
+def append(session_id: str, events: Sequence[Event], expect: int, file: SQLiteFile) -> int:
+    """Write all events after record `expect`, or none; see `SessionStore`."""
+    rows = [_row(session_id, seq, event) for seq, event in enumerate(events, start=expect + 1)]
+    with file.transaction() as connection:
+        if not _went_on(connection, session_id, events, expect):
+            _begin_or_describe(connection, session_id, events, rows, expect, file)
+        elif rows:
+            connection.executemany(_INSERT, rows)
+    return expect + len(rows)
+
+
+def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tuple[Record, ...]:
+    """The records behind position `after`, at most `most` of them.
+
+    Raises:
+        StoreError: one is damaged or missing.
+    """
+    if not file.exists():
+        return ()
+    with file.transaction("BEGIN") as connection:
+        length = _listed(connection, session_id)
+        rows = connection.execute(
+            "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (session_id, after, -1 if most is None else most),
+        ).fetchall()
+    end = length if most is None else min(length, after + most)
+    if [seq for seq, _, _ in rows] != list(range(after + 1, end + 1)):
+        raise _incomplete(session_id, length, file)
+    return tuple(record_of(file.path, session_id, *row) for row in rows)
+
+
+def _row(session_id: str, seq: int, event: Event) -> Row:
+    body = to_column(encode(event))
+    assert body is not None
+    return session_id, seq, body, record_sum(session_id, seq, body)
+
+
+def _length(connection: sqlite3.Connection, session_id: str) -> int:
+    rows = connection.execute("SELECT max(seq) FROM events WHERE session_id = ?", (session_id,))
+    return rows.fetchone()[0] or 0
+
+
+def _listed(connection: sqlite3.Connection, session_id: str) -> Any:
+    row = connection.execute("SELECT length FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    return row[0] if row else 0
+
+
+def _check_written(
+    connection: sqlite3.Connection, session_id: str, rows: Sequence[Row], *, expect: int, length: int
+) -> None:
+    """A repeated append whose first answer was lost finds the very rows that it sends."""
+    there = connection.execute(
+        "SELECT seq, body FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
+        (session_id, expect, expect + len(rows)),
+    ).fetchall()
+    if not rows or there != [(seq, body) for _, seq, body, _ in rows]:
+        raise ConflictError(session_id, expected=expect, actual=length)
+
+
+def _went_on(connection: sqlite3.Connection, session_id: str, events: Sequence[Event], expect: int) -> bool:
+    """Whether the log has `expect` records and its line now says that these are behind them.
+
+    The line is the log's length, kept in the same transactions; a log that has more all the same refuses the
+    records by its primary key, and one that has less is found out by who reads it.
+    """
+    if not events or any(isinstance(event, Described) for event in events):
+        return False
+    updated = connection.execute(
+        "UPDATE sessions SET updated = ?, length = ? WHERE id = ? AND length = ?",
+        (events[-1].time, expect + len(events), session_id, expect),
+    )
+    return updated.rowcount == 1
+
+
+def _begin_or_describe(
+    connection: sqlite3.Connection,
+    session_id: str,
+    events: Sequence[Event],
+    rows: Sequence[Row],
+    expect: int,
+    file: SQLiteFile,
+) -> None:
+    length = _length(connection, session_id)
+    if length != expect:
+        _check_written(connection, session_id, rows, expect=expect, length=length)
+        return
+    row = connection.execute(f"SELECT {INFO} FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    before = info_of(row, file.path) if row else None
+    listed = before.length if before else 0
+    if listed != expect:
+        raise _incomplete(session_id, listed, file)
+    if rows:
+        connection.executemany(_INSERT, rows)
+        connection.execute(_PUT, row_of(described(before, session_id, events)))
+
+
+def _incomplete(session_id: str, listed: object, file: SQLiteFile) -> StoreError:
+    return StoreError(
+        f"{file.path}: the log of session {session_id!r} is damaged: it does not hold the "
+        f"{ascii(listed)[:20]} records that the list says: restore a copy"
+    )

@@ -1,0 +1,61 @@
+"""The tables of a SQLite file, as the steps that lead to them.
+
+Step n brings a file of version n to version n + 1; a new file goes through all of them. A step that has been
+released is never changed.
+
+Listing reads `sessions` alone, and finds those of a folder or owner, and those that expire, by an index.
+There is none on `updated`, which would have to be written at every append: a list of all sessions reads every
+line of `sessions` in any case, and sorting them is the least of it. For the same reason `expires` is computed
+and its index holds only sessions that do expire.
+
+`sum` is the CRC-32 of a record with its place (`record_sum`), so that a byte changed on the disc is noticed;
+it is NULL on records from before there was one. `words` is the full-text index: its rows are brought up to
+date when somebody searches, `indexed` says how far, `number` is the session's part of their row ids. The
+tokenizer `ascii` takes each word as `agentloop.stores.words` made it.
+"""
+
+from zlib import crc32
+
+APPLICATION_ID = 0x61676C70
+"""`aglp` in the file's header: a database without it was made by another program."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE events (
+            session_id TEXT NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL,
+            PRIMARY KEY (session_id, seq)) WITHOUT ROWID""",
+        """CREATE TABLE sessions (
+            id TEXT PRIMARY KEY NOT NULL, title, folder,
+            created REAL NOT NULL, updated REAL NOT NULL, length INTEGER NOT NULL) WITHOUT ROWID""",
+        f"PRAGMA application_id = {APPLICATION_ID}",
+    ),
+    (
+        "ALTER TABLE events ADD COLUMN sum INTEGER",
+        "ALTER TABLE sessions ADD COLUMN owner",
+        "ALTER TABLE sessions ADD COLUMN ttl_seconds REAL",
+        "ALTER TABLE sessions ADD COLUMN expires REAL AS (updated + ttl_seconds) VIRTUAL",
+        "ALTER TABLE sessions ADD COLUMN number INTEGER",
+        "ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0",
+        "CREATE INDEX sessions_folder ON sessions (folder) WHERE folder IS NOT NULL",
+        "CREATE INDEX sessions_owner ON sessions (owner) WHERE owner IS NOT NULL",
+        "CREATE INDEX sessions_expires ON sessions (expires) WHERE expires IS NOT NULL",
+        "CREATE UNIQUE INDEX sessions_number ON sessions (number) WHERE number IS NOT NULL",
+        """CREATE TABLE checkpoints (
+            session_id TEXT PRIMARY KEY NOT NULL, seq INTEGER NOT NULL, event_id NOT NULL, body NOT NULL,
+            sum INTEGER NOT NULL) WITHOUT ROWID""",
+        """CREATE TABLE leases (
+            session_id TEXT PRIMARY KEY NOT NULL, holder NOT NULL, place NOT NULL, pid INTEGER NOT NULL,
+            started NOT NULL, since REAL NOT NULL, until REAL NOT NULL) WITHOUT ROWID""",
+        "CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = 'ascii', columnsize = 0)",
+    ),
+)
+SCHEMA_VERSION = len(MIGRATIONS)
+_FIRST = frozenset({"events", "sessions"})
+TABLES = (frozenset[str](), _FIRST, _FIRST | {"checkpoints", "leases", "words"})
+"""The names that must stand in a file, by its version."""
+
+
+def record_sum(session_id: str, seq: int, body: str | bytes) -> int:
+    """The sum of a record's text and place."""
+    text = body.encode() if isinstance(body, str) else body
+    return crc32(text, crc32(b"%s\0%d" % (session_id.encode(), seq)))

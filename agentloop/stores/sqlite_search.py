@@ -1,0 +1,178 @@
+"""Searching the logs in a SQLite file by FTS5 (https://sqlite.org/fts5.html).
+
+An append does not touch the full-text index. A search first brings the sessions that it asks about up to
+date, some records in each transaction, so that no writer waits long. What the index finds is then read from
+the log and held against the query.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from agentloop.errors import StoreError
+from agentloop.stores.base import Found
+from agentloop.stores.sqlite_columns import record_of, to_column
+from agentloop.stores.sqlite_file import SQLiteFile
+from agentloop.stores.sqlite_sessions import SEQ_BITS, word_rows
+from agentloop.stores.words import Query, found_in, searchable, words_of
+
+MOST_ROWS = 500
+MOST_CHARS = 500_000
+"""So much is taken into the index in one transaction, but for the last record, which is taken whole."""
+
+MOST_ASKED = 50
+"""So many phrases, and words of a phrase, the index is asked for; the whole query is held against the log."""
+
+_CATCH_UP = """UPDATE sessions SET indexed = ?, number = coalesce(number,
+    (SELECT coalesce(max(number), 0) + 1 FROM sessions WHERE number IS NOT NULL))
+    WHERE id = ? AND indexed = ? RETURNING number"""
+_IN_SESSION = """SELECT sessions.id, words.rowid FROM sessions CROSS JOIN words
+    WHERE words MATCH ? AND sessions.id = ? AND words.rowid BETWEEN ? AND ? ORDER BY words.rowid DESC"""
+_IN_ALL = f"""SELECT sessions.id, words.rowid FROM words
+    CROSS JOIN sessions ON sessions.number = words.rowid >> {SEQ_BITS}
+    WHERE words MATCH ? AND (?2 IS NULL OR sessions.owner = ?2)
+    ORDER BY sessions.updated DESC, sessions.id, words.rowid DESC"""
+
+
+@dataclass(slots=True, kw_only=True)
+class _News:
+    """What the index is to learn of a session: the words of its records behind `indexed`, up to `end`."""
+
+    session_id: str
+    indexed: int
+    end: int = 0
+    words: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Room:
+    """What one transaction still takes."""
+
+    rows: int = MOST_ROWS
+    chars: int = MOST_CHARS
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows <= 0 or self.chars <= 0
+
+    def take(self, body: str | bytes) -> None:
+        self.rows -= 1
+        self.chars -= len(body)
+
+
+def behind(session_id: str | None, owner: str | None, file: SQLiteFile) -> dict[str, int]:
+    """The sessions concerned that the index does not know wholly, and their lengths."""
+    if not file.exists():
+        return {}
+    with file.transaction("BEGIN") as connection:
+        return dict(
+            connection.execute(
+                """SELECT id, length FROM sessions WHERE indexed < length
+                AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR owner = ?2)""",
+                (session_id, to_column(owner)),
+            ).fetchall()
+        )
+
+
+def catch_up(lengths: Mapping[str, int], file: SQLiteFile) -> dict[str, int]:
+    """Take the next records of these sessions into the index; returns the sessions that have more."""
+    with file.transaction("BEGIN") as connection:
+        news = _news(connection, lengths, file)
+    with file.transaction() as connection:
+        learnt = {each.session_id for each in news if _learnt(connection, each)}
+    done = {each.session_id for each in news if each.end >= lengths[each.session_id]} & learnt
+    return {name: length for name, length in lengths.items() if name not in done}
+
+
+def search(
+    query: Query, session_id: str | None, owner: str | None, most: int, file: SQLiteFile
+) -> tuple[Found, ...]:
+    """The records that hold what is looked for; see `FindsWords`."""
+    if not file.exists():
+        return ()
+    with file.transaction("BEGIN") as connection:
+        rows = _candidates(connection, query, session_id, owner)
+        found = (_found(connection, name, row, query, file) for name, row in rows)
+        return tuple(islice((each for each in found if each), most))
+
+
+def _candidates(
+    connection: sqlite3.Connection, query: Query, session_id: str | None, owner: str | None
+) -> Iterable[tuple[str, int]]:
+    """The ids of the sessions and of the rows that the index finds."""
+    asked = " ".join(f'"{" ".join(phrase[:MOST_ASKED])}"' for phrase in query.phrases[:MOST_ASKED])
+    if session_id is None:
+        return connection.execute(_IN_ALL, (asked, to_column(owner)))
+    line = connection.execute(
+        "SELECT number FROM sessions WHERE id = ?1 AND number > 0 AND (?2 IS NULL OR owner = ?2)",
+        (session_id, to_column(owner)),
+    ).fetchone()
+    return connection.execute(_IN_SESSION, (asked, session_id, *word_rows(line[0]))) if line else ()
+
+
+def _found(
+    connection: sqlite3.Connection, session_id: str, row_id: int, query: Query, file: SQLiteFile
+) -> Found | None:
+    seq = row_id & ((1 << SEQ_BITS) - 1)
+    row = connection.execute(
+        "SELECT body, sum FROM events WHERE session_id = ? AND seq = ?", (session_id, seq)
+    ).fetchone()
+    return found_in(session_id, record_of(file.path, session_id, seq, *row), query) if row else None
+
+
+def _news(connection: sqlite3.Connection, lengths: Mapping[str, int], file: SQLiteFile) -> list[_News]:
+    """The next records of the first of these sessions, until there are enough for one transaction."""
+    news: list[_News] = []
+    room = _Room()
+    for name, length in lengths.items():
+        if room.is_full:
+            break
+        line = connection.execute("SELECT indexed FROM sessions WHERE id = ?", (name,)).fetchone()
+        each = _News(session_id=name, indexed=line[0] if line else length)
+        news.append(each)
+        _take(connection, each, length, room, file)
+    return news
+
+
+def _take(connection: sqlite3.Connection, news: _News, length: int, room: _Room, file: SQLiteFile) -> None:
+    rows = connection.execute(
+        "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
+        (news.session_id, news.indexed, length),
+    )
+    for seq, body, total in rows:
+        if room.is_full:
+            return
+        room.take(body)
+        news.end = seq
+        if words := _words(news.session_id, seq, body, total, file):
+            news.words.append((seq, words))
+    news.end = length
+
+
+def _words(session_id: str, seq: int, body: Any, total: int | None, file: SQLiteFile) -> str:
+    """The words of a record; a damaged one has none here, and is told of by who reads it."""
+    try:
+        record = record_of(file.path, session_id, seq, body, total)
+    except StoreError:
+        return ""
+    return " ".join(words_of(searchable(record.event)))
+
+
+def _learnt(connection: sqlite3.Connection, news: _News) -> bool:
+    """Whether nothing is left to learn of these news: also where the session is gone meanwhile.
+
+    False where another process was faster; nothing is written then.
+    """
+    (there,) = connection.execute("SELECT count(*) FROM sessions WHERE id = ?", (news.session_id,)).fetchone()
+    if not there:
+        return True
+    number = connection.execute(_CATCH_UP, (max(news.end, news.indexed), news.session_id, news.indexed))
+    row = number.fetchone()
+    if row is None:
+        return False
+    first, _ = word_rows(row[0])
+    rows = [(first + seq, words) for seq, words in news.words]
+    connection.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", rows)
+    return True

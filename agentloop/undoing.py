@@ -1,0 +1,34 @@
+"""Taking the newest compaction of a session back."""
+
+from agentloop.context import Context
+from agentloop.errors import ConflictError
+from agentloop.events import Restored
+from agentloop.races import reloaded
+from agentloop.sessions import Session
+
+
+async def undone(session: Session) -> int | None:
+    """Take the newest compaction back, with all its steps; the position of its newest record, None for none.
+
+    What is the newest is looked up anew where somebody wrote to the log meanwhile.
+
+    Raises:
+        ConflictError: the session was deleted meanwhile.
+    """
+    while session.context.compactions:
+        session = await session.whole()
+        steps = _newest(session.context)
+        try:
+            await session.append(*(Restored(seq=seq) for seq in steps))
+        except ConflictError as conflict:
+            session = await reloaded(session, conflict)
+        else:
+            return steps[0]
+    return None
+
+
+def _newest(context: Context) -> list[int]:
+    """The positions of all steps of the newest compaction, the newest first."""
+    seq, newest = context.compactions[-1]
+    groups = ((at, event.group) for at, event in context.compactions)
+    return [at for at, group in reversed(list(groups)) if group and group == newest.group] or [seq]

@@ -1,0 +1,329 @@
+"""What becomes of stored sessions: deleted, swept, renamed, given a time to live; and who sees which."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentloop import Agent, Runner
+from agentloop.cli.sessions_described import describe
+from agentloop.codec import encode
+from agentloop.errors import ConflictError, SessionNotFoundError
+from agentloop.events import Compacted, Described, Event, MessageAdded
+from agentloop.messages import Message
+from agentloop.stores import InMemoryStore, SQLiteStore
+from agentloop.testing import ScriptedModel, calls
+from agentloop.transcripts import save
+from tests.cli_kit import Finished, agentloop, terminal
+
+LONG_AGO = 1_000_000_000.0
+
+
+def said(text: str) -> MessageAdded:
+    return MessageAdded(message=Message.user(text), tokens=1, time=LONG_AGO)
+
+
+def life(title: str, ttl_seconds: float | None = None, owner: str | None = None) -> Described:
+    return Described(title=title, ttl_seconds=ttl_seconds, owner=owner, folder="/f", time=LONG_AGO)
+
+
+def sessions(*arguments: str, cwd: Path, **env: str) -> Finished:
+    """A call of `sessions` that must do."""
+    done = agentloop("sessions", *arguments, cwd=cwd, env=env)
+    assert done.status == 0, done.err
+    return done
+
+
+def listed(cwd: Path, *options: str, **env: str) -> dict[str, dict[str, Any]]:
+    """The sessions by their ids."""
+    infos = json.loads(sessions("list", "--all", "--json", *options, cwd=cwd, **env).out)
+    return {info["id"]: info for info in infos}
+
+
+async def stored(folder: Path, logs: dict[str, Sequence[Event]]) -> None:
+    """These logs in the database that calls from the folder use."""
+    store = SQLiteStore(folder / "agentloop" / "sessions.db")
+    for name, events in logs.items():
+        await store.append(name, events, expect=0)
+    await store.close()
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> Path:
+    """A folder whose store holds sessions of two owners, some of them expired."""
+    await stored(
+        tmp_path,
+        {
+            "anns-old": [said("a"), life("Ann's old", 60, "ann")],
+            "anns-new": [said("b"), life("Ann's new", 1e12, "ann")],
+            "bobs-old": [said("c"), life("Bob's old", 60, "bob")],
+            "for-ever": [said("d"), life("For ever")],
+        },
+    )
+    return tmp_path
+
+
+def test_the_list_has_owners_and_ends(place: Path) -> None:
+    rows = [line.split("\t") for line in sessions("list", "--all", cwd=place).out.splitlines()]
+    ends = {row[0]: row[-2:] for row in rows}
+    assert ends["for-ever"] == ["-", "-"]
+    assert ends["anns-old"][0] == "ann"
+    assert ends["anns-old"][1].startswith("expires 2001-09-")
+    infos = listed(place)
+    assert (infos["bobs-old"]["owner"], infos["bobs-old"]["ttl_seconds"]) == ("bob", 60)
+    assert infos["bobs-old"]["expires"] == LONG_AGO + 60
+    assert infos["for-ever"]["expires"] is None
+
+
+def test_an_owner_sees_their_own(place: Path) -> None:
+    assert set(listed(place, "--owner", "ann")) == {"anns-old", "anns-new"}
+    assert set(listed(place, AGENTLOOP_OWNER="bob")) == {"bobs-old"}
+    assert set(listed(place, "--owner", "ann", AGENTLOOP_OWNER="bob")) == {"anns-old", "anns-new"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("show",), ("export",), ("rename", "Mine now"), ("expire", "1s"), ("delete", "--yes"), ("check",)],
+    ids=lambda words: words[0],
+)
+def test_an_owner_cannot_name_what_is_of_others(words: tuple[str, ...], place: Path) -> None:
+    command, *rest = words
+    done = agentloop("sessions", command, "bobs-old", *rest, "--owner", "ann", cwd=place)
+    assert done.status == 2
+    assert "bobs-old" in done.complaint()
+    assert listed(place)["bobs-old"]["title"] == "Bob's old"
+
+
+def test_an_import_is_of_who_imports_it_and_of_whom_it_says_otherwise(place: Path) -> None:
+    sessions("export", "anns-new", "--format", "events", "-o", "log", cwd=place)
+    sessions("import", "log", "--session", "same", cwd=place)
+    sessions("import", "log", "--session", "mine", "--owner", "cy", "--ttl", "30d", cwd=place)
+    infos = listed(place)
+    assert [(infos[name]["owner"], infos[name]["ttl_seconds"]) for name in ("same", "mine")] == [
+        ("ann", 1e12),
+        ("cy", 30 * 86_400),
+    ]
+    assert infos["mine"]["title"] == "Ann's new"
+
+
+@pytest.mark.parametrize(("owner", "gone"), [(None, {"anns-old", "bobs-old"}), ("ann", {"anns-old"})])
+def test_a_sweep_says_what_goes_before_and_behind(owner: str | None, gone: set[str], place: Path) -> None:
+    options = [] if owner is None else ["--owner", owner]
+    before = set(listed(place))
+    would = json.loads(sessions("sweep", "--dry-run", "--json", *options, cwd=place).out)
+    assert {info["id"] for info in would} == gone
+    assert set(listed(place)) == before
+    refused = agentloop("sessions", "sweep", *options, cwd=place)
+    assert refused.status == 2
+    assert "say --yes" in refused.complaint()
+    assert set(listed(place)) == before
+    went = sessions("sweep", "--yes", *options, cwd=place).out
+    assert {line.split("\t")[0] for line in went.splitlines()} == gone
+    assert set(listed(place)) == before - gone
+    again = sessions("sweep", "--yes", *options, cwd=place)
+    assert (again.out, again.complaint()) == ("", "agentloop: nothing has expired")
+
+
+@pytest.mark.parametrize(("answer", "goes"), [("n\n", False), ("y\n", True)])
+def test_a_sweep_asks_in_a_terminal(answer: str, goes: bool, place: Path) -> None:
+    with terminal("sessions", "sweep", cwd=place) as screen:
+        asked = screen.wait_for("Delete these 2 sessions and their whole logs?")
+        assert 'anns-old "Ann\'s old"' in asked
+        assert "owner bob" in asked
+        screen.type(answer)
+        assert screen.end() == 0
+    assert ("anns-old" not in listed(place)) is goes
+
+
+def test_a_time_to_live_is_given_and_taken_off(place: Path) -> None:
+    done = sessions("expire", "for-ever", "15m", cwd=place)
+    assert done.complaint().startswith("agentloop: for-ever expires on 20")
+    info = listed(place)["for-ever"]
+    assert info["expires"] == info["updated"] + 900
+    assert json.loads(sessions("sweep", "--dry-run", "--json", "--owner", "nobody", cwd=place).out) == []
+    assert (
+        sessions("expire", "anns-old", "NEVER", cwd=place).complaint() == "agentloop: anns-old expires never"
+    )
+    infos = listed(place)
+    assert (infos["anns-old"]["expires"], infos["anns-old"]["ttl_seconds"]) == (None, None)
+
+
+@pytest.mark.parametrize("time", ["", "0", "-5", "soon", "1e5", "9" * 400])
+def test_what_is_no_time_to_live_is_one_line(time: str, place: Path) -> None:
+    done = agentloop("sessions", "expire", "for-ever", "--", time, cwd=place)
+    assert done.status == 2
+    assert done.complaint()
+    assert listed(place)["for-ever"]["length"] == 2
+
+
+def test_a_delete_of_several_is_of_all_or_of_none(place: Path) -> None:
+    done = agentloop("sessions", "delete", "anns-old", "nobody", "bobs-old", "--yes", cwd=place)
+    assert done.status == 2
+    assert "'nobody'" in done.complaint()
+    assert len(listed(place)) == 4
+    gone = sessions("delete", "anns-o", "Ann's old", "bobs-old", "--yes", cwd=place).err.splitlines()
+    assert set(listed(place)) == {"anns-new", "for-ever"}
+    assert len(gone) == 2
+    for part in ('deleted: anns-old "Ann\'s old"', "2 records", "folder /f", "owner ann", "transcripts stay"):
+        assert part in gone[0]
+
+
+SAID = [Message.user("task"), Message.assistant("answer ✓"), Message.user("more")]
+
+
+async def compacted(folder: Path, **names: str) -> dict[str, Path]:
+    """Sessions that name these transcripts, which lie in the folder's `.transcripts`."""
+    paths = {name: save(folder / ".transcripts", SAID, epoch=int(name[-1])) for name in names}
+    messages = [MessageAdded(message=message, tokens=1, time=LONG_AGO) for message in SAID]
+    logs = {
+        name: [*messages, Compacted(covers=((1, 2),), replacement="so far", at=3, tokens=2, transcript=path)]
+        for name, path in names.items()
+    }
+    await stored(folder, logs)
+    return paths
+
+
+async def test_transcripts_stay_and_are_named_unless_they_are_asked_for(tmp_path: Path) -> None:
+    paths = await compacted(tmp_path, s1="transcript_1.jsonl", s2="transcript_2.jsonl")
+    with terminal("sessions", "delete", "s1", cwd=tmp_path) as screen:
+        asked = screen.wait_for("Delete session s1 and its whole log?")
+        assert "4 records, 3 messages" in asked
+        assert "transcripts stay: transcript_1.jsonl" in asked
+        screen.type("y\n")
+        assert screen.end() == 0
+    assert paths["s1"].exists()
+    done = sessions("delete", "s2", "--with-transcripts", "--yes", cwd=tmp_path)
+    assert "transcripts go: transcript_2.jsonl" in done.complaint()
+    assert (paths["s1"].exists(), paths["s2"].exists()) == (True, False)
+    assert listed(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["../s1.jsonl", "/etc/hostname", "../.transcripts/transcript_1.jsonl", "x", "."]
+)
+async def test_a_name_in_a_log_reaches_no_other_file(name: str, tmp_path: Path) -> None:
+    paths = await compacted(tmp_path, s1=name)
+    (tmp_path / "s1.jsonl").write_text("mine")
+    (tmp_path / ".transcripts" / "x").write_text("mine")
+    done = sessions("delete", "s1", "--with-transcripts", "--yes", cwd=tmp_path)
+    assert f"transcript {name} is not in .transcripts" in done.err
+    assert (tmp_path / "s1.jsonl").read_text() == (tmp_path / ".transcripts" / "x").read_text() == "mine"
+    assert paths["s1"].exists()
+
+
+async def test_a_transcript_of_another_session_stays_and_so_does_what_a_link_names(tmp_path: Path) -> None:
+    await compacted(tmp_path, s1="transcript_9.jsonl", s2="transcript_8.jsonl")
+    other = save(tmp_path / ".transcripts", [*SAID, Message.user("of another folder")], epoch=9)
+    (tmp_path / "target").write_text("mine")
+    (tmp_path / ".transcripts" / "transcript_8.jsonl").symlink_to("../target")
+    done = sessions("delete", "s1", "s2", "--with-transcripts", "--yes", cwd=tmp_path)
+    assert "transcript_9.jsonl is not known to be this session's: it stays" in done.err
+    assert "transcript_8.jsonl is not in .transcripts" in done.err
+    assert other.exists()
+    assert (tmp_path / "target").read_text() == "mine"
+
+
+@pytest.mark.parametrize("text", ["", "damaged\n", '{"role": "user", "content": "task"}\n{"role": "us'])
+async def test_a_damaged_transcript_is_not_taken_for_the_sessions(text: str, tmp_path: Path) -> None:
+    (path,) = (await compacted(tmp_path, s1="transcript_1.jsonl")).values()
+    path.write_text(text)
+    sessions("delete", "s1", "--with-transcripts", "--yes", cwd=tmp_path)
+    assert path.read_text() == text
+
+
+async def test_transcripts_are_taken_from_the_folder_that_is_named(tmp_path: Path) -> None:
+    (path,) = (await compacted(tmp_path, s1="transcript_1.jsonl")).values()
+    path.parent.rename(tmp_path / "kept")
+    sessions("delete", "s1", "--with-transcripts", "--transcripts", "kept", "--yes", cwd=tmp_path)
+    assert not list((tmp_path / "kept").iterdir())
+
+
+class Growing(InMemoryStore):
+    """A log that somebody else writes to before each of the first so many appends."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        if expect and self.times:
+            self.times -= 1
+            length = len(await self.read(session_id))
+            await super().append(session_id, [said("meanwhile")], expect=length)
+        return await super().append(session_id, events, expect=expect)
+
+
+async def renamed(store: InMemoryStore) -> str | None:
+    await store.append("s", [said("task")], expect=0)
+    info = await store.info("s")
+    assert info
+    await describe(store, info, Described(title="A new one"))
+    after = await store.info("s")
+    return after.title if after else None
+
+
+async def test_a_session_is_renamed_while_it_runs() -> None:
+    store = Growing(3)
+    assert await renamed(store) == "A new one"
+    kinds = [type(record.event).__name__ for record in await store.read("s")]
+    assert kinds == ["MessageAdded"] * 4 + ["Described"]
+
+
+async def test_a_run_goes_on_with_the_title_that_it_was_given_meanwhile() -> None:
+    store = InMemoryStore()
+
+    async def look() -> str:
+        """Look."""
+        info = await store.info("s")
+        assert info
+        await describe(store, info, Described(title="Looking around"))
+        return "seen"
+
+    agent = Agent(ScriptedModel([calls(("look", {})), "done"]), tools=[look])
+    result = await Runner(agent, store=store).run("task", session_id="s")
+    info = await store.info("s")
+    assert info
+    assert (result.output, info.title) == ("done", "Looking around")
+    assert [message.text for message in result.messages if message.role != "tool"] == ["task", "", "done"]
+
+
+async def test_a_log_that_never_stops_growing_is_a_conflict() -> None:
+    with pytest.raises(ConflictError):
+        await renamed(Growing(1_000))
+
+
+class Gone(Growing):
+    """A session that is deleted before it is written to again."""
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        if expect:
+            await self.delete(session_id)
+        return await InMemoryStore.append(self, session_id, events, expect=expect)
+
+
+async def test_a_session_that_is_gone_is_not_begun_by_its_title() -> None:
+    store = Gone(0)
+    with pytest.raises(SessionNotFoundError, match="'s' was deleted meanwhile"):
+        await renamed(store)
+    assert await store.list() == ()
+
+
+def test_a_session_lives_and_ends_on_postgresql(database: str, tmp_path: Path) -> None:
+    def on(*words: str) -> Finished:
+        return sessions(*words, "--store", database, cwd=tmp_path)
+
+    (tmp_path / "talk.jsonl").write_text(f"{encode(said('a blue whale'))}\n{encode(said('and a fox'))}\n")
+    on("import", "talk.jsonl", "--session", "s", "--owner", "ann", "--ttl", "30d")
+    on("rename", "s", "Animals")
+    assert on("list", "--owner", "ann").out.split("\t")[::3][:2] == ["s", "Animals"]
+    assert on("list", "--owner", "bob").out == ""
+    assert on("search", "whale").out.startswith("s\t1\tuser\t")
+    assert on("check").complaint() == "agentloop: all is well"
+    assert on("export", "s", "--format", "events").out.startswith((tmp_path / "talk.jsonl").read_text())
+    on("expire", "s", ".01s")
+    assert on("sweep", "--yes").out.startswith("s\t")
+    assert on("list").out == ""
+    on("import", "talk.jsonl", "--session", "t")
+    assert "deleted: t; 3 records" in on("delete", "t", "--yes").complaint()
