@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agentloop.cli.selecting import check_there
-from agentloop.cli.sessions_texts import texts_of
-from agentloop.cli.sessions_work import PAGE_RECORDS, Opened, pages
+from agentloop.cli.sessions.texts import texts_of
+from agentloop.cli.sessions.work import PAGE_RECORDS, Opened, pages
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import StoreError, UsageError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Runner
-from agentloop.cli.sessions_described import describe
+from agentloop.cli.sessions.described import describe
 from agentloop.codec import encode
 from agentloop.errors import ConflictError, SessionNotFoundError
 from agentloop.events import Compacted, Described, Event, MessageAdded

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentloop.cli.sessions_searched import of_folder, searchable_store
-from agentloop.cli.sessions_work import Opened
+from agentloop.cli.sessions.searched import of_folder, searchable_store
+from agentloop.cli.sessions.work import Opened
 from agentloop.cli.settings import settings_for
 from agentloop.errors import UsageError
 from agentloop.events import Compacted, Described, Event, MessageAdded

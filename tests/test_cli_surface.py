@@ -178,7 +178,7 @@ def test_options_may_stand_behind_the_text(tmp_path: Path) -> None:
 
 
 def test_the_modules_of_the_command_line_are_small() -> None:
-    for path in (ROOT / "agentloop" / "cli").glob("*.py"):
+    for path in (ROOT / "agentloop" / "cli").rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 250, path
 
 

@@ -17,7 +17,6 @@ DOORS = {
     "docstring_parser": {"docstrings"},
     "sqlite3": {"stores"},
     "psycopg": {"stores"},
-    "psycopg_pool": {"stores"},
     "dbos": {"durable"},
     "structlog": {"cli"},
     "click": {"cli"},

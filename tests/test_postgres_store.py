@@ -16,8 +16,8 @@ from agentloop.messages import Message
 from agentloop.store_contract import CHECKS, Check
 from agentloop.stores import PostgresStore, open_store
 from agentloop.stores.base import FindsWords, GrantsLeases, KeepsCheckpoints, Lease
-from agentloop.stores.postgres_schema import MIGRATIONS, prepare
-from agentloop.stores.postgres_vectors import OVERLAP, vectors
+from agentloop.stores.postgres.schema import MIGRATIONS, prepare
+from agentloop.stores.postgres.vectors import OVERLAP, vectors
 from agentloop.testing import ScriptedModel
 from tests.postgres_kit import Server
 

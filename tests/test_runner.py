@@ -36,7 +36,7 @@ from agentloop.run_context import RunContext
 from agentloop.runner import Runner
 from agentloop.steps import Finish, next_step
 from agentloop.stores.memory import InMemoryStore
-from agentloop.stores.sqlite import SQLiteStore
+from agentloop.stores.sqlite.store import SQLiteStore
 from agentloop.stream import (
     AnyStreamEvent,
     StreamEvent,

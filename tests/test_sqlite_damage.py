@@ -15,8 +15,8 @@ from agentloop.errors import StoreError
 from agentloop.events import Described, MessageAdded
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
-from agentloop.stores import sqlite_file as limits
 from agentloop.stores.base import Checkpoint
+from agentloop.stores.sqlite import file as limits
 
 SESSIONS = ("a", "b", "c")
 PAGE = 4096

@@ -14,8 +14,8 @@ from agentloop.errors import StoreError
 from agentloop.events import Described, Event, MessageAdded
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
-from agentloop.stores.sqlite_schema import MIGRATIONS, SCHEMA_VERSION
-from agentloop.stores.sqlite_sessions import EXPIRED, LISTS
+from agentloop.stores.sqlite.schema import MIGRATIONS, SCHEMA_VERSION
+from agentloop.stores.sqlite.sessions import EXPIRED, LISTS
 
 VERSION_1 = (
     """CREATE TABLE events (
@@ -142,7 +142,7 @@ def test_a_process_killed_in_the_middle_of_a_step_leaves_the_file_as_it_was(
     script = (
         "import os, sys, sqlite3\n"
         "connection = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
-        "from agentloop.stores.sqlite_schema import MIGRATIONS\n"
+        "from agentloop.stores.sqlite.schema import MIGRATIONS\n"
         "connection.execute('PRAGMA cache_size = 1')\n"
         "connection.execute('BEGIN IMMEDIATE')\n"
         "for each in MIGRATIONS[1][: int(sys.argv[2]) + 1]:\n"

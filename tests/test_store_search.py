@@ -15,7 +15,7 @@ from agentloop.errors import UsageError
 from agentloop.events import Cleared, Event, MessageAdded, ModelCalled, Noted, Restored, Unknown
 from agentloop.messages import Message, ToolCall
 from agentloop.stores import InMemoryStore, SQLiteStore
-from agentloop.stores.sqlite_search import MOST_ASKED, MOST_ROWS
+from agentloop.stores.sqlite.search import MOST_ASKED, MOST_ROWS
 from agentloop.stores.words import MOST_WORD_CHARS, Query, excerpt, searchable, words_of
 from tests.kit import added, texts
 

@@ -7,7 +7,7 @@ from textwrap import indent
 from typing import Any
 
 from agentloop import exports
-from agentloop.cli.sessions_work import PAGE_RECORDS, Opened, pages
+from agentloop.cli.sessions.work import PAGE_RECORDS, Opened, pages
 from agentloop.events import MessageAdded, Record
 from agentloop.filters import EventFilter, select
 from agentloop.markdown import to_blocks

@@ -11,8 +11,8 @@ from psycopg import AsyncConnection, Error
 from psycopg.pq import TransactionStatus
 
 from agentloop.errors import ConflictError, StoreError
-from agentloop.stores.postgres_address import Address
-from agentloop.stores.postgres_faults import fault, is_lost, is_passing, state_of
+from agentloop.stores.postgres.address import Address
+from agentloop.stores.postgres.faults import fault, is_lost, is_passing, state_of
 
 T = TypeVar("T")
 

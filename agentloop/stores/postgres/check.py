@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 
 from agentloop.codec import decode
 from agentloop.errors import StoreError
-from agentloop.stores.postgres_link import Link
+from agentloop.stores.postgres.link import Link
 from agentloop.threads import in_thread
 
 _AT_ONCE = 1_000

@@ -8,9 +8,9 @@ from agentloop.codec import encode
 from agentloop.errors import ConflictError, StoreError
 from agentloop.events import Described, Event, Record
 from agentloop.stores.index import described
-from agentloop.stores.sqlite_columns import INFO, info_of, record_of, row_of, to_column
-from agentloop.stores.sqlite_file import SQLiteFile
-from agentloop.stores.sqlite_schema import record_sum
+from agentloop.stores.sqlite.columns import INFO, info_of, record_of, row_of, to_column
+from agentloop.stores.sqlite.file import SQLiteFile
+from agentloop.stores.sqlite.schema import record_sum
 
 Row: TypeAlias = tuple[str, int, str | bytes, int]
 

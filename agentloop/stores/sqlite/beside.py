@@ -7,9 +7,9 @@ clock is set back, leases hold longer by as much.
 import time
 
 from agentloop.stores.base import Checkpoint, Lease
-from agentloop.stores.sqlite_columns import from_column, to_column
-from agentloop.stores.sqlite_file import SQLiteFile
-from agentloop.stores.sqlite_schema import record_sum
+from agentloop.stores.sqlite.columns import from_column, to_column
+from agentloop.stores.sqlite.file import SQLiteFile
+from agentloop.stores.sqlite.schema import record_sum
 
 _KEEP = """INSERT INTO checkpoints (session_id, seq, event_id, body, sum)
     SELECT ?, ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1)

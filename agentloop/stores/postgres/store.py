@@ -12,8 +12,6 @@ from agentloop.checks import above_zero, at_least, whole, whole_or_none
 from agentloop.codec import encode
 from agentloop.errors import UsageError
 from agentloop.events import Event, Record
-from agentloop.stores import postgres_beside as beside
-from agentloop.stores import postgres_log as log
 from agentloop.stores.base import (
     Checkpoint,
     Found,
@@ -22,11 +20,12 @@ from agentloop.stores.base import (
     checked_owner,
     checked_session_id,
 )
-from agentloop.stores.postgres_address import address_of
-from agentloop.stores.postgres_check import faults_of
-from agentloop.stores.postgres_link import Link
-from agentloop.stores.postgres_schema import prepare
-from agentloop.stores.postgres_words import search
+from agentloop.stores.postgres import beside, log
+from agentloop.stores.postgres.address import address_of
+from agentloop.stores.postgres.check import faults_of
+from agentloop.stores.postgres.link import Link
+from agentloop.stores.postgres.schema import prepare
+from agentloop.stores.postgres.words import search
 from agentloop.stores.words import Query
 from agentloop.threads import in_thread
 

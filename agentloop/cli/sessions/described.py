@@ -7,7 +7,7 @@ import click
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions_work import Opened, done, moment, named
+from agentloop.cli.sessions.work import Opened, done, moment, named
 from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Described
 from agentloop.redaction import redacted

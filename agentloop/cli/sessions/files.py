@@ -12,8 +12,8 @@ from agentloop.cli.importing import read_text, redacted_events
 from agentloop.cli.options import STORE, TTL, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.selecting import SELECTION, check_there, filter_of
-from agentloop.cli.sessions_texts import FORMATS, texts_of
-from agentloop.cli.sessions_work import Opened, done, named, pages
+from agentloop.cli.sessions.texts import FORMATS, texts_of
+from agentloop.cli.sessions.work import Opened, done, named, pages
 from agentloop.cli.settings import Settings
 from agentloop.cli.writing import whole_file
 from agentloop.errors import ConflictError, UsageError

@@ -9,7 +9,7 @@ from agentloop.codec import decode
 from agentloop.errors import StoreError
 from agentloop.events import Record
 from agentloop.stores.base import SessionInfo
-from agentloop.stores.sqlite_schema import record_sum
+from agentloop.stores.sqlite.schema import record_sum
 
 INFO = "id, title, folder, created, updated, length, owner, ttl_seconds"
 """The columns of a line of the list, as `info_of` takes them."""

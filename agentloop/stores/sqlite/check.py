@@ -7,8 +7,8 @@ from agentloop.errors import StoreError
 from agentloop.events import Event
 from agentloop.stores.base import SessionInfo
 from agentloop.stores.index import described
-from agentloop.stores.sqlite_columns import INFO, info_of, record_of
-from agentloop.stores.sqlite_file import SQLiteFile
+from agentloop.stores.sqlite.columns import INFO, info_of, record_of
+from agentloop.stores.sqlite.file import SQLiteFile
 
 
 def check_form(file: SQLiteFile) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from agentloop.errors import ConflictError, StoreError, UsageError
 from agentloop.events import Described, Event, Record
 from agentloop.stores.base import SessionInfo
 from agentloop.stores.index import described
-from agentloop.stores.postgres_schema import BESIDE
+from agentloop.stores.postgres.schema import BESIDE
 
 _TRIES = 5
 _MOST_SWEPT_AT_ONCE = 100

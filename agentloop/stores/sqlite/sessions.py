@@ -3,8 +3,8 @@
 import sqlite3
 
 from agentloop.stores.base import SessionInfo
-from agentloop.stores.sqlite_columns import INFO, info_of, to_column
-from agentloop.stores.sqlite_file import SQLiteFile
+from agentloop.stores.sqlite.columns import INFO, info_of, to_column
+from agentloop.stores.sqlite.file import SQLiteFile
 
 SEQ_BITS = 32
 """A row of the full-text index has for its id the session's number, then, in so many bits, the position."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequ
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
-from agentloop.cli.sessions_work import Opened, moment, pages
+from agentloop.cli.sessions.work import Opened, moment, pages
 from agentloop.errors import StoreError
 from agentloop.events import Compacted, MessageAdded, Record
 from agentloop.messages import Message

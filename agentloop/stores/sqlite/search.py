@@ -13,9 +13,9 @@ from typing import Any
 
 from agentloop.errors import StoreError
 from agentloop.stores.base import Found
-from agentloop.stores.sqlite_columns import record_of, to_column
-from agentloop.stores.sqlite_file import SQLiteFile
-from agentloop.stores.sqlite_sessions import SEQ_BITS, word_rows
+from agentloop.stores.sqlite.columns import record_of, to_column
+from agentloop.stores.sqlite.file import SQLiteFile
+from agentloop.stores.sqlite.sessions import SEQ_BITS, word_rows
 from agentloop.stores.words import Query, found_in, searchable, words_of
 
 MOST_ROWS = 500

@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 
 from agentloop.errors import StoreError
 from agentloop.stores.base import Checkpoint, Lease
-from agentloop.stores.postgres_log import to_bytes, to_text
+from agentloop.stores.postgres.log import to_bytes, to_text
 
 _TRIES = 20
 _MOST_LEASE_SECONDS = 10 * 365 * 86_400.0

@@ -9,8 +9,8 @@ import click
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions_texts import texts_of
-from agentloop.cli.sessions_work import Opened, as_data, done, named, row
+from agentloop.cli.sessions.texts import texts_of
+from agentloop.cli.sessions.work import Opened, as_data, done, named, row
 from agentloop.redaction import redacted
 
 

@@ -15,9 +15,9 @@ from agentloop.codec import decode
 from agentloop.errors import StoreError
 from agentloop.events import Record
 from agentloop.stores.base import Found
-from agentloop.stores.postgres_link import Link
-from agentloop.stores.postgres_log import to_bytes
-from agentloop.stores.postgres_vectors import MOST_PHRASES, phrase_query, vectors
+from agentloop.stores.postgres.link import Link
+from agentloop.stores.postgres.log import to_bytes
+from agentloop.stores.postgres.vectors import MOST_PHRASES, phrase_query, vectors
 from agentloop.stores.words import Query, found_in, searchable, words_of
 from agentloop.threads import in_thread
 

@@ -12,8 +12,8 @@ from psycopg import AsyncConnection, Error
 from psycopg.conninfo import make_conninfo
 
 from agentloop.errors import StoreError
-from agentloop.stores.postgres_address import address_of
-from agentloop.stores.postgres_faults import fault
+from agentloop.stores.postgres.address import address_of
+from agentloop.stores.postgres.faults import fault
 
 _TAKE = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 _FREE = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"

@@ -20,9 +20,9 @@ from typing import TypeVar
 from agentloop.checks import above_zero, whole, whole_or_none
 from agentloop.errors import StoreError
 from agentloop.events import Event, Record
-from agentloop.stores import sqlite_beside, sqlite_check, sqlite_log, sqlite_search, sqlite_sessions
 from agentloop.stores.base import Checkpoint, Found, Lease, SessionInfo, checked_owner, checked_session_id
-from agentloop.stores.sqlite_file import SQLiteFile
+from agentloop.stores.sqlite import beside, check, log, search, sessions
+from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.words import Query
 from agentloop.threads import WorkThread
 
@@ -48,34 +48,34 @@ class SQLiteStore:
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         """Write all events after record `expect`, or none; see `SessionStore`."""
         checked_session_id(session_id)
-        return await self._run(partial(sqlite_log.append, session_id, tuple(events), expect))
+        return await self._run(partial(log.append, session_id, tuple(events), expect))
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         """The records behind position `after`, at most `most`; none for a session that does not exist."""
         checked_session_id(session_id)
         whole_or_none("most", most, 0)
-        return await self._run(partial(sqlite_log.read, session_id, max(after, 0), most))
+        return await self._run(partial(log.read, session_id, max(after, 0), most))
 
     async def info(self, session_id: str) -> SessionInfo | None:
         """The session's line in the list; None for a session that does not exist."""
         checked_session_id(session_id)
-        return await self._run(partial(sqlite_sessions.info, session_id))
+        return await self._run(partial(sessions.info, session_id))
 
     async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
         """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
         checked_owner(owner)
-        return await self._run(partial(sqlite_sessions.listed, folder, owner))
+        return await self._run(partial(sessions.listed, folder, owner))
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session with all that was kept beside it; False where there was none."""
         checked_session_id(session_id)
-        return await self._run(partial(sqlite_sessions.delete, session_id))
+        return await self._run(partial(sessions.delete, session_id))
 
     async def sweep(self, *, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, each by itself, and return what they were."""
         moment = time.time() if now is None else now
-        names = await self._run(partial(sqlite_sessions.expired, moment))
-        gone = [await self._run(partial(sqlite_sessions.delete_expired, name, moment)) for name in names]
+        names = await self._run(partial(sessions.expired, moment))
+        gone = [await self._run(partial(sessions.delete_expired, name, moment)) for name in names]
         return tuple(info for info in gone if info)
 
     async def search(
@@ -87,25 +87,25 @@ class SQLiteStore:
         checked_owner(owner)
         if session_id is not None:
             checked_session_id(session_id)
-        behind = await self._run(partial(sqlite_search.behind, session_id, owner))
+        behind = await self._run(partial(search.behind, session_id, owner))
         while behind:
-            behind = await self._run(partial(sqlite_search.catch_up, behind))
-        return await self._run(partial(sqlite_search.search, query, session_id, owner, most))
+            behind = await self._run(partial(search.catch_up, behind))
+        return await self._run(partial(search.search, query, session_id, owner, most))
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint; None where there is none."""
         checked_session_id(session_id)
-        return await self._run(partial(sqlite_beside.checkpoint, session_id))
+        return await self._run(partial(beside.checkpoint, session_id))
 
     async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
         """Keep this one in place of an older one; see `KeepsCheckpoints`."""
         checked_session_id(session_id)
-        await self._run(partial(sqlite_beside.keep_checkpoint, session_id, checkpoint))
+        await self._run(partial(beside.keep_checkpoint, session_id, checkpoint))
 
     async def drop_checkpoint(self, session_id: str) -> None:
         """Forget the checkpoint; harmless where there is none."""
         checked_session_id(session_id)
-        await self._run(partial(sqlite_beside.drop_checkpoint, session_id))
+        await self._run(partial(beside.drop_checkpoint, session_id))
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
@@ -113,12 +113,12 @@ class SQLiteStore:
         """Who holds the session from now on; see `GrantsLeases`."""
         checked_session_id(session_id)
         above_zero("seconds", seconds)
-        return await self._run(partial(sqlite_beside.take_lease, session_id, lease, seconds, over))
+        return await self._run(partial(beside.take_lease, session_id, lease, seconds, over))
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
         checked_session_id(session_id)
-        await self._run(partial(sqlite_beside.free_lease, session_id, holder))
+        await self._run(partial(beside.free_lease, session_id, holder))
 
     async def check(self) -> Sequence[str]:
         """Read the whole file; one line for each thing that is wrong with it, none where all is well.
@@ -127,9 +127,9 @@ class SQLiteStore:
         that the list says what the logs do. Nothing is changed.
         """
         try:
-            findings = [*await self._run(sqlite_check.check_form)]
-            for name in await self._run(sqlite_check.names):
-                findings += await self._run(partial(sqlite_check.check_session, name))
+            findings = [*await self._run(check.check_form)]
+            for name in await self._run(check.names):
+                findings += await self._run(partial(check.check_session, name))
         except StoreError as error:
             return (str(error),)
         return tuple(findings)

@@ -10,7 +10,7 @@ from agentloop.checkpoints import checkpoint_of
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions_work import Opened, columns, done, named, pages
+from agentloop.cli.sessions.work import Opened, columns, done, named, pages
 from agentloop.context import Context
 from agentloop.errors import StoreError
 from agentloop.stores import SessionInfo

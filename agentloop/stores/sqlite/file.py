@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agentloop.errors import ConflictError, StoreError
 from agentloop.ondisc import make_private_folder, refused
-from agentloop.stores.sqlite_schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
+from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
 
 MOST_CHECKED_BYTES = 16 * 1024 * 1024
 """A file up to this size is checked whole when it is opened: about 1 ms for each megabyte."""

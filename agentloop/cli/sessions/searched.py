@@ -10,7 +10,7 @@ import click
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions_work import Opened, columns, done, moment, named
+from agentloop.cli.sessions.work import Opened, columns, done, moment, named
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded
 from agentloop.redaction import redacted

@@ -13,8 +13,8 @@ from agentloop.cli import standard_input
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions_history import History, history_of, in_words, remove_transcripts
-from agentloop.cli.sessions_work import Opened, as_data, done, looked, named, row
+from agentloop.cli.sessions.history import History, history_of, in_words, remove_transcripts
+from agentloop.cli.sessions.work import Opened, as_data, done, looked, named, row
 from agentloop.errors import UsageError
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
