@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from agentloop.prompts import INTERRUPTED
 from agentloop.redaction import redacted
 from agentloop.run import Run
 from agentloop.sessions import Session
+from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import ToolEnded, ToolStarted, ToolStatus
 from agentloop.threads import in_thread
 from agentloop.tool_calls import ToolAnswer
@@ -98,11 +99,12 @@ async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *
         most = _most_tokens(run, session, share)
         results = [await _result(run, reply, most) for reply in replies]
         try:
-            session, show = await run.stored(session, *results)
+            stored = await run.stored(session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
-            untold.add(reply.ended("interrupted") for reply in replies)
+            untold.add(*(reply.ended("interrupted") for reply in replies))
             raise
-        untold.add((reply.ended(reply.answer.status) for reply in replies), show)
+        session = stored.session
+        untold.add(*(reply.ended(reply.answer.status) for reply in replies), *stored.unshown)
 
     async def cut_off() -> None:
         run.watch.callback_list.hurry()
@@ -129,15 +131,13 @@ class _Untold:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._ended: list[ToolEnded] = []
-        self._shows: list[Callable[[], Awaitable[None]]] = []
+        self._events: list[ToolEnded | MessageShown] = []
 
     def __bool__(self) -> bool:
-        return bool(self._ended or self._shows)
+        return bool(self._events)
 
-    def add(self, ended: Iterable[ToolEnded], *shows: Callable[[], Awaitable[None]]) -> None:
-        self._ended += ended
-        self._shows += shows
+    def add(self, *events: ToolEnded | MessageShown) -> None:
+        self._events += events
 
     @asynccontextmanager
     async def told_in_any_case(self) -> AsyncIterator[None]:
@@ -150,11 +150,8 @@ class _Untold:
                 await to_its_end(self.tell())
 
     async def tell(self) -> None:
-        while self._ended:
-            await self._run.watch.say(self._ended.pop(0))
-        while self._shows:
-            await self._shows[0]()
-            self._shows.pop(0)
+        while self._events:
+            await self._run.watch.say(self._events.pop(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,13 +217,13 @@ async def compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Sess
                 await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
             session, result = await run.room.wished(session, focus)
             results = [run.added(Message.tool(call.id, outcome_text(result))) for call in asked]
-            session, show = await run.stored(session, *results)
+            stored = await run.stored(session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
-            untold.add(ended("interrupted"))
+            untold.add(*ended("interrupted"))
             raise
-        untold.add(ended("error" if result and result.status != "done" else "ok"), show)
+        untold.add(*ended("error" if result and result.status != "done" else "ok"), *stored.unshown)
         await untold.tell()
-    return session
+    return stored.session
 
 
 def _ended(call: ToolCall, status: ToolStatus, seconds: float) -> ToolEnded:

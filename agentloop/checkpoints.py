@@ -56,12 +56,13 @@ def context_in(checkpoint: Checkpoint) -> Context | None:
 
 
 def in_short(context: Context, *, tail: int = TAIL) -> Context:
-    """The context without what no step needs; the very context where little was said.
+    """The context without what no step needs; the very context where little was ever said.
 
-    At least the `tail` newest messages said stay, and all from the newest that is no result.
+    At least the `tail` newest messages said stay, and all from the newest that is no result. A part of a
+    log comes to what the whole of it comes to.
     """
     start = _tail_start(context.said, tail)
-    if not start:
+    if not start and not context.base:
         return context
     newest_said = Growing(context.said[start:])
     standing = {entry.seq for entry in context.visible if entry.kind != "said"}

@@ -1,7 +1,8 @@
 """What a user gives, held to its range: one clear line names what is wrong.
 
 Each check takes the argument's name and its value. One whose name ends in `_or_none` lets None pass, which
-says that there is no limit; every other refuses it. No check takes True or False for a number.
+says that there is no limit; every other refuses it. Two whose names differ in that alone differ in nothing else.
+No check takes True or False for a number.
 """
 
 from math import inf
@@ -60,14 +61,24 @@ def above_zero(name: str, value: float) -> None:
         raise UsageError(f"{name} must be a number above 0, not {value!r}")
 
 
-def above_zero_or_none(name: str, value: float | None) -> None:
-    """Refuse what is no finite number above 0, None let pass.
+def finite_above_zero(name: str, value: float) -> None:
+    """Refuse what is no finite number above 0.
 
     Raises:
         UsageError: with the name and the range.
     """
-    if value is not None and not (_is_number(value) and 0 < value < inf):
+    if not (_is_number(value) and 0 < value < inf):
         raise UsageError(f"{name} must be a finite number above 0, not {value!r}")
+
+
+def finite_above_zero_or_none(name: str, value: float | None) -> None:
+    """The same, None let pass.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    if value is not None:
+        finite_above_zero(name, value)
 
 
 def fraction(name: str, value: float, *, most: float = 1.0) -> None:

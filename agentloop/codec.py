@@ -10,10 +10,11 @@ by newer code. A record of an unknown kind is kept as it is, to the byte.
 
 import dataclasses
 import json
+import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import AnyEvent, Event, Unknown, kind_name
@@ -36,18 +37,15 @@ def encode(event: Event) -> str:
     """The event as one line of JSON in ASCII; an `Unknown` is its own text.
 
     Raises:
-        UsageError: a field holds what `decode` would refuse, or what JSON cannot say.
+        UsageError: a field holds what `decode` would refuse, or what JSON cannot say, or the time is no
+            finite number: lists are sorted by it.
     """
-    if isinstance(event, Unknown):
-        return event.body
-    kind = _KINDS.get(type(event))
+    kind = event.kind if isinstance(event, Unknown) else _KINDS.get(type(event))
     if kind is None:
         raise UsageError(f"{type(event).__name__} is no event of the log: use one of agentloop.events")
-    data: dict[str, Any] = {"v": SCHEMA_VERSION, "kind": kind}
     try:
-        for field in _FIELDS[kind]:
-            data[field.name] = field.to_json(getattr(event, field.name))
-        return _ENCODER.encode(data)
+        _check_time(event.time)
+        return event.body if isinstance(event, Unknown) else _ENCODER.encode(_data(kind, event))
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UsageError(f"a record of kind {kind!r} cannot be stored: {_first_line(error)}") from error
 
@@ -88,8 +86,24 @@ def _unknown(kind: str, text: str, data: Mapping[str, Any]) -> Unknown:
         kind=kind,
         body=text,
         id=name if isinstance(name, str) else "",
-        time=float(moment) if isinstance(moment, int | float) else 0.0,
+        time=float(moment) if _is_finite(moment) else 0.0,
     )
+
+
+def _data(kind: str, event: Event) -> dict[str, Any]:
+    data: dict[str, Any] = {"v": SCHEMA_VERSION, "kind": kind}
+    for field in _FIELDS[kind]:
+        data[field.name] = field.to_json(getattr(event, field.name))
+    return data
+
+
+def _check_time(moment: Any) -> None:
+    if not _is_finite(moment):
+        raise ValueError(f"'time' is {_shown(repr(moment))}: it must be a finite number of seconds")
+
+
+def _is_finite(moment: Any) -> TypeGuard[float]:
+    return isinstance(moment, int | float) and abs(moment) <= sys.float_info.max
 
 
 def _has(data: Mapping[str, Any], field: _Field) -> bool:

@@ -29,11 +29,10 @@ from agentloop.sizes import named_tokens
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import Chain, KeepRecentFraction, RecursiveSummary, Strategy
 from agentloop.strategies.combining import FirstOf, Replaced
-from agentloop.stream import AnyStreamEvent
 from agentloop.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, counter_for
 from agentloop.triggers import Trigger
 from agentloop.trims import CapToolText, DropAgentItems, DropOldest, LastLines, MarkOldResults, Trim
-from agentloop.watch import CALLBACK_SECONDS, Watch
+from agentloop.watch import CALLBACK_SECONDS, Watch, unseen
 from agentloop.wire import wire_messages
 
 __all__ = [
@@ -135,7 +134,7 @@ async def compact_messages_async(
     )
     policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
     session = await _session_of(messages, counter, _shadows(policy.strategy))
-    watch = Watch(session.id, "", _unseen, tuple(callbacks), CALLBACK_SECONDS)
+    watch = Watch(session.id, "", unseen, tuple(callbacks), CALLBACK_SECONDS)
     compactor = Compactor(counter=counter, transcripts=None, watch=watch)
     ladder = Ladder(policy=policy, model=model, compactor=compactor)
     with closing(watch.callback_list):
@@ -165,7 +164,3 @@ def _shadows(strategy: Strategy) -> Iterator[str]:
         case Chain(steps=steps) | FirstOf(choices=steps):
             for step in steps:
                 yield from _shadows(step)
-
-
-def _unseen(event: AnyStreamEvent) -> None:
-    """Nobody watches."""

@@ -22,7 +22,7 @@ from agentloop.labelled import neutral, summary_in
 from agentloop.messages import Usage
 from agentloop.plans import Plan
 from agentloop.policy import TranscriptFailure
-from agentloop.races import CatchUp, reloaded
+from agentloop.races import CatchUp, appended, reloaded
 from agentloop.redaction import redacted
 from agentloop.refusal import fault_of
 from agentloop.sessions import Session
@@ -163,18 +163,17 @@ class _Work:
 
     async def _append(self, event: Compacted) -> None:
         """Write the compaction; messages that others added meanwhile do not invalidate it."""
-        session = self.session
-        while True:
-            try:
-                self.compacted = await session.append(*self.calls, event)
-                break
-            except ConflictError as error:
-                session = await self.compactor.catch_up(session, error)
-                if session.context.compactions != self.session.context.compactions:
-                    self.compacted = session
-                    raise _EndedError("conflict", "another writer compacted the session first") from error
+        self.compacted = await appended(self.session, (*self.calls, event), self._caught_up)
         faults = "; ".join(filter(None, (self.fault, self.unsaved)))
         self.result = self._result("done", event=event, error=faults or None)
+
+    async def _caught_up(self, session: Session, conflict: ConflictError) -> Session:
+        """The session with what others wrote; where they compacted it, that is what it came to."""
+        session = await self.compactor.catch_up(session, conflict)
+        if session.context.compactions != self.session.context.compactions:
+            self.compacted = session
+            raise _EndedError("conflict", "another writer compacted the session first") from conflict
+        return session
 
     async def _keep_transcript(self) -> None:
         """Save it, or say why that failed; then the compaction ends, unless the policy lets it go on."""

@@ -12,7 +12,7 @@
     │   └── SummaryRefusedError       a text came that cannot stand for the conversation
     ├── ContextOverflowError          the context cannot be made to fit, after the last rung
     ├── SessionBusyError              another run works on the session: later may work; nothing was stored
-    └── StoreError                    a session could not be read or written; the log is as it was
+    └── StoreError                    a session could not be read or written; an append is whole or absent
         ├── ConflictError             the log was not as long as the writer thought; nothing was written
         └── TakenOverError            another run began on the session and goes on with it; this one stopped
 
@@ -106,7 +106,10 @@ class SessionBusyError(AgentLoopError):
 
 
 class StoreError(AgentLoopError):
-    """A session could not be read or written; the log is as it was."""
+    """A session could not be read or written.
+
+    What was appended is in the log whole or not at all; whether it is, tells who reads the log.
+    """
 
 
 class ConflictError(StoreError):

@@ -1,10 +1,14 @@
 """A sequence and a set that only grow, so that many versions of one can share their items."""
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Generic, TypeVar, overload
 
 T = TypeVar("T")
+
+_GROWTH = threading.Lock()
+"""Two threads may grow one version; which of them shares its items is decided once."""
 
 
 class Growing(Sequence[T], Generic[T]):
@@ -24,8 +28,9 @@ class Growing(Sequence[T], Generic[T]):
         if not items:
             return self
         grown: Growing[T] = Growing()
-        grown._items = self._items if len(self._items) == self._length else self._items[: self._length]
-        grown._items.extend(items)
+        with _GROWTH:
+            grown._items = self._items if len(self._items) == self._length else self._items[: self._length]
+            grown._items.extend(items)
         grown._length = self._length + len(items)
         return grown
 
@@ -66,9 +71,10 @@ class GrowingSet(Generic[T]):
         if not new:
             return self
         grown: GrowingSet[T] = GrowingSet()
-        shared = len(self._places) == self._size
-        grown._places = self._places if shared else {item: at for at, item in enumerate(self)}
-        grown._places.update((item, at) for at, item in enumerate(new, self._size))
+        with _GROWTH:
+            shared = len(self._places) == self._size
+            grown._places = self._places if shared else {item: at for at, item in enumerate(self)}
+            grown._places.update((item, at) for at, item in enumerate(new, self._size))
         grown._size = self._size + len(new)
         return grown
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from agentloop.checks import above_zero_or_none, whole_or_none
+from agentloop.checks import finite_above_zero_or_none, whole_or_none
 from agentloop.errors import UsageError
 from agentloop.messages import Usage
 from agentloop.models import ChatModel, Priced
@@ -57,8 +57,8 @@ class Limits:
     def __post_init__(self) -> None:
         whole_or_none("steps", self.steps, 1)
         whole_or_none("tokens", self.tokens, 1)
-        above_zero_or_none("seconds", self.seconds)
-        above_zero_or_none("cost", self.cost)
+        finite_above_zero_or_none("seconds", self.seconds)
+        finite_above_zero_or_none("cost", self.cost)
 
     def reached(self, spent: Spent) -> str | None:
         """Which limit is reached, in words and with its figures; None where another step may be made."""

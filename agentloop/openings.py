@@ -17,7 +17,7 @@ from agentloop.sessions import Session
 MOST_TITLE_CHARS = 60
 
 
-def described(
+def first_description(
     session: Session,
     message: Message | None,
     *,

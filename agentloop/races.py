@@ -4,7 +4,7 @@ What the log's length refused may be written at its end as it stands now, where 
 begin, say and end nothing.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from agentloop.errors import ConflictError, TakenOverError
@@ -29,6 +29,20 @@ CatchUp: TypeAlias = Callable[[Session, ConflictError], Awaitable[Session]]
 _BESIDE = (Cleared, Compacted, Described, ModelCalled, Noted, Restored)
 
 
+async def appended(session: Session, events: Iterable[Event], catch_up: CatchUp) -> Session:
+    """The session with these events at its end, wherever that is by then.
+
+    Raises:
+        StoreError: it could not be written, or what `catch_up` raises.
+    """
+    events = tuple(events)
+    while True:
+        try:
+            return await session.append(*events)
+        except ConflictError as conflict:
+            session = await catch_up(session, conflict)
+
+
 async def reloaded(session: Session, conflict: ConflictError) -> Session:
     """The session with all that others wrote meanwhile.
 
@@ -38,7 +52,7 @@ async def reloaded(session: Session, conflict: ConflictError) -> Session:
     return await session.having(await _newer(session, conflict))
 
 
-def within(run_id: str) -> CatchUp:
+def written_beside(run_id: str) -> CatchUp:
     """For what a run writes: the session with what others wrote beside that run.
 
     It raises `TakenOverError` where another run began, and the conflict where something was said, the session

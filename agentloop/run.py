@@ -2,21 +2,20 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agentloop.agent import Agent
 from agentloop.call_ids import CallIds
-from agentloop.errors import ConflictError
 from agentloop.events import Event, MessageAdded, RunEnded
-from agentloop.leases import Hold
+from agentloop.holds import Hold
 from agentloop.limits import Limits, Spent, charge, total
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer
-from agentloop.races import has_begun, within
+from agentloop.races import appended, has_begun, written_beside
 from agentloop.redaction import redacted
 from agentloop.room import Room
 from agentloop.run_context import RunContext
@@ -25,6 +24,14 @@ from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import RunStatus, ToolProgress
 from agentloop.tokens import TokenCounter, count_message
 from agentloop.watch import Watch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A session with what a run has just stored, and its messages in that, which nobody has seen yet."""
+
+    session: Session
+    unshown: tuple[MessageShown, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,14 +152,12 @@ class Run:
 
         `usage` and `cost` are what the messages of the model took.
         """
-        session, show = await self.stored(session, *events, usage=usage, cost=cost)
-        await show()
-        return session
+        stored = await self.stored(session, *events)
+        await self.show(stored, usage=usage, cost=cost)
+        return stored.session
 
-    async def stored(
-        self, session: Session, *events: Event, usage: Usage | None = None, cost: float | None = None
-    ) -> tuple[Session, Callable[[], Awaitable[None]]]:
-        """The session with these events stored, and what shows its new messages; called again it goes on.
+    async def stored(self, session: Session, *events: Event) -> Stored:
+        """The session with these events stored, its new messages still to be shown.
 
         What others wrote meanwhile that begins, says and ends nothing is in it too.
 
@@ -160,30 +165,23 @@ class Run:
             TakenOverError: another run began on the session.
             ConflictError: somebody said something in it, or it was deleted.
         """
-        session = await self._appended(session, events)
+        session = await appended(session, events, written_beside(self.id))
         self.session = session
-        first = session.context.length - len(events) + 1
-        status = self.room.status(session.context)
+        first, status = session.context.length - len(events) + 1, self.room.status(session.context)
+        unshown = (
+            MessageShown(
+                seq=seq, message=event.message, tokens=event.tokens, context=status, finish=event.finish
+            )
+            for seq, event in enumerate(events, first)
+            if isinstance(event, MessageAdded)
+        )
+        return Stored(session=session, unshown=tuple(unshown))
 
-        unshown = list(enumerate(events, first))
-
-        async def show() -> None:
-            while unshown:
-                seq, event = unshown.pop(0)
-                if isinstance(event, MessageAdded):
-                    by_model = event.message.role == "assistant"
-                    shown = MessageShown(
-                        seq=seq,
-                        message=event.message,
-                        tokens=event.tokens,
-                        context=status,
-                        usage=usage if by_model else None,
-                        cost=cost if by_model else None,
-                        finish=event.finish,
-                    )
-                    await self.watch.say(shown)
-
-        return session, show
+    async def show(self, stored: Stored, *, usage: Usage | None = None, cost: float | None = None) -> None:
+        """Show the messages that are stored now; `usage` and `cost` are what those of the model took."""
+        for shown in stored.unshown:
+            by_model = shown.message.role == "assistant"
+            await self.watch.say(replace(shown, usage=usage, cost=cost) if by_model else shown)
 
     async def end(self, status: RunStatus, reason: str | None = None) -> None:
         """Store how the run ended, where it began and its end is not stored yet; let go of the session.
@@ -196,7 +194,7 @@ class Run:
             if session is not None:
                 reason = redacted(reason, self.watch.redact)
                 ended = RunEnded(run_id=self.id, status=status, usage=self.usage, reason=reason)
-                await self._appended(session, [ended])
+                await appended(session, [ended], written_beside(self.id))
         finally:
             if self.hold is not None:
                 await self.hold.free()
@@ -211,14 +209,6 @@ class Run:
             return True
         newer = await self.session.store.read(self.session.id, after=self.session.context.length)
         return not has_begun(newer, other_than=self.id)
-
-    async def _appended(self, session: Session, events: Sequence[Event]) -> Session:
-        catch_up = within(self.id)
-        while True:
-            try:
-                return await session.append(*events)
-            except ConflictError as conflict:
-                session = await catch_up(session, conflict)
 
     @contextlib.contextmanager
     def context_for(self, call_id: str) -> Iterator[RunContext[Any]]:

@@ -1,7 +1,6 @@
 """The runner: what users call. It checks what it is given, and hands runs and looks to what does them."""
 
 import asyncio
-import uuid
 from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
 from typing import Any, Self
@@ -20,14 +19,14 @@ from agentloop.openings import folder_of, instances, spoken, transcripts_folder
 from agentloop.owners import check_seen
 from agentloop.redaction import Redact, checked_redaction, redacted
 from agentloop.results import CompactionPreview, RunResult
-from agentloop.runs import Runs
-from agentloop.sessions import Session
+from agentloop.runs import one_run
+from agentloop.sessions import Session, new_session_id
 from agentloop.setting import Setting
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
 from agentloop.stream import AnyStreamEvent, ContextStatus
 from agentloop.undoing import undone
-from agentloop.watch import CALLBACK_SECONDS, Sink
+from agentloop.watch import CALLBACK_SECONDS, Sink, unseen
 
 
 class Runner:
@@ -77,22 +76,28 @@ class Runner:
         above_zero("callback_seconds", callback_seconds)
         if not isinstance(agent, Agent):
             raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
-        self.agent = agent
-        self.store = open_store(store)
-        self._redact = None if redact is None else checked_redaction(redact)
-        self._owner = checked_owner(owner)
         self._setting = Setting(
             agent=agent,
+            store=open_store(store),
+            leases=when_busy if isinstance(when_busy, Leases) else Leases(when_busy=when_busy),
             callbacks=instances(callbacks),
             transcripts=transcripts_folder(transcripts),
             folder=folder_of(folder),
-            owner=self._owner,
+            owner=checked_owner(owner),
             ttl_seconds=checked_ttl(ttl_seconds),
             callback_seconds=callback_seconds,
-            redact=self._redact,
+            redact=None if redact is None else checked_redaction(redact),
         )
-        leases = when_busy if isinstance(when_busy, Leases) else Leases(when_busy=when_busy)
-        self._runs = Runs(setting=self._setting, store=self.store, leases=leases)
+
+    @property
+    def agent(self) -> Agent:
+        """What it runs."""
+        return self._setting.agent
+
+    @property
+    def store(self) -> SessionStore:
+        """Where its sessions live."""
+        return self._setting.store
 
     async def run(
         self,
@@ -114,7 +119,7 @@ class Runner:
             StoreError: the session could not be read or written.
         """
         return await self._run(
-            spoken(prompt), _new_session_id() if session_id is None else session_id, deps, limits, _unseen
+            spoken(prompt), new_session_id() if session_id is None else session_id, deps, limits, unseen
         )
 
     async def resume(self, session_id: str, *, deps: Any = None, limits: Limits | None = None) -> RunResult:
@@ -126,7 +131,7 @@ class Runner:
             SessionNotFoundError: there is no such session.
             SessionBusyError: another run works on it.
         """
-        return await self._run(None, session_id, deps, limits, _unseen)
+        return await self._run(None, session_id, deps, limits, unseen)
 
     async def stream(
         self,
@@ -143,7 +148,7 @@ class Runner:
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
         message = None if prompt is None else spoken(prompt)
         work = self._run(
-            message, _new_session_id() if session_id is None else session_id, deps, limits, events.put_nowait
+            message, new_session_id() if session_id is None else session_id, deps, limits, events.put_nowait
         )
         task = asyncio.create_task(work)
         task.add_done_callback(lambda _: events.put_nowait(None))
@@ -163,7 +168,7 @@ class Runner:
         """
         session = await self._existing(session_id)
         async with self._setting.beside(session_id) as room:
-            _, result = await room.asked(session, redacted(focus, self._redact))
+            _, result = await room.asked(session, redacted(focus, self._setting.redact))
         return result
 
     async def compact_if_due(self, session_id: str) -> CompactionResult | None:
@@ -206,7 +211,7 @@ class Runner:
         Raises:
             SessionNotFoundError: there is no such session.
         """
-        await check_seen(session_id, self.store, self._owner)
+        await self._check_seen(session_id)
         records = await self.store.read(checked_session_id(session_id))
         if not records:
             raise SessionNotFoundError(f"there is no session {session_id!r}")
@@ -218,7 +223,7 @@ class Runner:
         Raises:
             SessionNotFoundError: it is another owner's.
         """
-        await check_seen(session_id, self.store, self._owner)
+        await self._check_seen(session_id)
         session = await Session.open(session_id, self.store)
         async with self._setting.beside(session_id) as room:
             return room.status(session.context)
@@ -236,19 +241,15 @@ class Runner:
     async def _run(
         self, message: Message | None, session_id: str, deps: Any, limits: Limits | None, sink: Sink
     ) -> RunResult:
-        return await self._runs.one(message, checked_session_id(session_id), deps, limits, sink)
+        session_id = checked_session_id(session_id)
+        return await one_run(self._setting, message, session_id, sink=sink, deps=deps, limits=limits)
+
+    async def _check_seen(self, session_id: str) -> None:
+        await check_seen(session_id, self.store, self._setting.owner)
 
     async def _existing(self, session_id: str) -> Session:
-        await check_seen(session_id, self.store, self._owner)
+        await self._check_seen(session_id)
         session = await Session.open(session_id, self.store)
         if not session.context.length:
             raise SessionNotFoundError(f"there is no session {session_id!r}")
         return session
-
-
-def _new_session_id() -> str:
-    return uuid.uuid4().hex[:12]
-
-
-def _unseen(event: AnyStreamEvent) -> None:
-    """Nobody watches."""

@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from typing import Any
 
 from agentloop.deadlines import to_its_end
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
-from agentloop.leases import Hold, Leases
+from agentloop.holds import Hold
 from agentloop.limits import Limits, check_priced, limited
 from agentloop.loop import Ended, loop
 from agentloop.messages import Message
@@ -17,65 +16,65 @@ from agentloop.results import RunResult, status_of
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.setting import Setting
-from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded, RunStatus
 from agentloop.watch import Sink
 from agentloop.wire import arranged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
-    """The runs of one runner: what they have in common, where sessions live, and how they come by them."""
+async def one_run(
+    setting: Setting,
+    message: Message | None,
+    session_id: str,
+    *,
+    sink: Sink,
+    deps: Any = None,
+    limits: Limits | None = None,
+) -> RunResult:
+    """Run the session to its answer or to a limit, with this message or from where it stands.
 
-    setting: Setting
-    store: SessionStore
-    leases: Leases
+    The session is let go of before anybody is told the end, so that who hears of it may go on with it.
 
-    async def one(
-        self, message: Message | None, session_id: str, deps: Any, limits: Limits | None, sink: Sink
-    ) -> RunResult:
-        """Run the session to its answer or to a limit, with this message or from where it stands.
+    Raises:
+        AgentLoopError: see `Runner.run` and `Runner.resume`.
+    """
+    limits = limited(limits, setting.agent.max_steps)
+    check_priced(limits, *setting.models)
+    await _admit(setting, message, session_id)
+    async with setting.leases.held(session_id, setting.store) as hold:
+        await _admit(setting, message, session_id)  # it may have been begun while this run waited
+        session = await _opened(setting, message, session_id)
+        run = await setting.new_run(session_id, sink, hold=hold, deps=deps, limits=limits)
+        ended = await _ended(setting, run, hold, session, message)
+    output = redacted(ended.output, setting.redact)
+    await _show_end(run, ended.status, output=output, error=ended.reason)
+    return _result(run, ended, output)
 
-        The session is let go of before anybody is told the end, so that who hears of it may go on with it.
 
-        Raises:
-            AgentLoopError: see `Runner.run` and `Runner.resume`.
-        """
-        limits = limited(limits, self.setting.agent.max_steps)
-        check_priced(limits, *self.setting.models)
-        await self._admit(message, session_id)
-        async with self.leases.held(session_id, self.store) as hold:
-            await self._admit(message, session_id)  # it may have been begun while this run waited
-            session = await self._opened(message, session_id)
-            run = await self.setting.new_run(session_id, sink, hold=hold, deps=deps, limits=limits)
-            ended = await self._ended(run, hold, session, message)
-        output = redacted(ended.output, self.setting.redact)
-        await _show_end(run, ended.status, output=output, error=ended.reason)
-        return _result(run, ended, output)
+async def _ended(setting: Setting, run: Run, hold: Hold, session: Session, message: Message | None) -> Ended:
+    try:
+        with hold.working(run.is_alone):
+            ended = await loop(run, await setting.begin(run, session, message))
+        await to_its_end(run.end(ended.status, ended.reason))
+    except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
+        await to_its_end(_fail(run, error))
+        raise
+    finally:
+        setting.learn(run)
+    return ended
 
-    async def _ended(self, run: Run, hold: Hold, session: Session, message: Message | None) -> Ended:
-        try:
-            with hold.working(run.is_alone):
-                ended = await loop(run, await self.setting.begin(run, session, message))
-            await to_its_end(run.end(ended.status, ended.reason))
-        except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
-            await to_its_end(_fail(run, error))
-            raise
-        finally:
-            self.setting.learn(run)
-        return ended
 
-    async def _admit(self, message: Message | None, session_id: str) -> None:
-        check = check_seen if message is None else check_free
-        await check(session_id, self.store, self.setting.owner)
+async def _admit(setting: Setting, message: Message | None, session_id: str) -> None:
+    check = check_seen if message is None else check_free
+    await check(session_id, setting.store, setting.owner)
 
-    async def _opened(self, message: Message | None, session_id: str) -> Session:
-        session = await Session.open(session_id, self.store)
-        if message is None and not session.context.length:
-            raise SessionNotFoundError(f"there is no session {session_id!r}")
-        if message is None and not session.context.said:
-            raise UsageError(f"nobody has said anything in session {session_id!r} yet: give a prompt")
-        return session
+
+async def _opened(setting: Setting, message: Message | None, session_id: str) -> Session:
+    session = await Session.open(session_id, setting.store)
+    if message is None and not session.context.length:
+        raise SessionNotFoundError(f"there is no session {session_id!r}")
+    if message is None and not session.context.said:
+        raise UsageError(f"nobody has said anything in session {session_id!r} yet: give a prompt")
+    return session
 
 
 async def _fail(run: Run, error: BaseException) -> None:

@@ -4,6 +4,7 @@ A store that keeps checkpoints is given one now and then, so that opening a long
 log alone. Its context then holds what a step needs; `whole` reads the rest for what needs more.
 """
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -44,7 +45,7 @@ class Session:
         if kept and (session := await empty._from_checkpoint(*kept)):
             return session
         records = await store.read(session_id)
-        session = replace(empty, context=await _folded(records))
+        session = replace(empty, context=await _extended(empty.context, records))
         return await session._checkpointed(records[-1].event) if records else session
 
     async def append(self, *events: Event) -> Self:
@@ -56,7 +57,7 @@ class Session:
         """
         session = await self._ready_for(events)
         await self.store.append(self.id, events, expect=self.context.length)
-        session = session._with(events)
+        session = await session._with(events)
         return await session._checkpointed(events[-1]) if events else session
 
     async def reload(self) -> Self:
@@ -66,7 +67,8 @@ class Session:
     async def having(self, newer: Sequence[Record]) -> Self:
         """This session with these records, which the log holds behind what it knows of."""
         events = [record.event for record in newer]
-        return (await self._ready_for(events))._with(events)
+        session = await self._ready_for(events)
+        return await session._with(events)
 
     async def whole(self) -> Self:
         """This session with all that was ever said in its context, read from the log where it is not there.
@@ -80,7 +82,7 @@ class Session:
         if not self.context.base:
             return self
         records = await self.store.read(self.id, most=self.context.length)
-        context = await _folded(records)
+        context = await _extended(Context(), records)
         if agree(self.context, context):
             return replace(self, context=context)
         await _dropped(self.store, self.id)
@@ -90,9 +92,9 @@ class Session:
         """The session with a context that these events can be added to."""
         return await self.whole() if any(isinstance(event, Restored) for event in events) else self
 
-    def _with(self, events: Sequence[Event]) -> Self:
-        records = (Record(seq=seq, event=event) for seq, event in enumerate(events, self.context.length + 1))
-        return replace(self, context=self.context.add(*records))
+    async def _with(self, events: Sequence[Event]) -> Self:
+        records = [Record(seq=seq, event=event) for seq, event in enumerate(events, self.context.length + 1)]
+        return replace(self, context=await _extended(self.context, records))
 
     async def _from_checkpoint(self, checkpoint: Checkpoint, context: Context) -> Self | None:
         """The session from there on; None where the log is another, or its end takes a compaction back."""
@@ -103,7 +105,7 @@ class Session:
         events = [record.event for record in records]
         if context.base and any(isinstance(event, Restored) for event in events[1:]):
             return None
-        session = replace(self, context=context, kept=checkpoint.seq)._with(events[1:])
+        session = await replace(self, context=context, kept=checkpoint.seq)._with(events[1:])
         return await session._checkpointed(events[-1])
 
     async def _checkpointed(self, newest: Event) -> Self:
@@ -120,9 +122,16 @@ class Session:
         return replace(self, kept=self.context.length)
 
 
-async def _folded(records: Sequence[Record]) -> Context:
-    """Their fold; that of many takes a second, so it is made on a thread."""
-    return await in_thread(Context.of, records) if len(records) > CHECKPOINT_EVERY else Context.of(records)
+def new_session_id() -> str:
+    """An id that no session has."""
+    return uuid.uuid4().hex[:12]
+
+
+async def _extended(context: Context, records: Sequence[Record]) -> Context:
+    """The context with these records; adding many takes a second, so it is done on a thread."""
+    if len(records) > CHECKPOINT_EVERY:
+        return await in_thread(context.add, *records)
+    return context.add(*records)
 
 
 async def _kept(store: KeepsCheckpoints, session_id: str) -> tuple[Checkpoint, Context] | None:

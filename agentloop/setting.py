@@ -2,7 +2,7 @@
 
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,30 +14,43 @@ from agentloop.callbacks import Callbacks
 from agentloop.compactor import Compactor
 from agentloop.errors import ConflictError, TakenOverError
 from agentloop.events import Event, MessageAdded, RunStarted
+from agentloop.holds import Hold
 from agentloop.ladder import Ladder
-from agentloop.leases import Hold
+from agentloop.leases import Leases
 from agentloop.limits import Limits
 from agentloop.messages import Message, ToolCall
 from agentloop.models import AsksWindow, ChatModel
-from agentloop.openings import check_prompt, described
+from agentloop.openings import check_prompt, first_description
 from agentloop.policy import Compaction
-from agentloop.races import CatchUp, reloaded, within
+from agentloop.races import CatchUp, reloaded, written_beside
 from agentloop.redaction import Redact
 from agentloop.room import Room
-from agentloop.run import Run
+from agentloop.run import Run, Stored
 from agentloop.sessions import Session
 from agentloop.steps import RunTools, next_step
-from agentloop.stream import AnyStreamEvent
+from agentloop.stores.base import SessionStore
 from agentloop.stream import RunStarted as RunStartedShown
 from agentloop.tokens import TokenCounter, counter_for
-from agentloop.watch import CALLBACK_SECONDS, Sink, Watch
+from agentloop.watch import CALLBACK_SECONDS, Sink, Watch, unseen
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
+class Learnt:
+    """What the runs so far learnt of the server; None before the first of them."""
+
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Who runs, where files go, who watches; what one run learns of the server, the next begins with."""
+    """Who runs, where sessions live and how runs come by them, where files go, who watches.
+
+    What one run learns of the server, the next begins with.
+    """
 
     agent: Agent
+    store: SessionStore
+    leases: Leases = field(default_factory=Leases)
     callbacks: tuple[Callbacks, ...] = ()
     transcripts: Path | None = None
     folder: str | None = None
@@ -45,17 +58,18 @@ class Setting:
     ttl_seconds: float | None = None
     callback_seconds: float = CALLBACK_SECONDS
     redact: Redact | None = None
-    _counter: TokenCounter = field(init=False)
-    _budget: Budget | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        self._counter = counter_for(self.agent.model.name)
+    learnt: Learnt = field(default_factory=Learnt)
 
     @property
     def models(self) -> tuple[ChatModel, ...]:
         """Who answers, and who writes summaries where that is another."""
         writer = self.agent.compaction.model if self.agent.compaction else None
         return (self.agent.model, writer) if writer else (self.agent.model,)
+
+    @property
+    def counter(self) -> TokenCounter:
+        """What counts the agent's tokens."""
+        return counter_for(self.agent.model.name)
 
     async def new_run(
         self,
@@ -69,12 +83,12 @@ class Setting:
     ) -> Run:
         """A run that has not begun; `sink` takes its events."""
         watch = self._watch(session_id, uuid.uuid4().hex if run_id is None else run_id, sink)
-        room = await self._room(watch, within(watch.run_id))
+        room = await self._room(watch, written_beside(watch.run_id))
         return Run(
             agent=self.agent,
             room=room,
             watch=watch,
-            counter=self._counter,
+            counter=self.counter,
             spills=self.transcripts,
             limits=limits or Limits(),
             hold=hold,
@@ -84,7 +98,7 @@ class Setting:
     @contextlib.asynccontextmanager
     async def beside(self, session_id: str) -> AsyncIterator[Room]:
         """Room for looking at a session or compacting it, whoever runs on it."""
-        watch = self._watch(session_id, uuid.uuid4().hex, _unseen)
+        watch = self._watch(session_id, uuid.uuid4().hex, unseen)
         with contextlib.closing(watch.callback_list):
             yield await self._room(watch, reloaded)
 
@@ -94,7 +108,7 @@ class Setting:
     async def _room(self, watch: Watch, catch_up: CatchUp) -> Room:
         await self._ask_windows()
         compactor = Compactor(
-            counter=self._counter, transcripts=self.transcripts, watch=watch, catch_up=catch_up
+            counter=self.counter, transcripts=self.transcripts, watch=watch, catch_up=catch_up
         )
         policy = self.agent.compaction
         ladder = Ladder(policy=policy or Compaction(), model=self.agent.model, compactor=compactor)
@@ -105,18 +119,17 @@ class Setting:
         said = run.added(message) if message else None
         try:
             check_prompt(run.room.budget, said)
-            session, pending, show = await self._begun(run, session, said)
+            begun, pending = await self._begun(run, session, said)
         finally:
             await run.watch.say(RunStartedShown(model=self.agent.model.name))
-        await show()
-        if pending:
-            session = await settle(run, session, pending)
+        await run.show(begun)
+        session = await settle(run, begun.session, pending) if pending else begun.session
         return await run.record(session, said) if said and pending else session
 
     async def _begun(
         self, run: Run, session: Session, said: MessageAdded | None
-    ) -> tuple[Session, Sequence[ToolCall], Callable[[], Awaitable[None]]]:
-        """The session with the run's first records, the calls in flight, and what shows the prompt.
+    ) -> tuple[Stored, Sequence[ToolCall]]:
+        """The run's first records stored, and the calls in flight.
 
         A run that was put out may have written until now; then they are written behind what it wrote.
         """
@@ -124,8 +137,7 @@ class Setting:
             step = next_step(session.context.messages)
             pending = step.calls if isinstance(step, RunTools) else ()
             try:
-                session, show = await run.stored(session, *self._first(run, session, said, pending))
-                return session, pending, show
+                return await run.stored(session, *self._first(run, session, said, pending)), pending
             except (ConflictError, TakenOverError):
                 now = await session.reload()
                 is_there = 0 < session.context.length < now.context.length
@@ -138,7 +150,7 @@ class Setting:
     ) -> Iterator[Event]:
         """That the run began; a prompt follows the results of calls in flight."""
         yield RunStarted(run_id=run.id, model=self.agent.model.name)
-        yield from described(
+        yield from first_description(
             session,
             said.message if said else None,
             folder=self.folder,
@@ -150,22 +162,18 @@ class Setting:
 
     def learn(self, run: Run) -> None:
         """Keep what this run learnt of the server for the next one."""
-        self._budget = self._first_budget().keeping(run.room.budget)
+        self.learnt.budget = self._first_budget().keeping(run.room.budget)
 
     async def _ask_windows(self) -> None:
         """Let models whose window nobody knows ask their servers, before it is first reckoned with."""
-        if self._budget is None:
+        if self.learnt.budget is None:
             for model in self.models:
                 if model.window is None and isinstance(model, AsksWindow):
                     await model.ask_window()
 
     def _first_budget(self) -> Budget:
         """What the next run begins with; made when first asked for, since counting loads a vocabulary."""
-        if self._budget is None:
+        if self.learnt.budget is None:
             agent = self.agent
-            self._budget = Budget.of(agent.model, agent.instructions, agent.schemas, self._counter)
-        return self._budget
-
-
-def _unseen(event: AnyStreamEvent) -> None:
-    """Nobody watches."""
+            self.learnt.budget = Budget.of(agent.model, agent.instructions, agent.schemas, self.counter)
+        return self.learnt.budget

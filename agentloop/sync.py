@@ -1,143 +1,24 @@
 """The runner without `await`: one small portal to an event loop in the background, not a second copy."""
 
-import asyncio
-import concurrent.futures
-import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compactions import CompactionResult
-from agentloop.deadlines import CANCEL_GRACE_SECONDS
-from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import Record
 from agentloop.filters import EventFilter
 from agentloop.leases import Leases, WhenBusy
 from agentloop.limits import Limits
 from agentloop.messages import Message
+from agentloop.portal import Portal
 from agentloop.redaction import Redact
 from agentloop.results import CompactionPreview, RunResult
 from agentloop.runner import Runner
 from agentloop.stores.base import SessionStore
 from agentloop.stream import AnyStreamEvent, ContextStatus
 from agentloop.watch import CALLBACK_SECONDS
-
-T = TypeVar("T")
-
-
-class Portal:
-    """An event loop in a daemon thread, and a way to run coroutines on it and wait for them."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._lock = threading.Lock()
-        self._running: set[asyncio.Task[Any]] = set()
-        self.closed = False
-        self._thread = threading.Thread(target=self._serve, daemon=True, name="agentloop-portal")
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine returns; interrupting the waiting thread cancels it and waits for its end.
-
-        Raises:
-            UsageError: the portal is closed, or this is its own thread, which would wait for itself.
-            AgentLoopError: the portal was closed meanwhile.
-        """
-        try:
-            self._refuse_own_thread()
-            outcome = self._handed_in(work)
-        except UsageError:
-            work.close()
-            raise
-        return outcome.waited_for()
-
-    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Cancel what runs, wait for its end, run `last` and stop; harmless when called again.
-
-        Raises:
-            UsageError: this is the portal's own thread.
-        """
-        self._refuse_own_thread()
-        with self._lock:
-            if self.closed:
-                return
-            self.closed = True
-        try:
-            asyncio.run_coroutine_threadsafe(self._wound_up(last), self._loop).result()
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                return self._loop.run_forever()
-            except (KeyboardInterrupt, SystemExit):  # its task holds it too, for who waits for that task
-                continue
-
-    def _refuse_own_thread(self) -> None:
-        if threading.current_thread() is self._thread:
-            raise UsageError(
-                "a SyncRunner was called on its own event loop and would wait for itself for ever: "
-                "call it from a plain tool or another thread, or use Runner there"
-            )
-
-    def _handed_in(self, work: Coroutine[Any, Any, T]) -> "_Outcome[T]":
-        outcome = _Outcome[T](self._loop)
-
-        def start() -> None:
-            task = self._loop.create_task(work)
-            self._running.add(task)
-            outcome.task = task
-            task.add_done_callback(outcome.settle)
-            task.add_done_callback(self._running.discard)
-
-        with self._lock:
-            if self.closed:
-                raise UsageError("this SyncRunner is closed: make a new one")
-            self._loop.call_soon_threadsafe(start)
-        return outcome
-
-    async def _wound_up(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        await _cancelled(self._running)
-        await self._loop.shutdown_asyncgens()
-        try:
-            await last()
-        finally:
-            await _cancelled(asyncio.all_tasks() - {asyncio.current_task()}, seconds=CANCEL_GRACE_SECONDS)
-
-
-class _Outcome(Generic[T]):
-    """What came of one task, for the thread that waits for it."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.task: asyncio.Task[T] | None = None
-        self._loop = loop
-        self._future: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-    def waited_for(self) -> T:
-        try:
-            return self._future.result()
-        except BaseException:
-            if not self._future.done():  # it was the waiting that was interrupted
-                self._loop.call_soon_threadsafe(self._cancel)
-                concurrent.futures.wait([self._future])
-            raise
-
-    def settle(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            self._future.set_exception(AgentLoopError("cancelled, as by closing its SyncRunner: resume it"))
-        elif error := task.exception():
-            self._future.set_exception(error)
-        else:
-            self._future.set_result(task.result())
-
-    def _cancel(self) -> None:
-        if self.task:
-            self.task.cancel()
 
 
 class SyncRunner:
@@ -250,12 +131,3 @@ async def _next(events: AsyncGenerator[AnyStreamEvent, None]) -> AnyStreamEvent 
 
 async def _left(events: AsyncGenerator[AnyStreamEvent, None]) -> None:
     await events.aclose()
-
-
-async def _cancelled(tasks: Iterable[asyncio.Task[Any] | None], *, seconds: float | None = None) -> None:
-    """Cancel the tasks and wait for their end."""
-    unwanted = {task for task in tasks if task}
-    for task in unwanted:
-        task.cancel()
-    if unwanted:
-        await asyncio.wait(unwanted, timeout=seconds)

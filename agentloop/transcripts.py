@@ -1,13 +1,15 @@
 """Transcripts: the messages as they were before a compaction, one chat-completions message a line.
 
 A file `transcript_<epoch>.jsonl` is whole or not there: it is written beside under another name, synced,
-and linked into place, which fails where anything stands already. Files are 0600, a folder made here 0700.
+and linked into place, which fails where anything stands already. Files are 0600, a folder made here 0700. What a
+writer that was killed left beside goes when a transcript is saved a day later.
 """
 
 import errno
 import json
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -26,6 +28,10 @@ _RECORD = re.compile(r"[^ \t]")
 _NOT_READABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """What UTF-8 cannot say, and what some readers take for the end of a line."""
 
+DEAD_AFTER_SECONDS = 86_400.0
+"""A file beside that nobody has written to for so long belongs to a writer that is dead."""
+
+_BESIDE = re.compile(r"\.transcript_-?\d+\.[0-9a-f]{32}\.tmp")
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -49,6 +55,7 @@ def save(folder: Path, messages: Iterable[Message], *, epoch: int) -> Path:
     try:
         make_private_folder(folder)
         refuse_link(folder)
+        _sweep(folder, before=time.time() - DEAD_AFTER_SECONDS)
         return _write(folder, messages, epoch)
     except OSError as error:
         raise refused(folder, error) from error
@@ -99,6 +106,16 @@ def _line(message: Message) -> str:
         return _ASCII.encode(data) if _NOT_READABLE.search(line) else line
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"a message of role {message.role!r} cannot be written as JSON: {error}") from error
+
+
+def _sweep(folder: Path, *, before: float) -> None:
+    """Remove what writers left that died before that time; who cannot be removed stays."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _BESIDE.fullmatch(entry.name):
+                with suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_mtime < before:
+                        os.unlink(entry)
 
 
 def _write(folder: Path, messages: Iterable[Message], epoch: int) -> Path:

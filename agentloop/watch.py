@@ -119,3 +119,7 @@ class Watch:
         elif (kind := (callback, error.partition(":")[0])) not in self._reported:
             self._reported.add(kind)
             self._show(event)
+
+
+def unseen(event: AnyStreamEvent) -> None:
+    """A sink for what nobody watches."""

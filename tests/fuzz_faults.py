@@ -1,5 +1,6 @@
 """What goes wrong on the client's side: a disc that dies, a callback that interferes."""
 
+import math
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -8,7 +9,6 @@ from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compaction import CompactionRequest
 from agentloop.errors import StoreError
 from agentloop.events import Event, Record
-from agentloop.stores.base import SessionInfo, SessionStore
 
 
 class OddCallback(Callbacks):
@@ -31,33 +31,37 @@ class OddCallback(Callbacks):
 
 
 class DyingStore:
-    """A store whose machine dies at the `at`th append, before or after it is written."""
+    """A store whose machine dies at an append, before or after it is written, once that is arranged."""
 
-    def __init__(
-        self, inner: SessionStore, at: int, *, writes_last: bool, on_death: Callable[[], None]
-    ) -> None:
-        self._inner, self._left, self._writes_last, self._on_death = inner, at, writes_last, on_death
+    def __init__(self, inner: Any, *, on_death: Callable[[], None]) -> None:
+        self._inner, self._on_death = inner, on_death
+        self._left, self._writes_last = math.inf, False
+        self.info, self.list, self.delete, self.sweep = inner.info, inner.list, inner.delete, inner.sweep
+        self.take_lease, self.free_lease, self.close = inner.take_lease, inner.free_lease, inner.close
+        self.checkpoint, self.keep_checkpoint = inner.checkpoint, inner.keep_checkpoint
+        self.drop_checkpoint = inner.drop_checkpoint
+
+    def lives(self) -> None:
+        """From now on it is well."""
+        self._left = math.inf
+
+    def dies(self, at: int, *, writes_last: bool) -> None:
+        """From now on it dies at the `at`th append."""
+        self._left, self._writes_last = at, writes_last
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         self._left -= 1
         if self._left > 0:
-            return await self._inner.append(session_id, events, expect=expect)
+            length: int = await self._inner.append(session_id, events, expect=expect)
+            return length
         if self._left == 0:
             if self._writes_last:
                 await self._inner.append(session_id, events, expect=expect)
             self._on_death()
         raise StoreError("the disc is gone")
 
-    async def read(self, session_id: str, *, after: int = 0) -> Sequence[Record]:
+    async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         if self._left <= 0:
             raise StoreError("the disc is gone")
-        return await self._inner.read(session_id, after=after)
-
-    async def list(self, *, folder: str | None = None) -> Sequence[SessionInfo]:
-        return await self._inner.list(folder=folder)
-
-    async def delete(self, session_id: str) -> bool:
-        return await self._inner.delete(session_id)
-
-    async def close(self) -> None:
-        await self._inner.close()
+        records: Sequence[Record] = await self._inner.read(session_id, after=after, most=most)
+        return records

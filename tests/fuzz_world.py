@@ -80,6 +80,7 @@ class _World:
         self.draw = Random(f"{self.plan.seed} acts")
         url = f"sqlite:///{story.folder}/s.db" if self.plan.store == "sqlite" else "memory:"
         self.inner: SessionStore = open_store(url)
+        self.store = DyingStore(self.inner, on_death=self._cut_off)
         self.cut = asyncio.Event()
         self.cuts: Cut | None = None
         self.countdown = 0
@@ -125,7 +126,7 @@ class _World:
     async def _act(self, runner: Runner, kind: str, prompt: str | None, turn: Turn) -> None:
         act = self.act = Act(number=len(self.story.acts), kind=kind, prompt=prompt)
         self.story.acts.append(act)
-        self._arm(runner, turn.cut)
+        self._arm(turn.cut)
         act.before = tuple(await self.inner.read(SESSION))
         try:
             async with asyncio.timeout(LONGEST_ACT_SECONDS):
@@ -139,15 +140,15 @@ class _World:
         self.server.rewrites = sum(rewriting)
         self._note_tasks()
 
-    def _arm(self, runner: Runner, cut: Cut | None) -> None:
+    def _arm(self, cut: Cut | None) -> None:
         self.server.act = self.act.number
         self.cut.clear()
         self.cuts, self.countdown = cut, cut.at if cut else 0
         self.server.on_hang = functools.partial(self.loop.call_soon_threadsafe, self._cut_off)
         self.server.hang_at = cut.at if cut and cut.where == "request" else 0
-        runner.store = self.inner
+        self.store.lives()
         if cut and cut.where == "append":
-            runner.store = DyingStore(self.inner, cut.at, writes_last=cut.closes, on_death=self._cut_off)
+            self.store.dies(cut.at, writes_last=cut.closes)
 
     def _cut_off(self) -> None:
         self.act.cut = True
@@ -230,7 +231,7 @@ class _World:
         callbacks: list[Callbacks] = [_Watcher(self)]
         if plan.odd_callback:
             callbacks.append(OddCallback(plan.odd_callback, self.draw))
-        return Runner(agent, store=self.inner, transcripts=self.story.folder / "t", callbacks=callbacks)
+        return Runner(agent, store=self.store, transcripts=self.story.folder / "t", callbacks=callbacks)
 
     async def on_event(self, event: StreamEvent) -> None:
         self.act.shown.append(event)

@@ -134,7 +134,7 @@ async def _beside(store: SessionStore, records: Sequence[Record]) -> AsyncIterat
     if checkpoint is None or records[checkpoint.seq - 1].event.id != checkpoint.event_id:
         yield f"the checkpoint is none of this log: {checkpoint}"
     assert isinstance(store, FindsWords)
-    found = {each.seq for each in await store.search("done", session_id=ID, most=1_000)}
+    found = {each.record.seq for each in await store.search("done", session_id=ID, most=1_000)}
     wanted = {record.seq for record in records if "done" in words_of(searchable(record.event))}
     if found != wanted:
         yield f"searching finds {found}, and the words stand at {wanted}"

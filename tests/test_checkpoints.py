@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,16 @@ from agentloop.codec import encode
 from agentloop.context import Context
 from agentloop.entries import Entry, Shown
 from agentloop.errors import ConflictError, StoreError, UsageError
-from agentloop.events import Compacted, Event, MessageAdded, Record, Restored
+from agentloop.events import (
+    Cleared,
+    ClearedItem,
+    Compacted,
+    Event,
+    MessageAdded,
+    Noted,
+    Record,
+    Restored,
+)
 from agentloop.growing import Growing
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions import Session
@@ -150,10 +160,23 @@ def test_l13_a_context_may_be_written_down_and_read_back_again_and_again(
                 context.add(*rest)
             return
         context, scratch = context.add(*rest), scratch.add(*rest)
+        assert checkpoint_of(context, "id", tail=tail) == checkpoint_of(scratch, "id", tail=tail)
         read_back = context_in(checkpoint_of(context, "id", tail=tail))
         assert read_back is not None
         context = read_back
         assert looked_at(context) == looked_at(scratch)
+
+
+def test_a_checkpoint_of_a_part_to_which_nothing_was_said_is_that_of_the_whole_log() -> None:
+    shortened = Cleared(items=(ClearedItem(seq=59, message=Message.tool("c", "short"), tokens=6),))
+    messages = [Message.user("go"), *(Message.assistant(f"{at}") for at in range(57)), READ]
+    events = [added(message) for message in (*messages, Message.tool("call_0", "long " * 90))]
+    records = records_of([*events, shortened, *(Noted(source="host") for _ in range(CHECKPOINT_EVERY))])
+    part = context_in(checkpoint_of(Context.of(records[:60]), "id"))
+    assert part is not None
+    assert part.base
+    whole = Context.of(records)
+    assert checkpoint_of(part.add(*records[60:]), "id") == checkpoint_of(whole, "id")
 
 
 @settings(max_examples=30)
@@ -281,6 +304,32 @@ async def test_a_log_whose_end_takes_a_compaction_back_is_read_from_its_beginnin
     assert store.read_records == [1]
 
 
+@pytest.mark.parametrize("by", ["open", "checkpoint", "reload", "append"])
+async def test_many_records_are_folded_on_a_thread(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = long_log(2 * CHECKPOINT_EVERY)
+    store = await stored(events, kept=400 if by == "checkpoint" else 0)
+    folded: list[tuple[int, bool]] = []
+    add = Context.add
+
+    def noted(context: Context, *records: Record) -> Context:
+        folded.append((len(records), threading.current_thread() is threading.main_thread()))
+        return add(context, *records)
+
+    session = Session(id="s", store=store, context=Context.of(records_of(events[:400])))
+    monkeypatch.setattr(Context, "add", noted)
+    match by:
+        case "reload":
+            session = await session.reload()
+        case "append":
+            await store.delete("s")
+            session = await replace(session, context=Context()).append(*events)
+        case _:
+            session = await Session.open("s", store)
+    assert session.context.length == len(events)
+    assert any(count > CHECKPOINT_EVERY for count, _ in folded)
+    assert not any(count > CHECKPOINT_EVERY and on_loop for count, on_loop in folded)
+
+
 @pytest.mark.parametrize("by", ["append", "reload"])
 async def test_a_compaction_taken_back_on_a_part_of_a_log_is_taken_back_whole(by: str) -> None:
     events = long_log(2_500)
@@ -313,16 +362,16 @@ async def test_a_conflict_is_one_on_a_part_of_a_log_too() -> None:
         lambda context: replace(
             context, visible=Growing([replace(context.visible[0], message=Message.user("x"))])
         ),
-        lambda context: Context(),
+        lambda context: replace(context, visible=Growing(), tokens=0),
     ],
 )
 async def test_what_a_checkpoint_said_is_held_against_the_whole(wrong: Callable[[Context], Context]) -> None:
     store = await stored(LOG)
     true = Context.of(records_of(LOG))
-    checkpoint = checkpoint_of(replace(wrong(in_short(true)), length=400), LOG[-1].id)
-    await store.keep_checkpoint("s", checkpoint)
-    session = await Session.open("s", store)
-    session = await replace(session, context=replace(session.context, base=1)).whole()
+    part = in_short(true)
+    assert part.base
+    await store.keep_checkpoint("s", checkpoint_of(wrong(part), LOG[-1].id))
+    session = await (await Session.open("s", store)).whole()
     assert everything(session.context) == everything(true)
     assert await store.checkpoint("s") is None
 

@@ -129,6 +129,7 @@ def test_a_secret_in_a_prompt_never_reaches_the_queue(url: str, tmp_path: Path) 
         (("worker", "-m", "offline", "--queue", "a:0", "--store", "postgresql://h/d"), "--queue: 'a:0'"),
         (("worker", "-m", "offline", "--queue", "a:b", "--store", "postgresql://h/d"), "--queue: 'a:b'"),
         (("worker", "-m", "offline", "--rate", "fast", "--store", "postgresql://h/d"), "--rate: 'fast'"),
+        (("worker", "-m", "offline", "--owner", "ann", "--store", "postgresql://h/d"), "--owner is nothing"),
         (("worker", "--concurrency", "0", "--store", "postgresql://h/d"), "--concurrency"),
         (("runs", "--all", "--limit", "3", "--store", "postgresql://h/d"), "--all and --limit"),
         (("runs", "stop", "x", "--store", "postgresql://h/d"), "runs cancel ID"),

@@ -15,6 +15,7 @@ from agentloop.cli.selecting import check_there
 from agentloop.cli.sessions.texts import texts_of
 from agentloop.cli.sessions.work import PAGE_RECORDS, Opened, pages
 from agentloop.cli.settings import settings_for
+from agentloop.cli.writing import whole_file
 from agentloop.codec import encode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import Described, Event, MessageAdded, Noted, Record, Unknown
@@ -24,6 +25,7 @@ from agentloop.messages import Message
 from agentloop.stores import InMemoryStore, SQLiteStore
 from tests.cli_kit import agentloop, command, environment, started
 
+FULL = Path("/dev/full")
 HI, HELLO = '{"role":"user","content":"hi"}', '{"role":"assistant","content":"hello"}'
 
 
@@ -243,6 +245,39 @@ async def test_a_file_whose_export_fails_half_way_is_as_it_was(tmp_path: Path) -
     assert (tmp_path / "old").read_text() == "old"
     assert not (tmp_path / "new").exists()
     assert not list(tmp_path.glob(".agentloop*"))
+
+
+@pytest.mark.parametrize("error", [OSError("the network is down"), ValueError("no number"), KeyError("k")])
+@pytest.mark.parametrize("through", [False, True])
+def test_a_fault_of_who_writes_a_file_is_no_fault_of_the_file(
+    error: Exception, through: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "out"
+    if through:
+        path.symlink_to("elsewhere")
+    with pytest.raises(type(error)) as caught, whole_file(path) as file:
+        file.write("half")
+        raise error
+    assert caught.value is error
+    assert path.exists() is through
+    assert not list(tmp_path.glob(".agentloop*"))
+
+
+@pytest.mark.parametrize("chars", [5, 100_000])
+def test_a_file_that_takes_no_more_is_told_by_its_name(chars: int) -> None:
+    with (
+        pytest.raises(UsageError, match=r"^'/dev/full' cannot be written: No space"),
+        whole_file(FULL) as file,
+    ):
+        file.write("x" * chars)
+
+
+def test_where_a_file_cannot_be_put_is_told_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "none" / "out", tmp_path / "file" / "out", tmp_path / "a\0b", tmp_path):
+        with pytest.raises(UsageError, match="cannot be written: "), whole_file(path):
+            pass
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize("shape", ["events", "markdown", "openai"])

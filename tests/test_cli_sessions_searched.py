@@ -3,21 +3,27 @@
 import asyncio
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentloop.cli.sessions.searched import of_folder, searchable_store
-from agentloop.cli.sessions.work import Opened
+from agentloop.checkpoints import checkpoint_of
+from agentloop.cli.finding import find_session
+from agentloop.cli.sessions.checked import faults_of
+from agentloop.cli.sessions.searched import searchable_store
+from agentloop.cli.sessions.work import PAGE_RECORDS, Opened
 from agentloop.cli.settings import settings_for
-from agentloop.errors import UsageError
-from agentloop.events import Compacted, Described, Event, MessageAdded
+from agentloop.context import Context
+from agentloop.errors import SessionNotFoundError, UsageError
+from agentloop.events import Compacted, Described, Event, MessageAdded, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.stores import InMemoryStore, SQLiteStore
-from agentloop.stores.base import Checkpoint, FindsWords, Found
+from agentloop.stores.base import Checkpoint, SessionInfo
 from tests.cli_kit import Finished, agentloop
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -167,37 +173,54 @@ def test_a_store_that_cannot_be_searched_is_one_line(tmp_path: Path) -> None:
         searchable_store(opened(Plain(), tmp_path))
 
 
-class Finds(InMemoryStore):
-    """Finds the same many places in a session of another folder, and behind them some in one of this."""
+class Counting(InMemoryStore):
+    """Counts the records that are read, and the lists."""
 
-    def __init__(self, elsewhere: int, here: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._places = [self._found("there", n) for n in range(elsewhere)]
-        self._places += [self._found("here", n) for n in range(here)]
-        self.asked: list[int] = []
+        self.reads: Counter[tuple[str, int]] = Counter()
+        self.lists = 0
 
-    async def search(
-        self, text: str, *, session_id: str | None = None, owner: str | None = None, most: int = 50
-    ) -> Sequence[Found]:
-        self.asked.append(most)
-        return self._places[:most]
+    async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
+        page = await super().read(session_id, after=after, most=most)
+        self.reads.update((session_id, record.seq) for record in page)
+        return page
 
-    def _found(self, session_id: str, seq: int) -> Found:
-        return Found(session_id=session_id, seq=seq + 1, kind="noted", time=0.0, text="x")
+    async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
+        self.lists += 1
+        return await super().list(folder=folder, owner=owner)
 
 
-@pytest.mark.parametrize(
-    ("elsewhere", "here", "wanted", "rounds"), [(0, 5, 5, 1), (10, 30, 20, 2), (500, 3, 3, 4), (0, 0, 0, 1)]
-)
-async def test_places_elsewhere_do_not_hide_those_of_this_folder(
-    elsewhere: int, here: int, wanted: int, rounds: int, tmp_path: Path
-) -> None:
-    store = Finds(elsewhere, here)
-    assert isinstance(store, FindsWords)
-    await store.append("here", [Described(folder=str(tmp_path.resolve()))], expect=0)
-    found = await of_folder(opened(store, tmp_path), store, "x", 20)
-    assert [each.session_id for each in found] == ["here"] * wanted
-    assert len(store.asked) == rounds
+async def test_a_check_reads_each_record_once_and_judges_the_checkpoint_by_that(tmp_path: Path) -> None:
+    store = Counting()
+    said = [added(Message.user(f"word {n}"), 1.0) for n in range(2 * PAGE_RECORDS)]
+    for name in ("right", "wrong"):
+        await store.append(name, said, expect=0)
+    right = checkpoint_of(
+        Context.of(await store.read("right", most=PAGE_RECORDS + 5)), said[PAGE_RECORDS + 4].id
+    )
+    await store.keep_checkpoint("right", right)
+    await store.keep_checkpoint("wrong", replace(right, event_id=said[0].id))
+    store.reads.clear()
+    assert await faults_of(opened(store, tmp_path), await store.list()) == []
+    assert set(store.reads.values()) == {1}
+    assert len(store.reads) == 4 * PAGE_RECORDS
+    assert [await store.checkpoint(name) for name in ("right", "wrong")] == [right, None]
+
+
+async def test_an_id_is_looked_up_without_a_list(tmp_path: Path) -> None:
+    store = Counting()
+    for name, owner in (("mine", "ann"), ("bobs", "bob"), ("mine-too", "ann")):
+        await store.append(name, [Described(title=f"of {owner}", owner=owner)], expect=0)
+    await store.append("titled", [Described(title="bobs", owner="ann")], expect=0)
+    for owner in (None, "ann"):
+        assert (await find_session("mine", store, owner=owner)).id == "mine"
+    assert store.lists == 0
+    assert (await find_session("bobs", store, owner="bob")).id == "bobs"
+    assert (await find_session("bobs", store, owner="ann")).id == "titled", "another's id, one's own title"
+    assert (await find_session("of bob", store)).id == "bobs"
+    with pytest.raises(SessionNotFoundError):
+        await find_session("mine", store, owner="bob")
 
 
 async def of_three(tmp_path: Path) -> None:

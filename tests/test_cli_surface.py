@@ -41,6 +41,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["-p", "x", "--max-tokens", "0"], "--max-tokens: '0' is no number of tokens"),
     (["-p", "x", "--max-tokens", "many"], "--max-tokens"),
     (["-p", "x", "--max-tokens", ""], "--max-tokens is empty"),
+    (["-p", "x", "--compact-at", " "], "--compact-at is empty"),
+    (["-p", "x", "--system-file", ""], "--system-file is empty"),
     (["-p", "x", "--max-cost", "0"], "--max-cost: '0' is no number of US dollars"),
     (["-p", "x", "--max-cost", "nan"], "--max-cost"),
     (["-p", "x", "--max-cost", "-1"], "--max-cost"),

@@ -4,51 +4,20 @@ import asyncio
 import gc
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
 
 from agentloop import Agent, Runner, SyncRunner, UsageError
 from agentloop.errors import ConflictError, StoreError
-from agentloop.events import Described, MessageAdded, Unknown
-from agentloop.messages import Message
-from agentloop.store_contract import CHECKS, Check
+from agentloop.events import Described, Unknown
 from agentloop.stores import PostgresStore, open_store
 from agentloop.stores.base import FindsWords, GrantsLeases, KeepsCheckpoints, Lease
 from agentloop.stores.postgres.schema import MIGRATIONS, prepare
 from agentloop.stores.postgres.vectors import OVERLAP, vectors
 from agentloop.testing import ScriptedModel
-from tests.postgres_kit import Server
-
-WRITER = """
-import asyncio, sys
-from agentloop.errors import ConflictError
-from agentloop.events import MessageAdded
-from agentloop.messages import Message
-from agentloop.stores import PostgresStore
-
-async def main(url, name, records):
-    store, length = PostgresStore(url), 0
-    for number in range(records):
-        event = MessageAdded(message=Message.user(f"{name} {number}"), tokens=1)
-        while True:
-            try:
-                length = await store.append("shared", [event], expect=length)
-                break
-            except ConflictError as error:
-                length = error.actual
-    await store.close()
-
-asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
-"""
-
-
-@pytest.fixture(scope="module")
-def shared(postgres: Server) -> Iterator[str]:
-    """A database for tests that need no empty one."""
-    with postgres.database() as url:
-        yield url
+from tests.store_kit import WRITER, ran, said, texts
 
 
 @pytest.fixture
@@ -58,15 +27,6 @@ async def store(database: str) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-def said(text: str = "hi") -> MessageAdded:
-    return MessageAdded(message=Message.user(text), tokens=1)
-
-
-async def texts(store: PostgresStore, session_id: str = "s") -> list[str]:
-    records = await store.read(session_id)
-    return [record.event.message.text for record in records if isinstance(record.event, MessageAdded)]
-
-
 async def connections_of(url: str, name: str) -> int:
     async with await psycopg.AsyncConnection.connect(url) as other:
         found = await other.execute(
@@ -74,24 +34,6 @@ async def connections_of(url: str, name: str) -> int:
         )
         row = await found.fetchone()
     return int(row[0]) if row else -1
-
-
-async def ran(script: str, *arguments: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-W", "error", "-c", script, *arguments,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    output, _ = await process.communicate()
-    return process.returncode or 0, output.decode()
-
-
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_the_contract(shared: str, check: Check) -> None:
-    store = PostgresStore(shared)
-    try:
-        await check(store)
-    finally:
-        await store.close()
 
 
 def test_it_has_all_that_a_store_may_have() -> None:
@@ -168,7 +110,7 @@ async def test_tables_of_each_step_are_brought_up_to_date(
     )
     (info,) = await store.list(owner="me")
     assert (info.length, info.ttl_seconds) == (length, 5.0)
-    assert [found.seq for found in await store.search("kept")] == ([1] if steps else [])
+    assert [found.record.seq for found in await store.search("kept")] == ([1] if steps else [])
     lease = Lease(holder="h", place="p", pid=1, started="s", since=1.0)
     assert await store.take_lease("old", lease, seconds=5) == lease
     assert await store.checkpoint("old") is None
@@ -202,7 +144,7 @@ async def test_many_processes_may_make_the_tables_and_write_at_once(database: st
                 except ConflictError as error:
                     length = error.actual
 
-    processes = [ran(WRITER, database, f"process{number}", "200") for number in range(2)]
+    processes = [ran(WRITER, database, "shared", f"process{number}", "200") for number in range(2)]
     done = await asyncio.gather(*processes, *(write(writer) for writer in range(8)))
     assert done[:2] == [(0, ""), (0, "")]
     found = await texts(store, "shared")
@@ -241,7 +183,7 @@ async def test_hostile_texts_do_nothing_but_stand_there(store: PostgresStore) ->
     await store.append("s", [described, said(HOSTILE)], expect=0)
     (info,) = await store.list(folder=HOSTILE, owner=described.owner)
     assert (info.title, info.folder, info.owner) == (HOSTILE, HOSTILE, described.owner)
-    assert [found.seq for found in await store.search(HOSTILE, owner=described.owner)] == [2, 1]
+    assert [found.record.seq for found in await store.search(HOSTILE, owner=described.owner)] == [2, 1]
     assert await store.search("'drop' <-> 'table' | 'x':1A", owner=described.owner) == ()
     lease = Lease(holder=HOSTILE[:40], place="'", pid=1, started='"', since=0.0)
     assert await store.take_lease("s", lease, seconds=1, over="' OR true --") == lease
@@ -295,11 +237,17 @@ async def test_a_program_that_never_closes_ends_quietly(database: str) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("DELETE FROM agentloop_events WHERE seq = 2", "entry says 3 records, there are 2, the newest at"),
-        ("DELETE FROM agentloop_events WHERE seq = 3", "entry says 3 records, there are 2, the newest at"),
-        ("DELETE FROM agentloop_sessions", "entry says 0 records, there are 3"),
-        ("DELETE FROM agentloop_events", "entry says 3 records, there are 0"),
+        ("DELETE FROM agentloop_events WHERE seq = 2", "records are missing before 3"),
+        ("DELETE FROM agentloop_events WHERE seq = 3", "what its log does not: updated, length"),
+        (
+            "DELETE FROM agentloop_sessions",
+            "what its log does not: there is no line",
+        ),
+        ("DELETE FROM agentloop_events", "what its log does not: there is no log"),
         ("UPDATE agentloop_events SET body = left(body, 9) WHERE seq = 2", "record 2: damaged record"),
+        ("UPDATE agentloop_sessions SET owner = 'you'", "what its log does not: owner"),
+        ("UPDATE agentloop_sessions SET title = 'x', updated = 1", "what its log does not: title, updated"),
+        ("UPDATE agentloop_sessions SET title = '\\xff'", "the entry of session 's' is damaged: restore"),
     ],
 )
 async def test_check_finds_what_is_damaged(
@@ -310,7 +258,8 @@ async def test_check_finds_what_is_damaged(
     async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
         await other.execute(change)
     (fault,) = await store.check()
-    assert fault.startswith("session 's'")
+    assert fault.startswith("PostgreSQL database ")
+    assert "session 's'" in fault
     assert says in fault
 
 
@@ -323,7 +272,7 @@ async def test_a_damaged_record_names_its_place(database: str, store: PostgresSt
         await store.read("s")
     with pytest.raises(StoreError, match="entry of session 's' is damaged"):
         await store.list()
-    assert [found.seq for found in await store.search("one")] == [1]
+    assert [found.record.seq for found in await store.search("one")] == [1]
 
 
 async def test_an_orphaned_record_is_no_place_to_write(database: str, store: PostgresStore) -> None:
@@ -335,7 +284,44 @@ async def test_an_orphaned_record_is_no_place_to_write(database: str, store: Pos
             await store.append("s", [said("mine")], expect=0)
         with pytest.raises(StoreError, match=r"disagree about its length: run check\(\)"):
             await store.append("s", [said("mine")], expect=2)
+        await other.execute(
+            "INSERT INTO agentloop_sessions (id, created, updated, length) VALUES ('s', 1, 1, 2)"
+        )
     assert await texts(store) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("change", "length", "whole"),
+    [
+        ("DELETE FROM agentloop_events WHERE seq = 2", 3, 1),
+        ("DELETE FROM agentloop_events WHERE seq = 3", 3, 2),
+        ("DELETE FROM agentloop_events", 3, 0),
+        ("UPDATE agentloop_sessions SET length = 2", 2, 1),
+        ("DELETE FROM agentloop_sessions", 0, 0),
+    ],
+)
+async def test_a_log_that_is_not_whole_is_read_in_no_part(
+    change: str, length: int, whole: int, database: str, store: PostgresStore
+) -> None:
+    await store.append("s", [said("one"), said("two"), said("three")], expect=0)
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+        await other.execute(change)
+    says = rf"^PostgreSQL .*: the log of session 's' is damaged: it does not hold the {length} records"
+    for after, most in ((0, None), (whole, 5), (max(whole - 1, 0), None)):
+        with pytest.raises(StoreError, match=says):
+            await store.read("s", after=after, most=most)
+    assert [record.seq for record in await store.read("s", most=whole)] == [*range(1, whole + 1)]
+
+
+async def test_a_damaged_record_that_is_searched_names_its_place(database: str, store: PostgresStore) -> None:
+    await store.append("s", [said("one"), said("two")], expect=0)
+    assert len(await store.search("two")) == 1
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+        await other.execute("UPDATE agentloop_events SET body = left(body, 40) WHERE seq = 2")
+    with pytest.raises(
+        StoreError, match=r"^PostgreSQL [^:]*: session 's', record 2: damaged record: [^\n]+$"
+    ):
+        await store.search("two")
 
 
 async def test_long_texts_are_found_to_their_end(store: PostgresStore) -> None:
@@ -349,12 +335,12 @@ async def test_long_texts_are_found_to_their_end(store: PostgresStore) -> None:
         "w254 w11999",
         '"w254 the w255 the"',
     ):
-        assert [found.seq for found in await store.search(text)] == [1], text
-    assert [found.seq for found in await store.search("the")] == [2, 1]
+        assert [found.record.seq for found in await store.search(text)] == [1], text
+    assert [found.record.seq for found in await store.search("the")] == [2, 1]
     for text in ('"refused connection"', '"alpha omega"', "alpha nowhere"):
         assert await store.search(text) == (), text
     long_phrase = " ".join(f"w{number} the" for number in range(240, 280))
-    assert [found.seq for found in await store.search(f'"{long_phrase}"')] == [1]
+    assert [found.record.seq for found in await store.search(f'"{long_phrase}"')] == [1]
     assert await store.search(" ".join(f"w{number}" for number in range(2_000))) != ()
 
 

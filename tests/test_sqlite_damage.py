@@ -7,16 +7,19 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agentloop.checkpoints import checkpoint_of, context_in
 from agentloop.codec import encode
+from agentloop.context import Context
 from agentloop.errors import StoreError
 from agentloop.events import Described, MessageAdded
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
-from agentloop.stores.base import Checkpoint
 from agentloop.stores.sqlite import file as limits
+from agentloop.stores.sqlite.schema import MIGRATIONS, SCHEMA_VERSION
 
 SESSIONS = ("a", "b", "c")
 PAGE = 4096
@@ -206,13 +209,50 @@ async def test_a_log_that_is_not_whole_is_read_in_no_part(path: Path) -> None:
     await store.close()
 
 
-async def test_a_damaged_checkpoint_is_none(path: Path) -> None:
+@pytest.mark.parametrize(
+    "change", ["seq = 'x'", "event_id = 5", "body = 5", "body = x'ff'", "body = replace(body, 'b', 'c')"]
+)
+async def test_a_damaged_checkpoint_is_none(path: Path, change: str) -> None:
     store, _ = await fill(path)
-    await store.keep_checkpoint("a", Checkpoint(seq=3, event_id="e", body="fold"))
+    kept = checkpoint_of(Context(), "b")
+    await store.keep_checkpoint("a", kept)
+    assert await store.checkpoint("a") == kept
     with closing(sqlite3.connect(path)) as other:
-        other.execute("UPDATE checkpoints SET body = 'fald'")
+        other.execute(f"UPDATE checkpoints SET {change}")
         other.commit()
-    assert await store.checkpoint("a") is None
+    found = await store.checkpoint("a")
+    assert found is None or context_in(found) is None
+    await store.close()
+
+
+async def test_a_file_that_another_process_brings_up_to_date_meanwhile_is_in_order(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version and the tables are read in one state of the file, whatever happens between both."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        for statement in ("PRAGMA journal_mode = WAL", *MIGRATIONS[0], "PRAGMA user_version = 1"):
+            old.execute(statement)
+    connect, tried = sqlite3.connect, []
+
+    def meanwhile(statement: str) -> None:
+        if statement == "SELECT name FROM sqlite_schema" or "quick_check" in statement:
+            monkeypatch.setattr(sqlite3, "connect", connect)
+            with closing(connect(path, isolation_level=None)) as other:
+                if other.execute("PRAGMA user_version").fetchone() == (1,):
+                    for step in (*MIGRATIONS[1], f"PRAGMA user_version = {SCHEMA_VERSION}"):
+                        other.execute(step)
+            tried.append(statement)
+
+    def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection = connect(*args, **kwargs)
+        connection.set_trace_callback(meanwhile)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    store = SQLiteStore(path)
+    assert await store.append("a", [said("one")], expect=0) == 1
+    assert len(tried) == 2
+    assert await store.check() == ()
     await store.close()
 
 

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from agentloop.errors import StoreError
 from agentloop.events import Described, Event, MessageAdded
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
-from agentloop.stores.sqlite.schema import MIGRATIONS, SCHEMA_VERSION
+from agentloop.stores.sqlite.schema import MIGRATIONS, SCHEMA_VERSION, TABLES
 from agentloop.stores.sqlite.sessions import EXPIRED, LISTS
 
 VERSION_1 = (
@@ -29,6 +30,9 @@ VERSION_1 = (
     "PRAGMA journal_mode = WAL",
 )
 """The statements by which version 1 made a file; they stay as they were."""
+
+DIGESTS = ["e0b7ae3bc8f1d994", "0c2704e9b28c6a1e"]
+"""The first half of the SHA-256 of each step's statements: a step that files have gone stays as it was."""
 
 OPENER = """
 import asyncio, sys
@@ -81,8 +85,10 @@ def dumped(path: Path) -> list[object]:
         return [connection.execute("PRAGMA user_version").fetchone(), tables, rows]
 
 
-def test_the_steps_are_numbered_by_their_place() -> None:
-    assert len(MIGRATIONS) == SCHEMA_VERSION == 2
+def test_a_step_that_files_have_gone_is_never_changed() -> None:
+    found = [sha256("\0".join(step).encode()).hexdigest()[:16] for step in MIGRATIONS]
+    assert found == DIGESTS, "add a step of its own instead, and its digest here"
+    assert len(MIGRATIONS) == SCHEMA_VERSION == len(TABLES) - 1
 
 
 async def test_step_1_to_2_loses_nothing(path: Path) -> None:
@@ -92,7 +98,7 @@ async def test_step_1_to_2_loses_nothing(path: Path) -> None:
         assert [encode(record.event) for record in await store.read(name)] == list(map(encode, events))
     lines = [(i.id, i.title, i.folder, i.created, i.updated, i.length, i.owner) for i in await store.list()]
     assert lines == [("a", "Alpha \ud800", "/here", 1.0, 2.0, 3, None), ("b", None, None, 2.0, 2.0, 1, None)]
-    assert [(found.session_id, found.seq) for found in await store.search("日本")] == [("a", 3)]
+    assert [(found.session_id, found.record.seq) for found in await store.search("日本")] == [("a", 3)]
     assert await store.append("a", [Described(owner="me", ttl_seconds=1.0, time=3.0)], expect=3) == 4
     assert [info.id for info in await store.list(owner="me")] == ["a"]
     assert await store.check() == ()

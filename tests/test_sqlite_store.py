@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -172,7 +173,7 @@ async def main(path, process):
 
     async def write(task):
         length = 0
-        for number in range(200):
+        for number in range(50):
             event = MessageAdded(message=Message.user(f"{process}.{task} {number}"), tokens=1)
             while True:
                 try:
@@ -194,10 +195,10 @@ async def test_l15_many_tasks_in_two_processes_lose_nothing(path: Path, store: S
     ]
     assert [await process.wait() for process in running] == [0, 0]
     found = await texts(store, "shared")
-    assert len(found) == 2 * 8 * 200
+    assert len(found) == 2 * 8 * 50
     for writer in (f"{process}.{task}" for process in "pq" for task in range(8)):
         mine = [text for text in found if text.startswith(f"{writer} ")]
-        assert mine == [f"{writer} {number}" for number in range(200)]
+        assert mine == [f"{writer} {number}" for number in range(50)]
     assert await store.check() == ()
 
 
@@ -444,6 +445,71 @@ async def test_a_database_moved_away_in_use_is_noticed(path: Path, store: SQLite
     path.with_name("sessions.db-wal").unlink()
     with pytest.raises(ConflictError):
         await store.append("s", [said("three")], expect=2)
+
+
+class Unwilling(sqlite3.Connection):
+    """A connection whose next such statement fails with that code of SQLite, done all the same."""
+
+    fails: ClassVar[dict[str, int]] = {}
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        cursor = super().execute(sql, *args)
+        if sql in self.fails:
+            error = sqlite3.OperationalError(f"{sql} failed")
+            error.sqlite_errorcode = self.fails.pop(sql)
+            raise error
+        return cursor
+
+
+async def test_a_conflict_stays_one_when_it_cannot_be_rolled_back(
+    path: Path, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Unwilling))
+    await store.append("s", [said("one")], expect=0)
+    monkeypatch.setattr(Unwilling, "fails", {"ROLLBACK": sqlite3.SQLITE_IOERR})
+    with pytest.raises(ConflictError):
+        await store.append("s", [said("two")], expect=7)
+    assert not Unwilling.fails
+    assert await store.append("s", [said("two")], expect=1) == 2
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_after_a_failed_sync_nothing_rests_on_the_log(
+    path: Path, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    monkeypatch.setattr(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Unwilling))
+    await store.append("s", [said("one")], expect=0)
+    log = path.with_name("sessions.db-wal")
+    with other_program(path) as other:
+        other.execute("SELECT * FROM events").fetchall()
+        monkeypatch.setattr(Unwilling, "fails", {"COMMIT": sqlite3.SQLITE_IOERR | 4 << 8})
+        with pytest.raises(StoreError, match="the disc failed"):
+            await store.append("s", [said("two")], expect=1)
+        assert log.stat().st_size
+        if reads:
+            other.execute("BEGIN")
+            other.execute("SELECT * FROM events").fetchall()
+            with pytest.raises(StoreError, match="locked by another process"):
+                await store.append("s", [said("three")], expect=2)
+            other.execute("COMMIT")
+        assert await texts(store) == ["one", "two"], "an append whose commit failed is whole or absent"
+        assert log.stat().st_size == 0
+        assert await store.append("s", [said("three")], expect=2) == 3
+
+
+async def test_what_another_process_left_in_the_log_is_in_the_database_before_more_is_appended(
+    path: Path, tmp_path: Path, store: SQLiteStore
+) -> None:
+    await store.append("s", [said("one"), said("two")], expect=0)
+    for name in ("db", "db-wal"):
+        shutil.copy(tmp_path / f"sessions.{name}", tmp_path / f"killed.{name}")
+    killed = SQLiteStore(tmp_path / "killed.db")
+    assert await killed.append("s", [said("three")], expect=2) == 3
+    shutil.copy(tmp_path / "killed.db", tmp_path / "alone.db")
+    alone = SQLiteStore(tmp_path / "alone.db")
+    assert await texts(alone) == ["one", "two"]
+    for each in (killed, alone):
+        await each.close()
 
 
 async def test_a_broken_append_leaves_no_half_transaction(path: Path, store: SQLiteStore) -> None:

@@ -138,8 +138,24 @@ async def test_writers_come_between_the_batches_of_a_search(path: Path) -> None:
         length = await store.append("other", [said("a word")], expect=length)
     assert length >= 4, "appends while the index was brought up to date"
     found = await searching
-    assert [each.seq for each in found if each.session_id == "long"] == list(range(4 * MOST_ROWS, 0, -1))
+    assert [each.record.seq for each in found if each.session_id == "long"] == list(
+        range(4 * MOST_ROWS, 0, -1)
+    )
     await store.close()
+
+
+async def test_others_go_on_while_the_logs_in_memory_are_searched() -> None:
+    store = InMemoryStore()
+    await store.append("long", [said(f"word {number}") for number in range(1_000)], expect=0)
+    searching = asyncio.create_task(store.search("word", most=5_000))
+    length = 0
+    while not searching.done():
+        length = await store.append("other", [said("a word")], expect=length)
+        await asyncio.sleep(0)
+    assert length >= 2, "appends while the logs were read"
+    assert [each.record.seq for each in await searching if each.session_id == "long"] == [
+        *range(1_000, 0, -1)
+    ]
 
 
 async def test_searches_of_several_stores_index_each_record_once(path: Path) -> None:
@@ -158,7 +174,10 @@ async def test_a_record_of_megabytes_is_found_by_its_last_words(path: Path) -> N
     store = SQLiteStore(path)
     await store.append("s", [said("hay " * 1_300_000 + "the needle"), said("needle")], expect=0)
     found = await store.search('"the needle"')
-    assert [(each.seq, each.text) for each in found] == [(1, "…" + "hay " * 13 + "the needle")]
+    shown = [
+        (each.record.seq, excerpt(searchable(each.record.event), Query.of('"the needle"'))) for each in found
+    ]
+    assert shown == [(1, "…" + "hay " * 13 + "the needle")]
     await store.close()
 
 
@@ -180,7 +199,7 @@ async def test_a_query_of_many_words_is_one_query(path: Path) -> None:
     many = " ".join(f"w{number}" for number in range(3 * MOST_ASKED))
     await store.append("s", [said(many), said(many.replace(" w149", ""))], expect=0)
     for query in (many, f'"{many}"'):
-        assert [each.seq for each in await store.search(query)] == [1]
+        assert [each.record.seq for each in await store.search(query)] == [1]
     await store.close()
 
 

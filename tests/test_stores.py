@@ -1,7 +1,7 @@
-"""Both stores keep the same contract, and so may a store of the user's own."""
+"""All stores keep the same contract, and so may a store of the user's own."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +13,56 @@ from agentloop.messages import Message, ToolCall
 from agentloop.store_contract import CHECKS, Check, store_contract
 from agentloop.stores import InMemoryStore, SessionStore, SQLiteStore, open_store
 from agentloop.stores.base import Found
+from tests.postgres_kit import Server
+from tests.store_kit import LogAlone
+
+Make = Callable[[], SessionStore]
+KINDS = ("memory", "sqlite", "postgres")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], SessionStore]:
+@pytest.fixture(scope="module")
+def shared(postgres: Server) -> Iterator[str]:
+    """A database for the checks, which need no empty one."""
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture(params=KINDS)
+def make_store(request: pytest.FixtureRequest) -> Make:
+    """Makes stores of one kind; the first of them holds nothing."""
+    return made(request, "database")
+
+
+@pytest.fixture(params=KINDS)
+def make_used_store(request: pytest.FixtureRequest) -> Make:
+    """Makes stores of one kind, which may hold other sessions."""
+    return made(request, "shared")
+
+
+def made(request: pytest.FixtureRequest, database: str) -> Make:
     if request.param == "memory":
         return InMemoryStore
-    return lambda: SQLiteStore(tmp_path / "sub" / "sessions.db")
+    if request.param == "sqlite":
+        path = request.getfixturevalue("tmp_path") / "sub" / "sessions.db"
+        return lambda: SQLiteStore(path)
+    url = request.getfixturevalue(database)
+    return lambda: open_store(url)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_the_contract(make_store: Callable[[], SessionStore], check: Check) -> None:
-    store = make_store()
-    await check(store)
-    await store.close()
+async def test_the_contract(make_used_store: Make, check: Check) -> None:
+    store = make_used_store()
+    try:
+        await check(store)
+    finally:
+        await store.close()
 
 
-async def test_the_contract_in_one_call(make_store: Callable[[], SessionStore]) -> None:
+async def test_the_contract_in_one_call(make_store: Make) -> None:
     await store_contract(make_store)
 
 
-async def test_l3_nobody_can_change_what_was_written(make_store: Callable[[], SessionStore]) -> None:
+async def test_l3_nobody_can_change_what_was_written(make_store: Make) -> None:
     def events() -> list[Event]:
         parts = Message.from_openai({"role": "user", "content": [{"type": "text", "text": "a"}], "x": ["b"]})
         call = ToolCall(id="c", name="n", extra={"signature": {"a": 1}})
@@ -99,15 +128,6 @@ async def test_the_contract_finds_a_bad_store(store: type[InMemoryStore], says: 
         await store_contract(store)
 
 
-class LogAlone:
-    """A store with the verbs that every store must have, and no other."""
-
-    def __init__(self) -> None:
-        store = InMemoryStore()
-        self.append, self.read, self.info, self.list = store.append, store.read, store.info, store.list
-        self.delete, self.sweep, self.close = store.delete, store.sweep, store.close
-
-
 async def test_a_store_need_not_search_nor_keep_what_can_be_lost() -> None:
     await store_contract(LogAlone)
 
@@ -116,8 +136,15 @@ class Blind(InMemoryStore):
     """A store whose searches find nothing."""
 
     async def search(
-        self, text: str, *, session_id: str | None = None, owner: str | None = None, most: int = 50
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        folder: str | None = None,
+        owner: str | None = None,
+        most: int = 50,
     ) -> Sequence[Found]:
+        await super().search(text, session_id=session_id, owner=owner, most=most)
         return ()
 
 
@@ -126,7 +153,7 @@ async def test_what_a_store_has_beside_the_log_is_checked() -> None:
         await store_contract(Blind)
 
 
-async def test_a_sweep_goes_by_the_clock(make_store: Callable[[], SessionStore]) -> None:
+async def test_a_sweep_goes_by_the_clock(make_store: Make) -> None:
     store, now = make_store(), time.time()
     for name, ttl in (("over", 10.0), ("not yet", 3600.0)):
         described = Described(ttl_seconds=ttl, time=now - 60.0)
@@ -137,9 +164,7 @@ async def test_a_sweep_goes_by_the_clock(make_store: Callable[[], SessionStore])
 
 
 @pytest.mark.parametrize("ttl", [0, -1.0, float("nan"), float("inf"), 10**400])
-async def test_what_is_no_time_to_live_takes_it_off(
-    make_store: Callable[[], SessionStore], ttl: float
-) -> None:
+async def test_what_is_no_time_to_live_takes_it_off(make_store: Make, ttl: float) -> None:
     store = make_store()
     await store.append("s", [Described(ttl_seconds=5.0, time=1.0)], expect=0)
     await store.append("s", [Described(ttl_seconds=ttl, time=1.0)], expect=1)

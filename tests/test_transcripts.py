@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from agentloop.messages import Message, ToolCall
 from agentloop.stream import CompactionEnded, RunEnded
 from agentloop.testing import ScriptedModel
 from agentloop.tokens import count_request, counter_for
-from agentloop.transcripts import listed, load, save
+from agentloop.transcripts import DEAD_AFTER_SECONDS, listed, load, save
 from agentloop.triggers import On
 from tests.kit import every_fact, read, reading, watched
 
@@ -92,6 +93,30 @@ def test_the_list_is_in_order_of_time_and_holds_transcripts_alone(tmp_path: Path
 def test_nothing_but_the_transcript_is_left(tmp_path: Path) -> None:
     save(tmp_path, TALK, epoch=7)
     assert names(tmp_path) == ["transcript_7.jsonl"]
+
+
+def test_what_a_killed_writer_left_goes_with_a_later_save(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from agentloop.messages import Message\n"
+        "from agentloop.transcripts import save\n"
+        "def said():\n"
+        "    yield Message.user('one')\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "save(Path(sys.argv[1]), said(), epoch=7)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    (left,) = tmp_path.iterdir()
+    mine = tmp_path / ".transcript_notes.tmp"
+    mine.touch()
+    assert listed(tmp_path) == ()
+    save(tmp_path, TALK, epoch=8)
+    assert left.exists(), "it may be another's who is writing still"
+    for old in (left, mine):
+        os.utime(old, (0, time.time() - DEAD_AFTER_SECONDS - 60))
+    save(tmp_path, TALK, epoch=9)
+    assert sorted(names(tmp_path)) == [mine.name, "transcript_8.jsonl", "transcript_9.jsonl"]
 
 
 def test_files_and_folders_are_their_owners_alone(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ import click
 import agentloop
 from agentloop.cli.options import (
     AGENT,
+    BUSY,
     COMPACTION,
     LIMITS,
     MODEL,
     OUTPUT,
     SESSION,
     STORE,
+    TTL,
     flags_of,
     options,
 )
@@ -29,13 +31,19 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("agentloop.cli.demo:demo", "Show an overflow, and compaction; needs no key."),
     "lessons": ("agentloop.cli.lessons:lessons", "List or run the lessons."),
     "models": ("agentloop.cli.models:models", "What the server offers."),
-    "sessions": ("agentloop.cli.sessions:sessions", "List, show, rename, export, import, delete."),
+    "runs": ("agentloop.cli.runs:runs", "How the durable runs stand; cancel, resume."),
+    "sessions": (
+        "agentloop.cli.sessions:sessions",
+        "List, show, search, export, import, delete and more.",
+    ),
+    "submit": ("agentloop.cli.submit:submit", "Put a prompt in the queue of durable runs."),
     "undo": ("agentloop.cli.compacting:undo", "Take the newest compaction of a session back."),
+    "worker": ("agentloop.cli.worker:worker", "Do the runs of the queue, on as many machines as you like."),
 }
 """Each command's place and its line in the help."""
 _OF_A_RUN = (
     *("prompt", "latest", "resume", "session", "no_session", "as_json", "output_format"),
-    *("max_tokens", "max_cost", "max_seconds"),
+    *("max_tokens", "max_cost", "max_seconds", "when_busy"),
 )
 
 
@@ -96,7 +104,7 @@ class Program(click.Group):
     "75 try later, 130 interrupted.",
 )
 @click.option("-p", "--prompt", metavar="PROMPT", help="Run once and exit; - reads it from standard input.")
-@options(SESSION, MODEL, COMPACTION, AGENT, LIMITS, STORE, OUTPUT)
+@options(SESSION, BUSY, TTL, MODEL, COMPACTION, AGENT, LIMITS, STORE, OUTPUT)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version)
 @click.pass_context
 def program(context: click.Context, /, **_: Any) -> Any:

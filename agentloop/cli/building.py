@@ -18,7 +18,8 @@ from agentloop.cli.loading import load_callbacks, load_tools
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import OFFLINE, Settings
 from agentloop.errors import UsageError
-from agentloop.leases import Leases, told
+from agentloop.holders import told
+from agentloop.leases import Leases
 from agentloop.limits import Limits, check_priced
 from agentloop.models import ChatModel
 from agentloop.offline import OfflineModel
@@ -98,7 +99,7 @@ def window_notice(model: ChatModel) -> str | None:
     )
 
 
-def opened(built: Built, settings: Settings, console: Console) -> Runner:
+def runner_for(built: Built, settings: Settings, console: Console) -> Runner:
     """A runner for the settings' store, to be closed at the end; a run that has to wait says so."""
 
     def waits(lease: Lease) -> None:

@@ -10,7 +10,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from rich.console import Console
 
-from agentloop.cli.building import MEMORY, Built, opened, window_notice
+from agentloop.cli.building import MEMORY, Built, runner_for, window_notice
 from agentloop.cli.chat_commands import HELP, Command, command_in
 from agentloop.cli.chat_view import ChatView
 from agentloop.cli.compacting import compacted, previewed, undone
@@ -45,7 +45,7 @@ async def chat(settings: Settings, built: Built, choice: SessionChoice, first: s
 async def _talked(
     settings: Settings, built: Built, choice: SessionChoice, first: str | None, console: Console
 ) -> int:
-    async with opened(built, settings, console) as runner:
+    async with runner_for(built, settings, console) as runner:
         session_id = await session_id_for(choice, runner.store, settings.workdir, owner=settings.owner)
         talk = Chat(runner, session_id, console, _history(settings), settings.limits)
         say(console, f"session {session_id}; /help lists the commands, Ctrl-D ends", style="dim")

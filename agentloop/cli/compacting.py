@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import click
 
-from agentloop.cli.building import build, opened, window_notice
+from agentloop.cli.building import build, runner_for, window_notice
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.exits import EXIT_STATUS
@@ -101,7 +101,7 @@ def _on_session(name: str, settings: Settings, work: Work) -> int:
         say(console, notice, style="yellow")
 
     async def whole() -> int:
-        async with opened(built, settings, console) as runner:
+        async with runner_for(built, settings, console) as runner:
             info = await find_session(name, runner.store, owner=settings.owner)
             word, line = await work(runner, info.id)
             if notice := window_notice(built.agent.model):

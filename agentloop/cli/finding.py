@@ -1,13 +1,12 @@
 """Which session a call means."""
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.owners import check_free
-from agentloop.sessions import Session
+from agentloop.sessions import Session, new_session_id
 from agentloop.steps import Finish, next_step
 from agentloop.stores import SessionInfo, SessionStore, checked_session_id
 
@@ -70,11 +69,6 @@ async def session_id_for(
     return await _newest(store, folder, owner) if choice.latest else new_session_id()
 
 
-def new_session_id() -> str:
-    """An id that no session has."""
-    return uuid.uuid4().hex[:12]
-
-
 async def find_session(name: str, store: SessionStore, *, owner: str | None = None) -> SessionInfo:
     """The stored session with this id, this title, or an id that begins so; of this owner, all for None.
 
@@ -84,9 +78,10 @@ async def find_session(name: str, store: SessionStore, *, owner: str | None = No
     """
     if not name.strip():
         raise UsageError("the session's id is empty: `agentloop sessions list --all` shows them")
+    if exact := await _with_id(name, store, owner):
+        return exact
     stored = await store.list(owner=owner)
     for group in (
-        [info for info in stored if info.id == name],
         [info for info in stored if info.title == name],
         [info for info in stored if info.id.startswith(name)],
     ):
@@ -97,6 +92,16 @@ async def find_session(name: str, store: SessionStore, *, owner: str | None = No
     raise SessionNotFoundError(
         f"no session has the id, title or prefix {name[:60]!r}: `agentloop sessions list --all` shows them"
     )
+
+
+async def _with_id(name: str, store: SessionStore, owner: str | None) -> SessionInfo | None:
+    """The session with exactly this id, found without a list; None where it is another owner's."""
+    try:
+        checked_session_id(name)
+    except UsageError:
+        return None  # a title, then
+    info = await store.info(name)
+    return info if info and owner in (None, info.owner) else None
 
 
 async def past_of(session_id: str, store: SessionStore) -> Past:

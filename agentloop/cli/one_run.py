@@ -9,7 +9,7 @@ from functools import partial
 from rich.console import Console
 
 from agentloop.cli.answers import AnswerWriter, Outcome
-from agentloop.cli.building import MEMORY, Built, opened, window_notice
+from agentloop.cli.building import MEMORY, Built, runner_for, window_notice
 from agentloop.cli.console import say
 from agentloop.cli.exits import exit_status
 from agentloop.cli.faults import word_and_line
@@ -122,7 +122,7 @@ async def _write(event: StreamEvent, writer: AnswerWriter) -> None:
 
 async def _events(call: Call, tally: Tally, console: Console) -> AsyncGenerator[StreamEvent, None]:
     settings = call.settings
-    async with opened(call.built, settings, console) as runner:
+    async with runner_for(call.built, settings, console) as runner:
         session_id = await session_id_for(call.choice, runner.store, settings.workdir, owner=settings.owner)
         if call.choice.continues:
             tally.earlier = (await past_of(session_id, runner.store)).compactions

@@ -1,6 +1,10 @@
-"""The options of a run and of the chat, each standing once; commands take the groups they need."""
+"""The options of a run and of the chat, each standing once; commands take the groups they need.
+
+What each stands for is said in `settings`, which `--help` does without.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 import click
@@ -11,67 +15,152 @@ F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[F], F]
 
 FORMATS = ("text", "json", "stream-json")
-_NEVER_BLANK = (
-    *("model", "base_url", "api", "summary_model", "store", "workdir", "window", "transcripts", "redact"),
-    *("max_tokens", "max_cost", "max_seconds", "owner", "ttl", "when_busy"),
-)
 
-STORE: Sequence[Option[Any]] = (
-    click.option("--store", metavar="URL", help="Where sessions lie: sqlite:///FILE or memory:"),
-    click.option("--owner", metavar="NAME", help="See this owner's sessions alone; new ones are theirs."),
-    click.option(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownOption:
+    """An option, which `shown` puts on a command as its parameter `name`.
+
+    `variable` is the variable of the environment that is heard where it is not given.
+    """
+
+    name: str
+    shown: Option[Any]
+    variable: str | None = None
+    may_be_empty: bool = False
+
+    def __call__(self, command: F) -> F:
+        """The command with this option."""
+        with_it: F = self.shown(command)
+        return with_it
+
+
+def _option(*declared: str, variable: str | None = None, **shown: Any) -> KnownOption:
+    name = click.Option(declared).name
+    assert name is not None
+    return KnownOption(name=name, shown=click.option(*declared, **shown), variable=variable)
+
+
+def _empty(option: KnownOption) -> KnownOption:
+    return replace(option, may_be_empty=True)
+
+
+STORE: Sequence[KnownOption] = (
+    _option(
+        "--store",
+        variable="AGENTLOOP_STORE",
+        metavar="URL",
+        help="Where sessions lie: sqlite:///FILE or memory:",
+    ),
+    _option(
+        "--owner",
+        variable="AGENTLOOP_OWNER",
+        metavar="NAME",
+        help="See this owner's sessions alone; new ones are theirs.",
+    ),
+    _option(
         "--redact",
+        variable="AGENTLOOP_REDACT",
         metavar="off|MODULE:NAME",
         help="What takes secrets out of all that is written. [known keys, and those of the environment]",
     ),
 )
-TTL: Sequence[Option[Any]] = (
-    click.option("--ttl", metavar="TIME", help="New sessions may be swept after so long, e.g. 30d. [never]"),
+TTL: Sequence[KnownOption] = (
+    _option(
+        "--ttl",
+        variable="AGENTLOOP_TTL",
+        metavar="TIME",
+        help="New sessions may be swept after so long, e.g. 30d. [never]",
+    ),
 )
-BUSY: Sequence[Option[Any]] = (
-    click.option(
+BUSY: Sequence[KnownOption] = (
+    _option(
         "--when-busy",
+        variable="AGENTLOOP_WHEN_BUSY",
         metavar="refuse|wait|take-over",
         help="What to do when another run works on the session. [refuse]",
     ),
 )
-MODEL: Sequence[Option[Any]] = (
-    click.option("-m", "--model", metavar="NAME", help="The model; `offline` needs no key and no network."),
-    click.option("--base-url", metavar="URL", help="An OpenAI-compatible server. [default: OpenAI's]"),
-    click.option("--api", metavar="chat|responses", help="The API that the server speaks. [default: chat]"),
-    click.option("--summary-model", metavar="NAME", help="Who writes summaries. [default: the same model]"),
-    click.option("--window", metavar="TOKENS", help="The model's window, e.g. 128k. [default: as known]"),
+MODEL: Sequence[KnownOption] = (
+    _option(
+        *("-m", "--model"),
+        variable="AGENTLOOP_MODEL",
+        metavar="NAME",
+        help="The model; `offline` needs no key and no network.",
+    ),
+    _option(
+        "--base-url",
+        variable="OPENAI_BASE_URL",
+        metavar="URL",
+        help="An OpenAI-compatible server. [default: OpenAI's]",
+    ),
+    _option(
+        "--api",
+        variable="AGENTLOOP_API",
+        metavar="chat|responses",
+        help="The API that the server speaks. [default: chat]",
+    ),
+    _option(
+        "--summary-model",
+        variable="AGENTLOOP_SUMMARY_MODEL",
+        metavar="NAME",
+        help="Who writes summaries. [default: the same model]",
+    ),
+    _option(
+        "--window",
+        variable="AGENTLOOP_WINDOW",
+        metavar="TOKENS",
+        help="The model's window, e.g. 128k. [default: as known]",
+    ),
 )
-COMPACTION: Sequence[Option[Any]] = (
-    click.option("--compact-at", metavar="FRACTION", help="Compact at this share of the window; off. [0.8]"),
-    click.option("--transcripts", metavar="DIR", help="Where full transcripts go. [default: .transcripts]"),
+COMPACTION: Sequence[KnownOption] = (
+    _option(
+        "--compact-at",
+        variable="AGENTLOOP_COMPACT_AT",
+        metavar="FRACTION",
+        help="Compact at this share of the window; off. [0.8]",
+    ),
+    _option(
+        "--transcripts",
+        variable="AGENTLOOP_TRANSCRIPTS",
+        metavar="DIR",
+        help="Where full transcripts go. [default: .transcripts]",
+    ),
 )
-SESSION: Sequence[Option[Any]] = (
-    click.option("-c", "--continue", "latest", is_flag=True, help="Go on with this folder's newest session."),
-    click.option("-r", "--resume", metavar="ID", help="Go on with a session: id, unique prefix, title."),
-    click.option("--session", metavar="ID", help="Use exactly this id: continued if it exists, else begun."),
-    click.option("--no-session", is_flag=True, help="Store nothing."),
+SESSION: Sequence[KnownOption] = (
+    _option("-c", "--continue", "latest", is_flag=True, help="Go on with this folder's newest session."),
+    # An empty id is refused where it is looked for, with how to see the ids.
+    _empty(_option("-r", "--resume", metavar="ID", help="Go on with a session: id, unique prefix, title.")),
+    _empty(
+        _option("--session", metavar="ID", help="Use exactly this id: continued if it exists, else begun.")
+    ),
+    _option("--no-session", is_flag=True, help="Store nothing."),
 )
-AGENT: Sequence[Option[Any]] = (
-    click.option("--system", metavar="TEXT", help="The system prompt, instead of the default one."),
-    click.option("--system-file", metavar="PATH", help="The same, from a file."),
-    click.option("--tools", metavar="MODULE[:NAME]", multiple=True, help="Tools of a module. Repeatable."),
-    click.option("--callbacks", metavar="MODULE:NAME", multiple=True, help="A callback. Repeatable."),
-    click.option("--workdir", metavar="DIR", help="What built-in tools cannot leave. [default: this folder]"),
-    click.option("--allow", metavar="write|shell", multiple=True, help="Allow tools that change things."),
-    click.option("--max-steps", metavar="N", type=click.IntRange(min=1), help="Model calls in a run. [200]"),
-    click.option("--no-stream", is_flag=True, help="Ask the server without streaming."),
+AGENT: Sequence[KnownOption] = (
+    _empty(_option("--system", metavar="TEXT", help="The system prompt, instead of the default one.")),
+    _option("--system-file", metavar="PATH", help="The same, from a file."),
+    _option("--tools", metavar="MODULE[:NAME]", multiple=True, help="Tools of a module. Repeatable."),
+    _option("--callbacks", metavar="MODULE:NAME", multiple=True, help="A callback. Repeatable."),
+    _option("--workdir", metavar="DIR", help="What built-in tools cannot leave. [default: this folder]"),
+    _option("--allow", metavar="write|shell", multiple=True, help="Allow tools that change things."),
+    _option("--max-steps", metavar="N", type=click.IntRange(min=1), help="Model calls in a run. [200]"),
+    _option("--no-stream", is_flag=True, help="Ask the server without streaming."),
 )
-LIMITS: Sequence[Option[Any]] = (
-    click.option("--max-tokens", metavar="N", help="Tokens of a run, in and out, e.g. 200k. [no limit]"),
-    click.option("--max-cost", metavar="USD", help="What a run may cost, in US dollars. [no limit]"),
-    click.option("--max-seconds", metavar="N", help="How long a run may ask the model on. [no limit]"),
+LIMITS: Sequence[KnownOption] = (
+    _option("--max-tokens", metavar="N", help="Tokens of a run, in and out, e.g. 200k. [no limit]"),
+    _option("--max-cost", metavar="USD", help="What a run may cost, in US dollars. [no limit]"),
+    _option("--max-seconds", metavar="N", help="How long a run may ask the model on. [no limit]"),
 )
-OUTPUT: Sequence[Option[Any]] = (
-    click.option("--json", "as_json", is_flag=True, help="Short for --output-format stream-json."),
-    click.option("--output-format", type=click.Choice(FORMATS), help="What standard output gets. [text]"),
-    click.option("--verbose", is_flag=True, help="Say more on standard error."),
+OUTPUT: Sequence[KnownOption] = (
+    _option("--json", "as_json", is_flag=True, help="Short for --output-format stream-json."),
+    _option("--output-format", type=click.Choice(FORMATS), help="What standard output gets. [text]"),
+    _option("--verbose", is_flag=True, help="Say more on standard error."),
 )
+
+REPEATED: Sequence[KnownOption] = (*MODEL, *COMPACTION, *AGENT, *LIMITS, *STORE, *BUSY)
+"""What a run is repeated with when it goes on."""
+
+KNOWN: Sequence[KnownOption] = (*REPEATED, *TTL, *SESSION, *OUTPUT)
 
 
 def options(*groups: Sequence[Option[Any]]) -> Option[Any]:
@@ -95,9 +184,10 @@ def flags_of(context: click.Context) -> dict[str, Any]:
     flags: dict[str, Any] = {}
     for each in _outermost_first(context):
         flags |= {name: value for name, value in each.params.items() if value not in (None, (), False)}
-    for name in _NEVER_BLANK:
-        if isinstance(value := flags.get(name), str) and not value.strip():
-            raise UsageError(f"--{name.replace('_', '-')} is empty: give it a value or leave it out")
+    for option in KNOWN:
+        value = None if option.may_be_empty else flags.get(option.name)
+        if isinstance(value, str) and not value.strip():
+            raise UsageError(f"--{option.name.replace('_', '-')} is empty: give it a value or leave it out")
     return flags
 
 

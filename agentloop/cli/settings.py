@@ -1,7 +1,7 @@
 """What a call is to use, put together from layers: a flag beats the environment, which beats the default."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -9,8 +9,10 @@ from typing import Any
 
 import platformdirs
 
+from agentloop.cli import readings
 from agentloop.cli.layers import Choice, Layers, read
-from agentloop.cli.redacting import redaction_for, without_credentials
+from agentloop.cli.options import KNOWN, REPEATED
+from agentloop.cli.redacting import redaction_for
 from agentloop.errors import UsageError
 from agentloop.leases import WhenBusy
 from agentloop.limits import Limits
@@ -19,37 +21,51 @@ from agentloop.sizes import amount_of, seconds_of, tokens_of
 from agentloop.stores.base import checked_owner
 
 ENVIRONMENT: Mapping[str, str] = {
-    "model": "AGENTLOOP_MODEL",
-    "base_url": "OPENAI_BASE_URL",
-    "api": "AGENTLOOP_API",
+    **{each.name: each.variable for each in KNOWN if each.variable},
     "api_key": "OPENAI_API_KEY",
-    "summary_model": "AGENTLOOP_SUMMARY_MODEL",
-    "store": "AGENTLOOP_STORE",
     "home": "AGENTLOOP_HOME",
-    "window": "AGENTLOOP_WINDOW",
-    "compact_at": "AGENTLOOP_COMPACT_AT",
-    "transcripts": "AGENTLOOP_TRANSCRIPTS",
-    "redact": "AGENTLOOP_REDACT",
-    "owner": "AGENTLOOP_OWNER",
-    "ttl": "AGENTLOOP_TTL",
-    "when_busy": "AGENTLOOP_WHEN_BUSY",
 }
 DEFAULT_MODEL = "gpt-5-mini"
 OFFLINE = "offline"
 DEFAULT_FRACTION = 0.8
 DEFAULT_STEPS = 200
-_APIS = ("chat", "responses")
-_ALLOWED = ("write", "shell")
-_WHEN_BUSY: Mapping[str, WhenBusy] = {"refuse": "refuse", "wait": "wait", "take-over": "take_over"}
-_SHOWN_CHARS = 200
 
 
-_REPEATED = (
-    *("model", "base_url", "api", "summary_model", "store", "workdir", "allow", "window", "compact_at"),
-    *("transcripts", "max_steps", "max_tokens", "max_cost", "max_seconds", "no_stream", "system"),
-    *("system_file", "tools", "callbacks", "redact", "owner", "when_busy"),
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field of the settings that one option or variable sets, of its own name if `of` names no other.
+
+    `reads` says what its text stands for; where no layer has one, it is `otherwise`.
+    """
+
+    name: str
+    reads: Callable[[Any], Any] = str
+    otherwise: Any = None
+    of: str | None = None
+
+    def value(self, layers: Layers) -> Any:
+        """What the strongest layer says, read."""
+        choice = layers.choice(self.of or self.name)
+        return self.otherwise if choice is None else read(choice, self.reads)
+
+
+_FIELDS: Sequence[_Field] = (
+    _Field("base_url", readings.server),
+    _Field("api", readings.api, readings.APIS[0]),
+    _Field("api_key"),
+    _Field("summary_model"),
+    _Field("allow", readings.allowed, frozenset[str]()),
+    _Field("window", tokens_of),
+    _Field("compact_at", readings.fraction, DEFAULT_FRACTION),
+    _Field("transcripts", Path, Path(".transcripts")),
+    _Field("max_steps", int, DEFAULT_STEPS),
+    _Field("tools", tuple, ()),
+    _Field("callbacks", tuple, ()),
+    _Field("owner", checked_owner),
+    _Field("ttl_seconds", seconds_of, of="ttl"),
+    _Field("when_busy", readings.when_busy, "refuse"),
 )
-"""What a run is repeated with when it goes on."""
+"""The others are put together from several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,35 +111,21 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
     """
     environment = os.environ if environment is None else environment
     layers = Layers(flags, environment, ENVIRONMENT)
-    workdir = _workdir(layers.choice("workdir"))
     home = home_folder(layers)
     model = layers.value("model")
     reachable = layers.choice("api_key") is not None or layers.choice("base_url") is not None
     return Settings(
         model=model or (DEFAULT_MODEL if reachable else OFFLINE),
         model_is_fallback=model is None and not reachable,
-        base_url=_base_url(layers.choice("base_url")),
-        api=_api(layers.choice("api")),
-        api_key=layers.value("api_key"),
-        summary_model=layers.value("summary_model"),
         store=layers.value("store", default_store(home)),
         home=home,
-        workdir=workdir,
-        allow=_allowed(layers.value("allow", ())),
-        window=read(layers.choice("window"), tokens_of),
-        compact_at=_fraction(layers.choice("compact_at")),
-        transcripts=Path(layers.value("transcripts", ".transcripts")),
-        max_steps=int(layers.value("max_steps", DEFAULT_STEPS)),
+        workdir=_workdir(layers),
         limits=_limits(layers),
         streaming=not layers.value("no_stream", False),
         system=_system(layers),
-        tools=tuple(layers.value("tools", ())),
-        callbacks=tuple(layers.value("callbacks", ())),
         given=tuple(_given(layers)),
         redact=redaction_for(layers, environment),
-        owner=read(layers.choice("owner"), checked_owner),
-        ttl_seconds=read(layers.choice("ttl"), seconds_of),
-        when_busy=read(layers.choice("when_busy"), _when_busy) or "refuse",
+        **{each.name: each.value(layers) for each in _FIELDS},
     )
 
 
@@ -149,58 +151,22 @@ def default_store(home: Path) -> str:
 
 def _given(layers: Layers) -> Iterator[tuple[str, ...]]:
     """The options of a run that stood on the command line, each as its words."""
-    for name in _REPEATED:
-        choice = layers.choice(name)
+    for each in REPEATED:
+        choice = layers.choice(each.name)
         if choice is None or not choice.source.startswith("--"):
             continue
-        option = "--" + name.replace("_", "-")
         values = choice.value if isinstance(choice.value, tuple | list) else (choice.value,)
-        yield from ((option,) if value is True else (option, str(value)) for value in values if value)
+        words = (
+            (choice.source,) if value is True else (choice.source, str(value)) for value in values if value
+        )
+        yield from words
 
 
-def _base_url(choice: Choice | None) -> str | None:
-    if choice is None:
-        return None
-    if not str(choice.value).lower().startswith(("http://", "https://")):
-        shown = without_credentials(str(choice.value))
-        raise UsageError(f"{choice.source}: {shown!r} is no server: begin it with http:// or https://")
-    return str(choice.value)
-
-
-def _api(choice: Choice | None) -> str:
-    if choice is None:
-        return _APIS[0]
-    if choice.value not in _APIS:
-        raise UsageError(f"{choice.source}: {choice.value!r} is no API: use {' or '.join(_APIS)}")
-    return str(choice.value)
-
-
-def _when_busy(text: str) -> WhenBusy:
-    if text not in _WHEN_BUSY:
-        raise UsageError(f"{text!r} is no rule: use refuse, wait or take-over")
-    return _WHEN_BUSY[text]
-
-
-def _workdir(choice: Choice | None) -> Path:
-    named = str(choice.value) if choice else "."
-    try:
-        folder = Path(named).expanduser()
-        if folder.is_dir():
-            return folder.resolve(strict=True)
-        fault = "is a file, not a folder" if folder.exists() else "is not there"
-    except RuntimeError:
-        fault = "is the home of no user"
-    except (OSError, ValueError) as error:
-        fault = "cannot be used, " + (getattr(error, "strerror", None) or str(error))
-    shown = named if len(named) <= _SHOWN_CHARS else named[:_SHOWN_CHARS] + "…"
-    raise UsageError(f"--workdir: {shown!r} {fault}: name a folder that exists")
-
-
-def _allowed(names: Sequence[str]) -> frozenset[str]:
-    for name in names:
-        if name not in _ALLOWED:
-            raise UsageError(f"--allow: {name!r} is nothing to allow: use write or shell")
-    return frozenset(names)
+def _workdir(layers: Layers) -> Path:
+    choice = layers.choice("workdir") or Choice(value=".", source="--workdir")
+    found = read(choice, readings.folder)
+    assert found is not None
+    return found
 
 
 def _limits(layers: Layers) -> Limits:
@@ -210,21 +176,6 @@ def _limits(layers: Layers) -> Limits:
         cost=read(layers.choice("max_cost"), partial(amount_of, unit="US dollars")),
         seconds=read(layers.choice("max_seconds"), partial(amount_of, unit="seconds")),
     )
-
-
-def _fraction(choice: Choice | None) -> float | None:
-    if choice is None:
-        return DEFAULT_FRACTION
-    text = str(choice.value).strip().lower()
-    if text == "off":
-        return None
-    try:
-        fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        fraction = 0.0
-    if not 0 < fraction <= 1:
-        raise UsageError(f"{choice.source}: {choice.value!r} is no fraction: use e.g. 0.8, or off")
-    return fraction
 
 
 def _system(layers: Layers) -> str | None:

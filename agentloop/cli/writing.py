@@ -10,51 +10,86 @@ from agentloop.errors import UsageError
 from agentloop.ondisc import open_private
 
 
+class WholeFile:
+    """A file that is being written; its faults are told by its path."""
+
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self._path = path
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Add the text.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        with _told(self._path):
+            self._file.write(text)
+
+
 @contextmanager
-def whole_file(path: Path) -> Iterator[TextIO]:
+def whole_file(path: Path) -> Iterator[WholeFile]:
     """A file to write text to, which takes its place at the end of the block, or never where that raises.
 
     A new file is 0600, one that stands there keeps its rights. Links, devices and pipes are written
-    through, never replaced. Raises:
-        UsageError: it cannot be written.
+    through, never replaced. What the block raises is the block's own, and comes out as it is.
+
+    Raises:
+        UsageError: the file cannot be written.
     """
-    try:
-        with _written_through(path) if _is_link_or_no_file(path) else _replaced(path) as file:
-            yield file
-    except (OSError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise _unwritable(path, error) from error
-
-
-def _is_link_or_no_file(path: Path) -> bool:
-    return path.is_symlink() or (path.exists() and not path.is_file())
-
-
-@contextmanager
-def _written_through(path: Path) -> Iterator[TextIO]:
-    with open_private(path) as file:
-        yield file
+    with _told(path):
+        through = path.is_symlink() or (path.exists() and not path.is_file())
+    with _opened(path, path) if through else _replaced(path) as file:
+        yield WholeFile(path, file)
 
 
 @contextmanager
 def _replaced(path: Path) -> Iterator[TextIO]:
     # A name of its own: the file's name may be as long as a name can be.
-    beside = path.with_name(f".agentloop-{os.getpid()}.part")
+    with _told(path):
+        beside = path.with_name(f".agentloop-{os.getpid()}.part")
     try:
-        beside.unlink(missing_ok=True)
-        with open_private(beside) as file:
+        with _told(path):
+            beside.unlink(missing_ok=True)
+        with _opened(beside, path) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            beside.chmod(path.stat().st_mode & 0o777)
-        beside.replace(path)
+            with _told(path):
+                file.flush()
+                os.fsync(file.fileno())
+        with _told(path):
+            _put_in_place(beside, path)
     except BaseException:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
 
 
-def _unwritable(path: Path, error: OSError | ValueError) -> UsageError:
-    return UsageError(f"{str(path)!r} cannot be written: {getattr(error, 'strerror', None) or error}")
+@contextmanager
+def _opened(at: Path, path: Path) -> Iterator[TextIO]:
+    """The file `at`, closed at the end of the block; its faults are told of `path`."""
+    with _told(path):
+        file = open_private(at)
+    try:
+        yield file
+    except BaseException:
+        with suppress(OSError):
+            file.close()
+        raise
+    with _told(path):
+        file.close()
+
+
+def _put_in_place(beside: Path, path: Path) -> None:
+    if path.exists():
+        beside.chmod(path.stat().st_mode & 0o777)
+    beside.replace(path)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say which file it is that cannot be written."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{str(path)!r} cannot be written: {reason}") from error

@@ -5,18 +5,19 @@
         await check(MyStore())
 
 Each check uses session ids that nobody else has, so the store may hold other sessions. A check raises
-AssertionError where the store breaks its promise. They need nothing but the store: no pytest. What a
-store may have beside the log (`FindsWords`, `KeepsCheckpoints`, `GrantsLeases`) is checked where it has it.
+AssertionError where the store breaks its promise. They need nothing but the store: no pytest. What a store
+may have beside the log (`ChecksItself`, `FindsWords`, `KeepsCheckpoints`, `GrantsLeases`) is checked where it
+has it.
 """
 
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
-from agentloop.store_contract import checkpoints, leases, lists, logs, searches
+from agentloop.store_contract import checkpoints, leases, lists, logs, searches, selfchecks
 from agentloop.store_contract.asserting import Check
 from agentloop.store_contract.lists import BAD_IDS
-from agentloop.stores.base import FindsWords, GrantsLeases, KeepsCheckpoints, SessionStore
+from agentloop.stores.base import ChecksItself, FindsWords, GrantsLeases, KeepsCheckpoints, SessionStore
 
 __all__ = ["BAD_IDS", "CHECKS", "Check", "store_contract"]
 
@@ -51,6 +52,7 @@ def _where(verbs: type, check: Callable[[Any], Awaitable[None]]) -> Check:
 CHECKS: tuple[Check, ...] = (
     *logs.CHECKS,
     *lists.CHECKS,
+    *(_where(ChecksItself, check) for check in selfchecks.CHECKS),
     *(_where(FindsWords, check) for check in searches.CHECKS),
     *(_where(KeepsCheckpoints, check) for check in checkpoints.CHECKS),
     *(_where(GrantsLeases, check) for check in leases.CHECKS),

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Protocol
 
+from agentloop.events import Described
 from agentloop.store_contract.asserting import new_id, said, same
 from agentloop.stores.base import GrantsLeases, Lease, SessionStore
 
@@ -59,13 +60,28 @@ async def frees_a_lease(store: _Grants) -> None:
     same(await store.take_lease(name, theirs, seconds=LONG), theirs, "a lease freed by its holder")
 
 
-async def deletes_the_lease_with_its_session(store: _Grants) -> None:
-    """A session deleted is held by nobody."""
-    name, theirs = new_id(), _lease("theirs")
-    await store.append(name, [said("one")], expect=0)
-    await store.take_lease(name, _lease("mine"), seconds=LONG)
-    await store.delete(name)
-    same(await store.take_lease(name, theirs, seconds=LONG), theirs, "the lease of a deleted session")
+async def holds_the_id_of_a_deleted_session(store: _Grants) -> None:
+    """Who holds a session that is deleted holds its id until they let go, with a log and without."""
+    mine, theirs = _lease("mine"), _lease("theirs")
+    for name, events in ((new_id(), [said("one")]), (new_id(), [])):
+        await store.append(name, events, expect=0)
+        await store.take_lease(name, mine, seconds=LONG)
+        same(await store.delete(name), bool(events), "deleting a session that is held")
+        same(await store.take_lease(name, theirs, seconds=LONG), mine, "the lease of a deleted session")
+        await store.free_lease(name, "mine")
+        same(await store.take_lease(name, theirs, seconds=LONG), theirs, "the lease let go of then")
+
+
+async def sweeps_no_session_that_is_held(store: _Grants) -> None:
+    """A sweep passes over a session that somebody holds, and deletes it once they let go."""
+    held, free = new_id(), new_id()
+    for name in (held, free):
+        await store.append(name, [Described(owner=held, ttl_seconds=1.0, time=2.0)], expect=0)
+    await store.take_lease(held, _lease("mine"), seconds=LONG)
+    same([info.id for info in await store.sweep(owner=held, now=7.0)], [free], "what is swept beside it")
+    same(len(await store.read(held)), 1, "records of a session that is held")
+    await store.free_lease(held, "mine")
+    same([info.id for info in await store.sweep(owner=held, now=7.0)], [held], "what is swept then")
 
 
 async def grants_a_session_to_one(store: _Grants) -> None:
@@ -95,6 +111,7 @@ CHECKS = (
     grants_what_has_run_out,
     puts_out_the_holder_named,
     frees_a_lease,
-    deletes_the_lease_with_its_session,
+    holds_the_id_of_a_deleted_session,
+    sweeps_no_session_that_is_held,
     grants_a_session_to_one,
 )

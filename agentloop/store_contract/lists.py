@@ -1,9 +1,20 @@
 """Checks of the list of sessions, of what takes them off it, and of names."""
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 from agentloop.errors import UsageError
 from agentloop.events import Described
 from agentloop.store_contract.asserting import Check, new_id, said, same
-from agentloop.stores.base import SessionInfo, SessionStore
+from agentloop.stores.base import (
+    Checkpoint,
+    FindsWords,
+    GrantsLeases,
+    KeepsCheckpoints,
+    Lease,
+    SessionInfo,
+    SessionStore,
+)
 
 BAD_IDS = ("", ".", "..", ".hidden", "../../x", "/etc/x", "a/b", "a\\b", "a\0b", "a\n", "é", "a" * 129)
 
@@ -81,6 +92,22 @@ async def sweeps_what_has_expired(store: SessionStore) -> None:
     same(again, [], "what a second sweep returns")
 
 
+async def sweeps_an_owners_sessions(store: SessionStore) -> None:
+    """With an owner, a sweep deletes and returns what has expired of theirs, and leaves everybody else's."""
+    owner, theirs, given, others, nobodys = (new_id() for _ in range(5))
+    for name, of in ((theirs, owner), (given, owner), (others, f"{owner}2"), (nobodys, None)):
+        await store.append(name, [Described(owner=of, ttl_seconds=1.0, time=2.0)], expect=0)
+    await store.append(given, [Described(owner=f"{owner}2", time=2.0)], expect=1)
+    same([info.id for info in await store.sweep(owner=owner, now=7.0)], [theirs], "what is swept of an owner")
+    for name, left in ((theirs, 0), (given, 2), (others, 1), (nobodys, 1)):
+        same(len(await store.read(name)), left, "records left by the sweep of an owner's sessions")
+    try:
+        await store.sweep(owner="", now=7.0)
+    except UsageError:
+        return
+    raise AssertionError("a sweep of a bad owner's sessions must raise UsageError")
+
+
 async def deletes_a_session(store: SessionStore) -> None:
     """Deleting removes one session wholly; its id can be used again."""
     name, beside = new_id(), new_id()
@@ -97,14 +124,9 @@ async def deletes_a_session(store: SessionStore) -> None:
 async def refuses_bad_ids(store: SessionStore) -> None:
     """A session id that is no plain name raises UsageError in every call; two cases are two sessions."""
     for bad in BAD_IDS:
-        for call in (
-            store.append(bad, [said("x")], expect=0),
-            store.read(bad),
-            store.info(bad),
-            store.delete(bad),
-        ):
+        for call in _calls_with(store, bad):
             try:
-                await call
+                await call()
             except UsageError:
                 continue
             raise AssertionError(f"the session id {bad[:20]!r} must raise UsageError")
@@ -120,6 +142,37 @@ async def closes_more_than_once(store: SessionStore) -> None:
     await store.close()
 
 
+async def opens_again_after_it_was_closed(store: SessionStore) -> None:
+    """Who is used after `close` opens again, and has what was written before."""
+    name = new_id()
+    await store.close()
+    same(await store.append(name, [said("one")], expect=0), 1, "the length, appended to a store just closed")
+    await store.close()
+    same(len(await store.read(name)), 1, "records read from a store that was closed")
+    await store.close()
+    same(await store.append(name, [said("two")], expect=1), 2, "the length once it was closed again")
+
+
+def _calls_with(store: SessionStore, name: str) -> list[Callable[[], Awaitable[object]]]:
+    """Every call of this store that takes a session id, with this one."""
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: store.append(name, [said("x")], expect=0),
+        lambda: store.read(name),
+        lambda: store.info(name),
+        lambda: store.delete(name),
+    ]
+    if isinstance(store, FindsWords):
+        calls.append(partial(store.search, "x", session_id=name))
+    if isinstance(store, KeepsCheckpoints):
+        kept = Checkpoint(seq=1, event_id="e", body="{}")
+        calls += [partial(store.checkpoint, name), partial(store.keep_checkpoint, name, kept)]
+        calls.append(partial(store.drop_checkpoint, name))
+    if isinstance(store, GrantsLeases):
+        lease = Lease(holder="h", place="p", pid=1, started="s", since=1.0)
+        calls += [partial(store.take_lease, name, lease, seconds=1.0), partial(store.free_lease, name, "h")]
+    return calls
+
+
 def _line(info: SessionInfo) -> tuple[str, str | None, str | None, float, float, int]:
     return info.id, info.title, info.folder, info.created, info.updated, info.length
 
@@ -130,7 +183,9 @@ CHECKS: tuple[Check, ...] = (
     lists_an_owners_sessions,
     counts_the_time_to_live_from_the_newest_record,
     sweeps_what_has_expired,
+    sweeps_an_owners_sessions,
     deletes_a_session,
     refuses_bad_ids,
     closes_more_than_once,
+    opens_again_after_it_was_closed,
 )

@@ -1,11 +1,12 @@
 """Checks of the log: what is appended, what is read, and who is refused."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 from agentloop.codec import decode, encode
 from agentloop.errors import ConflictError, UsageError
-from agentloop.events import Event, MessageAdded, Unknown
+from agentloop.events import Described, Event, MessageAdded, Unknown
 from agentloop.messages import Message
 from agentloop.store_contract.asserting import Check, conflicts, new_id, said, same, text_of, texts_of
 from agentloop.stores.base import SessionStore
@@ -48,6 +49,44 @@ async def refuses_another_length(store: SessionStore) -> None:
     for expect in (-1, 0, 1, 3, 7):
         await conflicts(store, name, [said("late")], expect=expect, actual=2)
     await conflicts(store, name, [], expect=1, actual=2)
+
+
+async def takes_positions_of_any_size(store: SessionStore) -> None:
+    """A position or number that no log gets near is beyond its end, or before its beginning."""
+    name, huge = new_id(), 2**70
+    await store.append(name, [said("one"), said("two")], expect=0)
+    for after, most, seqs in (
+        (huge, None, []),
+        (-huge, None, [1, 2]),
+        (1, huge, [2]),
+        (huge, huge, []),
+        (-huge, 1, [1]),
+    ):
+        records = await store.read(name, after=after, most=most)
+        same([record.seq for record in records], seqs, f"at most {most} records after {after}")
+    for expect in (huge, -huge):
+        await conflicts(store, name, [said("late")], expect=expect, actual=2)
+        await conflicts(store, new_id(), [said("early"), Described(title="T")], expect=expect, actual=0)
+        await conflicts(store, name, [], expect=expect, actual=2)
+
+
+async def refuses_a_time_that_is_no_number(store: SessionStore) -> None:
+    """A record whose time no list can be sorted by raises UsageError, and keeps back all of its append."""
+    name = new_id()
+    await store.append(name, [said("one", time=1.0)], expect=0)
+    before = await store.info(name)
+    for bad in (math.nan, math.inf, -math.inf, 10**400):
+        for event in (said("two", time=bad), Unknown(kind="dreamt", body="{}", time=bad)):
+            try:
+                await store.append(name, [said("fine"), event], expect=1)
+            except UsageError:
+                continue
+            raise AssertionError(f"a record of the time {str(bad)[:20]} must raise UsageError")
+    same(await store.info(name), before, "the session's line after refused times")
+    for large in (-1e308, 10**300, 1e308):
+        await store.append(name, [said("far", time=large)], expect=len(await store.read(name)))
+        info = await store.info(name)
+        same(info and info.updated, float(large), "the time of the newest record")
 
 
 async def takes_a_repeated_append_as_written(store: SessionStore) -> None:
@@ -135,6 +174,8 @@ CHECKS: tuple[Check, ...] = (
     reads_what_lies_behind_a_position,
     reads_no_more_than_asked,
     refuses_another_length,
+    takes_positions_of_any_size,
+    refuses_a_time_that_is_no_number,
     takes_a_repeated_append_as_written,
     tells_equal_looking_events_apart,
     writes_all_or_nothing,

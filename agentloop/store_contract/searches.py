@@ -1,12 +1,13 @@
 """Checks of a store whose logs can be searched."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from agentloop.errors import UsageError
-from agentloop.events import Compacted, Described, Event, MessageAdded, ModelCalled, Noted
+from agentloop.events import Compacted, Described, Event, MessageAdded, ModelCalled, Noted, kind_name
 from agentloop.messages import Message, ToolCall
 from agentloop.store_contract.asserting import new_id, said, same
-from agentloop.stores.base import FindsWords, SessionStore
+from agentloop.stores.base import FindsWords, Found, SessionStore
 
 WORDLESS = ("", " ", '""', "*", "?!", '"', "\0", "\ud800", "🙂")
 
@@ -49,15 +50,15 @@ async def finds_what_records_say(store: _Finds) -> None:
     await store.append(name, events, expect=0)
     found = await store.search(word)
     kinds = ["noted", "described", "compacted", *["message_added"] * 3]
-    same([(each.seq, each.kind) for each in found], list(zip(range(6, 0, -1), kinds, strict=True)), "found")
-    same([each.time for each in found], [event.time for event in events[5::-1]], "the times of what is found")
-    same([word in each.text for each in found], [True] * 6, "whether the text shows what was searched for")
+    same([kind_name(type(each.record.event)) for each in found], kinds, "the kinds of what is found")
+    wanted = [Found(session_id=name, record=each) for each in reversed(await store.read(name, most=6))]
+    same(list(found), wanted, "found, each with its whole record")
     same(await _found(store, f"{word} result"), [(name, 3)], "found of what a compaction hides")
     same(await _found(store, f"read_file {word}"), [(name, 2)], "found of a call")
 
 
 async def finds_newest_first_in_bounds(store: _Finds) -> None:
-    """The newest sessions first, in each the newest record; at most so many; of one session, of one owner."""
+    """The newest sessions first, in each the newest record; at most so many; of one owner."""
     word, owner, old, new, others = (new_id() for _ in range(5))
     await store.append(new, [Described(owner=owner, time=1.0), said(word, time=9.0)], expect=0)
     await store.append(
@@ -67,18 +68,45 @@ async def finds_newest_first_in_bounds(store: _Finds) -> None:
     every = [(new, 2), (others, 2), (old, 3), (old, 2)]
     same(await _found(store, word), every, "found in all sessions")
     for most in (1, 3):
-        some = [(each.session_id, each.seq) for each in await store.search(word, most=most)]
-        same(some, every[:most], f"found, at most {most}")
-    mine = [(each.session_id, each.seq) for each in await store.search(word, owner=owner)]
+        same(_places(await store.search(word, most=most)), every[:most], f"found, at most {most}")
+    mine = _places(await store.search(word, owner=owner))
     same(mine, [(new, 2), (old, 3), (old, 2)], "found in an owner's sessions")
-    for session_id, of, seqs in (
-        (old, None, [3, 2]),
-        (old, owner, [3, 2]),
-        (others, owner, []),
-        (new_id(), None, []),
+
+
+async def finds_only_where_all_bounds_hold(store: _Finds) -> None:
+    """Session, folder and owner bound a search together: who names another's session finds nothing in it."""
+    word, owner, folder, mine, others = (new_id() for _ in range(5))
+    ours = Described(owner=owner, folder=folder)
+    theirs = Described(owner=f"{owner}2", folder=f"{folder}/\udcff")
+    await store.append(mine, [ours, said(word)], expect=0)
+    await store.append(others, [theirs, said(word)], expect=0)
+    for session_id, of_folder, of, names in (
+        (mine, None, None, [mine]),
+        (mine, folder, owner, [mine]),
+        (mine, theirs.folder, owner, []),
+        (mine, folder, theirs.owner, []),
+        (others, None, owner, []),
+        (others, theirs.folder, owner, []),
+        (None, folder, None, [mine]),
+        (None, theirs.folder, None, [others]),
+        (None, theirs.folder, owner, []),
+        (None, "", None, []),
+        (new_id(), None, None, []),
     ):
-        found = await store.search(word, session_id=session_id, owner=of)
-        same([each.seq for each in found], seqs, f"found in one session, owner {of}")
+        found = await store.search(word, session_id=session_id, folder=of_folder, owner=of)
+        asked = f"session {session_id}, folder {of_folder!r}, owner {of}"
+        same([each.session_id for each in found], names, f"found with {asked}")
+
+
+async def finds_nothing_in_what_was_given_away(store: _Finds) -> None:
+    """Who had a session before finds nothing in it any more, what stood in it then included."""
+    name, word, before, now = (new_id() for _ in range(4))
+    await store.append(name, [Described(owner=before), said(word)], expect=0)
+    same(_places(await store.search(word, session_id=name, owner=before)), [(name, 2)], "found before")
+    await store.append(name, [Described(owner=now)], expect=2)
+    for session_id in (name, None):
+        same(_places(await store.search(word, session_id=session_id, owner=before)), [], "found by the old")
+        same(_places(await store.search(word, session_id=session_id, owner=now)), [(name, 2)], "by the new")
 
 
 async def finds_what_was_appended_since(store: _Finds) -> None:
@@ -88,8 +116,8 @@ async def finds_what_was_appended_since(store: _Finds) -> None:
     same(await _found(store, word), [(name, 1)], "found at first")
     await store.append(name, [said(f"{word} again"), Described(owner=owner)], expect=1)
     same(await _found(store, word), [(name, 2), (name, 1)], "found after a later append")
-    mine = [each.seq for each in await store.search(word, owner=owner)]
-    same(mine, [2, 1], "found by the owner it was given to")
+    mine = _places(await store.search(word, owner=owner))
+    same(mine, [(name, 2), (name, 1)], "found by the owner it was given to")
 
 
 async def finds_nothing_that_is_gone(store: _Finds) -> None:
@@ -146,13 +174,19 @@ async def refuses_a_search_for_nothing(store: _Finds) -> None:
 
 
 async def _found(store: _Finds, text: str) -> list[tuple[str, int]]:
-    return [(each.session_id, each.seq) for each in await store.search(text)]
+    return _places(await store.search(text))
+
+
+def _places(found: Sequence[Found]) -> list[tuple[str, int]]:
+    return [(each.session_id, each.record.seq) for each in found]
 
 
 CHECKS = (
     finds_words_and_phrases,
     finds_what_records_say,
     finds_newest_first_in_bounds,
+    finds_only_where_all_bounds_hold,
+    finds_nothing_in_what_was_given_away,
     finds_what_was_appended_since,
     finds_nothing_that_is_gone,
     finds_odd_texts,

@@ -7,11 +7,13 @@ it counts as written. A store keeps an index of its sessions from what is append
 lengths), so that listing them reads no log.
 
 Beside the log, a store may keep what can be lost without losing anything: it then has the verbs of
-`FindsWords`, `KeepsCheckpoints` and `GrantsLeases`. The stores of this package have all of them.
+`FindsWords`, `KeepsCheckpoints` and `GrantsLeases`. The stores of this package have all of them, and those
+on disc can look through what they hold (`ChecksItself`).
 """
 
 import math
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -21,6 +23,8 @@ from agentloop.events import Event, Record
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 MOST_OWNER_CHARS = 200
+MOST_POSITION = 2**62
+"""No log gets near it; a position beyond it is taken for this one, which every store has a number for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +51,14 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A record that holds what was searched for; `text` is some of it around the first place."""
+    """A record that holds what was searched for.
+
+    Who shows it takes secrets out of the whole record first, then cuts an excerpt (`words.excerpt`): a secret
+    that is cut is not known for one.
+    """
 
     session_id: str
-    seq: int
-    kind: str
-    time: float
-    text: str
+    record: Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +86,11 @@ class Lease:
 
 
 class SessionStore(Protocol):
-    """Where logs live."""
+    """Where logs live.
+
+    A store that is reached over a network may do a call again whose answer was lost. That harms no append;
+    but a deletion that was done the first time then says False, and a sweep leaves out what that one deleted.
+    """
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         """Write all events after record `expect`, or none; returns the log's new length.
@@ -108,18 +117,40 @@ class SessionStore(Protocol):
         ...
 
     async def delete(self, session_id: str) -> bool:
-        """Remove a session, its log and all that was kept beside it; False where there was none."""
+        """Remove a session, its log and all that was kept beside it; False where there was none.
+
+        Who holds the session by a lease holds its id until they let go, so that no other run begins it anew
+        while the old one is under way.
+        """
         ...
 
-    async def sweep(self, *, now: float | None = None) -> Sequence[SessionInfo]:
-        """Delete the sessions whose time to live is over, and return what they were.
+    async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
+        """Delete the sessions whose time to live is over, with `owner` those of that owner, and return them.
 
-        `now` is the time to hold them against, in seconds since the epoch; None is the clock's.
+        `now` is the time to hold them against, in seconds since the epoch; None is the clock's. A session
+        that goes on, or is given to somebody else, before its turn comes is left; so is one that somebody
+        holds by a lease.
+
+        Raises:
+            UsageError: `now` is no finite number, or the owner is none.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections; harmless when called again."""
+        """Let go of files and connections; harmless when called again. Who is used after it opens again."""
+        ...
+
+
+@runtime_checkable
+class ChecksItself(Protocol):
+    """A store that can look through all that it keeps."""
+
+    async def check(self) -> Sequence[str]:
+        """What is wrong, a line each; none where all is well. Nothing is changed.
+
+        A record that is damaged or missing is named with its place, and so is a session whose line in the
+        list says what its log does not.
+        """
         ...
 
 
@@ -128,15 +159,22 @@ class FindsWords(Protocol):
     """A store whose logs can be searched."""
 
     async def search(
-        self, text: str, *, session_id: str | None = None, owner: str | None = None, most: int = 50
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        folder: str | None = None,
+        owner: str | None = None,
+        most: int = 50,
     ) -> Sequence[Found]:
-        """The records that hold all these words, those hidden by a compaction too.
+        """The records that hold all these words, those hidden by a compaction too; at most `most`.
 
         A text in double quotes is looked for as it stands, word by word. Of the sessions, newest update
-        first, the newest records first; only in that session, or in those of that owner, where given.
+        first, the newest records first. Each of `session_id`, `folder` and `owner` that is given bounds the
+        search further: a session of another owner is not looked into, also where it is named.
 
         Raises:
-            UsageError: the text holds no word.
+            UsageError: the text holds no word, or another argument is bad.
         """
         ...
 
@@ -160,7 +198,13 @@ class KeepsCheckpoints(Protocol):
 
 @runtime_checkable
 class GrantsLeases(Protocol):
-    """A store that knows who works on a session. The log needs no lease: it has its compare-and-swap."""
+    """A store that knows who works on a session. The log needs no lease: it has its compare-and-swap.
+
+    A lease needs no log either: it may be taken before the first append. It stands until it is freed or
+    another's. A session that is deleted leaves a live lease: the id stays taken until its holder has noticed,
+    so nobody begins a log anew that an older run still writes to. A sweep passes over what is held, and
+    forgets the leases that have run out.
+    """
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
@@ -176,6 +220,30 @@ class GrantsLeases(Protocol):
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
         ...
+
+
+def clamped(position: int) -> int:
+    """The position itself, or the nearest that every store has a number for."""
+    return max(-MOST_POSITION, min(position, MOST_POSITION))
+
+
+def stays_with(held: Lease | None, asked: Lease, over: str | None) -> bool:
+    """Whether a session stays with who holds it though another lease is asked for.
+
+    `held` is None where the session is free or its lease has run out; `over` is the holder to put out.
+    """
+    return held is not None and held.holder not in (asked.holder, over)
+
+
+def checked_now(now: float) -> float:
+    """The time itself, in seconds since the epoch.
+
+    Raises:
+        UsageError: it is no finite number.
+    """
+    if isinstance(now, bool) or not isinstance(now, int | float) or not abs(now) <= sys.float_info.max:
+        raise UsageError(f"now must be a finite number of seconds, not {ascii(now)[:40]}")
+    return float(now)
 
 
 def checked_owner(owner: str | None) -> str | None:

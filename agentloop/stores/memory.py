@@ -11,9 +11,19 @@ from agentloop.codec import decode, encode
 from agentloop.errors import ConflictError
 from agentloop.events import Cleared, Event, MessageAdded, Noted, Record
 from agentloop.messages import Message
-from agentloop.stores.base import Checkpoint, Found, Lease, SessionInfo, checked_owner, checked_session_id
-from agentloop.stores.index import described
+from agentloop.stores.base import (
+    Checkpoint,
+    Found,
+    Lease,
+    SessionInfo,
+    checked_now,
+    checked_owner,
+    checked_session_id,
+    stays_with,
+)
+from agentloop.stores.lines import change_of, changed
 from agentloop.stores.words import Query, found_in
+from agentloop.threads import in_thread
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,10 +43,7 @@ class _Log:
     def after(self, position: int, most: int | None = None) -> tuple[Record, ...]:
         end = None if most is None else position + most
         both = zip(self.records[position:end], self.texts[position:end], strict=True)
-        return tuple(
-            record if _unchangeable(record.event) else Record(seq=record.seq, event=decode(text))
-            for record, text in both
-        )
+        return tuple(_as_written(record, text) for record, text in both)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +78,7 @@ class InMemoryStore:
                 if not texts or there[max(expect, 0) : expect + len(texts)] != texts:
                     raise ConflictError(session_id, expected=expect, actual=len(there))
             elif events:
-                info = described(log.info if log else None, session_id, events)
+                info = changed(log.info if log else None, session_id, change_of(events))
                 log = self._logs.setdefault(session_id, _Log(info=info))
                 log.info = info
                 log.add(texts, events)
@@ -104,33 +111,37 @@ class InMemoryStore:
         """Remove a session and all that was kept beside it; False where there was none."""
         checked_session_id(session_id)
         with self._lock:
-            self._leases.pop(session_id, None)
             return self._logs.pop(session_id, None) is not None
 
-    async def sweep(self, *, now: float | None = None) -> Sequence[SessionInfo]:
+    async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, and return what they were; see `SessionStore`."""
-        moment = time.time() if now is None else now
-        gone = []
-        for info in await self.list():
-            with self._lock:
-                log = self._logs.get(info.id)
-                if log and log.info.expires is not None and log.info.expires <= moment:
-                    del self._logs[info.id]
-                    self._leases.pop(info.id, None)
-                    gone.append(log.info)
+        checked_owner(owner)
+        moment = time.time() if now is None else checked_now(now)
+        with self._lock:
+            self._forget_leases()
+            lines = [log.info for log in self._logs.values() if owner in (None, log.info.owner)]
+            due = [info for info in lines if info.expires is not None and info.expires <= moment]
+            gone = [info for info in due if info.id not in self._leases]
+            for info in gone:
+                del self._logs[info.id]
         return tuple(gone)
 
     async def search(
-        self, text: str, *, session_id: str | None = None, owner: str | None = None, most: int = 50
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        folder: str | None = None,
+        owner: str | None = None,
+        most: int = 50,
     ) -> Sequence[Found]:
         """The records that hold all these words; see `FindsWords`."""
-        query = Query.of(text)
         whole("most", most, 1)
         if session_id is not None:
             checked_session_id(session_id)
-        infos = await self.list(owner=owner)
-        found = (each for info in infos if session_id in (None, info.id) for each in self._found(info, query))
-        return tuple(islice(found, most))
+        names = [info.id for info in await self.list(folder=folder, owner=owner)]
+        concerned = [name for name in names if session_id in (None, name)]
+        return await in_thread(self._found, concerned, text, most)
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint; None where there is none."""
@@ -161,9 +172,10 @@ class InMemoryStore:
         checked_session_id(session_id)
         above_zero("seconds", seconds)
         with self._lock:
-            held, now = self._leases.get(session_id), time.monotonic()
-            if held and held.until > now and held.lease.holder not in (lease.holder, over):
-                return held.lease
+            there, now = self._leases.get(session_id), time.monotonic()
+            held = there.lease if there and there.until > now else None
+            if held and stays_with(held, lease, over):
+                return held
             self._leases[session_id] = _Held(lease=lease, until=now + seconds)
             return lease
 
@@ -178,12 +190,25 @@ class InMemoryStore:
     async def close(self) -> None:
         """Harmless: there is nothing to let go of."""
 
-    def _found(self, info: SessionInfo, query: Query) -> Iterator[Found]:
+    def _forget_leases(self) -> None:
+        """Those that have run out."""
+        now = time.monotonic()
+        self._leases = {name: held for name, held in self._leases.items() if held.until > now}
+
+    def _found(self, names: Sequence[str], text: str, most: int) -> tuple[Found, ...]:
+        query = Query.of(text)
+        found = (found_in(name, record, query) for name in names for record in self._newest_first(name))
+        return tuple(islice((each for each in found if each), most))
+
+    def _newest_first(self, name: str) -> Iterator[Record]:
         with self._lock:
-            log = self._logs.get(info.id)
-            records = log.after(0) if log else ()
-        found = (found_in(info.id, record, query) for record in reversed(records))
-        return (each for each in found if each)
+            log = self._logs.get(name)
+            there = [*zip(log.records, log.texts, strict=True)] if log else []
+        return (_as_written(record, text) for record, text in reversed(there))
+
+
+def _as_written(record: Record, text: str) -> Record:
+    return record if _unchangeable(record.event) else Record(seq=record.seq, event=decode(text))
 
 
 def _unchangeable(event: Event) -> bool:

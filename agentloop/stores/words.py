@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from agentloop.cutting import head, tail
 from agentloop.errors import UsageError
-from agentloop.events import Compacted, Described, Event, MessageAdded, Noted, Record, kind_name
+from agentloop.events import Compacted, Described, Event, MessageAdded, Noted, Record
 from agentloop.messages import ToolCall
 from agentloop.stores.base import Found
 
@@ -108,11 +108,8 @@ def excerpt(text: str, query: Query, *, chars: int = 160) -> str:
 
 def found_in(session_id: str, record: Record, query: Query) -> Found | None:
     """The record as a search returns it; None where it does not hold what is looked for."""
-    text = searchable(record.event)
-    if not query.matches(words_of(text)):
-        return None
-    kind, time = kind_name(type(record.event)), record.event.time
-    return Found(session_id=session_id, seq=record.seq, kind=kind, time=time, text=excerpt(text, query))
+    matches = query.matches(words_of(searchable(record.event)))
+    return Found(session_id=session_id, record=record) if matches else None
 
 
 def _first_place(text: str, query: Query) -> int:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -14,16 +15,7 @@ from agentloop.cli.sessions.work import Opened, columns, done, named, pages
 from agentloop.context import Context
 from agentloop.errors import StoreError
 from agentloop.stores import SessionInfo
-from agentloop.stores.base import KeepsCheckpoints
-
-
-@runtime_checkable
-class ChecksItself(Protocol):
-    """A store that can look through all that it keeps."""
-
-    async def check(self) -> Sequence[str]:
-        """What is wrong, a line each; none where all is well."""
-        ...
+from agentloop.stores.base import Checkpoint, ChecksItself, KeepsCheckpoints
 
 
 @click.command()
@@ -41,44 +33,63 @@ def check(name: str | None, **_: Any) -> int:
         if faults:
             some = "1 fault was" if len(faults) == 1 else f"{len(faults)} faults were"
             raise StoreError(f"{some} found: restore a copy of what is damaged")
-        if isinstance(opened.store, KeepsCheckpoints):
-            for info in await _infos(opened, name):
-                await _check_checkpoint(opened, opened.store, info)
         say(error_console(), "all is well")
 
     return done(work)
 
 
-async def _faults(opened: Opened, name: str | None) -> Sequence[str]:
-    everything = name is None and opened.settings.owner is None
-    if everything and isinstance(opened.store, ChecksItself):
-        return await opened.store.check()
+async def faults_of(opened: Opened, infos: Sequence[SessionInfo]) -> Sequence[str]:
+    """Read each log once: a line for each that cannot be read whole, and its checkpoint held against it."""
     faults = []
-    for info in await _infos(opened, name):
+    for info in infos:
+        checkpoint = await _checkpoint(opened, info)
         try:
-            async with aclosing(pages(opened.store, info)) as read:
-                async for _ in read:
-                    pass
+            await _read_through(opened, await _line(opened, info), checkpoint)
         except StoreError as error:
             faults.append(str(error))
     return faults
 
 
-async def _infos(opened: Opened, name: str | None) -> Sequence[SessionInfo]:
+async def _faults(opened: Opened, name: str | None) -> Sequence[str]:
     if name is not None:
-        return [await named(opened, name)]
-    return await opened.store.list(owner=opened.settings.owner)
+        return await faults_of(opened, [await named(opened, name)])
+    if opened.settings.owner is None and isinstance(opened.store, ChecksItself):
+        return await opened.store.check() or await _faults_of_checkpoints(opened)
+    return await faults_of(opened, await opened.store.list(owner=opened.settings.owner))
 
 
-async def _check_checkpoint(opened: Opened, kept: KeepsCheckpoints, info: SessionInfo) -> None:
-    """Drop a checkpoint that is not what the log comes to: whoever opens the session makes a new one."""
-    checkpoint = await kept.checkpoint(info.id)
-    if checkpoint is None:
-        return
-    context = Context()
+async def _faults_of_checkpoints(opened: Opened) -> Sequence[str]:
+    """Of logs that the store has looked through, what a checkpoint stands for is read, and nothing else."""
+    for info in await opened.store.list():
+        if checkpoint := await _checkpoint(opened, info):
+            line = await _line(opened, info)
+            part = replace(line, length=min(line.length, checkpoint.seq))
+            await _read_through(opened, part, checkpoint)
+    return ()
+
+
+async def _read_through(opened: Opened, info: SessionInfo, checkpoint: Checkpoint | None) -> None:
+    """Read a log, and drop a checkpoint that it does not come to: who opens the session makes a new one."""
+    context, last = Context(), ""
+    end = checkpoint.seq if checkpoint else 0
     async with aclosing(pages(opened.store, info)) as read:
         async for page in read:
-            context = context.add(*(record for record in page if record.seq <= checkpoint.seq))
-    if checkpoint_of(context, checkpoint.event_id) != checkpoint:
-        await kept.drop_checkpoint(info.id)
+            if records := [record for record in page if record.seq <= end]:
+                context, last = context.add(*records), records[-1].event.id
+    if checkpoint and checkpoint_of(context, last) != checkpoint:
+        await _drop_checkpoint(opened, info)
+
+
+async def _checkpoint(opened: Opened, info: SessionInfo) -> Checkpoint | None:
+    return await opened.store.checkpoint(info.id) if isinstance(opened.store, KeepsCheckpoints) else None
+
+
+async def _line(opened: Opened, info: SessionInfo) -> SessionInfo:
+    """The session's line, which is to be as new as its checkpoint: the session may go on meanwhile."""
+    return await opened.store.info(info.id) or info
+
+
+async def _drop_checkpoint(opened: Opened, info: SessionInfo) -> None:
+    if isinstance(opened.store, KeepsCheckpoints):
+        await opened.store.drop_checkpoint(info.id)
         say(error_console(), f"{info.id}: its checkpoint was not what its log comes to, and is dropped")

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from agentloop import exports
-from agentloop.cli.finding import new_session_id
 from agentloop.cli.importing import read_text, redacted_events
 from agentloop.cli.options import STORE, TTL, options
 from agentloop.cli.output import StandardOutput
@@ -19,6 +18,7 @@ from agentloop.cli.writing import whole_file
 from agentloop.errors import ConflictError, UsageError
 from agentloop.events import Described, Event
 from agentloop.messages import Message
+from agentloop.sessions import new_session_id
 from agentloop.stores import checked_session_id
 from agentloop.tokens import count_message, counter_for
 

@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import click
@@ -15,7 +15,8 @@ from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.sessions.history import History, history_of, in_words, remove_transcripts
 from agentloop.cli.sessions.work import Opened, as_data, done, looked, named, row
-from agentloop.errors import UsageError
+from agentloop.errors import SessionBusyError, UsageError
+from agentloop.leases import Leases
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
 
@@ -23,14 +24,15 @@ from agentloop.stores import SessionInfo
 @click.command()
 @click.argument("names", metavar="ID…", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Delete them also where a run works on them, which then fails.")
 @click.option("--with-transcripts", is_flag=True, help="Delete the transcripts, too, that its log names.")
 @click.option("--transcripts", metavar="DIR", help="Where these lie. [default: .transcripts]")
 @options(STORE)
-def delete(names: Sequence[str], yes: bool, with_transcripts: bool, **_: Any) -> int:
+def delete(names: Sequence[str], yes: bool, force: bool, with_transcripts: bool, **_: Any) -> int:
     """Delete sessions and their whole logs.
 
     Says what goes. Transcripts on disc stay, unless they are asked for. Where one of several names is
-    wrong, nothing is deleted.
+    wrong, or a run works on one of the sessions, nothing is deleted.
     """
     asks, console, fate = _asks(yes), error_console(), "go" if with_transcripts else "stay"
 
@@ -45,15 +47,21 @@ def delete(names: Sequence[str], yes: bool, with_transcripts: bool, **_: Any) ->
     if asks and not _agreed(console, going, fate):
         return 0
 
+    async def gone(opened: Opened, history: History) -> None:
+        if with_transcripts:
+            async with aclosing(remove_transcripts(opened, history)) as stays:
+                async for line in stays:
+                    say(console, line, style="yellow")
+        there = await opened.store.delete(history.info.id)
+        what = "deleted" if there else "was gone already"
+        say(console, f"{what}: {in_words(history, transcripts=fate)}")
+
     async def work(opened: Opened, output: StandardOutput) -> None:
-        for history in going:
-            if with_transcripts:
-                async with aclosing(remove_transcripts(opened, history)) as stays:
-                    async for line in stays:
-                        say(console, line, style="yellow")
-            there = await opened.store.delete(history.info.id)
-            what = "deleted" if there else "was gone already"
-            say(console, f"{what}: {in_words(history, transcripts=fate)}")
+        async with AsyncExitStack() as holding:
+            for history in going if not force else ():
+                await holding.enter_async_context(_held(opened, history.info.id))
+            for history in going:
+                await gone(opened, history)
 
     return done(work)
 
@@ -75,7 +83,10 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
         return [History(info=redacted(info, opened.settings.redact)) for info in due]
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        went = await (_expired(opened, now) if dry_run else _swept(opened, now))
+        if dry_run:
+            went = await _expired(opened, now)
+        else:
+            went = await opened.store.sweep(owner=opened.settings.owner, now=now)
         if not went:
             say(console, "nothing has expired")
         if as_json:
@@ -93,10 +104,19 @@ async def _expired(opened: Opened, now: float) -> Sequence[SessionInfo]:
     return [info for info in stored if info.expires is not None and info.expires <= now]
 
 
-async def _swept(opened: Opened, now: float) -> Sequence[SessionInfo]:
-    if opened.settings.owner is None:
-        return await opened.store.sweep(now=now)
-    return [info for info in await _expired(opened, now) if await opened.store.delete(info.id)]
+@asynccontextmanager
+async def _held(opened: Opened, session_id: str) -> AsyncIterator[None]:
+    """No run works on the session within the block.
+
+    Raises:
+        SessionBusyError: one does now.
+    """
+    try:
+        async with Leases().held(session_id, opened.store):
+            yield
+    except SessionBusyError as error:
+        who = str(error).partition("; ")[0]  # what follows is advice for runs
+        raise SessionBusyError(f"{who}: wait for its end, or delete it all the same with --force") from error
 
 
 def _asks(yes: bool) -> bool:

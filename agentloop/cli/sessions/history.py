@@ -64,7 +64,9 @@ async def remove_transcripts(opened: Opened, history: History) -> AsyncGenerator
     """Delete what the history names in the folder of transcripts, and nothing else; say what stays, and why.
 
     Only a file whose messages are all of this session is taken for its transcript: another folder may hold
-    a file of the same name. Raises:
+    a file of the same name.
+
+    Raises:
         StoreError: the folder is a symbolic link, or a file cannot be read or removed.
     """
     folder = opened.settings.transcripts

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -12,14 +11,13 @@ from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.sessions.work import Opened, columns, done, moment, named
 from agentloop.errors import UsageError
-from agentloop.events import MessageAdded
-from agentloop.redaction import redacted
+from agentloop.events import MessageAdded, kind_name
+from agentloop.redaction import Redact, redacted
 from agentloop.stores.base import FindsWords, Found
 from agentloop.stores.words import Query, excerpt, searchable
+from agentloop.threads import in_thread
 
 _MOST = 1_000
-_FURTHER = 4
-"""So many times as much is asked for where what was found is of other folders."""
 
 
 @click.command()
@@ -35,22 +33,19 @@ def search(text: str, name: str | None, everywhere: bool, as_json: bool, most: i
     Also where a compaction has hidden it; newest first. A record is found that holds all the words; what
     stands in double quotes is found as it stands.
     """
-
     query = Query.of(text)
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        looks, owner = searchable_store(opened), opened.settings.owner
-        if name is not None:
-            session_id = (await named(opened, name)).id
-            found = await looks.search(text, session_id=session_id, owner=owner, most=most)
-        elif everywhere:
-            found = await looks.search(text, owner=owner, most=most)
-        else:
-            found = await of_folder(opened, looks, text, most)
+        looks, settings = searchable_store(opened), opened.settings
+        session_id = (await named(opened, name)).id if name is not None else None
+        folder = None if everywhere or session_id else str(settings.workdir)
+        found = await looks.search(
+            text, session_id=session_id, folder=folder, owner=settings.owner, most=most
+        )
         if not found:
-            hint = "" if everywhere or name else " in this folder; --all searches the sessions of all folders"
+            hint = " in this folder; --all searches the sessions of all folders" if folder else ""
             say(error_console(), f"nothing found{hint}")
-        shown = [await _shown(opened, each, query) for each in found]
+        shown = await in_thread(_shown, found, query, settings.redact)
         if as_json:
             return await output.write(json.dumps(shown, indent=2) + "\n")
         return await output.write("".join(map(_row, shown)))
@@ -71,32 +66,16 @@ def searchable_store(opened: Opened) -> FindsWords:
     )
 
 
-async def of_folder(opened: Opened, looks: FindsWords, text: str, most: int) -> Sequence[Found]:
-    """What is found in sessions of the call's folder: ever more is asked for until that is enough, or all."""
-    folder, owner = str(opened.settings.workdir), opened.settings.owner
-    ids = {info.id for info in await opened.store.list(folder=folder, owner=owner)}
-    asked = most
-    while True:
-        found = await looks.search(text, owner=owner, most=asked)
-        here = [each for each in found if each.session_id in ids]
-        if len(here) >= most or len(found) < asked:
-            return here[:most]
-        asked *= _FURTHER
-
-
-async def _shown(opened: Opened, found: Found, query: Query) -> dict[str, Any]:
-    """What was found with the role of its message; cut out of the redacted record where that differs.
-
-    A secret that is cut is not known for one.
-    """
-    records = await opened.store.read(found.session_id, after=found.seq - 1, most=1)
-    data = asdict(found) | {"role": None}
-    for record in records:
-        event = redacted(record.event, opened.settings.redact)
-        data["role"] = event.message.role if isinstance(event, MessageAdded) else None
-        if event is not record.event:
-            data["text"] = excerpt(searchable(event), query)
-    return data
+def _shown(found: Sequence[Found], query: Query, redact: Redact | None) -> list[dict[str, Any]]:
+    """What was found as it is shown: cut out of the redacted record, as a cut secret is not known for one."""
+    shown = []
+    for each in found:
+        event = redacted(each.record.event, redact)
+        role = event.message.role if isinstance(event, MessageAdded) else None
+        where = {"session_id": each.session_id, "seq": each.record.seq, "kind": kind_name(type(event))}
+        what = {"role": role, "time": event.time, "text": excerpt(searchable(event), query)}
+        shown.append(where | what)
+    return shown
 
 
 def _row(found: Mapping[str, Any]) -> str:

@@ -23,7 +23,9 @@ async def texts_of(
     """What an export in that format holds of the session, or of what the filter takes of it.
 
     Events and Markdown hold one page in memory at a time. The list of messages holds the messages, since a
-    result may stand anywhere behind its call. Raises:
+    result may stand anywhere behind its call.
+
+    Raises:
         StoreError: the log cannot be read.
     """
     async with aclosing(_redacted(opened, info)) as records:

@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 
 from agentloop.errors import StoreError
 from agentloop.stores.base import Checkpoint, Lease
-from agentloop.stores.postgres.log import to_bytes, to_text
+from agentloop.stores.lines import to_bytes, to_text
 
 _TRIES = 20
 _MOST_LEASE_SECONDS = 10 * 365 * 86_400.0
@@ -32,6 +32,7 @@ _TAKE = """
         until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
     WHERE held.holder = excluded.holder OR held.holder = %(over)s::text OR held.until <= clock_timestamp()
     RETURNING holder, place, pid, started, since"""
+"""Who holds it stays where `stays_with` of `stores.base` says so: the condition is its negation."""
 _FREE = "DELETE FROM agentloop_leases WHERE session_id = %s::text AND holder = %s::text"
 
 

@@ -1,66 +1,51 @@
 """Whether what the database holds is whole."""
 
-from collections.abc import Sequence
 from functools import partial
 
 from psycopg import AsyncConnection
 
-from agentloop.codec import decode
 from agentloop.errors import StoreError
+from agentloop.stores.checking import ROWS_AT_ONCE, LogCheck
+from agentloop.stores.lines import record_of
 from agentloop.stores.postgres.link import Link
+from agentloop.stores.postgres.log import info
 from agentloop.threads import in_thread
 
-_AT_ONCE = 1_000
-
-_LENGTHS = """
-    SELECT coalesce(line.id, log.session_id), coalesce(line.length, 0),
-        coalesce(log.records, 0), coalesce(log.newest, 0)
-    FROM agentloop_sessions AS line
-    FULL JOIN (
-        SELECT session_id, count(*) AS records, max(seq) AS newest, min(seq) AS oldest
-        FROM agentloop_events GROUP BY session_id) AS log ON log.session_id = line.id
-    WHERE line.id IS NULL OR log.session_id IS NULL OR line.length <> log.newest
-        OR log.records <> log.newest OR log.oldest <> 1
-    ORDER BY 1"""
-_BODIES = f"""
-    SELECT session_id, seq, body FROM agentloop_events
-    WHERE (session_id, seq) > (%s::text, %s::int8) ORDER BY session_id, seq LIMIT {_AT_ONCE}"""
-
-Row = tuple[str, int, str]
+_NAMES = """
+    SELECT id FROM agentloop_sessions
+    UNION SELECT session_id FROM agentloop_events ORDER BY 1"""
+_PAGE = f"""
+    SELECT seq, body FROM agentloop_events WHERE session_id = %s::text AND seq > %s::int8
+    ORDER BY seq LIMIT {ROWS_AT_ONCE}"""
 
 
-async def faults_of(link: Link) -> tuple[str, ...]:
-    """A line for each session whose records have gaps or are not as its entry says, and each bad record."""
-    faults = [_in_words(*row) for row in await link.run(_lengths)]
-    place = ("", 0)
-    while rows := await link.run(partial(_rows, place)):
-        place = rows[-1][:2]
-        faults += await in_thread(_damaged, rows)
+async def faults_of(label: str, link: Link) -> tuple[str, ...]:
+    """A line for each record that is damaged or missing, and each line of the list that is not its log's."""
+    faults: list[str] = []
+    for name in await link.run(_names):
+        faults += await link.run(partial(_faults_of_session, label, name))
     return tuple(faults)
 
 
-async def _lengths(connection: AsyncConnection) -> list[tuple[str, int, int, int]]:
+async def _names(connection: AsyncConnection) -> list[str]:
     async with connection.transaction():
         await connection.execute("SET LOCAL statement_timeout = 0")
-        return await (await connection.execute(_LENGTHS)).fetchall()
+        return [name for (name,) in await (await connection.execute(_NAMES)).fetchall()]
 
 
-async def _rows(place: tuple[str, int], connection: AsyncConnection) -> list[Row]:
-    return await (await connection.execute(_BODIES, place)).fetchall()
-
-
-def _in_words(session_id: str, length: int, records: int, newest: int) -> str:
-    return (
-        f"session {session_id!r}: its entry says {length} records, "
-        f"there are {records}, the newest at position {newest}"
-    )
-
-
-def _damaged(rows: Sequence[Row]) -> list[str]:
-    found = []
-    for session_id, seq, body in rows:
+async def _faults_of_session(label: str, session_id: str, connection: AsyncConnection) -> list[str]:
+    """All of it as it was at one moment: who appends or deletes meanwhile is no fault."""
+    log, faults = LogCheck(label, session_id, partial(record_of, label, session_id)), list[str]()
+    async with connection.transaction():
+        await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
-            decode(body)
+            listed = await info(connection, session_id)
         except StoreError as error:
-            found.append(f"session {session_id!r}, record {seq}: {error}")
-    return found
+            return [f"{label}: {error}"]
+        while rows := await _page(connection, session_id, log.seq):
+            faults += await in_thread(lambda page: list(log.faults_of(page)), rows)
+    return [*faults, *log.faults_of_line(listed)]
+
+
+async def _page(connection: AsyncConnection, session_id: str, after: int) -> list[tuple[int, str]]:
+    return await (await connection.execute(_PAGE, (session_id, after))).fetchall()

@@ -131,9 +131,7 @@ class _Pool:
         """
         await self._wait_for_place()
         try:
-            connection = self._pop() or await _Connection.connect(
-                self._conninfo, autocommit=True, prepare_threshold=1
-            )
+            connection = self._pop() or await connect(self._conninfo)
             try:
                 return await work(connection, argument)
             finally:
@@ -168,6 +166,15 @@ class _Pool:
             connection.pgconn.finish()
         if self._closed:
             self.close()
+
+
+async def connect(conninfo: str) -> "_Connection":
+    """A new connection, which commits each statement by itself.
+
+    Raises:
+        Error: as psycopg and libpq raise it, without the password.
+    """
+    return await _Connection.connect(conninfo, autocommit=True, prepare_threshold=1)
 
 
 class _Connection(AsyncConnection[Any]):

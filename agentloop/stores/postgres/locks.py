@@ -5,7 +5,7 @@ connection does: a process that is killed lets go at once, so a lock that can be
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from psycopg import AsyncConnection, Error
@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from agentloop.errors import StoreError
 from agentloop.stores.postgres.address import address_of
 from agentloop.stores.postgres.faults import fault
+from agentloop.stores.postgres.link import connect
 
 _TAKE = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 _FREE = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
@@ -47,12 +48,10 @@ class HeldLock:
                 await self._connection.execute("SELECT 1")
             except Error:
                 await self.free()
-        try:
+        with self._faults_told():
             connection = self._connection or await self._connected()
             self._connection = connection
             self._is_held = self._is_held or await _taken(connection, self._name)
-        except Error as error:
-            raise fault(self._address.label, error) from error
 
     @contextlib.asynccontextmanager
     async def is_free(self, name: str) -> AsyncIterator[bool]:
@@ -64,15 +63,14 @@ class HeldLock:
         connection = self._connection
         if connection is None:
             raise StoreError(f"{self._address.label}: not connected")
-        try:
+        with self._faults_told():
             is_free = await _taken(connection, name)
-            try:
-                yield is_free
-            finally:
-                if is_free:
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                with self._faults_told():
                     await connection.execute(_FREE, [name])
-        except Error as error:
-            raise fault(self._address.label, error) from error
 
     async def free(self) -> None:
         """Let go of the lock and its connection; harmless when called again."""
@@ -81,10 +79,20 @@ class HeldLock:
             await connection.close()
 
     async def _connected(self) -> AsyncConnection[Any]:
-        conninfo = make_conninfo(self._address.conninfo, **_PROBES)
-        connection = await AsyncConnection.connect(conninfo, autocommit=True)
-        await connection.execute(_SERVER_PROBES)
+        connection = await connect(make_conninfo(self._address.conninfo, **_PROBES))
+        try:
+            await connection.execute(_SERVER_PROBES)
+        except BaseException:  # cancelled too: nobody else would close it
+            await connection.close()
+            raise
         return connection
+
+    @contextlib.contextmanager
+    def _faults_told(self) -> Iterator[None]:
+        try:
+            yield
+        except Error as error:
+            raise fault(self._address.label, error) from error
 
 
 async def _taken(connection: AsyncConnection[Any], name: str) -> bool:

@@ -3,7 +3,6 @@
 Values travel apart from the statements, as parameters; no text of a user ever becomes part of one.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,16 +10,22 @@ from psycopg import AsyncConnection, sql
 from psycopg.errors import UniqueViolation
 from psycopg.types.numeric import Int8
 
-from agentloop.codec import decode
-from agentloop.errors import ConflictError, StoreError, UsageError
-from agentloop.events import Described, Event, Record
-from agentloop.stores.base import SessionInfo
-from agentloop.stores.index import described
+from agentloop.errors import ConflictError, StoreError
+from agentloop.events import Event, Record
+from agentloop.stores.base import MOST_POSITION, SessionInfo, clamped
+from agentloop.stores.lines import (
+    COLUMNS,
+    change_of,
+    check_gapless,
+    line_of,
+    list_statements,
+    record_of,
+    to_bytes,
+)
 from agentloop.stores.postgres.schema import BESIDE
 
 _TRIES = 5
 _MOST_SWEPT_AT_ONCE = 100
-_MOST_POSITION = 2**62
 
 _EVENTS = """
     INSERT INTO agentloop_events (session_id, seq, body)
@@ -49,22 +54,33 @@ _THERE = """
         array(SELECT body FROM agentloop_events WHERE session_id = %(id)s::text
             AND seq > %(expect)s::int8 AND seq <= %(expect)s::int8 + %(added)s::int8 ORDER BY seq)"""
 _READ = """
-    SELECT seq, body FROM agentloop_events WHERE session_id = %s::text AND seq > %s::int8
-    ORDER BY seq LIMIT %s::int8"""
-_COLUMNS = "id, title, folder, created, updated, length, owner, ttl_seconds"
-_LINES = f"SELECT {_COLUMNS} FROM agentloop_sessions"
+    SELECT line.length, said.seq, said.body
+    FROM (SELECT coalesce((
+        SELECT length FROM agentloop_sessions WHERE id = %(id)s::text), 0)) AS line (length)
+    LEFT JOIN LATERAL (
+        SELECT seq, body FROM agentloop_events WHERE session_id = %(id)s::text AND seq > %(after)s::int8
+        ORDER BY seq LIMIT %(most)s::int8) AS said ON true
+    ORDER BY said.seq"""
+"""The length that the line says comes with each record, and alone where there is none: both of one moment."""
+_LINES = f"SELECT {COLUMNS} FROM agentloop_sessions"
 _IN_ORDER = "ORDER BY updated DESC, id"
-_LIST = {
-    (False, False): f"{_LINES} {_IN_ORDER}",
-    (True, False): f"{_LINES} WHERE folder = %(folder)s::bytea {_IN_ORDER}",
-    (False, True): f"{_LINES} WHERE owner = %(owner)s::bytea {_IN_ORDER}",
-    (True, True): f"{_LINES} WHERE owner = %(owner)s::bytea AND folder = %(folder)s::bytea {_IN_ORDER}",
-}
+_LIST = list_statements(_LINES, "folder = %(folder)s::bytea", "owner = %(owner)s::bytea")
 _INFO = f"{_LINES} WHERE id = %s::text"
 _HOLD = "SELECT FROM agentloop_sessions WHERE id = %s::text FOR UPDATE"
 _EXPIRED = f"""{_LINES}
-    WHERE expires <= coalesce(%s::float8, extract(epoch FROM clock_timestamp()))
+    WHERE expires <= coalesce(%(now)s::float8, extract(epoch FROM clock_timestamp()))
+        AND (%(owner)s::bytea IS NULL OR owner = %(owner)s::bytea)
+        AND NOT EXISTS (
+            SELECT FROM agentloop_leases AS held WHERE held.session_id = id AND until > clock_timestamp())
     {_IN_ORDER} LIMIT {_MOST_SWEPT_AT_ONCE} FOR UPDATE SKIP LOCKED"""
+
+_KEEP_OUT = """
+    INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
+    SELECT id, '', '', 0, '', 0, clock_timestamp() FROM unnest(%s::text[]) AS id
+    ON CONFLICT (session_id) DO UPDATE SET holder = '' WHERE held.until <= clock_timestamp()
+    RETURNING session_id"""
+"""The leases of these sessions, but those that are live: who asks for one waits until the sweep is over."""
+_FORGET = "DELETE FROM agentloop_leases WHERE until <= clock_timestamp()"
 
 
 async def append(
@@ -78,7 +94,7 @@ async def append(
     change = _change(session_id, events, bodies, expect)
     actual = expect
     for _ in range(_TRIES):
-        if bodies and 0 <= expect <= _MOST_POSITION and await _written(connection, change):
+        if bodies and 0 <= expect <= MOST_POSITION and await _written(connection, change):
             return expect + len(bodies)
         actual, there = await _there(connection, change)
         if (there == list(bodies) and bodies) or (not bodies and actual == expect):
@@ -93,16 +109,23 @@ async def append(
 async def read(
     connection: AsyncConnection, session_id: str, after: int, most: int | None
 ) -> Sequence[tuple[int, str]]:
-    """Positions and bodies of the records behind `after`."""
-    start = max(0, min(after, _MOST_POSITION))
-    end = None if most is None else Int8(min(most, _MOST_POSITION))
-    return await _all(connection, _READ, (session_id, Int8(start), end))
+    """Positions and bodies of the records behind `after`.
+
+    Raises:
+        StoreError: some that the session's line promises are missing.
+    """
+    after, most = clamped(max(after, 0)), None if most is None else clamped(most)
+    values = {"id": session_id, "after": Int8(after), "most": None if most is None else Int8(most)}
+    rows = await _all(connection, _READ, values)
+    there = [(seq, body) for _, seq, body in rows if seq is not None]
+    check_gapless("", session_id, [seq for seq, _ in there], after=after, most=most, length=rows[0][0])
+    return there
 
 
 async def info(connection: AsyncConnection, session_id: str) -> SessionInfo | None:
     """The session's line; None where there is none."""
     rows = await _all(connection, _INFO, (session_id,))
-    return _line(rows[0]) if rows else None
+    return line_of("", rows[0]) if rows else None
 
 
 async def listed(
@@ -110,7 +133,8 @@ async def listed(
 ) -> tuple[SessionInfo, ...]:
     """The lines of that folder and owner, newest update first."""
     values = {"folder": to_bytes(folder), "owner": to_bytes(owner)}
-    return tuple(map(_line, await _all(connection, _LIST[folder is not None, owner is not None], values)))
+    rows = await _all(connection, _LIST[folder is not None, owner is not None], values)
+    return tuple(line_of("", row) for row in rows)
 
 
 async def delete(connection: AsyncConnection, session_id: str) -> bool:
@@ -121,14 +145,15 @@ async def delete(connection: AsyncConnection, session_id: str) -> bool:
         return held.rowcount > 0 and await _remove(connection, [session_id]) > 0
 
 
-async def sweep(connection: AsyncConnection, now: float | None) -> tuple[SessionInfo, ...]:
-    """Remove some sessions that expired and what they were; none where there are none left."""
+async def sweep(connection: AsyncConnection, owner: str | None, now: float | None) -> tuple[SessionInfo, ...]:
+    """Remove some sessions that expired, of that owner, and say what they were; none where none are left."""
     async with connection.transaction():
-        gone = tuple(map(_line, await _all(connection, _EXPIRED, (now,))))
-        await connection.execute("DELETE FROM agentloop_leases WHERE until <= clock_timestamp()")
-        if gone:
-            await _remove(connection, [each.id for each in gone])
-    return gone
+        rows = await _all(connection, _EXPIRED, {"owner": to_bytes(owner), "now": now})
+        due = tuple(line_of("", row) for row in rows)
+        free = {name for (name,) in await _all(connection, _KEEP_OUT, ([each.id for each in due],))}
+        await _remove(connection, list(free))
+        await connection.execute(_FORGET)
+    return tuple(each for each in due if each.id in free)
 
 
 def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str]]) -> tuple[Record, ...]:
@@ -137,28 +162,7 @@ def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str]]) -> 
     Raises:
         StoreError: one is damaged; the text names its place.
     """
-    return tuple(_record(label, session_id, seq, body) for seq, body in rows)
-
-
-def to_bytes(text: str | None) -> bytes | None:
-    """The text as the columns hold it: lone surrogates as they are."""
-    return None if text is None else text.encode("utf-8", "surrogatepass")
-
-
-def to_text(data: bytes | None) -> str | None:
-    """The text of a column.
-
-    Raises:
-        UnicodeDecodeError: somebody else wrote into it.
-    """
-    return None if data is None else data.decode("utf-8", "surrogatepass")
-
-
-def _record(label: str, session_id: str, seq: int, body: str) -> Record:
-    try:
-        return Record(seq=seq, event=decode(body))
-    except StoreError as error:
-        raise StoreError(f"{label}: session {session_id!r}, record {seq}: {error}") from error
+    return tuple(record_of(label, session_id, seq, body) for seq, body in rows)
 
 
 async def _written(connection: AsyncConnection, change: Mapping[str, Any]) -> bool:
@@ -172,12 +176,13 @@ async def _written(connection: AsyncConnection, change: Mapping[str, Any]) -> bo
 
 async def _there(connection: AsyncConnection, change: Mapping[str, Any]) -> tuple[int, list[str]]:
     """The log's length, and the bodies that stand where ours should."""
-    expect = Int8(max(-_MOST_POSITION, min(change["expect"], _MOST_POSITION)))
-    ((length, there),) = await _all(connection, _THERE, {**change, "expect": expect})
+    values = {**change, "expect": Int8(clamped(change["expect"]))}
+    ((length, there),) = await _all(connection, _THERE, values)
     return length, there
 
 
 async def _remove(connection: AsyncConnection, session_ids: Sequence[str]) -> int:
+    await connection.execute(f"{_FORGET} AND session_id = ANY(%s::text[])", (session_ids,))
     for table in ("agentloop_events", *BESIDE):
         statement = sql.SQL("DELETE FROM {} WHERE session_id = ANY(%s::text[])").format(sql.Identifier(table))
         await connection.execute(statement, (session_ids,))
@@ -192,38 +197,19 @@ async def _all(connection: AsyncConnection, statement: str, values: Any) -> list
 
 
 def _change(session_id: str, events: Sequence[Event], bodies: Sequence[str], expect: int) -> dict[str, Any]:
-    """What an append changes, for its statement; `ttl` is 0 where the time to live is taken off."""
+    """What an append changes, for its statement, which applies it as `lines.changed` does."""
     if not events:
         return {"id": session_id, "expect": Int8(expect), "added": Int8(0)}
-    line = described(None, session_id, events)
-    said = [each.ttl_seconds for each in events if isinstance(each, Described)]
-    takes_off = line.ttl_seconds is None and any(each is not None for each in said)
-    try:
-        created, updated = float(line.created), float(line.updated)
-    except OverflowError as error:
-        raise UsageError("the time of a record is too large a number") from error
+    change = change_of(events)
     return {
         "id": session_id,
-        "title": to_bytes(line.title),
-        "folder": to_bytes(line.folder),
-        "owner": to_bytes(line.owner),
-        "ttl": 0.0 if takes_off else line.ttl_seconds,
-        "created": created,
-        "updated": updated,
+        "title": to_bytes(change.title),
+        "folder": to_bytes(change.folder),
+        "owner": to_bytes(change.owner),
+        "ttl": change.ttl_seconds,
+        "created": change.first,
+        "updated": change.updated,
         "bodies": list(bodies),
-        "added": Int8(len(bodies)),
+        "added": Int8(change.added),
         "expect": Int8(expect),
     }
-
-
-def _line(row: Sequence[Any]) -> SessionInfo:
-    name, title, folder, created, updated, length, owner, ttl_seconds = row
-    try:
-        texts = {"title": to_text(title), "folder": to_text(folder), "owner": to_text(owner)}
-    except UnicodeDecodeError:
-        texts = None
-    if texts is None or not (math.isfinite(created) and math.isfinite(updated)):
-        raise StoreError(f"the entry of session {ascii(name)[:60]} is damaged: restore a copy")
-    return SessionInfo(
-        id=name, created=created, updated=updated, length=length, ttl_seconds=ttl_seconds, **texts
-    )

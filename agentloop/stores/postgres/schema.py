@@ -49,7 +49,7 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
         "CREATE INDEX agentloop_words_words ON agentloop_words USING gin (words)",
     ),
 )
-BESIDE = ("agentloop_checkpoints", "agentloop_leases", "agentloop_indexed", "agentloop_words")
+BESIDE = ("agentloop_checkpoints", "agentloop_indexed", "agentloop_words")
 """What can be lost without losing anything of a log."""
 
 

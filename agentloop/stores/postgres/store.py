@@ -17,9 +17,11 @@ from agentloop.stores.base import (
     Found,
     Lease,
     SessionInfo,
+    checked_now,
     checked_owner,
     checked_session_id,
 )
+from agentloop.stores.lines import to_bytes
 from agentloop.stores.postgres import beside, log
 from agentloop.stores.postgres.address import address_of
 from agentloop.stores.postgres.check import faults_of
@@ -115,26 +117,35 @@ class PostgresStore:
         checked_session_id(session_id)
         return await self._link.run(lambda connection: log.delete(connection, session_id))
 
-    async def sweep(self, *, now: float | None = None) -> Sequence[SessionInfo]:
+    async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, and return what they were; see `SessionStore`.
 
         The clock is the server's.
         """
+        checked_owner(owner)
+        moment = None if now is None else checked_now(now)
         gone: list[SessionInfo] = []
-        while some := await self._link.run(lambda connection: log.sweep(connection, now)):
+        while some := await self._link.run(lambda connection: log.sweep(connection, owner, moment)):
             gone += some
         return tuple(gone)
 
     async def search(
-        self, text: str, *, session_id: str | None = None, owner: str | None = None, most: int = 50
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        folder: str | None = None,
+        owner: str | None = None,
+        most: int = 50,
     ) -> Sequence[Found]:
         """The records that hold all these words; see `FindsWords`."""
-        query = Query.of(text)
         whole("most", most, 1)
         checked_owner(owner)
         if session_id is not None:
             checked_session_id(session_id)
-        return await search(self._link, query, session_id, owner, most)
+        query = await in_thread(Query.of, text)
+        scope = {"id": session_id, "folder": to_bytes(folder), "owner": to_bytes(owner)}
+        return await search(self._link, query, scope, most)
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint; None where there is none."""
@@ -168,7 +179,7 @@ class PostgresStore:
 
     async def check(self) -> Sequence[str]:
         """What is damaged, one line each; nothing where all is well. It reads everything."""
-        return await faults_of(self._link)
+        return await faults_of(self._label, self._link)
 
     async def close(self) -> None:
         """Let go of all connections; harmless when called again."""

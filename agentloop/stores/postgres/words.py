@@ -5,7 +5,7 @@ what is new in the sessions that it may look into. What PostgreSQL finds is look
 all stores, so that what is found is the same everywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,10 +13,9 @@ from psycopg import AsyncConnection
 
 from agentloop.codec import decode
 from agentloop.errors import StoreError
-from agentloop.events import Record
 from agentloop.stores.base import Found
+from agentloop.stores.lines import record_of
 from agentloop.stores.postgres.link import Link
-from agentloop.stores.postgres.log import to_bytes
 from agentloop.stores.postgres.vectors import MOST_PHRASES, phrase_query, vectors
 from agentloop.stores.words import Query, found_in, searchable, words_of
 from agentloop.threads import in_thread
@@ -26,6 +25,7 @@ _LOOKED_AT_ONCE = 50
 
 _SCOPE = """
     (%(id)s::text IS NULL OR line.id = %(id)s::text)
+    AND (%(folder)s::bytea IS NULL OR line.folder = %(folder)s::bytea)
     AND (%(owner)s::bytea IS NULL OR line.owner = %(owner)s::bytea)"""
 _BEHIND = f"""
     SELECT line.id FROM agentloop_sessions AS line
@@ -63,17 +63,19 @@ Part = tuple[int, int, bool, str]
 
 
 async def search(
-    link: Link, query: Query, session_id: str | None, owner: str | None, most: int
+    link: Link, query: Query, scope: Mapping[str, bytes | str | None], most: int
 ) -> tuple[Found, ...]:
-    """The newest `most` records that hold what is looked for, in that session or of that owner."""
-    scope = {"id": session_id, "owner": to_bytes(owner)}
+    """The newest `most` records that hold what is looked for, in the session, folder and owner of the scope.
+
+    The scope has all three, each as its column does, None for any.
+    """
     for name in await link.run(partial(_behind, scope)):
         while await link.run(partial(_index, name)):
             pass
     return await link.run(partial(_found, scope, query, most))
 
 
-async def _behind(scope: dict[str, Any], connection: AsyncConnection) -> list[str]:
+async def _behind(scope: Mapping[str, Any], connection: AsyncConnection) -> list[str]:
     rows = await (await connection.execute(_BEHIND, scope)).fetchall()
     return [name for (name,) in rows]
 
@@ -113,7 +115,7 @@ def _words(body: str) -> list[str]:
 
 
 async def _found(
-    scope: dict[str, Any], query: Query, most: int, connection: AsyncConnection
+    scope: Mapping[str, Any], query: Query, most: int, connection: AsyncConnection
 ) -> tuple[Found, ...]:
     each = list(dict.fromkeys(map(phrase_query, query.phrases[:MOST_PHRASES])))
     terms = [f"({term})" for term in each]
@@ -127,6 +129,6 @@ async def _found(
 
 
 def _looked_at(rows: Sequence[tuple[str, int, str | None]], query: Query) -> list[Found]:
-    records = ((name, Record(seq=seq, event=decode(body))) for name, seq, body in rows if body is not None)
+    records = ((name, record_of("", name, seq, body)) for name, seq, body in rows if body is not None)
     found = (found_in(name, record, query) for name, record in records)
     return [each for each in found if each]

@@ -9,29 +9,20 @@ are taken over.
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from agentloop.errors import ConflictError, StoreError
 from agentloop.ondisc import make_private_folder, refused
+from agentloop.stores.sqlite.faults import DAMAGED, advice_for, code_of, locked
 from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
 
 MOST_CHECKED_BYTES = 16 * 1024 * 1024
 """A file up to this size is checked whole when it is opened: about 1 ms for each megabyte."""
 
-_DAMAGED = "the database is damaged: restore a copy, or try `sqlite3 FILE .recover`"
-_ADVICE = {
-    sqlite3.SQLITE_FULL: "the disc is full: free some space and try again; what was stored is safe",
-    sqlite3.SQLITE_READONLY: "the database is read-only: change its rights or choose another store",
-    sqlite3.SQLITE_NOTADB: "this is no SQLite database: choose another path; the file was not touched",
-    sqlite3.SQLITE_CORRUPT: _DAMAGED,
-    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened: check the rights of the file and its folder",
-    sqlite3.SQLITE_PERM: "no permission: change the rights or choose another store",
-    sqlite3.SQLITE_IOERR: "the disc failed to read or write: check it and try again",
-    sqlite3.SQLITE_TOOBIG: "a record is larger than SQLite takes: make it smaller",
-}
-_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+T = TypeVar("T")
 
 
 class SQLiteFile:
@@ -46,6 +37,7 @@ class SQLiteFile:
         self._busy_seconds = busy_seconds
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
+        self._doubtful = False
 
     def exists(self) -> bool:
         """Whether there is anything to read; a file that is in use counts even when it was moved."""
@@ -53,11 +45,36 @@ class SQLiteFile:
             return True
         if not os.path.lexists(self.path):
             return False
-        return self.path.is_dir() or not self._is_empty()
+        return self.path.is_dir() or _size(self.path) != 0
+
+    def read(self, work: Callable[[sqlite3.Connection], T], empty: T) -> T:
+        """What the work finds in one unchanging state of the file; `empty` where there is nothing to read.
+
+        Raises:
+            StoreError: see `transaction`.
+        """
+        if not self.exists():
+            return empty
+        with self.transaction("BEGIN") as connection:
+            return work(connection)
+
+    def change(self, work: Callable[[sqlite3.Connection], T], empty: T) -> T:
+        """What the work returns, once what it changed is committed; `empty` where there is nothing to change.
+
+        Raises:
+            StoreError: see `transaction`.
+        """
+        if not self.exists():
+            return empty
+        with self.transaction() as connection:
+            return work(connection)
 
     @contextmanager
     def transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
-        """Commits at the end of the block; writes nothing where the block or the commit fails.
+        """Commits at the end of the block; a block that fails leaves nothing written.
+
+        A commit that fails leaves all of it or nothing: where only the disc's word that it is kept did not
+        come, the records stand when the file is next opened.
 
         Raises:
             StoreError: the file cannot be read or written; the text names it and says what to do.
@@ -68,11 +85,12 @@ class SQLiteFile:
             yield connection
             connection.execute("COMMIT")
         except ConflictError:  # an answer, no fault: the connection goes on
-            connection.execute("ROLLBACK")
+            self._roll_back(connection)
             raise
         except sqlite3.Error as error:
+            self._doubtful |= code_of(error) == sqlite3.SQLITE_IOERR
             self.close()
-            raise self._fault(error) from error
+            raise StoreError(f"{self.path}: {advice_for(error, self._busy_seconds)}") from error
         except OSError as error:
             self.close()
             raise refused(self.path, error) from error
@@ -86,6 +104,12 @@ class SQLiteFile:
             with suppress(sqlite3.Error):
                 self._connection.close()
         self._connection = self._identity = None
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute("ROLLBACK")
+        except sqlite3.Error:  # letting go of the connection takes it back too
+            self.close()
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection:
@@ -117,22 +141,34 @@ class SQLiteFile:
                 "put the database back, or move its log away"
             )
 
-    def _is_empty(self) -> bool:
-        return _size(self.path) == 0
-
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("BEGIN")
         version = self._version(connection)
-        connection.execute("COMMIT")
         if version:
-            self._look_over(connection)
+            self._look_over(connection, version)
+        connection.execute("COMMIT")
+        self._take_over_log(connection)
         # Busy here means that another process is just switching; the mode is the file's, not ours.
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         if version < SCHEMA_VERSION:
             self._migrate(connection)
+
+    def _take_over_log(self, connection: sqlite3.Connection) -> None:
+        """Bring what the log holds into the database, so that nothing more rests on it.
+
+        After a failed sync the system may take pages of the log for written that are not. What is appended
+        behind them, though synced itself, would go with them in a power cut: SQLite reads a log up to the
+        first frame that is broken. Where that sync was ours, nothing goes on before the log is begun anew;
+        what another process left behind is taken over as far as nobody reads it.
+        """
+        mode = "TRUNCATE" if self._doubtful else "PASSIVE"
+        (busy, _, _) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        if busy and self._doubtful:
+            raise StoreError(f"{self.path}: {locked(self._busy_seconds)}")
+        self._doubtful = False
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """All steps in one transaction: a fault on the way leaves the file as it was."""
@@ -162,32 +198,19 @@ class SQLiteFile:
                 f"this one knows {SCHEMA_VERSION}): update agentloop"
             )
         if version < 1:
-            raise StoreError(f"{self.path}: {_DAMAGED}")
+            raise StoreError(f"{self.path}: {DAMAGED}")
         return int(version)
 
-    def _look_over(self, connection: sqlite3.Connection) -> None:
-        """What is cheap to check of a file that was made before."""
+    def _look_over(self, connection: sqlite3.Connection, version: int) -> None:
+        """What is cheap to check of a file that was made before, in the transaction that read its version."""
         there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
         small = self.path.stat().st_size <= MOST_CHECKED_BYTES
         of = "1" if small else "sessions"
         if TABLES[version] <= there:
             (found,) = connection.execute(f"PRAGMA quick_check({of})").fetchone()
             if found == "ok":
                 return
-        raise StoreError(f"{self.path}: {_DAMAGED}")
-
-    def _fault(self, error: sqlite3.Error) -> StoreError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        advice = _ADVICE.get(
-            code, f"{error}: check the database with `sqlite3 FILE 'PRAGMA integrity_check'`"
-        )
-        if code in _LOCKED:
-            advice = (
-                f"the database is locked by another process, for over {self._busy_seconds:g} seconds: "
-                "end that process or try again"
-            )
-        return StoreError(f"{self.path}: {advice}")
+        raise StoreError(f"{self.path}: {DAMAGED}")
 
 
 def _size(path: Path) -> int | None:

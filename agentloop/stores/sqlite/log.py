@@ -5,17 +5,19 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from agentloop.codec import encode
-from agentloop.errors import ConflictError, StoreError
-from agentloop.events import Described, Event, Record
-from agentloop.stores.index import described
-from agentloop.stores.sqlite.columns import INFO, info_of, record_of, row_of, to_column
+from agentloop.errors import ConflictError
+from agentloop.events import Event, Record
+from agentloop.stores.base import clamped
+from agentloop.stores.lines import COLUMNS, Change, change_of, changed, check_gapless, incomplete
+from agentloop.stores.sqlite.columns import record_of, row_of, to_column
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.sqlite.schema import record_sum
+from agentloop.stores.sqlite.sessions import line
 
 Row: TypeAlias = tuple[str, int, str | bytes, int]
 
 _INSERT = "INSERT INTO events (session_id, seq, body, sum) VALUES (?, ?, ?, ?)"
-_PUT = f"""INSERT INTO sessions ({INFO}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+_PUT = f"""INSERT INTO sessions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET title = excluded.title, folder = excluded.folder,
     updated = excluded.updated, length = excluded.length, owner = excluded.owner,
     ttl_seconds = excluded.ttl_seconds"""
@@ -24,9 +26,10 @@ _PUT = f"""INSERT INTO sessions ({INFO}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 def append(session_id: str, events: Sequence[Event], expect: int, file: SQLiteFile) -> int:
     """Write all events after record `expect`, or none; see `SessionStore`."""
     rows = [_row(session_id, seq, event) for seq, event in enumerate(events, start=expect + 1)]
+    change = change_of(events) if events else None
     with file.transaction() as connection:
-        if not _went_on(connection, session_id, events, expect):
-            _begin_or_describe(connection, session_id, events, rows, expect, file)
+        if not _went_on(connection, session_id, change, expect):
+            _begin_or_describe(connection, session_id, change, rows, expect, file)
         elif rows:
             connection.executemany(_INSERT, rows)
     return expect + len(rows)
@@ -40,15 +43,15 @@ def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tup
     """
     if not file.exists():
         return ()
+    after, most = clamped(after), None if most is None else clamped(most)
     with file.transaction("BEGIN") as connection:
         length = _listed(connection, session_id)
         rows = connection.execute(
             "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?",
             (session_id, after, -1 if most is None else most),
         ).fetchall()
-    end = length if most is None else min(length, after + most)
-    if [seq for seq, _, _ in rows] != list(range(after + 1, end + 1)):
-        raise _incomplete(session_id, length, file)
+    seqs = [seq for seq, _, _ in rows]
+    check_gapless(str(file.path), session_id, seqs, after=after, most=most, length=length)
     return tuple(record_of(file.path, session_id, *row) for row in rows)
 
 
@@ -72,25 +75,27 @@ def _check_written(
     connection: sqlite3.Connection, session_id: str, rows: Sequence[Row], *, expect: int, length: int
 ) -> None:
     """A repeated append whose first answer was lost finds the very rows that it sends."""
+    at = clamped(expect)
     there = connection.execute(
         "SELECT seq, body FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
-        (session_id, expect, expect + len(rows)),
+        (session_id, at, at + len(rows)),
     ).fetchall()
     if not rows or there != [(seq, body) for _, seq, body, _ in rows]:
         raise ConflictError(session_id, expected=expect, actual=length)
 
 
-def _went_on(connection: sqlite3.Connection, session_id: str, events: Sequence[Event], expect: int) -> bool:
+def _went_on(connection: sqlite3.Connection, session_id: str, change: Change | None, expect: int) -> bool:
     """Whether the log has `expect` records and its line now says that these are behind them.
 
     The line is the log's length, kept in the same transactions; a log that has more all the same refuses the
     records by its primary key, and one that has less is found out by who reads it.
     """
-    if not events or any(isinstance(event, Described) for event in events):
+    if change is None or not change.only_adds:
         return False
+    at = clamped(expect)
     updated = connection.execute(
         "UPDATE sessions SET updated = ?, length = ? WHERE id = ? AND length = ?",
-        (events[-1].time, expect + len(events), session_id, expect),
+        (change.updated, at + change.added, session_id, at),
     )
     return updated.rowcount == 1
 
@@ -98,7 +103,7 @@ def _went_on(connection: sqlite3.Connection, session_id: str, events: Sequence[E
 def _begin_or_describe(
     connection: sqlite3.Connection,
     session_id: str,
-    events: Sequence[Event],
+    change: Change | None,
     rows: Sequence[Row],
     expect: int,
     file: SQLiteFile,
@@ -107,18 +112,10 @@ def _begin_or_describe(
     if length != expect:
         _check_written(connection, session_id, rows, expect=expect, length=length)
         return
-    row = connection.execute(f"SELECT {INFO} FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    before = info_of(row, file.path) if row else None
+    before = line(connection, session_id, file)
     listed = before.length if before else 0
     if listed != expect:
-        raise _incomplete(session_id, listed, file)
-    if rows:
+        raise incomplete(str(file.path), session_id, listed)
+    if change:
         connection.executemany(_INSERT, rows)
-        connection.execute(_PUT, row_of(described(before, session_id, events)))
-
-
-def _incomplete(session_id: str, listed: object, file: SQLiteFile) -> StoreError:
-    return StoreError(
-        f"{file.path}: the log of session {session_id!r} is damaged: it does not hold the "
-        f"{ascii(listed)[:20]} records that the list says: restore a copy"
-    )
+        connection.execute(_PUT, row_of(changed(before, session_id, change)))

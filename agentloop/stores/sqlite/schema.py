@@ -9,9 +9,10 @@ line of `sessions` in any case, and sorting them is the least of it. For the sam
 and its index holds only sessions that do expire.
 
 `sum` is the CRC-32 of a record with its place (`record_sum`), so that a byte changed on the disc is noticed;
-it is NULL on records from before there was one. `words` is the full-text index: its rows are brought up to
-date when somebody searches, `indexed` says how far, `number` is the session's part of their row ids. The
-tokenizer `ascii` takes each word as `agentloop.stores.words` made it.
+it is NULL on records from before there was one. The text of a checkpoint holds a sum of its own. `words` is
+the full-text index: its rows are brought up to date when somebody searches, `indexed` says how far, `number`
+is the session's part of their row ids. The tokenizer `ascii` takes each word as `agentloop.stores.words`
+made it.
 """
 
 from zlib import crc32
@@ -41,8 +42,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX sessions_expires ON sessions (expires) WHERE expires IS NOT NULL",
         "CREATE UNIQUE INDEX sessions_number ON sessions (number) WHERE number IS NOT NULL",
         """CREATE TABLE checkpoints (
-            session_id TEXT PRIMARY KEY NOT NULL, seq INTEGER NOT NULL, event_id NOT NULL, body NOT NULL,
-            sum INTEGER NOT NULL) WITHOUT ROWID""",
+            session_id TEXT PRIMARY KEY NOT NULL, seq INTEGER NOT NULL, event_id NOT NULL, body NOT NULL)
+            WITHOUT ROWID""",
         """CREATE TABLE leases (
             session_id TEXT PRIMARY KEY NOT NULL, holder NOT NULL, place NOT NULL, pid INTEGER NOT NULL,
             started NOT NULL, since REAL NOT NULL, until REAL NOT NULL) WITHOUT ROWID""",

@@ -28,12 +28,30 @@ MOST_ASKED = 50
 _CATCH_UP = """UPDATE sessions SET indexed = ?, number = coalesce(number,
     (SELECT coalesce(max(number), 0) + 1 FROM sessions WHERE number IS NOT NULL))
     WHERE id = ? AND indexed = ? RETURNING number"""
+_SCOPE = """(:id IS NULL OR sessions.id = :id) AND (:folder IS NULL OR sessions.folder = :folder)
+    AND (:owner IS NULL OR sessions.owner = :owner)"""
+_BEHIND = f"SELECT id, length FROM sessions WHERE indexed < length AND {_SCOPE}"
+_NUMBER = f"SELECT number FROM sessions WHERE id = :id AND number > 0 AND {_SCOPE}"
 _IN_SESSION = """SELECT sessions.id, words.rowid FROM sessions CROSS JOIN words
-    WHERE words MATCH ? AND sessions.id = ? AND words.rowid BETWEEN ? AND ? ORDER BY words.rowid DESC"""
+    WHERE words MATCH :asked AND sessions.id = :id AND words.rowid BETWEEN :first AND :last
+    ORDER BY words.rowid DESC"""
 _IN_ALL = f"""SELECT sessions.id, words.rowid FROM words
     CROSS JOIN sessions ON sessions.number = words.rowid >> {SEQ_BITS}
-    WHERE words MATCH ? AND (?2 IS NULL OR sessions.owner = ?2)
+    WHERE words MATCH :asked AND {_SCOPE}
     ORDER BY sessions.updated DESC, sessions.id, words.rowid DESC"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a search is bound to: that session, those of the folder, those of the owner; None for all."""
+
+    session_id: str | None
+    folder: str | None
+    owner: str | None
+
+    def values(self) -> dict[str, str | bytes | None]:
+        """The same, as its statements take it."""
+        return {"id": self.session_id, "folder": to_column(self.folder), "owner": to_column(self.owner)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,18 +80,12 @@ class _Room:
         self.chars -= len(body)
 
 
-def behind(session_id: str | None, owner: str | None, file: SQLiteFile) -> dict[str, int]:
+def behind(scope: Scope, file: SQLiteFile) -> dict[str, int]:
     """The sessions concerned that the index does not know wholly, and their lengths."""
     if not file.exists():
         return {}
     with file.transaction("BEGIN") as connection:
-        return dict(
-            connection.execute(
-                """SELECT id, length FROM sessions WHERE indexed < length
-                AND (?1 IS NULL OR id = ?1) AND (?2 IS NULL OR owner = ?2)""",
-                (session_id, to_column(owner)),
-            ).fetchall()
-        )
+        return dict(connection.execute(_BEHIND, scope.values()).fetchall())
 
 
 def catch_up(lengths: Mapping[str, int], file: SQLiteFile) -> dict[str, int]:
@@ -86,30 +98,27 @@ def catch_up(lengths: Mapping[str, int], file: SQLiteFile) -> dict[str, int]:
     return {name: length for name, length in lengths.items() if name not in done}
 
 
-def search(
-    query: Query, session_id: str | None, owner: str | None, most: int, file: SQLiteFile
-) -> tuple[Found, ...]:
+def search(query: Query, scope: Scope, most: int, file: SQLiteFile) -> tuple[Found, ...]:
     """The records that hold what is looked for; see `FindsWords`."""
     if not file.exists():
         return ()
     with file.transaction("BEGIN") as connection:
-        rows = _candidates(connection, query, session_id, owner)
+        rows = _candidates(connection, query, scope)
         found = (_found(connection, name, row, query, file) for name, row in rows)
         return tuple(islice((each for each in found if each), most))
 
 
-def _candidates(
-    connection: sqlite3.Connection, query: Query, session_id: str | None, owner: str | None
-) -> Iterable[tuple[str, int]]:
+def _candidates(connection: sqlite3.Connection, query: Query, scope: Scope) -> Iterable[tuple[str, int]]:
     """The ids of the sessions and of the rows that the index finds."""
     asked = " ".join(f'"{" ".join(phrase[:MOST_ASKED])}"' for phrase in query.phrases[:MOST_ASKED])
-    if session_id is None:
-        return connection.execute(_IN_ALL, (asked, to_column(owner)))
-    line = connection.execute(
-        "SELECT number FROM sessions WHERE id = ?1 AND number > 0 AND (?2 IS NULL OR owner = ?2)",
-        (session_id, to_column(owner)),
-    ).fetchone()
-    return connection.execute(_IN_SESSION, (asked, session_id, *word_rows(line[0]))) if line else ()
+    values = scope.values() | {"asked": asked}
+    if scope.session_id is None:
+        return connection.execute(_IN_ALL, values)
+    line = connection.execute(_NUMBER, scope.values()).fetchone()
+    if line is None:
+        return ()
+    first, last = word_rows(line[0])
+    return connection.execute(_IN_SESSION, values | {"first": first, "last": last})
 
 
 def _found(

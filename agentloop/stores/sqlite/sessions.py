@@ -1,24 +1,25 @@
 """The list of the sessions in a SQLite file, and what takes sessions off it."""
 
 import sqlite3
+import time
 
 from agentloop.stores.base import SessionInfo
-from agentloop.stores.sqlite.columns import INFO, info_of, to_column
+from agentloop.stores.lines import COLUMNS, line_of, list_statements
+from agentloop.stores.sqlite.columns import to_column
 from agentloop.stores.sqlite.file import SQLiteFile
 
 SEQ_BITS = 32
 """A row of the full-text index has for its id the session's number, then, in so many bits, the position."""
 
-LISTS = {
-    (False, False): f"SELECT {INFO} FROM sessions ORDER BY updated DESC, id",
-    (True, False): f"SELECT {INFO} FROM sessions WHERE folder = ? ORDER BY updated DESC, id",
-    (False, True): f"SELECT {INFO} FROM sessions WHERE owner = ? ORDER BY updated DESC, id",
-    (True, True): f"SELECT {INFO} FROM sessions WHERE folder = ? AND owner = ? ORDER BY updated DESC, id",
-}
-"""By whether a folder and an owner are given."""
+LISTS = list_statements(f"SELECT {COLUMNS} FROM sessions", "folder = ?", "owner = ?")
 
-EXPIRED = "SELECT id FROM sessions WHERE expires <= ? ORDER BY expires"
-_LINE = f"SELECT {INFO} FROM sessions WHERE id = ?"
+_DUE = "expires <= ? AND owner IS coalesce(?, owner)"
+"""Where an owner is given, it is theirs: `IS`, since nobody's owner is NULL."""
+
+EXPIRED = f"SELECT id FROM sessions WHERE {_DUE} ORDER BY expires"
+_LINE = f"SELECT {COLUMNS} FROM sessions WHERE id = ?"
+_RUN_OUT = "FROM leases WHERE until <= ?"
+_IS_FREE = "NOT EXISTS (SELECT 1 FROM leases WHERE session_id = id AND until > ?)"
 
 
 def info(session_id: str, file: SQLiteFile) -> SessionInfo | None:
@@ -26,8 +27,17 @@ def info(session_id: str, file: SQLiteFile) -> SessionInfo | None:
     if not file.exists():
         return None
     with file.transaction("BEGIN") as connection:
-        row = connection.execute(_LINE, (session_id,)).fetchone()
-    return info_of(row, file.path) if row else None
+        return line(connection, session_id, file)
+
+
+def line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> SessionInfo | None:
+    """The session's line in a transaction that has begun; None where there is none.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    row = connection.execute(_LINE, (session_id,)).fetchone()
+    return line_of(str(file.path), row) if row else None
 
 
 def listed(folder: str | None, owner: str | None, file: SQLiteFile) -> tuple[SessionInfo, ...]:
@@ -38,7 +48,7 @@ def listed(folder: str | None, owner: str | None, file: SQLiteFile) -> tuple[Ses
     values = [to_column(text) for text in (folder, owner) if text is not None]
     with file.transaction("BEGIN") as connection:
         rows = connection.execute(statement, values).fetchall()
-    return tuple(info_of(row, file.path) for row in rows)
+    return tuple(line_of(str(file.path), row) for row in rows)
 
 
 def delete(session_id: str, file: SQLiteFile) -> bool:
@@ -49,21 +59,30 @@ def delete(session_id: str, file: SQLiteFile) -> bool:
         return _remove(connection, session_id)
 
 
-def expired(now: float, file: SQLiteFile) -> list[str]:
-    """The ids of the sessions whose time to live is over."""
+def expired(owner: str | None, now: float, file: SQLiteFile) -> list[str]:
+    """The ids of the sessions whose time to live is over; those of the owner, where given.
+
+    Leases that have run out are forgotten.
+    """
     if not file.exists():
         return []
     with file.transaction("BEGIN") as connection:
-        return [name for (name,) in connection.execute(EXPIRED, (now,))]
+        names = [name for (name,) in connection.execute(EXPIRED, (now, to_column(owner)))]
+        (run_out,) = connection.execute(f"SELECT count(*) {_RUN_OUT}", (time.time(),)).fetchone()
+    if run_out:
+        with file.transaction() as connection:
+            connection.execute(f"DELETE {_RUN_OUT}", (time.time(),))
+    return names
 
 
-def delete_expired(session_id: str, now: float, file: SQLiteFile) -> SessionInfo | None:
-    """Remove a session if its time to live is over still, and return its line."""
+def delete_expired(session_id: str, owner: str | None, now: float, file: SQLiteFile) -> SessionInfo | None:
+    """Remove a session if its time to live is over still, it is the owner's and free; return its line."""
     with file.transaction() as connection:
-        row = connection.execute(f"{_LINE} AND expires <= ?", (session_id, now)).fetchone()
+        values = (session_id, now, to_column(owner), time.time())
+        row = connection.execute(f"{_LINE} AND {_DUE} AND {_IS_FREE}", values).fetchone()
         if row is None:
             return None
-        gone = info_of(row, file.path)
+        gone = line_of(str(file.path), row)
         _remove(connection, session_id)
     return gone
 
@@ -73,7 +92,8 @@ def _remove(connection: sqlite3.Connection, session_id: str) -> bool:
     for (number,) in numbers.fetchall():
         first, last = word_rows(number)
         connection.execute("DELETE FROM words WHERE rowid BETWEEN ? AND ?", (first, last))
-    for table in ("events", "checkpoints", "leases"):
+    connection.execute("DELETE FROM leases WHERE session_id = ? AND until <= ?", (session_id, time.time()))
+    for table in ("events", "checkpoints"):
         connection.execute(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))
     return connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount > 0
 

@@ -20,11 +20,19 @@ from typing import TypeVar
 from agentloop.checks import above_zero, whole, whole_or_none
 from agentloop.errors import StoreError
 from agentloop.events import Event, Record
-from agentloop.stores.base import Checkpoint, Found, Lease, SessionInfo, checked_owner, checked_session_id
+from agentloop.stores.base import (
+    Checkpoint,
+    Found,
+    Lease,
+    SessionInfo,
+    checked_now,
+    checked_owner,
+    checked_session_id,
+)
 from agentloop.stores.sqlite import beside, check, log, search, sessions
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.words import Query
-from agentloop.threads import WorkThread
+from agentloop.threads import WorkThread, in_thread
 
 T = TypeVar("T")
 
@@ -71,26 +79,34 @@ class SQLiteStore:
         checked_session_id(session_id)
         return await self._run(partial(sessions.delete, session_id))
 
-    async def sweep(self, *, now: float | None = None) -> Sequence[SessionInfo]:
+    async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, each by itself, and return what they were."""
-        moment = time.time() if now is None else now
-        names = await self._run(partial(sessions.expired, moment))
-        gone = [await self._run(partial(sessions.delete_expired, name, moment)) for name in names]
+        checked_owner(owner)
+        moment = time.time() if now is None else checked_now(now)
+        names = await self._run(partial(sessions.expired, owner, moment))
+        gone = [await self._run(partial(sessions.delete_expired, name, owner, moment)) for name in names]
         return tuple(info for info in gone if info)
 
     async def search(
-        self, text: str, *, session_id: str | None = None, owner: str | None = None, most: int = 50
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        folder: str | None = None,
+        owner: str | None = None,
+        most: int = 50,
     ) -> Sequence[Found]:
         """The records that hold all these words; see `FindsWords`. What is not yet indexed is so first."""
-        query = Query.of(text)
         whole("most", most, 1)
         checked_owner(owner)
         if session_id is not None:
             checked_session_id(session_id)
-        behind = await self._run(partial(search.behind, session_id, owner))
+        query = await in_thread(Query.of, text)
+        scope = search.Scope(session_id=session_id, folder=folder, owner=owner)
+        behind = await self._run(partial(search.behind, scope))
         while behind:
             behind = await self._run(partial(search.catch_up, behind))
-        return await self._run(partial(search.search, query, session_id, owner, most))
+        return await self._run(partial(search.search, query, scope, most))
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint; None where there is none."""

@@ -1,0 +1,85 @@
+"""`runs`: how the durable runs stand."""
+
+import json
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+import click
+
+from agentloop.cli.console import error_console, say
+from agentloop.cli.event_loop import run_to_end
+from agentloop.cli.options import STORE, flags_of, options
+from agentloop.cli.output import StandardOutput
+from agentloop.cli.runs_shown import page, row
+from agentloop.cli.settings import settings_for
+from agentloop.durable import RunQueue
+from agentloop.errors import UsageError
+
+Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]
+
+_MOST = 50
+_VERBS = ("cancel", "resume", "delete")
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[ID | cancel ID | resume ID | delete ID]")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list, or an object for one run.")
+@click.option("--session", metavar="ID", help="Those of this session.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help=f"So many at most. [{_MOST}]")
+@click.option("--all", "without_limit", is_flag=True, help="All of them.")
+@options(STORE)
+def runs(
+    words: tuple[str, ...],
+    as_json: bool,
+    session: str | None,
+    limit: int | None,
+    without_limit: bool,
+    **_: Any,
+) -> int:
+    """List the durable runs, newest first; show one, take it out of the queue, put it back in, forget it.
+
+    What was said stays in the session's log, also of a run that is deleted.
+    """
+    if limit is not None and without_limit:
+        raise UsageError("--all and --limit: give one of them")
+    most = None if without_limit else (limit or _MOST)
+    work = _listed(session, most, as_json) if not words else _on_one(words, as_json)
+    output, settings = StandardOutput.claimed(), settings_for(flags_of(click.get_current_context()))
+
+    async def whole() -> int:
+        async with RunQueue(settings.store, owner=settings.owner, redact=settings.redact) as queue:
+            await output.write(await work(queue))
+        return 0
+
+    return run_to_end(whole())
+
+
+def _listed(session: str | None, most: int | None, as_json: bool) -> Work:
+    async def work(queue: RunQueue) -> str:
+        found = await queue.runs(session_id=session, most=most)
+        if as_json:
+            return json.dumps([asdict(run) for run in found], indent=2) + "\n"
+        if not found:
+            say(error_console(), "no runs")
+        return "".join(map(row, found))
+
+    return work
+
+
+def _on_one(words: tuple[str, ...], as_json: bool) -> Work:
+    verb, run_id = ("show", words[0]) if len(words) == 1 else (words[0], words[1])
+    if verb not in ("show", *_VERBS) or len(words) > 2 or run_id in _VERBS:
+        raise UsageError("write `runs`, `runs ID`, `runs cancel ID`, `runs resume ID` or `runs delete ID`")
+
+    async def work(queue: RunQueue) -> str:
+        if verb == "delete":
+            await queue.delete(run_id)
+            return ""
+        if verb != "show":
+            seen = await (queue.cancel(run_id) if verb == "cancel" else queue.resume(run_id))
+            return json.dumps(asdict(seen)) + "\n" if as_json else row(seen)
+        seen, answer = await queue.run(run_id), await queue.answer(run_id)
+        return json.dumps(asdict(seen) | {"output": answer}) + "\n" if as_json else page(seen, answer)
+
+    return work

@@ -1,0 +1,112 @@
+"""`worker`: does the runs of the queue until a signal comes."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from agentloop.cli.building import build
+from agentloop.cli.console import error_console, say
+from agentloop.cli.event_loop import run_to_end
+from agentloop.cli.logs import configure
+from agentloop.cli.options import AGENT, COMPACTION, LIMITS, MODEL, STORE, flags_of, options
+from agentloop.cli.output import StandardOutput
+from agentloop.cli.process import before_leaving
+from agentloop.cli.settings import settings_for
+from agentloop.durable import QUEUE, QueueLimits, Rate, Worker
+from agentloop.errors import UsageError
+from agentloop.stream import AnyStreamEvent, RunEnded, RunStarted
+from agentloop.workspace.offspring import end_all
+
+_CONCURRENCY = 4
+_RATE = re.compile(r"(\d{1,9})/(\d{1,9}(?:\.\d{1,9})?)")
+
+
+@click.command()
+@click.option(
+    "--concurrency",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=_CONCURRENCY,
+    show_default=True,
+    help="Runs of a queue side by side in each worker.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    metavar="NAME[:N]",
+    multiple=True,
+    help=f"Work off this queue, N runs at once over all workers. Repeatable. [{QUEUE}]",
+)
+@click.option(
+    "--rate", metavar="N/SECONDS", help="Begin no more than N runs of a queue in any so many seconds."
+)
+@click.option("--verbose", is_flag=True, help="Say more on standard error.")
+@options(MODEL, COMPACTION, AGENT, LIMITS, STORE)
+def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose: bool, **_: Any) -> int:
+    """Do the runs of the queue, and take over those of workers that died, until a signal comes.
+
+    Then what is in flight may end, and its runs are handed back. Limits of a queue hold for all workers: the
+    numbers of the worker that started last.
+    """
+    configure(verbose=verbose)
+    StandardOutput.claimed()
+    flags = flags_of(click.get_current_context())
+    if "owner" in flags:
+        raise UsageError("--owner is nothing for a worker: it does the runs of all; give it to submit")
+    settings = settings_for(flags)
+    limits = _limits_of(queues or (QUEUE,), concurrency, rate)
+    built, console = build(settings), error_console()
+    for notice in built.notices:
+        say(console, notice, style="yellow")
+
+    def told(event: AnyStreamEvent) -> None:
+        if isinstance(event, RunStarted):
+            say(console, f"run {event.run_id} begins, session {event.session_id}", style="dim")
+        elif isinstance(event, RunEnded):
+            why = f": {event.error}" if event.error else ""
+            say(console, f"run {event.run_id} {event.status}{why}", style="dim")
+
+    async def whole() -> int:
+        at_work = Worker(
+            built.agent,
+            settings.store,
+            queues=limits,
+            limits=settings.limits,
+            callbacks=built.callbacks,
+            transcripts=settings.transcripts,
+            folder=str(settings.workdir),
+            redact=settings.redact,
+            on_event=told,
+        )
+        say(console, f"worker {at_work.id} waits for runs; Ctrl-C hands back what it has", style="dim")
+        try:
+            await at_work.run()
+        except asyncio.CancelledError:
+            say(console, "stopped: its runs are handed back", style="dim")
+        return 0
+
+    with before_leaving(end_all):
+        return run_to_end(whole())
+
+
+def _limits_of(queues: Sequence[str], concurrency: int, rate: str | None) -> list[QueueLimits]:
+    return [_limit_of(queue, concurrency, _rate(rate)) for queue in queues]
+
+
+def _limit_of(queue: str, concurrency: int, rate: Rate | None) -> QueueLimits:
+    name, colon, most = queue.partition(":")
+    if colon and not (most.isascii() and most.isdigit() and int(most[:9]) > 0):
+        raise UsageError(f"--queue: {queue!r}: write NAME or NAME:N, N a whole number of at least 1")
+    return QueueLimits(name=name, most=int(most) if colon else None, each=concurrency, rate=rate)
+
+
+def _rate(text: str | None) -> Rate | None:
+    if text is None:
+        return None
+    found = _RATE.fullmatch(text.strip())
+    if not found or not int(found[1]) or not float(found[2]):
+        raise UsageError(f"--rate: {text!r} is no rate: write N/SECONDS, e.g. 10/60")
+    return Rate(runs=int(found[1]), seconds=float(found[2]))

@@ -1,0 +1,174 @@
+"""DBOS in this process, set up so that it does our runs and nothing else: no port, no service, no log."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+
+from agentloop.checks import above_zero, whole_or_none
+from agentloop.durable.orders import checked_queue
+from agentloop.errors import UsageError
+from agentloop.threads import in_thread
+
+APPLICATION = "agentloop"
+WORKFLOW = "agentloop_run"
+SHAPE = "1"
+"""The order of a run's steps, as a number. It changes when that does: a worker replays no run of another."""
+
+MOST_TRIES = 100
+"""A run that was begun or taken over so often is given up: it may be what kills its workers."""
+
+IDLE_SECONDS = 10.0
+"""A transaction of DBOS's that stands still for so long is ended by the server: a worker that hangs in the
+middle of one keeps the others from its runs until then. DBOS's own figure is 60 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """No more than `runs` of a queue begin within any `seconds`."""
+
+    runs: int
+    seconds: float
+
+    def __post_init__(self) -> None:
+        whole_or_none("runs", self.runs, 1)
+        above_zero("seconds", self.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimits:
+    """How a queue is worked off: by all workers together, and by each.
+
+    `most` is how many of its runs go on at once over all workers, `each` in one worker; None for no limit.
+    They stand in the database and hold for all workers of the queue: those of the worker that started last.
+    """
+
+    name: str
+    most: int | None = None
+    each: int | None = None
+    rate: Rate | None = None
+
+    def __post_init__(self) -> None:
+        checked_queue(self.name)
+        whole_or_none("most", self.most, 1)
+        whole_or_none("each", self.each, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineChoice:
+    """How DBOS runs in this process."""
+
+    url: str
+    worker: str
+    version: str
+    queues: Sequence[QueueLimits]
+    connections: int
+    poll_seconds: float
+
+
+def quiet() -> None:
+    """Leave DBOS's log to the host: without a handler of ours it would write to standard error itself."""
+    logger = logging.getLogger("dbos")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+
+
+async def started(choice: EngineChoice, work: Callable[[str], Awaitable[dict[str, Any]]]) -> DBOS:
+    """DBOS at work: it takes runs from these queues and does `work` with each, on this event loop.
+
+    A process has one DBOS, so nothing else in it may use another.
+
+    Raises:
+        UsageError: a worker runs in this process already.
+    """
+    if not _ONE_AT_A_TIME.acquire(blocking=False):
+        raise UsageError("a worker runs in this process already: DBOS allows one, start another process")
+    try:
+        quiet()
+        dbos = DBOS(config=_config(choice))
+        _declare(work)
+        DBOS.listen_queues([queue.name for queue in choice.queues])
+        DBOS.launch()
+        for queue in choice.queues:
+            await _register(queue, choice.poll_seconds)
+    except BaseException:  # whatever keeps it from starting, nothing of it is left; raised again
+        await stopped()
+        raise
+    return dbos
+
+
+def take_no_more(dbos: DBOS) -> None:
+    """Begin no further run."""
+    for event in dbos.background_thread_stop_events:
+        event.set()
+
+
+def abandon_all(dbos: DBOS) -> None:
+    """Cancel what is left of its tasks, those too that wait for what another worker makes of a run."""
+    for task in list(dbos._workflow_tasks):
+        task.cancel()
+
+
+async def busy_workers(version: str) -> Sequence[str]:
+    """The workers, dead ones too, that have runs of this version."""
+    found = await DBOS.list_workflows_async(
+        status="PENDING", app_version=version, load_input=False, load_output=False
+    )
+    return sorted({each.executor_id for each in found if each.executor_id})
+
+
+async def handed_back(dbos: DBOS, worker: str) -> int:
+    """Put the runs that this worker has back in their queues; how many there were."""
+    return len(await in_thread(lambda: dbos._recover_pending_workflows([worker])))
+
+
+async def stopped() -> None:
+    """End DBOS in this process."""
+    try:
+        # In a thread: DBOS waits for threads of its own that wait for this event loop.
+        await in_thread(lambda: DBOS.destroy(destroy_registry=True))
+    finally:
+        # DBOS had put its own in this place, which takes no more work.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))
+        _ONE_AT_A_TIME.release()
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def _declare(work: Callable[[str], Awaitable[dict[str, Any]]]) -> None:
+    @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MOST_TRIES)
+    async def agentloop_run(order: str) -> dict[str, Any]:
+        return await work(order)
+
+
+def _config(choice: EngineChoice) -> DBOSConfig:
+    return {
+        "name": APPLICATION,
+        "system_database_url": choice.url,
+        "application_version": choice.version,
+        "executor_id": choice.worker,
+        "serializer": DBOSPortableJSONSerializer(),
+        "sys_db_pool_size": choice.connections,
+        "sys_db_idle_transaction_timeout_sec": IDLE_SECONDS,
+        "enable_otlp": False,
+        "log_level": "WARNING",
+    }
+
+
+async def _register(queue: QueueLimits, poll_seconds: float) -> None:
+    each = queue.each if queue.most is None or queue.each is None else min(queue.each, queue.most)
+    await DBOS.register_queue_async(
+        queue.name,
+        worker_concurrency=each,
+        global_concurrency=queue.most,
+        limiter={"limit": queue.rate.runs, "period": queue.rate.seconds} if queue.rate else None,
+        partition_concurrency=1,
+        polling_interval_sec=poll_seconds,
+        on_conflict="always_update",
+    )

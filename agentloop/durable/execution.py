@@ -1,0 +1,181 @@
+"""One execution of a run: the steps that a worker does of it, each harmless when done again.
+
+The log is the truth. A step that is done again, by this worker or another that took the run over, first
+looks whether its effect stands in the log; then it does nothing. What was in flight at a kill is known by the
+execution that the recorded step before it names: if that is another one, only an idempotent tool runs again.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentloop.answering import answer_one, compact, interrupted, may_run_again, parted, settle
+from agentloop.asking import ask
+from agentloop.deadlines import to_its_end
+from agentloop.durable.fencing import MovedOnError
+from agentloop.durable.live import Live
+from agentloop.errors import StoreError
+from agentloop.events import MessageAdded
+from agentloop.owners import check_free
+from agentloop.redaction import redacted
+from agentloop.room import OVERFLOW
+from agentloop.run import Run
+from agentloop.rungs import fired_by
+from agentloop.sessions import Session
+from agentloop.steps import AskModel, Finish, RunTools, next_step
+from agentloop.stream import RunEnded, RunStatus, ToolEnded
+
+Todo = dict[str, Any]
+"""What is to be done next, as plain data: `do` is ask, make_room, tools or end."""
+
+CONFLICTS = 5
+"""So often in a row somebody else may write to the log before a step gives up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Execution:
+    """One worker's part in one run; `id` is another for each worker that goes on with it."""
+
+    live: Live
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _storing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def begin(self) -> Todo:
+        """Open the session and store that the run began, with its prompt."""
+        live = self.live
+        await live.hold()
+        await check_free(live.order.session_id, live.place.store, live.order.owner)
+        live.since = live.since or await live.began_at()
+        if not live.since:
+            await live.begin()
+        elif not await live.has_said():
+            await self._say_prompt(*await live.opened())
+        _, session = await live.opened()
+        return {**self._todo(session), "since": live.since}
+
+    async def make_room(self) -> Todo:
+        """Compact, since it is time to."""
+        run, session = await self.live.opened()
+        if isinstance(next_step(session.context.messages), AskModel):
+            self.live.session = await run.room.make(session)
+        return {"do": "ask", "made": True}
+
+    async def ask(self, made: bool) -> Todo:
+        """Ask the model once; `made` says that room is made for it."""
+        run, session = await self.live.opened()
+        if not isinstance(next_step(session.context.messages), AskModel):
+            return self._todo(session)
+        if not made and not run.limit_reached():
+            if _is_due(run, session):
+                return {"do": "make_room"}
+            session = self.live.session = await run.room.make(session)
+        if reason := run.limit_reached():
+            return {"do": "end", "status": "limit", "reason": reason}
+        session = self.live.session = await ask(run, session)
+        return self._todo(session)
+
+    async def call(self, call_id: str, share: int, by: str) -> Todo:
+        """Run one call of a batch of `share` and store its result; `by` is the execution that was told to."""
+        run, session = await self.live.opened()
+        call = next((call for call in self.live.open_calls() if call.id == call_id), None)
+        if call is None:
+            return {}
+        if by != self.id and not may_run_again(run, call):
+            await self._store_result(run, interrupted(run, call), None)
+            return {"interrupted": call_id}
+        record, ended = await answer_one(run, session, call, share=share)
+        await to_its_end(self._store_result(run, record, ended))
+        return {}
+
+    async def compact(self, call_ids: Sequence[str]) -> Todo:
+        """Answer the calls of the compact tool."""
+        run, session = await self.live.opened()
+        asked = [call for call in self.live.open_calls() if call.id in call_ids]
+        if asked:
+            self.live.session = await compact(run, session, asked)
+        return {"do": "ask"}
+
+    async def end(self, how: Mapping[str, Any]) -> Todo:
+        """Store how the run ended, where the log can take it; what it came to."""
+        status: RunStatus = how["status"]
+        error = how.get("error") or how.get("reason")
+        if not how.get("unwritten"):
+            await self._store_end(status, how.get("reason"))
+        run = self.live.run
+        if run is None:
+            return {"status": status, "error": error}
+        self.live.place.setting.learn(run)
+        await self._show_end(run, status, error=error)
+        usage = {"input": run.usage.input_tokens, "output": run.usage.output_tokens}
+        return {"status": status, "error": error, "usage": usage, "cost": run.cost}
+
+    async def note_cancelled(self) -> None:
+        """Note that the run was cancelled, where it had begun and the log can be written."""
+        run = self.live.run
+        if run is None:
+            return
+        with contextlib.suppress(StoreError):
+            await self._store_end("interrupted", None)
+        await self._show_end(run, "interrupted", error="cancelled")
+
+    async def _say_prompt(self, run: Run, session: Session) -> None:
+        """What comes after the first record of a run, where another execution stored that."""
+        step = next_step(session.context.messages)
+        if isinstance(step, RunTools):
+            session = await settle(run, session, step.calls)
+        self.live.session = await run.record(session, run.added(self.live.order.prompt))
+
+    def _todo(self, session: Session) -> Todo:
+        assert self.live.run
+        match next_step(session.context.messages):
+            case Finish():
+                return {"do": "end", "status": "answered"}
+            case RunTools(calls=calls):
+                others, asked = parted(self.live.run, calls)
+                told = {"calls": [call.id for call in others], "compact": [call.id for call in asked]}
+                return {"do": "tools", "by": self.id, **told}
+            case AskModel():
+                return {"do": "ask"}
+
+    async def _store_result(self, run: Run, record: MessageAdded, ended: ToolEnded | None) -> None:
+        """Store the result at the log's end, wherever that is by now, unless the call has one."""
+        call_id, live = record.message.tool_call_id, self.live
+        async with self._storing:
+            for attempt in range(1, CONFLICTS + 1):
+                if live.session is None or call_id not in [call.id for call in live.open_calls()]:
+                    return
+                try:
+                    stored = await run.stored(live.session, record)
+                except MovedOnError:
+                    if attempt == CONFLICTS:
+                        raise
+                    live.session = await live.reloaded(live.session)
+                else:
+                    break
+            live.session = stored.session
+            if ended is not None:
+                await run.watch.say(ended)
+            await run.show(stored)
+
+    async def _store_end(self, status: RunStatus, reason: str | None) -> None:
+        run, session = await self.live.opened(fresh=True)
+        if not await self.live.has_ended(status):
+            run.session = session
+            await to_its_end(run.end(status, reason))
+
+    async def _show_end(self, run: Run, status: RunStatus, *, error: str | None) -> None:
+        output, session = "", self.live.session
+        if status == "answered" and session is not None:
+            step = next_step(session.context.messages)
+            output = redacted(step.answer, run.watch.redact) if isinstance(step, Finish) else ""
+        ended = RunEnded(status=status, output=output, usage=run.usage, cost=run.cost, error=error)
+        await run.watch.say(ended)
+
+
+def _is_due(run: Run, session: Session) -> bool:
+    """Whether the next request will be preceded by a compaction."""
+    policy, context, budget = run.room.policy, session.context, run.room.budget
+    return bool(policy and (OVERFLOW(context, budget) or fired_by(policy.trigger, context, budget)))

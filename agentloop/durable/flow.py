@@ -1,0 +1,158 @@
+"""A run as a DBOS workflow: its body does nothing but steps, so that it can be replayed anywhere."""
+
+import asyncio
+import functools
+import json
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from dbos import DBOS, StepOptions, StepReservation
+from dbos import error as dbos_error
+
+from agentloop.durable.execution import CONFLICTS, Execution, Todo
+from agentloop.durable.fencing import MovedOnError
+from agentloop.durable.live import Live, Place
+from agentloop.durable.orders import Order
+from agentloop.errors import ConflictError, ModelUnavailableError, StoreError, TakenOverError
+from agentloop.redaction import redact_error, redacted
+from agentloop.results import status_of
+
+TRIES = 5
+"""So often a step is tried whose server or database is away, with waits that double from the first (2, 4, 8,
+16 s), on top of the model's own retries."""
+
+RETRY_SECONDS = 2.0
+_FOR_GOOD = (ConflictError, TakenOverError)
+
+
+@dataclass(slots=True, kw_only=True)
+class Flow:
+    """What the workers of this process do with each run; `stopping` says that no more is to be begun."""
+
+    place: Place
+    retry_seconds: float
+    stopping: bool = False
+    under_way: dict[str, "asyncio.Task[Any]"] = field(default_factory=dict)
+
+    async def run(self, order: str) -> dict[str, Any]:
+        """Do one run to its end; what it came to."""
+        run_id, task = DBOS.workflow_id, asyncio.current_task()
+        assert run_id is not None
+        assert task is not None
+        self.under_way[run_id] = task
+        data = json.loads(order)
+        wanted = Order.from_json(data)
+        live = Live(place=self.place, order=wanted, run_id=run_id, submitted=data["submitted"])
+        execution = Execution(live=live)
+        try:
+            return await self._all_steps(execution)
+        except dbos_error.DBOSWorkflowCancelledError:
+            await execution.note_cancelled()
+            raise
+        finally:
+            if self.under_way.get(run_id) is task:
+                del self.under_way[run_id]
+            await live.let_go()
+
+    async def _all_steps(self, execution: Execution) -> dict[str, Any]:
+        self._may_go_on()
+        todo = await self._step("begin", execution, execution.begin)
+        execution.live.since = todo.get("since", 0)
+        while todo["do"] != "end":
+            match todo["do"]:
+                case "make_room":
+                    self._may_go_on()
+                    todo = await self._step("make_room", execution, execution.make_room)
+                case "tools":
+                    todo = await self._tools(execution, todo)
+                case _:
+                    self._may_go_on()
+                    made = todo.get("made", False)
+                    todo = await self._step("ask", execution, functools.partial(execution.ask, made))
+        return await self._step("end", execution, functools.partial(execution.end, todo))
+
+    async def _tools(self, execution: Execution, todo: Todo) -> Todo:
+        """All calls side by side, each a step of its own, begun in call order; the compact tool after."""
+        share = len(todo["calls"]) + len(todo["compact"])
+        works = [
+            self._reserved(
+                f"tool {call_id}", execution, functools.partial(execution.call, call_id, share, todo["by"])
+            )
+            for call_id in todo["calls"]
+        ]
+        # All are waited for, since the first to fail would leave the others behind.
+        results = await asyncio.gather(*works, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            if result.get("do") == "end":
+                return result
+        if not todo["compact"]:
+            return {"do": "ask"}
+        return await self._step("compact", execution, functools.partial(execution.compact, todo["compact"]))
+
+    def _may_go_on(self) -> None:
+        """End here, the run being handed back, where the worker is about to stop."""
+        if self.stopping:
+            raise asyncio.CancelledError("the worker stops")
+
+    async def _step(self, name: str, execution: Execution, work: Callable[[], Awaitable[Todo]]) -> Todo:
+        return await DBOS.run_step_async(self._options(name), _Deed(execution, work).done)
+
+    def _reserved(
+        self, name: str, execution: Execution, work: Callable[[], Awaitable[Todo]]
+    ) -> Coroutine[Any, Any, Todo]:
+        place: StepReservation = DBOS.reserve_step()
+        return place.run_async(self._options(name), _Deed(execution, work).done)
+
+    def _options(self, name: str) -> StepOptions:
+        return {
+            "name": name,
+            "preemptible": name != "end",
+            "retries_allowed": True,
+            "max_attempts": TRIES,
+            "interval_seconds": self.retry_seconds,
+            "should_retry": _may_work_later,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """A step's work whose failure is plain data, but for what may work later."""
+
+    execution: Execution
+    work: Callable[[], Awaitable[Todo]]
+
+    async def done(self) -> Todo:
+        for _ in range(CONFLICTS):
+            try:
+                return await self.work()
+            except MovedOnError as error:
+                self.execution.live.look_again()
+                last = error
+            except Exception as error:  # every fault of a run has its word and its line, ours too
+                self.execution.live.look_again()
+                if _may_work_later(error) and not _is_last_try():
+                    raise
+                return self._failed(error)
+        return self._failed(last)
+
+    def _failed(self, error: Exception) -> Todo:
+        redact = self.execution.live.place.setting.redact
+        redact_error(error, redact)
+        text = str(redacted(str(error) or type(error).__name__, redact))
+        clean = text.encode("utf-8", "replace").decode("utf-8")
+        todo: Todo = {"do": "end", "status": status_of(error), "error": clean}
+        return {**todo, "unwritten": True} if isinstance(error, StoreError) else todo
+
+
+def _may_work_later(error: BaseException) -> bool:
+    return isinstance(error, ModelUnavailableError | StoreError) and not isinstance(error, _FOR_GOOD)
+
+
+def _is_last_try() -> bool:
+    status = DBOS.step_status
+    if status is None or status.current_attempt is None or status.max_attempts is None:
+        return True
+    return status.current_attempt + 1 >= status.max_attempts

@@ -1,0 +1,161 @@
+"""A run and its session as one execution of the run knows them: opened from the log, held by a lease."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from agentloop.deadlines import to_its_end
+from agentloop.durable.answers import backwards
+from agentloop.durable.fencing import FencedSession, HeldSession
+from agentloop.durable.orders import Order
+from agentloop.durable.spending import spend_again
+from agentloop.errors import TakenOverError
+from agentloop.events import Described, MessageAdded, Record, RunEnded, RunStarted
+from agentloop.limits import Limits
+from agentloop.messages import ToolCall
+from agentloop.run import Run
+from agentloop.sessions import Session
+from agentloop.setting import Setting
+from agentloop.steps import RunTools, next_step
+from agentloop.stores.base import SessionStore
+from agentloop.stream import RunStatus
+from agentloop.watch import Sink
+
+_SLACK_SECONDS = 86_400.0
+"""How far the clocks of two machines may be apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a worker's runs are done: with which agent, store and limits, and who is told of them."""
+
+    setting: Setting
+    limits: Limits
+    sink: Sink
+
+    @property
+    def store(self) -> SessionStore:
+        """Where the sessions live."""
+        return self.setting.store
+
+
+@dataclass(slots=True, kw_only=True)
+class Live:
+    """The run and its session, kept in memory between steps so that a step costs what is new.
+
+    `since` is the position of the run's beginning, 0 until that is known.
+    """
+
+    place: Place
+    order: Order
+    run_id: str
+    submitted: float
+    since: int = 0
+    run: Run | None = None
+    session: Session | None = None
+    _held: HeldSession | None = None
+    _is_stale: bool = False
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def opened(self, *, fresh: bool = False) -> tuple[Run, Session]:
+        """The run and its session, from the log where this execution has not seen it or does not trust it.
+
+        Raises:
+            TakenOverError: another run has begun in the session since.
+        """
+        async with self._opening:
+            await self.hold()
+            if self.run is None or self.session is None:
+                self.run, self.session = await self._resumed()
+            elif self._is_stale or fresh:
+                self.session = await self.reloaded(self.session)
+            self._is_stale = False
+            return self.run, self.session
+
+    async def hold(self) -> None:
+        """Take the session's lease; it is waited for while somebody else has it."""
+        if self._held is None:
+            self._held = await HeldSession.taken(self.order.session_id, self.place.store, self.run_id)
+
+    async def let_go(self) -> None:
+        """Let go of the session and of whoever watches."""
+        if self.run is not None:
+            self.run.watch.callback_list.close()
+        if self._held is not None:
+            await to_its_end(self._held.free())
+
+    def look_again(self) -> None:
+        """Before the next step, look at the log: what is known of it may be out of date."""
+        self._is_stale = True
+
+    async def begin(self) -> None:
+        """Store that the run began, with its prompt."""
+        session: Session = await FencedSession.open(self.order.session_id, self.place.store)
+        self.run = run = await self._new_run()
+        if self.order.owner is not None and not session.context.length:
+            session = await session.append(Described(owner=self.order.owner))
+        since = session.context.length + 1
+        self.session = await self.place.setting.begin(run, session, self.order.prompt)
+        self.since = since
+
+    async def began_at(self) -> int:
+        """The position of this run's beginning; 0 where it has not begun."""
+        async with contextlib.aclosing(backwards(self.place.store, self.order.session_id)) as records:
+            async for record in records:
+                if isinstance(record.event, RunStarted) and record.event.run_id == self.run_id:
+                    return record.seq
+                if record.event.time < self.submitted - _SLACK_SECONDS:
+                    break
+        return 0
+
+    async def has_said(self) -> bool:
+        """Whether the log has the run's prompt."""
+        return any(
+            isinstance(record.event, MessageAdded)
+            and record.event.run_id == self.run_id
+            and record.event.message.role == "user"
+            for record in await self._own_records()
+        )
+
+    async def has_ended(self, status: RunStatus) -> bool:
+        """Whether the log says that the run ended so."""
+        ends = [record.event for record in await self._own_records() if isinstance(record.event, RunEnded)]
+        return bool(ends) and ends[-1].status == status
+
+    async def reloaded(self, session: Session) -> Session:
+        """The session with what was written since.
+
+        Raises:
+            TakenOverError: another run has begun in it.
+        """
+        newer = await self.place.store.read(session.id, after=session.context.length)
+        self._check_alone(newer)
+        return await session.having(newer)
+
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that have no result yet, in call order."""
+        step = next_step(self.session.context.messages) if self.session else None
+        return step.calls if isinstance(step, RunTools) else ()
+
+    async def _resumed(self) -> tuple[Run, Session]:
+        session = await FencedSession.open(self.order.session_id, self.place.store)
+        records = await self._own_records()
+        self._check_alone(records)
+        run = await self._new_run()
+        run.session = session
+        spend_again(run, records)
+        return run, session
+
+    async def _new_run(self) -> Run:
+        place = self.place
+        return await place.setting.new_run(
+            self.order.session_id, place.sink, run_id=self.run_id, limits=place.limits
+        )
+
+    async def _own_records(self) -> Sequence[Record]:
+        return await self.place.store.read(self.order.session_id, after=self.since - 1)
+
+    def _check_alone(self, records: Sequence[Record]) -> None:
+        if any(isinstance(each.event, RunStarted) and each.event.run_id != self.run_id for each in records):
+            raise TakenOverError(self.order.session_id)

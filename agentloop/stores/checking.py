@@ -1,0 +1,58 @@
+"""What is wrong with a log, and with the line that the list has of it: one rule for all stores."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any
+
+from agentloop.errors import StoreError
+from agentloop.events import Record
+from agentloop.stores.base import SessionInfo
+from agentloop.stores.lines import change_of, changed
+
+ROWS_AT_ONCE = 1_000
+"""So many records are taken into memory at once where a log is looked through in pages."""
+
+
+class LogCheck:
+    """One log, looked through from its first record on, in as many pages as there are.
+
+    `record_of` makes a record of a row, which begins with its position, or raises StoreError with its place.
+    """
+
+    def __init__(self, label: str, session_id: str, record_of: Callable[..., Record]) -> None:
+        self._place = f"{label}: session {session_id!r}"
+        self._session_id = session_id
+        self._record_of = record_of
+        self._line: SessionInfo | None = None
+        self._is_whole = True
+        self.seq = 0
+
+    def faults_of(self, rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+        """A line for each record of the next rows that is missing or damaged."""
+        for row in rows:
+            for fault in self._faults(row):
+                self._is_whole = False
+                yield fault
+            self.seq = row[0]
+
+    def faults_of_line(self, listed: SessionInfo | None) -> Iterator[str]:
+        """A line where the list says what the whole log does not; `listed` is None where it says nothing."""
+        if self._is_whole and listed != self._line:
+            yield f"{self._place}: its line in the list says what its log does not{self._which(listed)}"
+
+    def _faults(self, row: Sequence[Any]) -> Iterator[str]:
+        if row[0] != self.seq + 1:
+            yield f"{self._place}: records are missing before {row[0]}"
+        try:
+            event = self._record_of(*row).event
+        except StoreError as error:
+            yield str(error)
+        else:
+            self._line = changed(self._line, self._session_id, change_of([event]))
+
+    def _which(self, listed: SessionInfo | None) -> str:
+        if listed is None or self._line is None:
+            return ": there is no line" if listed is None else ": there is no log"
+        names = [each.name for each in fields(listed)]
+        other = [name for name in names if getattr(listed, name) != getattr(self._line, name)]
+        return f": {', '.join(other)}"

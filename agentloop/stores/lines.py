@@ -1,0 +1,193 @@
+"""The line that stands for a session in the list: what appends make of it, and how the discs hold it.
+
+Each rule here is that of all stores: those in memory and in a SQLite file apply a `Change` by `changed`, the
+one in PostgreSQL hands its fields to a statement that says the same.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agentloop.codec import decode
+from agentloop.errors import StoreError
+from agentloop.events import Described, Event, Record
+from agentloop.stores.base import SessionInfo
+
+T = TypeVar("T")
+
+COLUMNS = "id, title, folder, created, updated, length, owner, ttl_seconds"
+"""The columns of a line, as `line_of` takes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What events make of the line of their session, once they are appended to its log.
+
+    None leaves what was; a time to live of 0 takes it off. `first` and `updated` are the times of the first
+    and the newest of them, `added` is their number.
+    """
+
+    first: float
+    updated: float
+    added: int
+    title: str | None = None
+    folder: str | None = None
+    owner: str | None = None
+    ttl_seconds: float | None = None
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether the line says the same afterwards, but for its time and its length."""
+        return (self.title, self.folder, self.owner, self.ttl_seconds) == (None,) * 4
+
+
+def change_of(events: Sequence[Event]) -> Change:
+    """What these events, one or more, make of the line; of what is said twice, the later holds."""
+    said = [event for event in events if isinstance(event, Described)]
+    return Change(
+        first=float(events[0].time),
+        updated=float(events[-1].time),
+        added=len(events),
+        title=_last([each.title for each in said]),
+        folder=_last([each.folder for each in said]),
+        owner=_last([each.owner for each in said]),
+        ttl_seconds=_last([_ttl(each.ttl_seconds) for each in said]),
+    )
+
+
+def changed(line: SessionInfo | None, session_id: str, change: Change) -> SessionInfo:
+    """The session's line after that change; `line` is None for a log that begins with it."""
+    before = line or SessionInfo(
+        id=session_id, title=None, folder=None, created=change.first, updated=change.first, length=0
+    )
+    return SessionInfo(
+        id=before.id,
+        title=_last([before.title, change.title]),
+        folder=_last([before.folder, change.folder]),
+        created=before.created,
+        updated=change.updated,
+        length=before.length + change.added,
+        owner=_last([before.owner, change.owner]),
+        ttl_seconds=_last([before.ttl_seconds, change.ttl_seconds]) or None,
+    )
+
+
+def to_bytes(text: str | None) -> bytes | None:
+    """The text in UTF-8, lone surrogates as they are: the names of folders may hold some."""
+    return None if text is None else text.encode("utf-8", "surrogatepass")
+
+
+def to_text(data: bytes | None) -> str | None:
+    """What `to_bytes` made bytes of.
+
+    Raises:
+        UnicodeDecodeError: somebody else wrote them.
+    """
+    return None if data is None else data.decode("utf-8", "surrogatepass")
+
+
+def list_statements(lines: str, folder: str, owner: str) -> dict[tuple[bool, bool], str]:
+    """What lists are asked for with, by whether a folder and an owner are given.
+
+    `lines` selects all of them, `folder` and `owner` are the conditions; a value that is given comes in that
+    order.
+    """
+    where = {
+        (False, False): "",
+        (True, False): f"WHERE {folder} ",
+        (False, True): f"WHERE {owner} ",
+        (True, True): f"WHERE {folder} AND {owner} ",
+    }
+    return {given: f"{lines} {some}ORDER BY updated DESC, id" for given, some in where.items()}
+
+
+def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
+    """What a row of `COLUMNS` says, its texts as text or by `to_bytes`; `label` is how the store is called.
+
+    Raises:
+        StoreError: somebody else wrote into it what no store does.
+    """
+    name, *texts, created, updated, length, owner, ttl = row
+    try:
+        title, folder, owner = (_plain(text) for text in (*texts, owner))
+        numbers = (created, updated) if ttl is None else (created, updated, ttl)
+        if not all(isinstance(number, float) and math.isfinite(number) for number in numbers):
+            raise TypeError("a number is none")
+        if not (isinstance(name, str) and isinstance(length, int)):
+            raise TypeError("the id or the length is none")
+    except (TypeError, UnicodeDecodeError) as error:
+        entry = f"the entry of session {ascii(name)[:60]}"
+        raise StoreError(f"{_before(label)}{entry} is damaged: restore a copy") from error
+    return SessionInfo(
+        id=name,
+        title=title,
+        folder=folder,
+        created=created,
+        updated=updated,
+        length=length,
+        owner=owner,
+        ttl_seconds=ttl,
+    )
+
+
+def record_of(label: str, session_id: str, seq: int, body: str) -> Record:
+    """The record of that text; `label` is how the store is called, empty where the caller's caller says it.
+
+    Raises:
+        StoreError: it is damaged; the text names its place.
+    """
+    try:
+        return Record(seq=seq, event=decode(body))
+    except StoreError as error:
+        raise StoreError(f"{place_of(label, session_id, seq)}: {error}") from error
+
+
+def place_of(label: str, session_id: str, seq: int) -> str:
+    """How a fault names the place of a record."""
+    return f"{_before(label)}session {session_id!r}, record {seq}"
+
+
+def check_gapless(
+    label: str, session_id: str, seqs: Sequence[int], *, after: int, most: int | None, length: int
+) -> None:
+    """Refuse what was read behind `after`, at most `most`, of a log whose line says `length`, if some lacks.
+
+    Raises:
+        StoreError: the positions read are not those that the line promises.
+    """
+    end = length if most is None else min(length, after + most)
+    if len(seqs) != max(end - after, 0) or any(seq != at for at, seq in enumerate(seqs, after + 1)):
+        raise incomplete(label, session_id, length)
+
+
+def incomplete(label: str, session_id: str, length: object) -> StoreError:
+    """The fault of a log that holds other records than its line says."""
+    return StoreError(
+        f"{_before(label)}the log of session {session_id!r} is damaged: it does not hold the "
+        f"{ascii(length)[:20]} records that the list says: restore a copy"
+    )
+
+
+def _before(label: str) -> str:
+    return f"{label}: " if label else ""
+
+
+def _plain(text: Any) -> str | None:
+    if text is None or isinstance(text, str):
+        return text
+    if isinstance(text, bytes):
+        return to_text(text)
+    raise TypeError("a text is none")
+
+
+def _last(said: Sequence[T | None]) -> T | None:
+    return next((each for each in reversed(said) if each is not None), None)
+
+
+def _ttl(seconds: float | None) -> float | None:
+    """The time to live as it is kept: 0 where what is said is none."""
+    if seconds is None:
+        return None
+    return float(seconds) if 0 < seconds <= sys.float_info.max else 0.0

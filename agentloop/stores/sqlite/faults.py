@@ -1,0 +1,37 @@
+"""What SQLite's errors mean, in words that say what to do."""
+
+import sqlite3
+
+DAMAGED = "the database is damaged: restore a copy, or try `sqlite3 FILE .recover`"
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "the disc is full: free some space and try again; what was stored is safe",
+    sqlite3.SQLITE_READONLY: "the database is read-only: change its rights or choose another store",
+    sqlite3.SQLITE_NOTADB: "this is no SQLite database: choose another path; the file was not touched",
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened: check the rights of the file and its folder",
+    sqlite3.SQLITE_PERM: "no permission: change the rights or choose another store",
+    sqlite3.SQLITE_IOERR: "the disc failed to read or write: check it and try again",
+    sqlite3.SQLITE_TOOBIG: "a record is larger than SQLite takes: make it smaller",
+}
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def advice_for(error: sqlite3.Error, busy_seconds: float) -> str:
+    """The error as one line; `busy_seconds` is how long a lock was waited for."""
+    code = code_of(error)
+    if code in _LOCKED:
+        return locked(busy_seconds)
+    return _ADVICE.get(code, f"{error}: check the database with `sqlite3 FILE 'PRAGMA integrity_check'`")
+
+
+def locked(busy_seconds: float) -> str:
+    """What to say where another process kept a lock for so long."""
+    return (
+        f"the database is locked by another process, for over {busy_seconds:g} seconds: "
+        "end that process or try again"
+    )
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """SQLite's primary code of an error; 0 where it has none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -1,0 +1,183 @@
+"""Workers of durable runs in processes of their own, that a test can kill at any moment.
+
+Run as a module it is a warm process that has everything imported: each line on its standard input is one
+worker to be, as JSON, which it forks off; it answers with the process id.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from agentloop import Agent, RunContext, tool
+from agentloop.durable import QueueLimits, Worker
+from agentloop.messages import ToolCall
+from agentloop.models import ModelRequest
+from agentloop.testing import Reply, ScriptedModel, calls
+from agentloop.tokens import counter_for
+
+BATCHES = 3
+DONE = "all is stamped"
+
+
+@tool
+async def stamp(context: RunContext[Any], milliseconds: int) -> str:
+    """Leave a mark that must be left once."""
+    return await _mark("stamp", context, milliseconds)
+
+
+@tool(idempotent=True)
+async def look(context: RunContext[Any], milliseconds: int) -> str:
+    """Leave a mark that may be left again."""
+    return await _mark("look", context, milliseconds)
+
+
+async def _mark(name: str, context: RunContext[Any], milliseconds: int) -> str:
+    """Work for half the time, mark, work for the other half."""
+    await asyncio.sleep(milliseconds / 2000)
+    line = f"{name} {context.run_id} {context.call_id}\n".encode()
+    file = os.open(os.environ["MARKS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(file, line)
+    os.close(file)
+    await asyncio.sleep(milliseconds / 2000)
+    return f"{name} left"
+
+
+def stamping(request: ModelRequest) -> Reply:
+    """So many batches of two calls, counted in the request itself, then the answer."""
+    since = [message["role"] for message in request.messages]
+    newest = len(since) - 1 - since[::-1].index("user")
+    done = since[newest:].count("assistant")
+    if done >= BATCHES:
+        return DONE
+    batch: Sequence[ToolCall] = calls(("stamp", {"milliseconds": 60}), ("look", {"milliseconds": 60}))
+    return batch
+
+
+def stamping_agent() -> Agent:
+    """An agent whose every run leaves marks."""
+    return Agent(ScriptedModel(repeat(stamping)), tools=[stamp, look])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One side effect."""
+
+    tool: str
+    run_id: str
+    call_id: str
+
+
+def marks(path: Path) -> list[Mark]:
+    """All side effects so far."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [Mark(tool=tool, run_id=run, call_id=call) for tool, run, call in map(str.split, lines)]
+
+
+class Fleet:
+    """Worker processes on one database."""
+
+    def __init__(self, zygote: "subprocess.Popen[str]", url: str, marks: Path, **options: Any) -> None:
+        self._zygote = zygote
+        self._order = {"url": url, "marks": str(marks), **options}
+        self.pids: list[int] = []
+
+    def start(self) -> int:
+        """One more worker; its process id."""
+        assert self._zygote.stdin
+        assert self._zygote.stdout
+        self._zygote.stdin.write(json.dumps(self._order) + "\n")
+        self._zygote.stdin.flush()
+        pid = int(self._zygote.stdout.readline())
+        self.pids.append(pid)
+        return pid
+
+    def kill(self, pid: int) -> None:
+        """Kill a worker as a power cut does."""
+        self.pids.remove(pid)
+        os.kill(pid, signal.SIGKILL)
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a worker this signal."""
+        os.kill(pid, number)
+
+    async def gone(self, pid: int) -> None:
+        """Look until a worker that was told to end is gone; nobody but the warm process is told."""
+        self.pids.remove(pid)
+        with contextlib.suppress(ProcessLookupError):
+            while True:
+                os.kill(pid, 0)
+                await asyncio.sleep(0.02)
+
+    def end(self) -> None:
+        """Kill them all."""
+        for pid in list(self.pids):
+            with contextlib.suppress(ProcessLookupError):
+                self.kill(pid)
+
+
+@contextmanager
+def zygote() -> Iterator["subprocess.Popen[str]"]:
+    """The warm process."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.durable_kit"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parent.parent,
+    )
+    try:
+        yield process
+    finally:
+        assert process.stdin
+        process.stdin.close()
+        process.wait(timeout=20)
+        assert process.stdout
+        process.stdout.close()
+
+
+async def _work(order: dict[str, Any]) -> None:
+    worker = Worker(
+        stamping_agent(),
+        order["url"],
+        queues=[QueueLimits(name="agentloop", each=4)],
+        transcripts=None,
+        look_seconds=0.3,
+        poll_seconds=0.1,
+        grace_seconds=order.get("grace_seconds", 5.0),
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+    await worker.run()
+
+
+def _fork(order: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+        os.dup2(2, 1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.environ["MARKS"] = order["marks"]
+        asyncio.run(_work(order))
+        os._exit(0)
+    return pid
+
+
+def main() -> None:
+    """Fork a worker for each line read."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    counter_for("scripted")("loads the vocabulary")
+    for line in sys.stdin:
+        print(_fork(json.loads(line)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

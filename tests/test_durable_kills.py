@@ -1,0 +1,224 @@
+"""Durable runs whose workers die: every run ends, nothing is done twice, the logs are valid."""
+
+import asyncio
+import random
+import signal
+import statistics
+import subprocess
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from agentloop.context import Context
+from agentloop.durable import QueuedRun, RunQueue
+from agentloop.events import MessageAdded, Record, RunEnded, RunStarted
+from agentloop.prompts import INTERRUPTED
+from agentloop.stores import SessionStore, open_store
+from agentloop.wire import wire_messages
+from tests.durable_kit import BATCHES, DONE, Fleet, marks, zygote
+from tests.strict_rules import violations
+
+RUNS, WORKERS, KILLS = 60, 3, 10
+LONGEST_SECONDS = 90
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator["subprocess.Popen[str]"]:
+    """The process that workers are forked from."""
+    with zygote() as process:
+        yield process
+
+
+@pytest.fixture
+def fleet(warm: "subprocess.Popen[str]", database: str, tmp_path: Path) -> Iterator[Fleet]:
+    """Workers on a database of the test's own."""
+    fleet = Fleet(warm, database, tmp_path / "marks")
+    yield fleet
+    fleet.end()
+
+
+@pytest.fixture
+async def queue(database: str) -> AsyncIterator[RunQueue]:
+    """The queue from outside."""
+    async with RunQueue(database) as queue:
+        yield queue
+
+
+@pytest.fixture
+async def store(database: str) -> AsyncIterator[SessionStore]:
+    """The sessions."""
+    store = open_store(database)
+    yield store
+    await store.close()
+
+
+@dataclass(slots=True)
+class Kills:
+    """When a worker was killed, and which runs it had."""
+
+    struck: list[tuple[float, frozenset[str]]] = field(default_factory=list)
+
+    async def strike(self, fleet: Fleet, queue: RunQueue, draw: random.Random) -> bool:
+        """Kill one worker that has runs and put another in its place; False where no run is left."""
+        left = await queue.runs(only_open=True, most=None)
+        busy = [pid for pid in fleet.pids if _runs_of(pid, left)]
+        if busy:
+            victim = draw.choice(busy)
+            fleet.kill(victim)
+            self.struck.append((time.time(), _runs_of(victim, left)))
+            fleet.start()
+        return bool(left)
+
+    def costs(self, logs: dict[str, Sequence[Record]]) -> list[float]:
+        """For each run that was struck, the seconds until something was next stored of it."""
+        times = {run_id: [record.event.time for record in log] for run_id, log in logs.items()}
+        after = [
+            next((time - struck for time in times[run_id] if time > struck), None)
+            for struck, hit in self.struck
+            for run_id in hit
+        ]
+        return [seconds for seconds in after if seconds is not None]
+
+
+async def test_every_run_ends_and_nothing_is_done_twice_though_workers_are_killed_at_random(
+    fleet: Fleet, queue: RunQueue, store: SessionStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = random.randrange(10**6)
+    draw, kills = random.Random(seed), Kills()
+    ids = [await queue.submit(f"Stamp {number}.") for number in range(RUNS)]
+    began = time.time()
+    for _ in range(WORKERS):
+        fleet.start()
+    async with asyncio.timeout(LONGEST_SECONDS):
+        # The moments are drawn: nothing tells when it would hurt most.
+        while len(kills.struck) < KILLS and await kills.strike(fleet, queue, draw):  # noqa: ASYNC110
+            await asyncio.sleep(draw.uniform(0.2, 0.7))
+        runs = [await queue.wait(run_id, poll_seconds=0.05) for run_id in ids]
+    logs = {run.id: await store.read(run.session_id) for run in runs}
+    with capsys.disabled():
+        seconds = max(run.ended or began for run in runs) - began
+        print(f"\n{_figures(seed, seconds, kills.costs(logs), len(kills.struck))}")
+    told = f"seed {seed}"
+    assert Counter(run.state for run in runs) == {"answered": RUNS}, told
+    left = Counter((mark.tool, mark.run_id, mark.call_id) for mark in marks(tmp_path / "marks"))
+    for run in runs:
+        _check_log(run.id, logs[run.id], told)
+        _check_marks(run.id, logs[run.id], left, told)
+    assert len(kills.struck) > KILLS // 2, told
+    assert any(run.tries > 1 for run in runs), told
+
+
+async def test_a_worker_that_was_given_up_for_dead_and_wakes_up_again_changes_nothing(
+    fleet: Fleet, queue: RunQueue, store: SessionStore, database: str, tmp_path: Path
+) -> None:
+    run_id = await queue.submit("Stamp.")
+    frozen = fleet.start()
+    session_id = (await queue.run(run_id)).session_id
+    async with asyncio.timeout(LONGEST_SECONDS):
+        await _asked(store, session_id)
+        fleet.signal(frozen, signal.SIGSTOP)
+        _cut_locks(database)
+        fleet.start()
+        run = await queue.wait(run_id, poll_seconds=0.05)
+        before = [record.event for record in await store.read(session_id)]
+        fleet.signal(frozen, signal.SIGCONT)
+        other = await queue.submit("Stamp again.")
+        await queue.wait(other, poll_seconds=0.05)
+        fleet.signal(frozen, signal.SIGTERM)
+        await fleet.gone(frozen)
+    assert (run.state, run.tries) == ("answered", 2)
+    log = await store.read(session_id)
+    assert [record.event for record in log] == before
+    _check_log(run_id, log, "")
+    left = Counter((mark.tool, mark.run_id, mark.call_id) for mark in marks(tmp_path / "marks"))
+    _check_marks(run_id, log, left, "")
+
+
+async def test_a_worker_ends_in_order_when_it_is_told_to(
+    fleet: Fleet, queue: RunQueue, store: SessionStore, tmp_path: Path
+) -> None:
+    ids = [await queue.submit(f"Stamp {number}.") for number in range(4)]
+    first = fleet.start()
+    session_id = (await queue.run(ids[0])).session_id
+    async with asyncio.timeout(LONGEST_SECONDS):
+        await _asked(store, session_id)
+        fleet.signal(first, signal.SIGTERM)
+        await fleet.gone(first)
+        assert {(await queue.run(run_id)).state for run_id in ids} <= {"queued", "answered"}
+        fleet.start()
+        runs = [await queue.wait(run_id, poll_seconds=0.05) for run_id in ids]
+    left = Counter((mark.tool, mark.run_id, mark.call_id) for mark in marks(tmp_path / "marks"))
+    assert set(left.values()) == {1}
+    for run in runs:
+        log = await store.read(run.session_id)
+        _check_log(run.id, log, "")
+        assert INTERRUPTED not in [event.message.text for event in _messages(log)]
+
+
+def _runs_of(pid: int, runs: Sequence[QueuedRun]) -> frozenset[str]:
+    return frozenset(
+        run.id for run in runs if run.state == "running" and run.worker and f"-{pid}-" in run.worker
+    )
+
+
+def _messages(log: Sequence[Record]) -> list[MessageAdded]:
+    return [record.event for record in log if isinstance(record.event, MessageAdded)]
+
+
+def _check_log(run_id: str, log: Sequence[Record], told: str) -> None:
+    """It is that of one run: begun once, ended once, each call answered once, valid for a strict provider."""
+    edges = [record.event for record in log if isinstance(record.event, RunStarted | RunEnded)]
+    assert [(type(event), event.run_id) for event in edges] == [
+        (RunStarted, run_id),
+        (RunEnded, run_id),
+    ], told
+    asked = [call.id for event in _messages(log) for call in event.message.tool_calls]
+    answered = [event.message.tool_call_id for event in _messages(log) if event.message.role == "tool"]
+    assert sorted(asked) == sorted(map(str, answered)), told
+    assert len(set(asked)) == len(asked) == 2 * BATCHES, told
+    assert _messages(log)[-1].message.text == DONE, told
+    sent = list(wire_messages(Context.of(log).messages, instructions=None))
+    assert violations({"model": "m", "messages": sent}) == [], told
+
+
+def _check_marks(run_id: str, log: Sequence[Record], left: Counter[tuple[str, str, str]], told: str) -> None:
+    """What must be done once was, or is told as interrupted; what may be done again was done."""
+    results = {event.message.tool_call_id: event.message.text for event in _messages(log)}
+    for event in _messages(log):
+        for call in event.message.tool_calls:
+            times, result = left[call.name, run_id, call.id], results[call.id]
+            if call.name == "look":
+                assert (times >= 1, result) == (True, "look left"), told
+            elif result == INTERRUPTED:
+                assert times <= 1, told
+            else:
+                assert (times, result) == (1, "stamp left"), told
+
+
+def _figures(seed: int, seconds: float, costs: Sequence[float], kills: int) -> str:
+    cost = f"median {statistics.median(costs):.1f} s, longest {max(costs):.1f} s" if costs else "-"
+    return (
+        f"durable: {RUNS} runs in {seconds:.1f} s, {RUNS / seconds:.1f} runs/s with {kills} workers killed; "
+        f"a run that was struck went on after {cost}, the wait for a free worker included (seed {seed})"
+    )
+
+
+async def _asked(store: SessionStore, session_id: str) -> None:
+    """Look into the log until tools are in flight: another process writes it."""
+    while not any(event.message.tool_calls for event in _messages(await store.read(session_id))):  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+
+
+def _cut_locks(url: str) -> None:
+    """End the connections that hold a worker's sign of life, as a network does that is cut."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks"
+            " WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database"
+            " WHERE datname = current_database())"
+        )

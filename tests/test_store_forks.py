@@ -1,0 +1,176 @@
+"""A store that is used on both sides of a fork: each process has its own file and connections."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+LONGEST_SECONDS = 60
+
+BEGINNING = """
+import asyncio, gc, os, signal, sys, threading, warnings
+from agentloop.events import MessageAdded
+from agentloop.messages import Message
+from agentloop.stores import open_store
+
+warnings.simplefilter("ignore")
+signal.alarm(20)
+store = open_store(sys.argv[1])
+
+def said(text):
+    return MessageAdded(message=Message.user(text), tokens=1, id=text, time=1.0)
+
+def append(session_id, *texts):
+    there = len(asyncio.run(store.read(session_id)))
+    return asyncio.run(store.append(session_id, [said(text) for text in texts], expect=there))
+
+def texts(session_id):
+    return [record.event.message.content for record in asyncio.run(store.read(session_id))]
+
+def forked(child):
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        child()
+    except BaseException as error:
+        print(repr(error), flush=True)
+        os._exit(1)
+    sys.stdout.flush()
+    return 0
+
+def ended(pid):
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, status
+"""
+
+BOTH_GO_ON = """
+append("s", "before")
+def child():
+    assert [info.id for info in asyncio.run(store.list())] == ["s"]
+    append("s", "from the child")
+    append("childs", "other")
+pid = forked(child)
+if pid == 0:
+    sys.exit()
+ended(pid)
+append("s", "from the parent")
+assert texts("s") == ["before", "from the child", "from the parent"], texts("s")
+assert texts("childs") == ["other"]
+"""
+
+THE_CHILD_LETS_GO = """
+append("s", "before")
+def child():
+    global store
+    store = None
+    gc.collect()
+for _ in range(3):
+    pid = forked(child)
+    if pid == 0:
+        sys.exit()
+    ended(pid)
+    assert texts("s")[0] == "before"
+    append("s", "after")
+def closing():
+    asyncio.run(store.close())
+pid = forked(closing)
+if pid == 0:
+    sys.exit()
+ended(pid)
+append("s", "last")
+assert texts("s") == ["before", "after", "after", "after", "last"]
+"""
+
+THE_PARENT_CLOSES_FIRST = """
+append("s", "before")
+told, tell = os.pipe()
+opened, open_now = os.pipe()
+def child():
+    append("s", "child 1")
+    os.write(open_now, b"x")
+    os.read(told, 1)
+    append("s", "child 2")
+pid = forked(child)
+if pid == 0:
+    os._exit(0)
+os.read(opened, 1)
+append("s", "parent")
+asyncio.run(store.close())
+os.write(tell, b"x")
+ended(pid)
+assert texts("s") == ["before", "child 1", "parent", "child 2"], texts("s")
+"""
+
+IN_THE_MIDST_OF_WORK = """
+append("s", "before")
+go_on = True
+def busy():
+    number = 0
+    while go_on:
+        append("busy", f"text {number}")
+        number += 1
+thread = threading.Thread(target=busy)
+thread.start()
+pids = []
+for number in range(8):
+    pid = forked(lambda: append(f"child {number}".replace(" ", "-"), "one"))
+    if pid == 0:
+        os._exit(0)
+    pids.append(pid)
+for pid in pids:
+    ended(pid)
+go_on = False
+thread.join()
+assert len(texts("busy")) > 0
+assert len(asyncio.run(store.list())) == 10
+assert list(asyncio.run(store.check())) == []
+"""
+
+IN_A_RUNNING_LOOP = """
+async def main():
+    await store.append("s", [said("before")], expect=0)
+    pid = os.fork()
+    if pid == 0:
+        await store.append("s", [said("from the child")], expect=1)
+        await store.close()
+        os._exit(0)
+    ended(pid)
+    assert len(await store.read("s")) == 2
+    await store.append("s", [said("from the parent")], expect=2)
+    await store.close()
+asyncio.run(main())
+"""
+
+SCRIPTS = {
+    "both go on": BOTH_GO_ON,
+    "the child lets go": THE_CHILD_LETS_GO,
+    "the parent closes first": THE_PARENT_CLOSES_FIRST,
+    "in the midst of work": IN_THE_MIDST_OF_WORK,
+    "in a running loop": IN_A_RUNNING_LOOP,
+}
+
+
+def run(script: str, url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BEGINNING + script, url],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_SECONDS,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_a_sqlite_store_works_on_both_sides_of_a_fork(script: str, tmp_path: Path) -> None:
+    run(script, f"sqlite:///{tmp_path / 'sessions.db'}")
+
+
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_a_postgres_store_works_on_both_sides_of_a_fork(script: str, database: str) -> None:
+    run(script, database)
+
