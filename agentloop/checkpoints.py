@@ -13,6 +13,7 @@ from typing import Any
 from agentloop.codec import decode, encode
 from agentloop.context import Context
 from agentloop.entries import Entry
+from agentloop.errors import StoreError
 from agentloop.growing import Growing, GrowingSet
 from agentloop.messages import Message
 from agentloop.reports import Report
@@ -51,7 +52,7 @@ def context_in(checkpoint: Checkpoint) -> Context | None:
         return None
     try:
         return _from_json(json.loads(data))
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (StoreError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
 
 

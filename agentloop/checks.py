@@ -1,8 +1,8 @@
 """What a user gives, held to its range: one clear line names what is wrong.
 
 Each check takes the argument's name and its value. One whose name ends in `_or_none` lets None pass, which
-says that there is no limit; every other refuses it. Two whose names differ in that alone differ in nothing else.
-No check takes True or False for a number.
+says that there is no limit; every other refuses it, and that is all in which the two of a pair differ. No
+check takes True or False for a number.
 """
 
 from math import inf

@@ -45,8 +45,8 @@ def encode(event: Event) -> str:
         raise UsageError(f"{type(event).__name__} is no event of the log: use one of agentloop.events")
     try:
         _check_time(event.time)
-        return event.body if isinstance(event, Unknown) else _ENCODER.encode(_data(kind, event))
-    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        return _checked_body(event) if isinstance(event, Unknown) else _ENCODER.encode(_data(kind, event))
+    except (StoreError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UsageError(f"a record of kind {kind!r} cannot be stored: {_first_line(error)}") from error
 
 
@@ -88,6 +88,15 @@ def _unknown(kind: str, text: str, data: Mapping[str, Any]) -> Unknown:
         id=name if isinstance(name, str) else "",
         time=float(moment) if _is_finite(moment) else 0.0,
     )
+
+
+def _checked_body(event: Unknown) -> str:
+    """Its text, which `decode` reads back and every store takes."""
+    event.body.encode()
+    back = decode(event.body)
+    if not isinstance(back, Unknown) or back.kind != event.kind:
+        raise ValueError("its text is a record of another kind")
+    return event.body
 
 
 def _data(kind: str, event: Event) -> dict[str, Any]:

@@ -6,20 +6,20 @@ the session, exactly as it was.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentloop.budget import Budget
 from agentloop.callbacks import Focus, Replace, Veto
-from agentloop.compactions import CompactionRequest, CompactionResult, Positioned
+from agentloop.compaction_told import ended, request_for, started, took
+from agentloop.compactions import CompactionRequest, CompactionResult
 from agentloop.context import Context
 from agentloop.deadlines import to_its_end
 from agentloop.errors import AgentLoopError, ConflictError, StoreError, SummaryRefusedError, TakenOverError
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.identifiers import missing
 from agentloop.labelled import neutral, summary_in
-from agentloop.messages import Usage
 from agentloop.plans import Plan
 from agentloop.policy import TranscriptFailure
 from agentloop.races import CatchUp, appended, reloaded
@@ -27,7 +27,7 @@ from agentloop.redaction import redacted
 from agentloop.refusal import fault_of
 from agentloop.sessions import Session
 from agentloop.standing import NOTHING, Standing, record_of
-from agentloop.stream import CompactionEnded, CompactionStarted, CompactionStatus, StreamEvent
+from agentloop.stream import CompactionStatus
 from agentloop.threads import in_thread
 from agentloop.tokens import TokenCounter
 from agentloop.transcripts import save
@@ -101,7 +101,8 @@ class _Work:
 
     async def done(self) -> tuple[Session, CompactionResult]:
         try:
-            await self._say_started()
+            began = started(self.plan, self.session.context, self.size_before)
+            await self.compactor.watch.say(began)
             await self._compact()
         except _EndedError as error:
             self.result = self._result(error.status, error=str(error))
@@ -113,7 +114,7 @@ class _Work:
         except Exception as error:  # noqa: BLE001 — a model of the user's own may raise anything
             self.result = self._result("failed", error=f"{type(error).__name__}: {error}")
         finally:
-            await self._say_ended()
+            await self.compactor.watch.say(ended(self.result))
         return self.compacted, self.result
 
     async def _compact(self) -> None:
@@ -197,31 +198,16 @@ class _Work:
         return (await to_its_end(in_thread(saved))).name
 
     def _request(self) -> CompactionRequest:
-        request = CompactionRequest(
-            session_id=self.session.id,
-            run_id=self.compactor.watch.run_id,
-            reason=self.plan.occasion.reason,
-            why=self.plan.occasion.why,
-            messages=tuple(self._messages()),
-            tokens_before=self.size_before,
-            focus=self.plan.occasion.focus,
-        )
+        session_id, run_id = self.session.id, self.compactor.watch.run_id
+        request = request_for(self.plan, session_id=session_id, run_id=run_id, tokens=self.size_before)
         return redacted(request, self.redact)
-
-    def _messages(self) -> Iterator[Positioned]:
-        shown = {item.seq for item in self.plan.cleared}
-        for entry in self.plan.touched:
-            if entry.kind == "said":
-                yield Positioned(
-                    seq=entry.seq, message=entry.original, run_id=entry.run_id, shortened=entry.seq in shown
-                )
 
     def _result(
         self, status: CompactionStatus, *, event: Compacted | None = None, error: str | None = None
     ) -> CompactionResult:
         before, after = self.session.context, self.compacted.context
         seqs = [seq for seq, other in after.compactions if other is event]
-        costs = [called.cost for called in self.calls if called.cost is not None]
+        spent = took(self.calls, event.tokens if event else 0)
         return CompactionResult(
             status=status,
             reason=self.plan.occasion.reason,
@@ -242,40 +228,10 @@ class _Work:
             lost=event.lost if event else (),
             unread=self.unread if event else (),
             error=redacted(error, self.redact),
-            usage=sum((called.usage for called in self.calls if called.usage), Usage()),
-            unreported=self._unreported(event),
-            cost=sum(costs) if costs else None,
+            usage=spent.usage,
+            unreported=spent.unreported,
+            cost=spent.cost,
             seq=seqs[0] if seqs else None,
             window=self.budget.window,
             unsaved=redacted(self.unsaved, self.redact),
         )
-
-    def _unreported(self, event: Compacted | None) -> Usage:
-        """What requests took whose answers reported no usage, by our own count."""
-        told = (called.usage.input_tokens if called.usage else 0 for called in self.calls)
-        silent = [called.counted for called, tokens in zip(self.calls, told, strict=True) if not tokens]
-        return Usage(input_tokens=sum(silent), output_tokens=event.tokens if silent and event else 0)
-
-    async def _say_started(self) -> None:
-        touched = [entry.seq for entry in self.plan.touched]
-        started = CompactionStarted(
-            reason=self.plan.occasion.reason,
-            why=self.plan.occasion.why,
-            strategy=self.plan.strategy,
-            tokens_before=self.size_before,
-            messages_before=len(self.session.context.visible),
-            first=min(touched),
-            last=max(touched),
-        )
-        await self.compactor.watch.say(started)
-
-    async def _say_ended(self) -> None:
-        shown = {name: getattr(self.result, name) for name in _ENDED_FIELDS}
-        await self.compactor.watch.say(CompactionEnded(**shown))
-
-
-_ENDED_FIELDS = [
-    each.name
-    for each in fields(CompactionEnded)
-    if each.name not in {own.name for own in fields(StreamEvent)}
-]

@@ -30,7 +30,8 @@ from half of it up, so that many who wait do not all look at once."""
 class Leases:
     """How the runs of a runner come by their session, and for how many seconds at a time.
 
-    `waits`, where given, is told once for each run that has to wait, by the lease it waits for.
+    `waits`, where given, is told once for each run that has to wait, by the lease it waits for. `new` makes
+    the lease of each, and `is_over` says of another's whether who has it is put out whatever the rule is.
 
     Raises:
         UsageError: `when_busy` is none of its words, or `seconds` no finite number above 0.
@@ -39,6 +40,8 @@ class Leases:
     when_busy: WhenBusy = "refuse"
     seconds: float = LEASE_SECONDS
     waits: Callable[[Lease], None] | None = None
+    new: Callable[[], Lease] = new_lease
+    is_over: Callable[[Lease], bool] = is_dead
 
     def __post_init__(self) -> None:
         finite_above_zero("seconds", self.seconds)
@@ -60,7 +63,7 @@ class Leases:
         if not isinstance(store, GrantsLeases):
             yield Hold(session_id)
             return
-        claim = Claim(session_id=session_id, store=store, lease=new_lease(), seconds=self.seconds)
+        claim = Claim(session_id=session_id, store=store, lease=self.new(), seconds=self.seconds)
         with working_for(claim.lease):
             hold = Hold(session_id, await self._won(claim))
             try:
@@ -85,7 +88,7 @@ class Leases:
         while (other := await claim.taken(over)) is not None:
             if is_of_this_work(other):
                 raise busy_with_itself(claim.session_id)
-            over = other.holder if self.when_busy == "take_over" or is_dead(other) else None
+            over = other.holder if self.when_busy == "take_over" or self.is_over(other) else None
             if over is not None:
                 continue
             if self.when_busy == "refuse":

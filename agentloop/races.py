@@ -26,6 +26,15 @@ from agentloop.sessions import Session
 CatchUp: TypeAlias = Callable[[Session, ConflictError], Awaitable[Session]]
 """The session as it stands after this conflict; raises it where what was to be written does not hold."""
 
+
+
+class MovedOnError(ConflictError):
+    """The log says more than its writer knew: it is to look again at what is still to be done."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"others keep writing to session {session_id!r}")
+
+
 _BESIDE = (Cleared, Compacted, Described, ModelCalled, Noted, Restored)
 
 
@@ -68,6 +77,21 @@ def written_beside(run_id: str) -> CatchUp:
         return await session.having(newer)
 
     return catch_up
+
+
+async def kept_up(session: Session, conflict: ConflictError) -> Session:
+    """For a run that several workers may have: the session with what begins, says and ends nothing.
+
+    What has the run's own id may be another worker's, so it is not taken for one's own.
+
+    Raises:
+        MovedOnError: something else was written.
+        ConflictError: nothing was; the session may have been deleted.
+    """
+    newer = await _newer(session, conflict)
+    if not session.context.length or not all(_is_beside(each.event, "") for each in newer):
+        raise MovedOnError(session.id) from conflict
+    return await session.having(newer)
 
 
 def has_begun(records: Sequence[Record], *, other_than: str) -> bool:

@@ -15,7 +15,7 @@ from agentloop.holds import Hold
 from agentloop.limits import Limits, Spent, charge, total
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer
-from agentloop.races import appended, has_begun, written_beside
+from agentloop.races import CatchUp, appended, has_begun
 from agentloop.redaction import redacted
 from agentloop.room import Room
 from agentloop.run_context import RunContext
@@ -41,13 +41,15 @@ class Run:
     `limits` are held against what it uses. `steps` counts the agent's answers, `answered` is what they used
     and `unreported` what those did that reported nothing; `charged` is their price as far as a limit needs
     it. `in_vain` is how many answers in a row came to nothing, `session` the session as this run last stored
-    it, None before the log knows of the run and once it knows of its end. `hold` is what it holds it by.
+    it, None before the log knows of the run and once it knows of its end. `hold` is what it holds it by,
+    `catch_up` says when what it writes still holds though others wrote.
     """
 
     agent: Agent
     room: Room
     watch: Watch
     counter: TokenCounter
+    catch_up: CatchUp
     spills: Path | None
     limits: Limits = field(default_factory=Limits)
     deps: Any = None
@@ -165,7 +167,7 @@ class Run:
             TakenOverError: another run began on the session.
             ConflictError: somebody said something in it, or it was deleted.
         """
-        session = await appended(session, events, written_beside(self.id))
+        session = await appended(session, events, self.catch_up)
         self.session = session
         first, status = session.context.length - len(events) + 1, self.room.status(session.context)
         unshown = (
@@ -194,7 +196,7 @@ class Run:
             if session is not None:
                 reason = redacted(reason, self.watch.redact)
                 ended = RunEnded(run_id=self.id, status=status, usage=self.usage, reason=reason)
-                await appended(session, [ended], written_beside(self.id))
+                await appended(session, [ended], self.catch_up)
         finally:
             if self.hold is not None:
                 await self.hold.free()

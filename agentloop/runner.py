@@ -118,9 +118,7 @@ class Runner:
             TakenOverError: another run took the session over; this one stored nothing more.
             StoreError: the session could not be read or written.
         """
-        return await self._run(
-            spoken(prompt), new_session_id() if session_id is None else session_id, deps, limits, unseen
-        )
+        return await self._run(spoken(prompt), session_id, deps, limits, unseen)
 
     async def resume(self, session_id: str, *, deps: Any = None, limits: Limits | None = None) -> RunResult:
         """Go on with a run that was interrupted; no finished tool runs again.
@@ -131,7 +129,7 @@ class Runner:
             SessionNotFoundError: there is no such session.
             SessionBusyError: another run works on it.
         """
-        return await self._run(None, session_id, deps, limits, unseen)
+        return await self._run(None, checked_session_id(session_id), deps, limits, unseen)
 
     async def stream(
         self,
@@ -147,10 +145,7 @@ class Runner:
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
         message = None if prompt is None else spoken(prompt)
-        work = self._run(
-            message, new_session_id() if session_id is None else session_id, deps, limits, events.put_nowait
-        )
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(self._run(message, session_id, deps, limits, events.put_nowait))
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -239,9 +234,9 @@ class Runner:
         await self.close()
 
     async def _run(
-        self, message: Message | None, session_id: str, deps: Any, limits: Limits | None, sink: Sink
+        self, message: Message | None, session_id: str | None, deps: Any, limits: Limits | None, sink: Sink
     ) -> RunResult:
-        session_id = checked_session_id(session_id)
+        session_id = new_session_id() if session_id is None else checked_session_id(session_id)
         return await one_run(self._setting, message, session_id, sink=sink, deps=deps, limits=limits)
 
     async def _check_seen(self, session_id: str) -> None:

@@ -77,18 +77,24 @@ class Setting:
         sink: Sink,
         *,
         run_id: str | None = None,
+        catch_up: CatchUp | None = None,
         hold: Hold | None = None,
         deps: Any = None,
         limits: Limits | None = None,
     ) -> Run:
-        """A run that has not begun; `sink` takes its events."""
+        """A run that has not begun; `sink` takes its events.
+
+        `catch_up` says when what it writes still holds though others wrote: by default as `written_beside`.
+        """
         watch = self._watch(session_id, uuid.uuid4().hex if run_id is None else run_id, sink)
-        room = await self._room(watch, written_beside(watch.run_id))
+        catch_up = catch_up or written_beside(watch.run_id)
+        room = await self._room(watch, catch_up)
         return Run(
             agent=self.agent,
             room=room,
             watch=watch,
             counter=self.counter,
+            catch_up=catch_up,
             spills=self.transcripts,
             limits=limits or Limits(),
             hold=hold,

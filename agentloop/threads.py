@@ -7,7 +7,6 @@ it behind.
 
 import asyncio
 import concurrent.futures
-import contextlib
 import contextvars
 import functools
 import threading
@@ -81,23 +80,30 @@ def _begun(
 ) -> "asyncio.Future[Callable[[], T]]":
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Callable[[], T]] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def deliver(outcome: Callable[[], T]) -> None:
-        if not future.done():
-            future.set_result(outcome)
-
-    def work() -> None:
-        try:
-            value = context.run(call)
-            outcome = _returned(value)
-        except BaseException as error:  # noqa: BLE001 — whatever it is belongs to the caller, not to the thread
-            outcome = _raised(error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(deliver, outcome)
-
-    start(work)
+    start(functools.partial(_do, loop, future, contextvars.copy_context(), call))
     return future
+
+
+def _do(
+    loop: asyncio.AbstractEventLoop,
+    future: "asyncio.Future[Callable[[], T]]",
+    context: contextvars.Context,
+    call: Callable[[], T],
+) -> None:
+    """Call it in this thread, and deliver what it gave on the loop."""
+    try:
+        outcome = _returned(context.run(call))
+    except BaseException as error:  # noqa: BLE001 — whatever it is belongs to the caller, not to the thread
+        outcome = _raised(error)
+    try:
+        loop.call_soon_threadsafe(_deliver, future, outcome)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        return
+
+
+def _deliver(future: "asyncio.Future[Callable[[], T]]", outcome: Callable[[], T]) -> None:
+    if not future.done():
+        future.set_result(outcome)
 
 
 def _serve(jobs: "SimpleQueue[Callable[[], None] | None]") -> None:

@@ -1,8 +1,8 @@
 """Transcripts: the messages as they were before a compaction, one chat-completions message a line.
 
 A file `transcript_<epoch>.jsonl` is whole or not there: it is written beside under another name, synced,
-and linked into place, which fails where anything stands already. Files are 0600, a folder made here 0700. What a
-writer that was killed left beside goes when a transcript is saved a day later.
+and linked into place, which fails where anything stands already. Files are 0600, a folder made here 0700.
+What a writer that was killed left beside goes when a transcript is saved a day later.
 """
 
 import errno
@@ -115,7 +115,7 @@ def _sweep(folder: Path, *, before: float) -> None:
             if _BESIDE.fullmatch(entry.name):
                 with suppress(OSError):
                     if entry.stat(follow_symlinks=False).st_mtime < before:
-                        os.unlink(entry)
+                        Path(entry).unlink()
 
 
 def _write(folder: Path, messages: Iterable[Message], epoch: int) -> Path:

@@ -3,8 +3,9 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Sequence
 
-from agentloop.events import MessageAdded
+from agentloop.events import Event, MessageAdded, Record
 from agentloop.messages import Message
 from agentloop.stores import InMemoryStore, SessionStore
 
@@ -15,21 +16,46 @@ from agentloop.events import MessageAdded
 from agentloop.messages import Message
 from agentloop.stores import open_store
 
-async def main(url, session_id, name, records):
-    store, length = open_store(url), 0
+async def write(store, name, records):
+    length = 0
     for number in range(records):
         event = MessageAdded(message=Message.user(f"{name} {number}"), tokens=1)
         while True:
             try:
-                length = await store.append(session_id, [event], expect=length)
+                length = await store.append("shared", [event], expect=length)
+                print(length, flush=True)
                 break
             except ConflictError as error:
                 length = error.actual
+
+async def main(url, records, *names):
+    store = open_store(url)
+    await asyncio.gather(*(write(store, name, int(records)) for name in names))
     await store.close()
 
-asyncio.run(main(*sys.argv[1:4], int(sys.argv[4])))
+asyncio.run(main(*sys.argv[1:]))
 """
-"""A program that writes so many records into a session of the store at a URL: `name 0`, `name 1`, …"""
+"""Writes so many records into the session `shared` of the store at a URL, for each name by a task of its own.
+
+They say `name 0`, `name 1`, …; the length that each append returned is printed.
+"""
+
+
+class CountingStore(InMemoryStore):
+    """A store that notes how many records each append and each read moved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moved: list[tuple[str, int]] = []
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        self.moved.append(("append", len(events)))
+        return await super().append(session_id, events, expect=expect)
+
+    async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
+        records = await super().read(session_id, after=after, most=most)
+        self.moved.append(("read", len(records)))
+        return records
 
 
 class LogAlone:

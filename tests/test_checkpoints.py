@@ -35,7 +35,7 @@ from agentloop.events import (
 from agentloop.growing import Growing
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions import Session
-from agentloop.steps import next_step
+from agentloop.steps import RunTools, next_step
 from agentloop.stores import InMemoryStore, SQLiteStore
 from agentloop.stores.base import Checkpoint
 from agentloop.strategies import Digest, SlidingWindow, TurnWindow, replaced_by
@@ -57,6 +57,15 @@ def told(entry: Entry | None) -> Any:
     return [*plain, entry.time, entry.cleared, entry.message.to_openai()]
 
 
+def next_of(context: Context) -> Any:
+    """What is to be done next."""
+    match next_step(Shown(context.said)):
+        case RunTools(calls=calls):
+            return [call.to_openai() for call in calls]
+        case step:
+            return repr(step)
+
+
 def looked_at(context: Context) -> str:
     """All that a step looks at, as text, so that what is no number equals itself."""
     last = context.compactions[-1:]
@@ -67,7 +76,7 @@ def looked_at(context: Context) -> str:
             list(map(told, (context.newest_user, context.first, context.task))),
             [context.length, context.tokens, context.turns, context.epoch, context.compaction_count],
             repr([context.unsaid, context.reports, context.told, context.anchor("m"), context.ratio("m")]),
-            repr(next_step(Shown(context.said))),
+            next_of(context),
             list(map(told, (*context.said[-1:], *context.said[-2:-1]))),
             [(seq, encode(event)) for seq, event in last],
             sorted(context.call_ids),

@@ -18,12 +18,13 @@ from agentloop.cli.settings import settings_for
 from agentloop.cli.writing import whole_file
 from agentloop.codec import encode
 from agentloop.errors import StoreError, UsageError
-from agentloop.events import Described, Event, MessageAdded, Noted, Record, Unknown
+from agentloop.events import Described, Event, MessageAdded, Noted, Unknown
 from agentloop.exports import parse
 from agentloop.filters import EventFilter
 from agentloop.messages import Message
-from agentloop.stores import InMemoryStore, SQLiteStore
+from agentloop.stores import SQLiteStore
 from tests.cli_kit import agentloop, command, environment, started
+from tests.store_kit import CountingStore
 
 FULL = Path("/dev/full")
 HI, HELLO = '{"role":"user","content":"hi"}', '{"role":"assistant","content":"hello"}'
@@ -163,21 +164,12 @@ async def test_a_list_of_messages_is_strict_json_and_comes_back(tmp_path: Path) 
     assert agentloop("sessions", "export", "t", cwd=tmp_path).out == text
 
 
-class Counted(InMemoryStore):
-    """Counts the records that each read brings."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read_records: list[int] = []
-
-    async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
-        records = await super().read(session_id, after=after, most=most)
-        self.read_records.append(len(records))
-        return records
+def records_read(store: CountingStore) -> list[int]:
+    return [count for verb, count in store.moved if verb == "read"]
 
 
-async def opened_on(count: int, tmp_path: Path) -> tuple[Opened, Counted]:
-    store = Counted()
+async def opened_on(count: int, tmp_path: Path) -> tuple[Opened, CountingStore]:
+    store = CountingStore()
     await store.append("s", [said(f"number {n}") for n in range(count)], expect=0)
     return Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)})), store
 
@@ -189,7 +181,7 @@ async def test_a_long_log_is_read_page_by_page_and_written_whole(shape: str, tmp
     info = await store.info("s")
     assert info
     text = "".join([piece async for piece in texts_of(opened, info, shape)])
-    assert store.read_records == [PAGE_RECORDS] * 3 + [1]
+    assert records_read(store) == [PAGE_RECORDS] * 3 + [1]
     places = [text.index(f"number {n}") for n in range(count)]
     assert places == sorted(places)
     if shape == "openai":
@@ -206,7 +198,7 @@ async def test_records_that_come_meanwhile_do_not_make_an_export_endless(tmp_pat
     read = 0
     async for page in pages(opened.store, info):
         read += len(page)
-        await store.append("s", [said("more")] * 2, expect=info.length + 2 * (len(store.read_records) - 1))
+        await store.append("s", [said("more")] * 2, expect=info.length + 2 * (len(records_read(store)) - 1))
     assert read == PAGE_RECORDS + 1
 
 

@@ -33,6 +33,7 @@ from agentloop.stores import InMemoryStore, SessionStore
 from agentloop.stream import CompactionEnded, ResultsCleared, StreamEvent
 from agentloop.testing import ScriptedModel, calls
 from tests.kit import added, assert_valid, every_fact, read, reading, until
+from tests.store_kit import LogAlone
 
 WINDOW = 8_000
 
@@ -40,15 +41,6 @@ WINDOW = 8_000
 def runner_for(model: ScriptedModel, store: SessionStore, *callbacks: Callbacks, **policy: Any) -> Runner:
     agent = Agent(model, tools=[read], compaction=Compaction(**policy))
     return Runner(agent, store=store, transcripts=None, callbacks=callbacks)
-
-
-class Plain:
-    """A store of logs alone, which grants no leases."""
-
-    def __init__(self) -> None:
-        inner = InMemoryStore()
-        self.append, self.read, self.info, self.list = inner.append, inner.read, inner.info, inner.list
-        self.delete, self.sweep, self.close = inner.delete, inner.sweep, inner.close
 
 
 async def log(store: SessionStore) -> list[Any]:
@@ -212,7 +204,7 @@ async def test_clearing_that_lost_the_race_is_done_before_a_later_request() -> N
 
 
 async def test_a_run_that_meets_another_in_its_summary_stops_and_stores_nothing() -> None:
-    store = Plain()
+    store = LogAlone()
     second = ScriptedModel(["second"])
 
     async def summary(request: ModelRequest) -> str:
@@ -249,7 +241,7 @@ async def test_a_message_said_by_somebody_else_ends_the_run() -> None:
 
 @pytest.mark.parametrize("writers", [2, 7])
 async def test_l15_of_runs_that_race_without_leases_each_is_whole_or_stopped(writers: int) -> None:
-    store = Plain()
+    store = LogAlone()
     models = [ScriptedModel([calls(read={"name": f"f{n}"}), f"answer {n}"]) for n in range(writers)]
     runs = [runner_for(model, store).run(f"question {n}", session_id="s") for n, model in enumerate(models)]
     ends = await asyncio.gather(*runs, return_exceptions=True)

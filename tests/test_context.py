@@ -51,7 +51,7 @@ def overlays(context: Context) -> st.SearchStrategy[Event]:
     """Something that rewrites this context, or a record that means nothing to it."""
     results = [entry for entry in context.visible if entry.kind == "said" and entry.message.role == "tool"]
     choices: list[Event] = [
-        Unknown(kind="later", body="{}"),
+        Unknown(kind="later", body='{"v":1,"kind":"later"}'),
         ModelCalled(purpose="agent", model="m", counted=100, usage=Usage(input_tokens=120)),
     ]
     choices.extend(

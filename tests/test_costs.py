@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ import agentloop
 from agentloop.agent import Agent
 from agentloop.asking import request_for
 from agentloop.compaction import Compaction
-from agentloop.events import Compacted, Event, MessageAdded, Record
+from agentloop.events import Compacted, MessageAdded
 from agentloop.guard import STRIKES
 from agentloop.loop import loop
 from agentloop.messages import Message
@@ -25,6 +25,7 @@ from agentloop.stores.memory import InMemoryStore
 from agentloop.testing import ScriptedModel, calls
 from agentloop.triggers import Fired
 from tests.benchmarks.conversation import conversation, run_on, step
+from tests.store_kit import CountingStore
 
 PACKAGE = str(Path(agentloop.__file__).parent)
 SMALL, LARGE = 1_000, 10_000
@@ -51,23 +52,6 @@ class Watched(Message):
             tool_calls=message.tool_calls,
             tool_call_id=message.tool_call_id,
         )
-
-
-class CountingStore(InMemoryStore):
-    """A store that notes how many records each call moved."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.moved: list[tuple[str, int]] = []
-
-    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
-        self.moved.append(("append", len(events)))
-        return await super().append(session_id, events, expect=expect)
-
-    async def read(self, session_id: str, *, after: int = 0) -> Sequence[Record]:
-        records = await super().read(session_id, after=after)
-        self.moved.append(("read", len(records)))
-        return records
 
 
 class CountingCounter:

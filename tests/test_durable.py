@@ -15,14 +15,14 @@ from psycopg import sql
 from agentloop import Agent, Compaction, Limits, Runner, Secrets, UsageError, tool
 from agentloop.durable import QueuedRun, QueueLimits, Rate, RunQueue, Worker
 from agentloop.errors import ModelRefusedError, ModelUnavailableError
-from agentloop.events import Compacted, MessageAdded, Record, RunEnded, RunStarted
+from agentloop.events import Compacted, Described, MessageAdded, ModelCalled, Record, RunEnded, RunStarted
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore, open_store
 from agentloop.stream import AnyStreamEvent
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStarted as RunStartedShown
-from agentloop.testing import FailingModel, ScriptedModel, calls
+from agentloop.testing import FailingModel, Reply, ScriptedModel, calls
 from agentloop.triggers import WindowFraction
 from tests.kit import assert_valid, read, until
 from tests.postgres_kit import Server
@@ -277,6 +277,56 @@ async def test_a_compaction_is_a_step_of_its_own(url: str, queue: RunQueue, stor
     assert "make_room" in steps_of(url, run_id)
     assert any(isinstance(r.event, Compacted) for r in await store.read("long"))
     assert_valid(model.requests)
+
+
+class Renames:
+    """Answers as it is given, once somebody has given the session another title meanwhile."""
+
+    def __init__(self, store: SessionStore, session_id: str) -> None:
+        self._store, self._session_id = store, session_id
+        self.times = 0
+
+    def then(self, reply: Reply) -> Reply:
+        """The reply, which comes when the rename stands in the log."""
+
+        async def renamed(_: ModelRequest) -> Reply:
+            self.times += 1
+            length = len(await self._store.read(self._session_id))
+            await self._store.append(self._session_id, [Described(title="Another")], expect=length)
+            return reply
+
+        return renamed
+
+
+async def test_a_rename_while_the_model_answers_throws_no_answer_away(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    renames = Renames(store, "renamed")
+    model = ScriptedModel([renames.then(calls(echo={"text": "a"})), renames.then("done")])
+    run_id = await queue.submit("Say a.", session_id="renamed")
+    async with at_work(Agent(model, tools=[echo]), url):
+        assert (await over(queue, run_id)).state == "answered"
+    records = await store.read("renamed")
+    called = [record for record in records if isinstance(record.event, ModelCalled)]
+    assert (len(model.requests), len(called), renames.times) == (2, 2, 2)
+    assert [text for _, text in await said(store, "renamed")] == ["Say a.", "", "heard a", "done"]
+
+
+async def test_a_rename_while_a_summary_is_written_throws_none_away(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    renames = Renames(store, "summed-up")
+    reads = [calls(("read", {"name": f"file_{n}", "words": 300})) for n in range(6)]
+    summary = renames.then("In short: all files were read, and each holds what it should.")
+    model = ScriptedModel([*reads, "all read"], window=4000, summary=summary)
+    agent = Agent(model, tools=[read], compaction=Compaction(trigger=WindowFraction(0.5), micro=None))
+    run_id = await queue.submit("Read all files.", session_id="summed-up")
+    async with at_work(agent, url):
+        assert (await over(queue, run_id)).state == "answered"
+    records = await store.read("summed-up")
+    summaries = [r for r in records if isinstance(r.event, ModelCalled) and r.event.purpose != "agent"]
+    compacted = [r for r in records if isinstance(r.event, Compacted)]
+    assert renames.times == len(summaries) == len(compacted) > 0
 
 
 async def test_the_compact_tool_is_answered_after_the_others(

@@ -29,6 +29,7 @@ from agentloop.sync import SyncRunner
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import agentloop
 from tests.kit import assert_valid, until, watched
+from tests.store_kit import LogAlone
 
 ROOT = Path(__file__).parent.parent
 
@@ -389,20 +390,7 @@ def test_a_plain_tool_that_runs_its_own_session_is_refused_too() -> None:
 
 
 async def test_a_store_without_leases_lets_both_in_and_the_log_tells_them_apart() -> None:
-    class Plain:
-        """Logs alone."""
-
-        def __init__(self) -> None:
-            inner = InMemoryStore()
-            self.append, self.read, self.info = inner.append, inner.read, inner.info
-            self.list, self.delete, self.sweep, self.close = (
-                inner.list,
-                inner.delete,
-                inner.sweep,
-                inner.close,
-            )
-
-    store = Plain()
+    store = LogAlone()
     async with AtWork(store) as first:
         assert (await runner_for(["second"], store=store).run("Me too", session_id="s")).output == "second"
         first.gate.go_on.set()

@@ -18,41 +18,9 @@ from typing import Any, ClassVar
 import pytest
 
 from agentloop.errors import ConflictError, StoreError
-from agentloop.events import Described, MessageAdded
-from agentloop.messages import Message
+from agentloop.events import Described
 from agentloop.stores import SQLiteStore
-
-WRITER = """
-import asyncio, sys
-from agentloop.errors import ConflictError
-from agentloop.events import MessageAdded
-from agentloop.messages import Message
-from agentloop.stores import SQLiteStore
-
-async def main(path, name, records):
-    store, length = SQLiteStore(path), 0
-    for number in range(records):
-        event = MessageAdded(message=Message.user(f"{name} {number}"), tokens=1)
-        while True:
-            try:
-                length = await store.append("shared", [event], expect=length)
-                print(length, flush=True)
-                break
-            except ConflictError as error:
-                length = error.actual
-    await store.close()
-
-asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
-"""
-
-
-def said(text: str = "hi") -> MessageAdded:
-    return MessageAdded(message=Message.user(text), tokens=1)
-
-
-async def texts(store: SQLiteStore, session_id: str = "s") -> list[str]:
-    records = await store.read(session_id)
-    return [record.event.message.text for record in records if isinstance(record.event, MessageAdded)]
+from tests.store_kit import WRITER, ran, said, texts
 
 
 @pytest.fixture
@@ -129,7 +97,7 @@ async def test_a_log_that_was_never_closed_is_whole(path: Path, tmp_path: Path, 
 
 async def test_a_killed_writer_leaves_all_that_append_returned_for(path: Path, store: SQLiteStore) -> None:
     writer = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", WRITER, str(path), "killed", "100000", stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", WRITER, f"sqlite:///{path}", "100000", "killed", stdout=asyncio.subprocess.PIPE
     )
     assert writer.stdout
     returned = 0
@@ -145,12 +113,8 @@ async def test_a_killed_writer_leaves_all_that_append_returned_for(path: Path, s
 
 
 async def test_two_processes_lose_nothing(path: Path, store: SQLiteStore) -> None:
-    commands = [[sys.executable, "-c", WRITER, str(path), name, "200"] for name in ("left", "right")]
-    running = [
-        await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
-        for command in commands
-    ]
-    assert [await process.wait() for process in running] == [0, 0]
+    running = [ran(WRITER, f"sqlite:///{path}", "200", name) for name in ("left", "right")]
+    assert [status for status, _ in await asyncio.gather(*running)] == [0, 0]
     found = await texts(store, "shared")
     assert len(found) == 400
     for name in ("left", "right"):
@@ -161,42 +125,13 @@ async def test_two_processes_lose_nothing(path: Path, store: SQLiteStore) -> Non
     assert [info.length for info in await store.list()] == [400]
 
 
-MANY = """
-import asyncio, sys
-from agentloop.errors import ConflictError
-from agentloop.events import MessageAdded
-from agentloop.messages import Message
-from agentloop.stores import SQLiteStore
-
-async def main(path, process):
-    store = SQLiteStore(path)
-
-    async def write(task):
-        length = 0
-        for number in range(50):
-            event = MessageAdded(message=Message.user(f"{process}.{task} {number}"), tokens=1)
-            while True:
-                try:
-                    length = await store.append("shared", [event], expect=length)
-                    break
-                except ConflictError as error:
-                    length = error.actual
-
-    await asyncio.gather(*(write(task) for task in range(8)))
-    await store.close()
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
 async def test_l15_many_tasks_in_two_processes_lose_nothing(path: Path, store: SQLiteStore) -> None:
-    running = [
-        await asyncio.create_subprocess_exec(sys.executable, "-c", MANY, str(path), name) for name in "pq"
-    ]
-    assert [await process.wait() for process in running] == [0, 0]
+    names = {process: [f"{process}.{task}" for task in range(8)] for process in "pq"}
+    running = [ran(WRITER, f"sqlite:///{path}", "50", *tasks) for tasks in names.values()]
+    assert [status for status, _ in await asyncio.gather(*running)] == [0, 0]
     found = await texts(store, "shared")
     assert len(found) == 2 * 8 * 50
-    for writer in (f"{process}.{task}" for process in "pq" for task in range(8)):
+    for writer in (*names["p"], *names["q"]):
         mine = [text for text in found if text.startswith(f"{writer} ")]
         assert mine == [f"{writer} {number}" for number in range(50)]
     assert await store.check() == ()

@@ -14,11 +14,12 @@ BEGINNING = """
 import asyncio, gc, os, signal, sys, threading, warnings
 from agentloop.events import MessageAdded
 from agentloop.messages import Message
-from agentloop.stores import open_store
+from agentloop.stores import PostgresStore, SQLiteStore
 
 warnings.simplefilter("ignore")
 signal.alarm(20)
-store = open_store(sys.argv[1])
+where = sys.argv[1]
+store = PostgresStore(where, retry_seconds=0) if "://" in where else SQLiteStore(where)
 
 def said(text):
     return MessageAdded(message=Message.user(text), tokens=1, id=text, time=1.0)
@@ -135,11 +136,17 @@ async def main():
     await store.append("s", [said("before")], expect=0)
     pid = os.fork()
     if pid == 0:
-        await store.append("s", [said("from the child")], expect=1)
-        await store.close()
+        asyncio.run(store.append("s", [said("from the child")], expect=1))
+        asyncio.run(store.close())
         os._exit(0)
     ended(pid)
     assert len(await store.read("s")) == 2
+    pid = os.fork()
+    if pid == 0:
+        globals()["store"] = None
+        gc.collect()
+        os._exit(0)
+    ended(pid)
     await store.append("s", [said("from the parent")], expect=2)
     await store.close()
 asyncio.run(main())
@@ -167,10 +174,9 @@ def run(script: str, url: str) -> None:
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_a_sqlite_store_works_on_both_sides_of_a_fork(script: str, tmp_path: Path) -> None:
-    run(script, f"sqlite:///{tmp_path / 'sessions.db'}")
+    run(script, str(tmp_path / "sessions.db"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_a_postgres_store_works_on_both_sides_of_a_fork(script: str, database: str) -> None:
     run(script, database)
-

@@ -1,20 +1,26 @@
 """All stores keep the same contract, and so may a store of the user's own."""
 
+import asyncio
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from agentloop.errors import UsageError
 from agentloop.events import Cleared, ClearedItem, Described, Event, MessageAdded, Noted
 from agentloop.messages import Message, ToolCall
 from agentloop.store_contract import CHECKS, Check, store_contract
-from agentloop.stores import InMemoryStore, SessionStore, SQLiteStore, open_store
+from agentloop.stores import InMemoryStore, SessionInfo, SessionStore, SQLiteStore, open_store
 from agentloop.stores.base import Found
+from agentloop.stores.lines import change_of, changed
 from tests.postgres_kit import Server
-from tests.store_kit import LogAlone
+from tests.store_kit import LogAlone, said
 
 Make = Callable[[], SessionStore]
 KINDS = ("memory", "sqlite", "postgres")
@@ -171,6 +177,63 @@ async def test_what_is_no_time_to_live_takes_it_off(make_store: Make, ttl: float
     assert [info.ttl_seconds for info in await store.list()] == [None]
     assert await store.sweep(now=1e300) == ()
     await store.close()
+
+
+NEWER = st.builds(
+    Described,
+    title=st.sampled_from([None, "", "T", "\ud800"]),
+    folder=st.sampled_from([None, "/a", "/\udce9"]),
+    owner=st.sampled_from([None, "me", "you"]),
+    ttl_seconds=st.sampled_from([None, 0, -1.0, 5, 2.5, float("nan"), 10**400]),
+    time=st.sampled_from([1.0, 2, -3.5]),
+)
+SAID = st.builds(said).map(lambda event: replace(event, time=4.0))
+APPENDS = st.lists(st.lists(st.one_of(NEWER, SAID), min_size=1, max_size=3), min_size=1, max_size=4)
+
+
+def line(name: str, events: Sequence[Event]) -> SessionInfo:
+    """The line by the words of `Described`, one field after the other."""
+    found: dict[str, Any] = {}
+    for event in events:
+        for field in ("title", "folder", "owner", "ttl_seconds"):
+            if (value := getattr(event, field, None)) is not None:
+                found[field] = value
+    ttl = found.pop("ttl_seconds", 0)
+    return SessionInfo(
+        id=name,
+        title=found.get("title"),
+        folder=found.get("folder"),
+        owner=found.get("owner"),
+        ttl_seconds=ttl if ttl in (5, 2.5) else None,
+        created=events[0].time,
+        updated=events[-1].time,
+        length=len(events),
+    )
+
+
+@given(APPENDS)
+def test_a_change_of_all_is_the_changes_of_its_parts(appends: list[list[Event]]) -> None:
+    whole = [event for events in appends for event in events]
+    info = None
+    for events in appends:
+        info = changed(info, "s", change_of(events))
+    assert info == changed(None, "s", change_of(whole)) == line("s", whole)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(appends=APPENDS)
+def test_every_store_says_of_a_session_what_its_events_do(
+    make_used_store: Make, appends: list[list[Event]]
+) -> None:
+    async def told() -> None:
+        store, name, written = make_used_store(), uuid.uuid4().hex, list[Event]()
+        for events in appends:
+            await store.append(name, events, expect=len(written))
+            written += events
+            assert await store.info(name) == line(name, written)
+        await store.close()
+
+    asyncio.run(told())
 
 
 async def test_stores_are_opened_by_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,7 @@ OUTPUT: Sequence[KnownOption] = (
     _option("--verbose", is_flag=True, help="Say more on standard error."),
 )
 
-REPEATED: Sequence[KnownOption] = (*MODEL, *COMPACTION, *AGENT, *LIMITS, *STORE, *BUSY)
+REPEATED: Sequence[KnownOption] = (*AGENT, *MODEL, *COMPACTION, *LIMITS, *STORE, *BUSY)
 """What a run is repeated with when it goes on."""
 
 KNOWN: Sequence[KnownOption] = (*REPEATED, *TTL, *SESSION, *OUTPUT)

@@ -13,11 +13,17 @@ from agentloop.cli.process import can_be_written
 
 _PIECE = getattr(select, "PIPE_BUF", 512)
 """Bytes at a time: POSIX promises that a pipe that is ready takes this much without blocking."""
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the direction of writing for what follows: with them a title or a
+command reads as another (https://www.unicode.org/reports/tr9/)."""
 
 
 def printable(text: str) -> str:
-    """The text without control characters, so that nothing a model or a tool says can steer a terminal."""
+    """The text without control characters, so that nothing a model or a tool says can steer a terminal.
+
+    >>> printable("rm \u202etxt.exe")
+    'rm �txt.exe'
+    """
     return _UNSEEN.sub("�", text.replace("\r", ""))
 
 

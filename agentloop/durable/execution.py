@@ -15,11 +15,11 @@ from typing import Any
 from agentloop.answering import answer_one, compact, interrupted, may_run_again, parted, settle
 from agentloop.asking import ask
 from agentloop.deadlines import to_its_end
-from agentloop.durable.fencing import MovedOnError
 from agentloop.durable.live import Live
 from agentloop.errors import StoreError
 from agentloop.events import MessageAdded
 from agentloop.owners import check_free
+from agentloop.races import MovedOnError
 from agentloop.redaction import redacted
 from agentloop.room import OVERFLOW
 from agentloop.run import Run

@@ -11,10 +11,10 @@ from dbos import DBOS, StepOptions, StepReservation
 from dbos import error as dbos_error
 
 from agentloop.durable.execution import CONFLICTS, Execution, Todo
-from agentloop.durable.fencing import MovedOnError
 from agentloop.durable.live import Live, Place
 from agentloop.durable.orders import Order
 from agentloop.errors import ConflictError, ModelUnavailableError, StoreError, TakenOverError
+from agentloop.races import MovedOnError
 from agentloop.redaction import redact_error, redacted
 from agentloop.results import status_of
 

@@ -2,23 +2,25 @@
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from agentloop.deadlines import to_its_end
 from agentloop.durable.answers import backwards
-from agentloop.durable.fencing import FencedSession, HeldSession
 from agentloop.durable.orders import Order
 from agentloop.durable.spending import spend_again
 from agentloop.errors import TakenOverError
 from agentloop.events import Described, MessageAdded, Record, RunEnded, RunStarted
+from agentloop.holders import is_dead, new_lease
+from agentloop.leases import Leases
 from agentloop.limits import Limits
 from agentloop.messages import ToolCall
+from agentloop.races import appended, kept_up
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.setting import Setting
 from agentloop.steps import RunTools, next_step
-from agentloop.stores.base import SessionStore
+from agentloop.stores.base import Lease, SessionStore
 from agentloop.stream import RunStatus
 from agentloop.watch import Sink
 
@@ -54,7 +56,7 @@ class Live:
     since: int = 0
     run: Run | None = None
     session: Session | None = None
-    _held: HeldSession | None = None
+    _held: contextlib.AsyncExitStack | None = None
     _is_stale: bool = False
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -74,16 +76,24 @@ class Live:
             return self.run, self.session
 
     async def hold(self) -> None:
-        """Take the session's lease; it is waited for while somebody else has it."""
+        """Take the session's lease; it is waited for while a run of anybody else has it, as long as that lives.
+
+        It is taken over from an earlier execution of the run. A run that is put out all the same is told by
+        the log, the next time it writes.
+        """
         if self._held is None:
-            self._held = await HeldSession.taken(self.order.session_id, self.place.store, self.run_id)
+            held = contextlib.AsyncExitStack()
+            await held.enter_async_context(
+                _leases_of(self.run_id).held(self.order.session_id, self.place.store)
+            )
+            self._held = held
 
     async def let_go(self) -> None:
         """Let go of the session and of whoever watches."""
         if self.run is not None:
             self.run.watch.callback_list.close()
         if self._held is not None:
-            await to_its_end(self._held.free())
+            await self._held.aclose()
 
     def look_again(self) -> None:
         """Before the next step, look at the log: what is known of it may be out of date."""
@@ -91,10 +101,10 @@ class Live:
 
     async def begin(self) -> None:
         """Store that the run began, with its prompt."""
-        session: Session = await FencedSession.open(self.order.session_id, self.place.store)
+        session = await Session.open(self.order.session_id, self.place.store)
         self.run = run = await self._new_run()
         if self.order.owner is not None and not session.context.length:
-            session = await session.append(Described(owner=self.order.owner))
+            session = await appended(session, [Described(owner=self.order.owner)], kept_up)
         since = session.context.length + 1
         self.session = await self.place.setting.begin(run, session, self.order.prompt)
         self.since = since
@@ -139,7 +149,7 @@ class Live:
         return step.calls if isinstance(step, RunTools) else ()
 
     async def _resumed(self) -> tuple[Run, Session]:
-        session = await FencedSession.open(self.order.session_id, self.place.store)
+        session = await Session.open(self.order.session_id, self.place.store)
         records = await self._own_records()
         self._check_alone(records)
         run = await self._new_run()
@@ -150,7 +160,7 @@ class Live:
     async def _new_run(self) -> Run:
         place = self.place
         return await place.setting.new_run(
-            self.order.session_id, place.sink, run_id=self.run_id, limits=place.limits
+            self.order.session_id, place.sink, run_id=self.run_id, catch_up=kept_up, limits=place.limits
         )
 
     async def _own_records(self) -> Sequence[Record]:
@@ -159,3 +169,16 @@ class Live:
     def _check_alone(self, records: Sequence[Record]) -> None:
         if any(isinstance(each.event, RunStarted) and each.event.run_id != self.run_id for each in records):
             raise TakenOverError(self.order.session_id)
+
+
+def _leases_of(run_id: str) -> Leases:
+    """How an execution of the run comes by its session: it puts those before it out, and waits for others."""
+    own = f"{run_id}."
+
+    def new() -> Lease:
+        return replace(new_lease(), holder=own + uuid.uuid4().hex)
+
+    def is_over(lease: Lease) -> bool:
+        return lease.holder.startswith(own) or is_dead(lease)
+
+    return Leases(when_busy="wait", new=new, is_over=is_over)

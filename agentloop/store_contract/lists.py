@@ -1,5 +1,6 @@
 """Checks of the list of sessions, of what takes them off it, and of names."""
 
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -108,6 +109,19 @@ async def sweeps_an_owners_sessions(store: SessionStore) -> None:
     raise AssertionError("a sweep of a bad owner's sessions must raise UsageError")
 
 
+async def sweeps_at_no_time_that_is_none(store: SessionStore) -> None:
+    """A sweep at what is no finite number of seconds raises UsageError, and deletes nothing."""
+    name = new_id()
+    await store.append(name, [Described(ttl_seconds=1.0, time=2.0)], expect=0)
+    for bad in (math.nan, math.inf, -math.inf, 10**400):
+        try:
+            await store.sweep(now=bad)
+        except UsageError:
+            continue
+        raise AssertionError(f"a sweep at the time {str(bad)[:20]} must raise UsageError")
+    same(len(await store.read(name)), 1, "records left by sweeps that were refused")
+
+
 async def deletes_a_session(store: SessionStore) -> None:
     """Deleting removes one session wholly; its id can be used again."""
     name, beside = new_id(), new_id()
@@ -184,6 +198,7 @@ CHECKS: tuple[Check, ...] = (
     counts_the_time_to_live_from_the_newest_record,
     sweeps_what_has_expired,
     sweeps_an_owners_sessions,
+    sweeps_at_no_time_that_is_none,
     deletes_a_session,
     refuses_bad_ids,
     closes_more_than_once,

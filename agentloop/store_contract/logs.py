@@ -76,7 +76,10 @@ async def refuses_a_time_that_is_no_number(store: SessionStore) -> None:
     await store.append(name, [said("one", time=1.0)], expect=0)
     before = await store.info(name)
     for bad in (math.nan, math.inf, -math.inf, 10**400):
-        for event in (said("two", time=bad), Unknown(kind="dreamt", body="{}", time=bad)):
+        for event in (
+            said("two", time=bad),
+            Unknown(kind="dreamt", body='{"v":1,"kind":"dreamt"}', time=bad),
+        ):
             try:
                 await store.append(name, [said("fine"), event], expect=1)
             except UsageError:

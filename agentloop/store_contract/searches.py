@@ -67,7 +67,7 @@ async def finds_newest_first_in_bounds(store: _Finds) -> None:
     await store.append(others, [Described(owner=f"{owner}2", time=6.0), said(word, time=6.0)], expect=0)
     every = [(new, 2), (others, 2), (old, 3), (old, 2)]
     same(await _found(store, word), every, "found in all sessions")
-    for most in (1, 3):
+    for most in (1, 3, 2**70):
         same(_places(await store.search(word, most=most)), every[:most], f"found, at most {most}")
     mine = _places(await store.search(word, owner=owner))
     same(mine, [(new, 2), (old, 3), (old, 2)], "found in an owner's sessions")

@@ -1,5 +1,6 @@
 """Where sessions live: in memory, in one SQLite file, or in a PostgreSQL database (extra `postgres`)."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ __all__ = [
     "open_store",
 ]
 
+_SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]{0,20}):", re.IGNORECASE)
 _FORMS = "use memory:, sqlite:///relative.db, sqlite:////absolute/path.db or postgresql://host/database"
 
 
@@ -44,7 +46,7 @@ def open_store(store: str | SessionStore) -> SessionStore:
         return SQLiteStore(_sqlite_path(store))
     if store.startswith(("postgresql:", "postgres:")):
         return _postgres_store()(store)
-    raise UsageError(f"{store[:60]!r} is no store URL: {_FORMS}")
+    raise UsageError(f"{_told(store)} is no store URL: {_FORMS}")
 
 
 def __getattr__(name: str) -> Any:
@@ -65,10 +67,18 @@ def _postgres_store() -> "type[PostgresStore]":
     return PostgresStore
 
 
+def _told(url: str) -> str:
+    """The URL, for a message; no more than its scheme where a password may stand in it."""
+    if "@" not in url and "%40" not in url and "passw" not in url.lower():
+        return repr(url[:60])
+    scheme = _SCHEME.match(url)
+    return f"{scheme[1]}:…" if scheme else "what is given"
+
+
 def _sqlite_path(url: str) -> Path:
     path = url.removeprefix("sqlite:///")
     if path == url or not path.strip("/") or "\0" in path or path == ":memory:":
-        raise UsageError(f"bad store URL {url[:60]!r}: {_FORMS}")
+        raise UsageError(f"bad store URL {_told(url)}: {_FORMS}")
     if "?" in path:
-        raise UsageError(f"bad store URL {url[:60]!r}: a query string (?…) means nothing here, leave it out")
+        raise UsageError(f"bad store URL {_told(url)}: a query string (?…) means nothing here, leave it out")
     return Path(path)

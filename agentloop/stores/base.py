@@ -15,8 +15,8 @@ import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 from agentloop.errors import UsageError
 from agentloop.events import Event, Record
@@ -235,13 +235,26 @@ def stays_with(held: Lease | None, asked: Lease, over: str | None) -> bool:
     return held is not None and held.holder not in (asked.holder, over)
 
 
+def checked_lease(lease: Lease) -> Lease:
+    """The lease itself.
+
+    Raises:
+        UsageError: the pid is no whole number that every store has room for, or `since` no finite number.
+    """
+    if isinstance(lease.pid, bool) or not isinstance(lease.pid, int) or clamped(lease.pid) != lease.pid:
+        raise UsageError(f"bad pid of a lease: it must be a whole number, not {ascii(lease.pid)[:40]}")
+    if not _is_finite(lease.since):
+        raise UsageError(f"bad since of a lease: it must be a finite number, not {ascii(lease.since)[:40]}")
+    return replace(lease, since=float(lease.since))
+
+
 def checked_now(now: float) -> float:
     """The time itself, in seconds since the epoch.
 
     Raises:
         UsageError: it is no finite number.
     """
-    if isinstance(now, bool) or not isinstance(now, int | float) or not abs(now) <= sys.float_info.max:
+    if not _is_finite(now):
         raise UsageError(f"now must be a finite number of seconds, not {ascii(now)[:40]}")
     return float(now)
 
@@ -284,3 +297,9 @@ def checked_session_id(session_id: str) -> str:
         f"bad session id {str(session_id)[:40]!r}: use 1 to 128 of A-Z a-z 0-9 . _ -, "
         "not beginning with a dot"
     )
+
+
+def _is_finite(number: Any) -> bool:
+    """Whether it is a number that a float has room for."""
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    return is_number and abs(number) <= sys.float_info.max

@@ -16,9 +16,11 @@ from agentloop.stores.base import (
     Found,
     Lease,
     SessionInfo,
+    checked_lease,
     checked_now,
     checked_owner,
     checked_session_id,
+    clamped,
     stays_with,
 )
 from agentloop.stores.lines import change_of, changed
@@ -171,13 +173,14 @@ class InMemoryStore:
         """Who holds the session from now on; see `GrantsLeases`."""
         checked_session_id(session_id)
         above_zero("seconds", seconds)
+        asked = checked_lease(lease)
         with self._lock:
             there, now = self._leases.get(session_id), time.monotonic()
             held = there.lease if there and there.until > now else None
-            if held and stays_with(held, lease, over):
+            if held and stays_with(held, asked, over):
                 return held
-            self._leases[session_id] = _Held(lease=lease, until=now + seconds)
-            return lease
+            self._leases[session_id] = _Held(lease=asked, until=now + seconds)
+            return asked
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
@@ -198,7 +201,7 @@ class InMemoryStore:
     def _found(self, names: Sequence[str], text: str, most: int) -> tuple[Found, ...]:
         query = Query.of(text)
         found = (found_in(name, record, query) for name in names for record in self._newest_first(name))
-        return tuple(islice((each for each in found if each), most))
+        return tuple(islice((each for each in found if each), clamped(most)))
 
     def _newest_first(self, name: str) -> Iterator[Record]:
         with self._lock:

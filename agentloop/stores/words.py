@@ -11,11 +11,22 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Self
+from typing import Any, Self, get_args
 
+from agentloop.codec import SCHEMA_VERSION
 from agentloop.cutting import head, tail
 from agentloop.errors import UsageError
-from agentloop.events import Compacted, Described, Event, MessageAdded, Noted, Record
+from agentloop.events import (
+    AnyEvent,
+    Compacted,
+    Described,
+    Event,
+    MessageAdded,
+    Noted,
+    Record,
+    Unknown,
+    kind_name,
+)
 from agentloop.messages import ToolCall
 from agentloop.stores.base import Found
 
@@ -57,6 +68,15 @@ def searchable(event: Event) -> str:
             return _lines(*_texts(data))
         case _:
             return ""
+
+
+def is_wordless(body: str) -> bool:
+    """Whether a record's text begins as those of kinds that say nothing to be found, which need no reading.
+
+    >>> is_wordless('{"v":1,"kind":"model_called","id":"x","time":1.0}')
+    True
+    """
+    return body.startswith(_wordless())
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +162,12 @@ def _folded(run: str) -> tuple[str, ...]:
 
 def _joined(words: Sequence[str]) -> str:
     return f" {' '.join(words)} "
+
+
+@cache
+def _wordless() -> tuple[str, ...]:
+    kinds = set(get_args(AnyEvent)) - {MessageAdded, Compacted, Described, Noted, Unknown}
+    return tuple(f'{{"v":{SCHEMA_VERSION},"kind":"{kind_name(kind)}",' for kind in kinds)
 
 
 @cache

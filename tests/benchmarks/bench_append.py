@@ -2,15 +2,20 @@
 
     python -m tests.benchmarks.bench_append
 
-One event an append, one after the other. Prints appends a second of both, medians of rounds that take turns
-in one run, and the ratio; then what an append costs behind 100 and behind 100,000 events, again in turns.
+One event an append, one after the other; each is made a row of the same contents in the same table with the
+same pragmas. Prints appends a second of both, medians of rounds that take turns in one run, and the ratio:
+against an `INSERT` that stops the event loop, and against one that is awaited, by `asyncio.to_thread`. Then
+what an append costs behind 100 and behind 100,000 events, again in turns. Each line ends with the load
+average: what else runs takes more from two threads than from one.
 """
 
 import asyncio
+import os
 import sqlite3
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import TypeAlias
@@ -19,6 +24,7 @@ from agentloop.codec import encode
 from agentloop.events import MessageAdded
 from agentloop.messages import Message
 from agentloop.stores import SessionStore, SQLiteStore
+from agentloop.stores.sqlite.schema import record_sum
 
 ROUNDS, APPENDS = 15, 400
 SHORT, LONG, AT_ONCE = 100, 100_000, 5_000
@@ -48,27 +54,37 @@ def ours(store: SessionStore, session_id: str, length: int = 0) -> Round:
     return appends
 
 
-def bare_sqlite(path: Path) -> Round:
-    """Rounds of one `INSERT` and commit each, of the same texts into a table alone."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
+def bare_sqlite(path: Path) -> tuple[Round, Round]:
+    """Rounds of one `INSERT` and commit each, of the same rows into such a table alone; and those awaited."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "cell_size_check = ON"):
+        connection.execute(f"PRAGMA {pragma}")
     connection.execute(
         """CREATE TABLE events (session_id TEXT NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL,
-        PRIMARY KEY (session_id, seq)) WITHOUT ROWID"""
+        sum INTEGER, PRIMARY KEY (session_id, seq)) WITHOUT ROWID"""
     )
-    at = 0
+    positions = count(1)
+
+    def insert(added: MessageAdded) -> None:
+        at, text = next(positions), encode(added)
+        row = ("bench", at, text, record_sum("bench", at, text))
+        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?)", row)
 
     async def appends() -> float:
-        nonlocal at
-        texts = [encode(event(number)) for number in range(APPENDS)]
+        events = [event(number) for number in range(APPENDS)]
         start = time.perf_counter()
-        for text in texts:
-            at += 1
-            connection.execute("INSERT INTO events VALUES ('bench', ?, ?)", (at, text))
+        for each in events:
+            insert(each)
         return (time.perf_counter() - start) / APPENDS
 
-    return appends
+    async def awaited() -> float:
+        events = [event(number) for number in range(APPENDS)]
+        start = time.perf_counter()
+        for each in events:
+            await asyncio.to_thread(insert, each)
+        return (time.perf_counter() - start) / APPENDS
+
+    return appends, awaited
 
 
 async def grown(store: SessionStore, session_id: str, length: int) -> Round:
@@ -80,34 +96,34 @@ async def grown(store: SessionStore, session_id: str, length: int) -> Round:
     return ours(store, session_id, length)
 
 
-async def in_turns(first: Round, second: Round) -> tuple[float, float]:
-    """The median seconds of one append of both, measured in turns after a round that counts for nothing."""
-    await first(), await second()
-    pairs = [(await first(), await second()) for _ in range(ROUNDS)]
-    return median(one for one, _ in pairs), median(other for _, other in pairs)
+async def in_turns(*rounds: Round) -> list[float]:
+    """The median seconds of one append of each, measured in turns after a round that counts for nothing."""
+    taken = [[await each() for each in rounds] for _ in range(ROUNDS + 1)]
+    return [median(times) for times in zip(*taken[1:], strict=True)]
 
 
-async def report(name: str, bare: Round, store: SessionStore) -> None:
-    """Two lines: against the bare insert, and by the length of the log."""
-    alone, with_us = await in_turns(bare, ours(store, "bench"))
-    share = alone / with_us
-    print(
-        f"{name:12} bare {1 / alone:7,.0f}/s   ours {1 / with_us:7,.0f}/s   ratio {share:.2f}"
-        f"{'' if share >= LEAST_SHARE else '   TOO SLOW'}",
-        flush=True,
-    )
+def say(text: str) -> None:
+    """One line of the report, with the load average of the last minute."""
+    print(f"{text}   (load {os.getloadavg()[0]:.1f})", flush=True)
+
+
+async def report(bare: Round, awaited: Round, store: SessionStore) -> None:
+    """Three lines: against the bare insert, against one that is awaited, and by the length of the log."""
+    alone, elsewhere, with_us = await in_turns(bare, awaited, ours(store, "bench"))
+    for name, other in (("bare", alone), ("awaited", elsewhere)):
+        share = other / with_us
+        verdict = "" if share >= LEAST_SHARE else "   TOO SLOW"
+        say(f"{name:8} {1 / other:7,.0f}/s   ours {1 / with_us:7,.0f}/s   ratio {share:.2f}{verdict}")
     short, long = await in_turns(await grown(store, "short", SHORT), await grown(store, "long", LONG))
-    print(
-        f"{name:12} behind {SHORT:,}: {short * 1e6:.0f} µs   behind {LONG:,}: {long * 1e6:.0f} µs   "
-        f"ratio {long / short:.2f}{'' if long / short <= MOST_GROWTH else '   GROWS'}",
-        flush=True,
-    )
+    verdict = "" if long / short <= MOST_GROWTH else "   GROWS"
+    behind = f"behind {SHORT:,}: {short * 1e6:.0f} µs   behind {LONG:,}: {long * 1e6:.0f} µs"
+    say(f"{behind}   ratio {long / short:.2f}{verdict}")
 
 
 async def sqlite(folder: Path) -> None:
-    """Both measurements of SQLite."""
+    """All measurements of SQLite."""
     store = SQLiteStore(folder / "ours.db")
-    await report("SQLite", bare_sqlite(folder / "bare.db"), store)
+    await report(*bare_sqlite(folder / "bare.db"), store)
     await store.close()
 
 

@@ -14,6 +14,9 @@ _FORM = "use postgresql://user:password@host:port/database?option=value, other c
 _LEAST_CONNECT_SECONDS = 2
 """Less is taken as this by libpq: https://www.postgresql.org/docs/current/libpq-connect.html."""
 
+_MOST_SECONDS = 1_000_000
+"""The server counts in milliseconds, in 32 bits."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
@@ -33,11 +36,11 @@ def address_of(url: str, *, statement_seconds: float, connect_seconds: float) ->
         UsageError: it is no URL of a PostgreSQL database; the text repeats nothing of it.
     """
     given = _parameters(url)
-    milliseconds = max(1, math.ceil(statement_seconds * 1000))
+    milliseconds = max(1, math.ceil(min(statement_seconds, _MOST_SECONDS) * 1000))
     limits = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}"
     theirs = given.get("options") or os.environ.get("PGOPTIONS", "")
     ours = {
-        "connect_timeout": max(_LEAST_CONNECT_SECONDS, math.ceil(connect_seconds)),
+        "connect_timeout": max(_LEAST_CONNECT_SECONDS, math.ceil(min(connect_seconds, _MOST_SECONDS))),
         "tcp_user_timeout": milliseconds,
         "fallback_application_name": "agentloop",
         **given,
@@ -60,6 +63,9 @@ def _parameters(url: str) -> dict[str, Any]:
         # Nothing of libpq's own words, nor a chain to them: they repeat parts of the URL.
         parameters = None
     if parameters is None or not set(str(parameters.get("port") or "")) <= set("0123456789,"):
+        raise UsageError(f"bad PostgreSQL URL: {_FORM}")
+    # A URL within: its password would stand in our texts, and in the server's.
+    if any("://" in str(parameters.get(name) or "") for name in ("dbname", "user", "host", "hostaddr")):
         raise UsageError(f"bad PostgreSQL URL: {_FORM}")
     return parameters
 

@@ -24,16 +24,16 @@ _KEEP = """
 _HELD = "SELECT holder, place, pid, started, since FROM agentloop_leases WHERE session_id = %(id)s::text"
 _TAKE = """
     INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
-    VALUES (%(id)s::text, %(holder)s::text, %(place)s::text, %(pid)s::int8, %(started)s::text,
+    VALUES (%(id)s::text, %(holder)s::bytea, %(place)s::bytea, %(pid)s::int8, %(started)s::bytea,
         %(since)s::float8, clock_timestamp() + make_interval(secs => %(seconds)s::float8))
     ON CONFLICT (session_id) DO UPDATE
     SET holder = excluded.holder, place = excluded.place, pid = excluded.pid, started = excluded.started,
         since = excluded.since,
         until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
-    WHERE held.holder = excluded.holder OR held.holder = %(over)s::text OR held.until <= clock_timestamp()
+    WHERE held.holder = excluded.holder OR held.holder = %(over)s::bytea OR held.until <= clock_timestamp()
     RETURNING holder, place, pid, started, since"""
 """Who holds it stays where `stays_with` of `stores.base` says so: the condition is its negation."""
-_FREE = "DELETE FROM agentloop_leases WHERE session_id = %s::text AND holder = %s::text"
+_FREE = "DELETE FROM agentloop_leases WHERE session_id = %s::text AND holder = %s::bytea"
 
 
 async def checkpoint(connection: AsyncConnection, session_id: str) -> Checkpoint | None:
@@ -62,19 +62,31 @@ async def take_lease(
     connection: AsyncConnection, session_id: str, lease: Lease, seconds: float, over: str | None
 ) -> Lease:
     """Who holds the session now, by the server's clock."""
-    values = {"id": session_id, "seconds": min(seconds, _MOST_LEASE_SECONDS), "over": over, **asdict(lease)}
+    values = {
+        **asdict(lease),
+        "id": session_id,
+        "seconds": min(seconds, _MOST_LEASE_SECONDS),
+        "holder": to_bytes(lease.holder),
+        "place": to_bytes(lease.place),
+        "started": to_bytes(lease.started),
+        "over": to_bytes(over),
+    }
     for _ in range(_TRIES):
         # Where it is held, the second statement looks by whom; it may have been freed in between.
         row = await _one(connection, _TAKE, values) or await _one(connection, _HELD, values)
         if row:
-            holder, place, pid, started, since = row
-            return Lease(holder=holder, place=place, pid=pid, started=started, since=since)
+            return _lease(row)
     raise StoreError(f"the lease of session {session_id!r} changes hands too often: try again")
 
 
 async def free_lease(connection: AsyncConnection, session_id: str, holder: str) -> None:
     """Let go of the session where this holder has it."""
-    await connection.execute(_FREE, (session_id, holder), prepare=True)
+    await connection.execute(_FREE, (session_id, to_bytes(holder)), prepare=True)
+
+
+def _lease(row: tuple[Any, ...]) -> Lease:
+    holder, place, started = (data.decode("utf-8", "surrogatepass") for data in (row[0], row[1], row[3]))
+    return Lease(holder=holder, place=place, pid=row[2], started=started, since=row[4])
 
 
 async def _one(

@@ -1,5 +1,6 @@
 """Whether what the database holds is whole."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from psycopg import AsyncConnection
@@ -42,10 +43,17 @@ async def _faults_of_session(label: str, session_id: str, connection: AsyncConne
             listed = await info(connection, session_id)
         except StoreError as error:
             return [f"{label}: {error}"]
-        while rows := await _page(connection, session_id, log.seq):
-            faults += await in_thread(lambda page: list(log.faults_of(page)), rows)
+        read = ROWS_AT_ONCE
+        while read == ROWS_AT_ONCE:
+            rows = await _page(connection, session_id, log.seq)
+            faults += await in_thread(_faults_of_page, log, rows)
+            read = len(rows)
     return [*faults, *log.faults_of_line(listed)]
 
 
 async def _page(connection: AsyncConnection, session_id: str, after: int) -> list[tuple[int, str]]:
     return await (await connection.execute(_PAGE, (session_id, after))).fetchall()
+
+
+def _faults_of_page(log: LogCheck, rows: Sequence[tuple[int, str]]) -> list[str]:
+    return list(log.faults_of(rows))

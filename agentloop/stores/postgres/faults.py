@@ -37,6 +37,7 @@ _SAID = (
     (r"database .* does not exist", "3D000"),
     (r"permission denied for database", "42501"),
     (r"too many (connections|clients)|connection slots are reserved", "53300"),
+    (r"invalid value for parameter|unrecognized configuration parameter", "22023"),
     (r"session is read-only|server is in hot standby", "25006"),
     (r"system is (starting up|shutting down|in recovery)|not (yet )?accepting connections", "57P03"),
 )
@@ -44,6 +45,7 @@ _SAID = (
 
 _LOST = ("57P01", "57P02", "57P03", "57P05", "25P03")
 _RACED = ("40001", "40P01")
+_UNPREPARED = ("26000", "42P05")
 
 
 def fault(label: str, error: Error) -> StoreError:
@@ -61,6 +63,11 @@ def is_lost(error: Error) -> bool:
 def is_passing(error: Error) -> bool:
     """Whether the same call may work at once: another writer came between."""
     return state_of(error) in _RACED
+
+
+def is_unprepared(error: Error) -> bool:
+    """Whether a statement that was prepared is not there, or another's is: a pooler stands in between."""
+    return state_of(error) in _UNPREPARED
 
 
 def state_of(error: Error) -> str:

@@ -1,10 +1,12 @@
 """The connections to one database: a pool for each event loop, made again when the server went away."""
 
 import asyncio
+import os
 import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from psycopg import AsyncConnection, Error
@@ -12,7 +14,7 @@ from psycopg.pq import TransactionStatus
 
 from agentloop.errors import ConflictError, StoreError
 from agentloop.stores.postgres.address import Address
-from agentloop.stores.postgres.faults import fault, is_lost, is_passing, state_of
+from agentloop.stores.postgres.faults import fault, is_lost, is_passing, is_unprepared, state_of
 
 T = TypeVar("T")
 
@@ -31,6 +33,10 @@ class Link:
     again as long as `retry` seconds have not passed since it began, with waits that double up to half a
     second and carry some chance. A server that was never reached is asked only once. Nobody waits for one of
     the connections longer than `longest_wait` seconds.
+
+    Statements are prepared, until one that was is not there: then a pooler hands on other connections than
+    those they were prepared on, or clears them (https://www.pgbouncer.org/features.html), and none is from
+    then on.
     """
 
     def __init__(
@@ -41,9 +47,9 @@ class Link:
         self._connections = connections
         self._longest_wait = longest_wait
         self._retry_seconds = retry
-        self._lock = threading.Lock()
+        self._prepares = True
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
-        self._ready = False
+        self._forget_all()
 
     async def run(self, work: Work[T]) -> T:
         """What the work gives.
@@ -69,6 +75,7 @@ class Link:
 
     def close(self) -> None:
         """Let all connections go, also those of other loops; harmless when called again."""
+        self._notice_fork()
         with self._lock:
             pools, self._pools = list(self._pools.values()), {}
             self._ready = False
@@ -84,6 +91,10 @@ class Link:
     def _may_work_again(self, error: Error, pool: "_Pool") -> bool:
         if is_passing(error):
             return True
+        if self._prepares and is_unprepared(error):
+            self._prepares = False
+            self._forget(pool)
+            return True
         if not is_lost(error):
             return False
         self._forget(pool)
@@ -91,12 +102,29 @@ class Link:
 
     def _pool(self) -> "_Pool":
         loop = asyncio.get_running_loop()
+        self._notice_fork()
         with self._lock:
             for other in [each for each in self._pools if each.is_closed()]:
                 self._pools.pop(other).close()
             if loop not in self._pools:
-                self._pools[loop] = _Pool(self._address.conninfo, self._connections, self._longest_wait)
+                threshold = 1 if self._prepares else None
+                self._pools[loop] = _Pool(
+                    partial(connect, self._address.conninfo, prepare_threshold=threshold),
+                    self._connections,
+                    self._longest_wait,
+                )
             return self._pools[loop]
+
+    def _notice_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._forget_all()
+
+    def _forget_all(self) -> None:
+        """Begin anew, also with the lock, which a thread that stayed behind in the parent may hold."""
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._pools = {}
+        self._ready = False
 
     def _forget(self, pool: "_Pool") -> None:
         """One lost connection seldom comes alone: the next call makes a new pool."""
@@ -114,9 +142,11 @@ class _Pool:
     the loop never ends.
     """
 
-    def __init__(self, conninfo: str, connections: int, longest_wait: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable["_Connection"]], connections: int, longest_wait: float
+    ) -> None:
         self.loop = asyncio.get_running_loop()
-        self._conninfo = conninfo
+        self._connect = connect
         self._longest_wait = longest_wait
         self._places = asyncio.Semaphore(connections)
         self._idle: list[_Connection] = []
@@ -131,7 +161,7 @@ class _Pool:
         """
         await self._wait_for_place()
         try:
-            connection = self._pop() or await connect(self._conninfo)
+            connection = self._pop() or await self._connect()
             try:
                 return await work(connection, argument)
             finally:
@@ -168,17 +198,24 @@ class _Pool:
             self.close()
 
 
-async def connect(conninfo: str) -> "_Connection":
-    """A new connection, which commits each statement by itself.
+async def connect(conninfo: str, *, prepare_threshold: int | None = 1) -> "_Connection":
+    """A new connection, which commits each statement by itself; with no threshold it prepares none.
 
     Raises:
         Error: as psycopg and libpq raise it, without the password.
     """
-    return await _Connection.connect(conninfo, autocommit=True, prepare_threshold=1)
+    return await _Connection.connect(conninfo, autocommit=True, prepare_threshold=prepare_threshold)
 
 
 class _Connection(AsyncConnection[Any]):
-    """A connection whose faults hold no password, and which goes quietly with a loop that has ended."""
+    """A connection whose faults hold no password, and which goes quietly with a loop that has ended.
+
+    One that a forked process has inherited is left to the parent: ending it here would end it there.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._pid = os.getpid()
 
     @classmethod
     async def connect(cls, *args: Any, **kwargs: Any) -> Self:
@@ -190,5 +227,5 @@ class _Connection(AsyncConnection[Any]):
         raise plain
 
     def __del__(self, *_: object) -> None:
-        if hasattr(self, "pgconn"):
+        if getattr(self, "_pid", None) == os.getpid():
             self.pgconn.finish()

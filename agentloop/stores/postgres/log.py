@@ -59,12 +59,15 @@ _READ = """
         SELECT length FROM agentloop_sessions WHERE id = %(id)s::text), 0)) AS line (length)
     LEFT JOIN LATERAL (
         SELECT seq, body FROM agentloop_events WHERE session_id = %(id)s::text AND seq > %(after)s::int8
-        ORDER BY seq LIMIT %(most)s::int8) AS said ON true
-    ORDER BY said.seq"""
+        ORDER BY seq LIMIT %(most)s::int8) AS said ON true"""
 """The length that the line says comes with each record, and alone where there is none: both of one moment."""
 _LINES = f"SELECT {COLUMNS} FROM agentloop_sessions"
 _IN_ORDER = "ORDER BY updated DESC, id"
-_LIST = list_statements(_LINES, "folder = %(folder)s::bytea", "owner = %(owner)s::bytea")
+_LIST = list_statements(
+    _LINES,
+    "sha256(folder) = sha256(%(folder)s::bytea) AND folder = %(folder)s::bytea",
+    "sha256(owner) = sha256(%(owner)s::bytea) AND owner = %(owner)s::bytea",
+)
 _INFO = f"{_LINES} WHERE id = %s::text"
 _HOLD = "SELECT FROM agentloop_sessions WHERE id = %s::text FOR UPDATE"
 _EXPIRED = f"""{_LINES}
@@ -76,7 +79,7 @@ _EXPIRED = f"""{_LINES}
 
 _KEEP_OUT = """
     INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
-    SELECT id, '', '', 0, '', 0, clock_timestamp() FROM unnest(%s::text[]) AS id
+    SELECT id, ''::bytea, ''::bytea, 0, ''::bytea, 0, clock_timestamp() FROM unnest(%s::text[]) AS id
     ON CONFLICT (session_id) DO UPDATE SET holder = '' WHERE held.until <= clock_timestamp()
     RETURNING session_id"""
 """The leases of these sessions, but those that are live: who asks for one waits until the sweep is over."""
@@ -117,7 +120,8 @@ async def read(
     after, most = clamped(max(after, 0)), None if most is None else clamped(most)
     values = {"id": session_id, "after": Int8(after), "most": None if most is None else Int8(most)}
     rows = await _all(connection, _READ, values)
-    there = [(seq, body) for _, seq, body in rows if seq is not None]
+    # Sorted here, where they come in order as good as always: the server would sort all bodies to be sure.
+    there = sorted((seq, body) for _, seq, body in rows if seq is not None)
     check_gapless("", session_id, [seq for seq, _ in there], after=after, most=most, length=rows[0][0])
     return there
 

@@ -1,8 +1,9 @@
 """The tables, as an ordered list of steps, each done once in a database and never changed afterwards.
 
 They stand in the first schema of the connection's search_path, all named `agentloop_…`; a URL with
-`options=-csearch_path%3Dmine` puts them elsewhere. Titles, folders and owners are bytes in UTF-8, since
-they may hold what PostgreSQL's text cannot: NUL and lone surrogates.
+`options=-csearch_path%3Dmine` puts them elsewhere. Titles, folders, owners and who holds a lease are bytes
+in UTF-8, since they may hold what PostgreSQL's text cannot: NUL and lone surrogates. Folders and owners are
+found by their hashes: an index takes no key over 2,704 bytes, and the name of a folder may have 4,096.
 """
 
 from collections.abc import Sequence
@@ -22,13 +23,13 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
         """CREATE TABLE agentloop_events (
             session_id text COLLATE "C" NOT NULL, seq int8 NOT NULL, body text NOT NULL,
             PRIMARY KEY (session_id, seq))""",
-        "CREATE INDEX agentloop_sessions_folder ON agentloop_sessions (folder)",
+        "CREATE INDEX agentloop_sessions_folder ON agentloop_sessions (sha256(folder))",
     ),
     (
         "ALTER TABLE agentloop_sessions ADD owner bytea, ADD ttl_seconds float8",
         """ALTER TABLE agentloop_sessions
             ADD expires float8 GENERATED ALWAYS AS (updated + ttl_seconds) STORED""",
-        "CREATE INDEX agentloop_sessions_owner ON agentloop_sessions (owner)",
+        "CREATE INDEX agentloop_sessions_owner ON agentloop_sessions (sha256(owner))",
         """CREATE INDEX agentloop_sessions_expires ON agentloop_sessions (expires)
             WHERE expires IS NOT NULL""",
     ),
@@ -37,8 +38,8 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
             session_id text COLLATE "C" PRIMARY KEY, seq int8 NOT NULL,
             event_id bytea NOT NULL, body bytea NOT NULL)""",
         """CREATE TABLE agentloop_leases (
-            session_id text COLLATE "C" PRIMARY KEY, holder text NOT NULL, place text NOT NULL,
-            pid int8 NOT NULL, started text NOT NULL, since float8 NOT NULL, until timestamptz NOT NULL)""",
+            session_id text COLLATE "C" PRIMARY KEY, holder bytea NOT NULL, place bytea NOT NULL,
+            pid int8 NOT NULL, started bytea NOT NULL, since float8 NOT NULL, until timestamptz NOT NULL)""",
     ),
     (
         """CREATE TABLE agentloop_indexed (

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from agentloop.checks import above_zero, at_least, whole, whole_or_none
 from agentloop.codec import encode
-from agentloop.errors import UsageError
 from agentloop.events import Event, Record
 from agentloop.stores.base import (
     Checkpoint,
     Found,
     Lease,
     SessionInfo,
+    checked_lease,
     checked_now,
     checked_owner,
     checked_session_id,
@@ -168,8 +168,9 @@ class PostgresStore:
         """Who holds the session from now on, by the server's clock; see `GrantsLeases`."""
         checked_session_id(session_id)
         above_zero("seconds", seconds)
+        asked = checked_lease(lease)
         return await self._link.run(
-            lambda connection: beside.take_lease(connection, session_id, lease, seconds, over)
+            lambda connection: beside.take_lease(connection, session_id, asked, seconds, over)
         )
 
     async def free_lease(self, session_id: str, holder: str) -> None:
@@ -187,17 +188,4 @@ class PostgresStore:
 
 
 def _bodies(events: Sequence[Event]) -> tuple[str, ...]:
-    bodies = tuple(map(encode, events))
-    for body in bodies:
-        if not body.isascii():
-            _check_sayable(body)
-    return bodies
-
-
-def _check_sayable(body: str) -> None:
-    try:
-        body.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            "a record of an unknown kind holds half a character: PostgreSQL takes none"
-        ) from error
+    return tuple(map(encode, events))

@@ -37,6 +37,17 @@ def phrase_query(phrase: Sequence[str]) -> str:
 
 
 def _parts(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    return iter([words] if words else []) if _is_one(words) else _cut(words)
+
+
+def _is_one(words: Sequence[str]) -> bool:
+    """Whether all goes into one vector, as nearly every text does; a character has four bytes at most."""
+    if len(words) > MOST_WORDS or 16 * len(words) + 4 * sum(map(len, words)) > MOST_BYTES:
+        return False
+    return len(words) <= MOST_PLACES_OF_A_WORD or max(Counter(words).values()) <= MOST_PLACES_OF_A_WORD
+
+
+def _cut(words: Sequence[str]) -> Iterator[Sequence[str]]:
     start, counts, size = 0, Counter[str](), 0
     for place, word in enumerate(words):
         length = len(word.encode()) + 16
@@ -52,10 +63,10 @@ def _parts(words: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _vector(words: Sequence[str]) -> str:
-    places: dict[str, list[str]] = {}
+    places: dict[str, str] = {}
     for place, word in enumerate(words, start=1):
-        places.setdefault(word, []).append(str(place))
-    return " ".join(f"{_quoted(word)}:{','.join(found)}" for word, found in places.items())
+        places[word] = f"{places[word]},{place}" if word in places else str(place)
+    return " ".join([f"{_quoted(word)}:{found}" for word, found in places.items()])
 
 
 def _quoted(word: str) -> str:

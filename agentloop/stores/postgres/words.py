@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.types.numeric import Int8
 
 from agentloop.codec import decode
 from agentloop.errors import StoreError
@@ -17,10 +18,13 @@ from agentloop.stores.base import Found
 from agentloop.stores.lines import record_of
 from agentloop.stores.postgres.link import Link
 from agentloop.stores.postgres.vectors import MOST_PHRASES, phrase_query, vectors
-from agentloop.stores.words import Query, found_in, searchable, words_of
+from agentloop.stores.words import Query, found_in, is_wordless, searchable, words_of
 from agentloop.threads import in_thread
 
 _INDEXED_AT_ONCE = 200
+_BYTES_AT_ONCE = 2_000_000
+"""So much is read of a log, and put into the index, in one transaction."""
+
 _LOOKED_AT_ONCE = 50
 
 _SCOPE = """
@@ -31,12 +35,20 @@ _BEHIND = f"""
     SELECT line.id FROM agentloop_sessions AS line
     LEFT JOIN agentloop_indexed AS done ON done.session_id = line.id
     WHERE line.length > coalesce(done.seq, 0) AND {_SCOPE}"""
-_HOLD = "SELECT FROM agentloop_sessions WHERE id = %s::text FOR KEY SHARE"
+_HOLD = "SELECT length FROM agentloop_sessions WHERE id = %s::text FOR KEY SHARE"
 _BEGIN = "INSERT INTO agentloop_indexed VALUES (%s::text, 0) ON CONFLICT DO NOTHING"
+_INDEXED = "SELECT seq FROM agentloop_indexed WHERE session_id = %s::text FOR UPDATE"
 _NEW = f"""
-    SELECT seq, body FROM agentloop_events WHERE session_id = %(id)s::text AND seq > (
-        SELECT seq FROM agentloop_indexed WHERE session_id = %(id)s::text)
-    ORDER BY seq LIMIT {_INDEXED_AT_ONCE}"""
+    SELECT seq, body, upto FROM (
+        SELECT seq, body, sum(octet_length(body)) OVER (ORDER BY seq) AS upto, octet_length(body) AS size
+        FROM agentloop_events
+        WHERE session_id = %s::text AND seq > %s::int8 AND seq <= %s::int8) AS next
+    WHERE upto - size < {_BYTES_AT_ONCE} ORDER BY seq"""
+"""The last of them is taken whole, however long it is.
+
+Both ends are given, and no LIMIT: for that PostgreSQL may sort all of the log that is left, each time.
+"""
+
 _ADD = """
     INSERT INTO agentloop_words (session_id, seq, part, is_whole, words)
     SELECT %s::text, seq, part, is_whole, words::tsvector
@@ -81,33 +93,39 @@ async def _behind(scope: Mapping[str, Any], connection: AsyncConnection) -> list
 
 
 async def _index(session_id: str, connection: AsyncConnection) -> bool:
-    """Add the next records of the session; whether there may be more. Who deletes or indexes it waits."""
+    """Add the next records of the session; whether there are more. Who deletes or indexes it waits."""
     async with connection.transaction():
-        held = await connection.execute(_HOLD, (session_id,))
-        if held.rowcount == 0:
+        length = await _number(connection, _HOLD, session_id)
+        if length is None:
             return False
         await connection.execute(_BEGIN, (session_id,))
-        await connection.execute(
-            "SELECT FROM agentloop_indexed WHERE session_id = %s::text FOR UPDATE", (session_id,)
-        )
-        rows = await (await connection.execute(_NEW, {"id": session_id})).fetchall()
-        if rows:
-            parts = await in_thread(_parts, rows)
-            if parts:
-                await connection.execute(_ADD, (session_id, *map(list, zip(*parts, strict=True))))
-            await connection.execute(_DONE, (rows[-1][0], session_id))
-    return len(rows) == _INDEXED_AT_ONCE
+        after = await _number(connection, _INDEXED, session_id) or 0
+        end = min(after + _INDEXED_AT_ONCE, length)
+        rows = await (await connection.execute(_NEW, (session_id, Int8(after), Int8(end)))).fetchall()
+        if rows and rows[-1][2] >= _BYTES_AT_ONCE:
+            end = rows[-1][0]
+        if parts := await in_thread(_parts, rows):
+            await connection.execute(_ADD, (session_id, *map(list, zip(*parts, strict=True))))
+        await connection.execute(_DONE, (Int8(max(after, end)), session_id))
+    return end < length
 
 
-def _parts(rows: Sequence[tuple[int, str]]) -> list[Part]:
+async def _number(connection: AsyncConnection, statement: str, session_id: str) -> int | None:
+    row = await (await connection.execute(statement, (session_id,))).fetchone()
+    return int(row[0]) if row else None
+
+
+def _parts(rows: Sequence[tuple[int, str, int]]) -> list[Part]:
     found: list[Part] = []
-    for seq, body in rows:
+    for seq, body, _ in rows:
         texts = vectors(_words(body))
         found += [(seq, part, len(texts) == 1, text) for part, text in enumerate(texts)]
     return found
 
 
 def _words(body: str) -> list[str]:
+    if is_wordless(body):
+        return []
     try:
         return words_of(searchable(decode(body)))
     except StoreError:
@@ -129,6 +147,14 @@ async def _found(
 
 
 def _looked_at(rows: Sequence[tuple[str, int, str | None]], query: Query) -> list[Found]:
-    records = ((name, record_of("", name, seq, body)) for name, seq, body in rows if body is not None)
-    found = (found_in(name, record, query) for name, record in records)
+    found = (_held_against(query, *row) for row in rows)
     return [each for each in found if each]
+
+
+def _held_against(query: Query, name: str, seq: int, body: str | None) -> Found | None:
+    if body is None:
+        return None
+    try:
+        return found_in(name, record_of("", name, seq, body), query)
+    except StoreError:
+        return None  # it was damaged since it was indexed: reading the log tells of it

@@ -11,22 +11,14 @@ from agentloop.stores.sqlite.sessions import line
 
 def check_form(file: SQLiteFile) -> tuple[str, ...]:
     """What is wrong with the pages, tables and indexes of the file, one line for each finding."""
-    if not file.exists():
-        return ()
-    with file.transaction("BEGIN") as connection:
-        texts = [text for (text,) in connection.execute("PRAGMA integrity_check")]
-    if texts == ["ok"]:
-        return ()
-    return tuple(f"{file.path}: {each}" for text in texts for each in text.splitlines())
+    rows = file.rows("PRAGMA integrity_check")
+    return tuple(f"{file.path}: {each}" for (text,) in rows if text != "ok" for each in text.splitlines())
 
 
 def names(file: SQLiteFile) -> list[str]:
     """The ids of all sessions of which there is a line in the list, a log, or both."""
-    if not file.exists():
-        return []
-    with file.transaction("BEGIN") as connection:
-        rows = connection.execute("SELECT id FROM sessions UNION SELECT DISTINCT session_id FROM events")
-        return [name for (name,) in rows]
+    rows = file.rows("SELECT id FROM sessions UNION SELECT DISTINCT session_id FROM events")
+    return [name for (name,) in rows]
 
 
 def check_session(session_id: str, file: SQLiteFile) -> tuple[str, ...]:

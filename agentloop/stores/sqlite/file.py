@@ -9,10 +9,10 @@ are taken over.
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agentloop.errors import ConflictError, StoreError
 from agentloop.ondisc import make_private_folder, refused
@@ -57,6 +57,14 @@ class SQLiteFile:
             return empty
         with self.transaction("BEGIN") as connection:
             return work(connection)
+
+    def rows(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+        """All rows of one statement that reads; none where there is nothing to read.
+
+        Raises:
+            StoreError: see `transaction`.
+        """
+        return self.read(lambda connection: list(connection.execute(statement, values)), list[Any]())
 
     def change(self, work: Callable[[sqlite3.Connection], T], empty: T) -> T:
         """What the work returns, once what it changed is committed; `empty` where there is nothing to change.

@@ -16,6 +16,7 @@ from agentloop.stores.sqlite.sessions import line
 
 Row: TypeAlias = tuple[str, int, str | bytes, int]
 
+_READ = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 _INSERT = "INSERT INTO events (session_id, seq, body, sum) VALUES (?, ?, ?, ?)"
 _PUT = f"""INSERT INTO sessions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET title = excluded.title, folder = excluded.folder,
@@ -41,15 +42,13 @@ def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tup
     Raises:
         StoreError: one is damaged or missing.
     """
-    if not file.exists():
-        return ()
     after, most = clamped(after), None if most is None else clamped(most)
-    with file.transaction("BEGIN") as connection:
-        length = _listed(connection, session_id)
-        rows = connection.execute(
-            "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?",
-            (session_id, after, -1 if most is None else most),
-        ).fetchall()
+
+    def found(connection: sqlite3.Connection) -> tuple[Any, list[Any]]:
+        rows = connection.execute(_READ, (session_id, after, -1 if most is None else most))
+        return _listed(connection, session_id), rows.fetchall()
+
+    length, rows = file.read(found, (0, list[Any]()))
     seqs = [seq for seq, _, _ in rows]
     check_gapless(str(file.path), session_id, seqs, after=after, most=most, length=length)
     return tuple(record_of(file.path, session_id, *row) for row in rows)

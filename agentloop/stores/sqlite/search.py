@@ -12,11 +12,11 @@ from itertools import islice
 from typing import Any
 
 from agentloop.errors import StoreError
-from agentloop.stores.base import Found
+from agentloop.stores.base import Found, clamped
 from agentloop.stores.sqlite.columns import record_of, to_column
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.sqlite.sessions import SEQ_BITS, word_rows
-from agentloop.stores.words import Query, found_in, searchable, words_of
+from agentloop.stores.words import Query, found_in, is_wordless, searchable, words_of
 
 MOST_ROWS = 500
 MOST_CHARS = 500_000
@@ -28,6 +28,7 @@ MOST_ASKED = 50
 _CATCH_UP = """UPDATE sessions SET indexed = ?, number = coalesce(number,
     (SELECT coalesce(max(number), 0) + 1 FROM sessions WHERE number IS NOT NULL))
     WHERE id = ? AND indexed = ? RETURNING number"""
+_STANDS = "SELECT 1 FROM events WHERE session_id = ? AND seq = ? AND body = ?"
 _SCOPE = """(:id IS NULL OR sessions.id = :id) AND (:folder IS NULL OR sessions.folder = :folder)
     AND (:owner IS NULL OR sessions.owner = :owner)"""
 _BEHIND = f"SELECT id, length FROM sessions WHERE indexed < length AND {_SCOPE}"
@@ -56,11 +57,17 @@ class Scope:
 
 @dataclass(slots=True, kw_only=True)
 class _News:
-    """What the index is to learn of a session: the words of its records behind `indexed`, up to `end`."""
+    """What the index is to learn of a session: the words of its records behind `indexed`, up to `end`.
+
+    `last` is the position and the text of the newest of them, by which it is known that the session was not
+    deleted and begun again before its words are written.
+    """
 
     session_id: str
     indexed: int
     end: int = 0
+    last: tuple[int, Any] | None = None
+    is_whole: bool = False
     words: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -82,10 +89,7 @@ class _Room:
 
 def behind(scope: Scope, file: SQLiteFile) -> dict[str, int]:
     """The sessions concerned that the index does not know wholly, and their lengths."""
-    if not file.exists():
-        return {}
-    with file.transaction("BEGIN") as connection:
-        return dict(connection.execute(_BEHIND, scope.values()).fetchall())
+    return dict(file.rows(_BEHIND, scope.values()))
 
 
 def catch_up(lengths: Mapping[str, int], file: SQLiteFile) -> dict[str, int]:
@@ -94,18 +98,19 @@ def catch_up(lengths: Mapping[str, int], file: SQLiteFile) -> dict[str, int]:
         news = _news(connection, lengths, file)
     with file.transaction() as connection:
         learnt = {each.session_id for each in news if _learnt(connection, each)}
-    done = {each.session_id for each in news if each.end >= lengths[each.session_id]} & learnt
+    done = {each.session_id for each in news if each.is_whole} & learnt
     return {name: length for name, length in lengths.items() if name not in done}
 
 
 def search(query: Query, scope: Scope, most: int, file: SQLiteFile) -> tuple[Found, ...]:
     """The records that hold what is looked for; see `FindsWords`."""
-    if not file.exists():
-        return ()
-    with file.transaction("BEGIN") as connection:
+
+    def looked_up(connection: sqlite3.Connection) -> tuple[Found, ...]:
         rows = _candidates(connection, query, scope)
         found = (_found(connection, name, row, query, file) for name, row in rows)
-        return tuple(islice((each for each in found if each), most))
+        return tuple(islice((each for each in found if each), clamped(most)))
+
+    return file.read(looked_up, tuple[Found, ...]())
 
 
 def _candidates(connection: sqlite3.Connection, query: Query, scope: Scope) -> Iterable[tuple[str, int]]:
@@ -128,7 +133,12 @@ def _found(
     row = connection.execute(
         "SELECT body, sum FROM events WHERE session_id = ? AND seq = ?", (session_id, seq)
     ).fetchone()
-    return found_in(session_id, record_of(file.path, session_id, seq, *row), query) if row else None
+    if row is None:
+        return None
+    try:
+        return found_in(session_id, record_of(file.path, session_id, seq, *row), query)
+    except StoreError:
+        return None  # it was damaged since it was indexed: reading the log tells of it
 
 
 def _news(connection: sqlite3.Connection, lengths: Mapping[str, int], file: SQLiteFile) -> list[_News]:
@@ -138,10 +148,11 @@ def _news(connection: sqlite3.Connection, lengths: Mapping[str, int], file: SQLi
     for name, length in lengths.items():
         if room.is_full:
             break
-        line = connection.execute("SELECT indexed FROM sessions WHERE id = ?", (name,)).fetchone()
-        each = _News(session_id=name, indexed=line[0] if line else length)
+        line = connection.execute("SELECT indexed, length FROM sessions WHERE id = ?", (name,)).fetchone()
+        indexed, there = line or (0, 0)
+        each = _News(session_id=name, indexed=indexed)
         news.append(each)
-        _take(connection, each, length, room, file)
+        _take(connection, each, min(length, there), room, file)
     return news
 
 
@@ -154,14 +165,16 @@ def _take(connection: sqlite3.Connection, news: _News, length: int, room: _Room,
         if room.is_full:
             return
         room.take(body)
-        news.end = seq
+        news.end, news.last = seq, (seq, body)
         if words := _words(news.session_id, seq, body, total, file):
             news.words.append((seq, words))
-    news.end = length
+    news.end, news.is_whole = length, True
 
 
 def _words(session_id: str, seq: int, body: Any, total: int | None, file: SQLiteFile) -> str:
     """The words of a record; a damaged one has none here, and is told of by who reads it."""
+    if isinstance(body, str) and is_wordless(body):
+        return ""
     try:
         record = record_of(file.path, session_id, seq, body, total)
     except StoreError:
@@ -172,11 +185,13 @@ def _words(session_id: str, seq: int, body: Any, total: int | None, file: SQLite
 def _learnt(connection: sqlite3.Connection, news: _News) -> bool:
     """Whether nothing is left to learn of these news: also where the session is gone meanwhile.
 
-    False where another process was faster; nothing is written then.
+    False where another process was faster, or began the session anew; nothing is written then.
     """
     (there,) = connection.execute("SELECT count(*) FROM sessions WHERE id = ?", (news.session_id,)).fetchone()
     if not there:
         return True
+    if news.last and not connection.execute(_STANDS, (news.session_id, *news.last)).fetchone():
+        return False
     number = connection.execute(_CATCH_UP, (max(news.end, news.indexed), news.session_id, news.indexed))
     row = number.fetchone()
     if row is None:

@@ -24,10 +24,7 @@ _IS_FREE = "NOT EXISTS (SELECT 1 FROM leases WHERE session_id = id AND until > ?
 
 def info(session_id: str, file: SQLiteFile) -> SessionInfo | None:
     """The session's line; None for a session that does not exist."""
-    if not file.exists():
-        return None
-    with file.transaction("BEGIN") as connection:
-        return line(connection, session_id, file)
+    return file.read(lambda connection: line(connection, session_id, file), None)
 
 
 def line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> SessionInfo | None:
@@ -42,21 +39,15 @@ def line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> S
 
 def listed(folder: str | None, owner: str | None, file: SQLiteFile) -> tuple[SessionInfo, ...]:
     """The sessions, newest update first; those of the folder, of the owner, where given."""
-    if not file.exists():
-        return ()
     statement = LISTS[folder is not None, owner is not None]
     values = [to_column(text) for text in (folder, owner) if text is not None]
-    with file.transaction("BEGIN") as connection:
-        rows = connection.execute(statement, values).fetchall()
+    rows = file.rows(statement, values)
     return tuple(line_of(str(file.path), row) for row in rows)
 
 
 def delete(session_id: str, file: SQLiteFile) -> bool:
     """Remove a session with all that is kept of it; False where there was none."""
-    if not file.exists():
-        return False
-    with file.transaction() as connection:
-        return _remove(connection, session_id)
+    return file.change(lambda connection: _remove(connection, session_id), False)
 
 
 def expired(owner: str | None, now: float, file: SQLiteFile) -> list[str]:
@@ -64,12 +55,14 @@ def expired(owner: str | None, now: float, file: SQLiteFile) -> list[str]:
 
     Leases that have run out are forgotten.
     """
-    if not file.exists():
-        return []
-    with file.transaction("BEGIN") as connection:
+
+    def found(connection: sqlite3.Connection) -> tuple[list[str], bool]:
         names = [name for (name,) in connection.execute(EXPIRED, (now, to_column(owner)))]
         (run_out,) = connection.execute(f"SELECT count(*) {_RUN_OUT}", (time.time(),)).fetchone()
-    if run_out:
+        return names, run_out > 0
+
+    names, some_run_out = file.read(found, (list[str](), False))
+    if some_run_out:
         with file.transaction() as connection:
             connection.execute(f"DELETE {_RUN_OUT}", (time.time(),))
     return names

@@ -8,16 +8,13 @@ append, little beside a model call.
 """
 
 import asyncio
-import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from agentloop.checks import above_zero, whole, whole_or_none
+from agentloop.checks import above_zero, at_least, whole, whole_or_none
 from agentloop.errors import StoreError
 from agentloop.events import Event, Record
 from agentloop.stores.base import (
@@ -25,16 +22,21 @@ from agentloop.stores.base import (
     Found,
     Lease,
     SessionInfo,
+    checked_lease,
     checked_now,
     checked_owner,
     checked_session_id,
 )
 from agentloop.stores.sqlite import beside, check, log, search, sessions
 from agentloop.stores.sqlite.file import SQLiteFile
+from agentloop.stores.sqlite.opened import OpenedFile
 from agentloop.stores.words import Query
-from agentloop.threads import WorkThread, in_thread
+from agentloop.threads import in_thread
 
 T = TypeVar("T")
+
+_MOST_BUSY_SECONDS = 1_000_000.0
+"""SQLite counts in milliseconds, in a C int, and waits for nothing where one does not hold them."""
 
 
 class SQLiteStore:
@@ -43,15 +45,17 @@ class SQLiteStore:
     Making one touches nothing; the first append makes the file (0600, its folder 0700 where that is
     missing), reading what is not there makes nothing. A writer waits at most `busy_seconds` for the
     writers of other processes, on a thread of its own, so no event loop is ever blocked; the store may be
-    used from several loops. An append that is cancelled while it is awaited is still written whole. A
-    store that is used after `close` opens again.
+    used from several loops, and on both sides of a fork: the process forks once the work that has begun on
+    the file is done. An append that is cancelled while it is awaited is still written whole. A store that is
+    used after `close` opens again.
+
+    Raises:
+        UsageError: `busy_seconds` is no finite number of at least 0.
     """
 
     def __init__(self, path: str | Path, *, busy_seconds: float = 10.0) -> None:
-        self._path = Path(path).absolute()
-        self._busy_seconds = busy_seconds
-        self._lock = threading.Lock()
-        self._open: _Open | None = None
+        at_least("busy_seconds", busy_seconds, 0)
+        self._opened = OpenedFile(Path(path).absolute(), busy_seconds=min(busy_seconds, _MOST_BUSY_SECONDS))
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         """Write all events after record `expect`, or none; see `SessionStore`."""
@@ -129,7 +133,8 @@ class SQLiteStore:
         """Who holds the session from now on; see `GrantsLeases`."""
         checked_session_id(session_id)
         above_zero("seconds", seconds)
-        return await self._run(partial(beside.take_lease, session_id, lease, seconds, over))
+        asked = checked_lease(lease)
+        return await self._run(partial(beside.take_lease, session_id, asked, seconds, over))
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
@@ -152,31 +157,9 @@ class SQLiteStore:
 
     async def close(self) -> None:
         """Let go of the file and end the thread; harmless when called again."""
-        with self._lock:
-            was_open, self._open = self._open, None
-        if was_open:
-            await asyncio.wrap_future(was_open.let_go())
+        closing = self._opened.let_go()
+        if closing:
+            await asyncio.wrap_future(closing)
 
     async def _run(self, work: Callable[[SQLiteFile], T]) -> T:
-        with self._lock:
-            if self._open is None:
-                self._open = _Open(SQLiteFile(self._path, busy_seconds=self._busy_seconds))
-                weakref.finalize(self, self._open.let_go).atexit = False
-            running = self._open.begin(work)
-        return (await running)()
-
-
-class _Open:
-    """A file and the one thread that works on it."""
-
-    def __init__(self, file: SQLiteFile) -> None:
-        self._file = file
-        self._thread = WorkThread(f"sqlite {file.path.name}")
-
-    def begin(self, work: Callable[[SQLiteFile], T]) -> "asyncio.Future[Callable[[], T]]":
-        return self._thread.begin(partial(work, self._file))
-
-    def let_go(self) -> "Future[None]":
-        closed = self._thread.hand_in(self._file.close)
-        self._thread.stop()
-        return closed
+        return (await self._opened.begin(work))()
