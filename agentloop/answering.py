@@ -39,7 +39,7 @@ async def answer(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
     results in call order. The compact tool runs after all others.
     """
     others, asked = parted(run, calls)
-    session = await _side_by_side(run, session, others, share=len(calls))
+    session = await _SideBySide(run, session, others, share=len(calls)).answered()
     return await compact(run, session, asked) if asked else session
 
 
@@ -58,7 +58,7 @@ async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
     lost = [interrupted(run, call) for call in calls if call not in again]
     if lost:
         session = await run.record(session, *lost)
-    return await _side_by_side(run, session, again, share=len(calls))
+    return await _SideBySide(run, session, again, share=len(calls)).answered()
 
 
 def may_run_again(run: Run, call: ToolCall) -> bool:
@@ -88,42 +88,50 @@ def _most_tokens(run: Run, session: Session, share: int) -> int:
     return int(run.room.budget.room(session.context) * RESULT_SHARE) // share
 
 
-async def _side_by_side(run: Run, session: Session, calls: Sequence[ToolCall], *, share: int) -> Session:
-    tasks = [asyncio.create_task(_replied(run, call)) for call in calls]
-    waiting = set(tasks)
-    untold = _Untold(run)
+class _SideBySide:
+    """Calls that run at once; each result is stored as soon as it is there, and then told.
 
-    async def store(finished: Collection[asyncio.Task[_Reply]]) -> None:
-        nonlocal session
-        replies = [task.result() for task in tasks if task in finished]
-        most = _most_tokens(run, session, share)
-        results = [await _result(run, reply, most) for reply in replies]
+    `share` is how many calls share the room for results.
+    """
+
+    def __init__(self, run: Run, session: Session, calls: Sequence[ToolCall], *, share: int) -> None:
+        self._run, self._session, self._share = run, session, share
+        self._tasks = [asyncio.create_task(_replied(run, call)) for call in calls]
+        self._untold = _Untold(run)
+
+    async def answered(self) -> Session:
+        """The session with all of their results; what was there when it is cut off is stored too."""
+        waiting = set(self._tasks)
         try:
-            stored = await run.stored(session, *results)
-        except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
-            untold.add(*(reply.ended("interrupted") for reply in replies))
-            raise
-        session = stored.session
-        untold.add(*(reply.ended(reply.answer.status) for reply in replies), *stored.unshown)
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                await to_its_end(self._store(done))
+                await self._untold.tell()
+            return self._session
+        finally:
+            if waiting or self._untold:
+                await to_its_end(self._cut_off(waiting))
 
-    async def cut_off() -> None:
-        run.watch.callback_list.hurry()
+    async def _store(self, finished: Collection[asyncio.Task["_Reply"]]) -> None:
+        replies = [task.result() for task in self._tasks if task in finished]
+        most = _most_tokens(self._run, self._session, self._share)
+        results = [await _result(self._run, reply, most) for reply in replies]
+        try:
+            stored = await self._run.stored(self._session, *results)
+        except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
+            self._untold.add(*(reply.ended("interrupted") for reply in replies))
+            raise
+        self._session = stored.session
+        self._untold.add(*(reply.ended(reply.answer.status) for reply in replies), *stored.unshown)
+
+    async def _cut_off(self, waiting: Collection[asyncio.Task["_Reply"]]) -> None:
+        self._run.watch.callback_list.hurry()
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         if finished := [task for task in waiting if not task.cancelled() and task.exception() is None]:
-            await store(finished)
-        await untold.tell()
-
-    try:
-        while waiting:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            await to_its_end(store(done))
-            await untold.tell()
-        return session
-    finally:
-        if waiting or untold:
-            await to_its_end(cut_off())
+            await self._store(finished)
+        await self._untold.tell()
 
 
 class _Untold:

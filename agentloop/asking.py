@@ -45,6 +45,11 @@ async def ask(run: Run, session: Session) -> Session:
         raise overflow_error(error, run.room.budget, session.context) from error
 
 
+def came_to_nothing(message: Message, finish: str | None) -> bool:
+    """Whether an answer has neither text nor a call, or calls that were cut short."""
+    return says_nothing(message) or bool(message.tool_calls and finish in CUT_SHORT)
+
+
 def request_for(run: Run, session: Session) -> ModelRequest:
     """The request that the context stands for."""
     messages = wire_messages(session.context.messages, instructions=run.agent.instructions)
@@ -82,9 +87,8 @@ async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled)
     run.spend(answer, called.counted)
     message = run.call_ids(session).of_message(redacted(answer.message, run.watch.redact))
     said = [run.added(message, finish=answer.finish)]
-    in_vain = says_nothing(message)
+    in_vain = came_to_nothing(message, answer.finish)
     if message.tool_calls and answer.finish in CUT_SHORT:
-        in_vain = True
         said += [run.added(Message.tool(call.id, NOT_RUN[answer.finish])) for call in message.tool_calls]
     session = await run.record(session, called, *said, usage=answer.usage, cost=answer.cost)
     run.in_vain = run.in_vain + 1 if in_vain else 0

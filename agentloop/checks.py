@@ -5,30 +5,36 @@ says that there is no limit; every other refuses it, and that is all in which th
 check takes True or False for a number.
 """
 
+import sys
 from math import inf
 
 from agentloop.callables import is_async
 from agentloop.errors import UsageError
 
+MOST_COUNT = 2**31 - 1
+"""The largest count that a database column of four bytes holds."""
 
-def whole(name: str, value: int, least: int) -> None:
-    """Refuse what is no whole number of at least `least`.
+
+def whole(name: str, value: int, least: int, *, most: int | None = None) -> None:
+    """Refuse what is no whole number of at least `least`, and at most `most` where that is given.
 
     Raises:
         UsageError: with the name and the range.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or value < least or (most is not None and value > most):
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise UsageError(f"{name} must be a whole number {wanted}, not {shown(value)}")
 
 
-def whole_or_none(name: str, value: int | None, least: int) -> None:
+def whole_or_none(name: str, value: int | None, least: int, *, most: int | None = None) -> None:
     """The same, None let pass.
 
     Raises:
         UsageError: with the name and the range.
     """
     if value is not None:
-        whole(name, value, least)
+        whole(name, value, least, most=most)
 
 
 def at_least(name: str, value: float, least: float) -> None:
@@ -38,7 +44,7 @@ def at_least(name: str, value: float, least: float) -> None:
         UsageError: with the name and the range.
     """
     if not (_is_number(value) and least <= value < inf):
-        raise UsageError(f"{name} must be a number of at least {least:g}, not {value!r}")
+        raise UsageError(f"{name} must be a number of at least {least:g}, not {shown(value)}")
 
 
 def at_least_or_none(name: str, value: float | None, least: float) -> None:
@@ -58,7 +64,7 @@ def above_zero(name: str, value: float) -> None:
         UsageError: with the name and the range.
     """
     if not (_is_number(value) and value > 0):
-        raise UsageError(f"{name} must be a number above 0, not {value!r}")
+        raise UsageError(f"{name} must be a number above 0, not {shown(value)}")
 
 
 def finite_above_zero(name: str, value: float) -> None:
@@ -68,7 +74,7 @@ def finite_above_zero(name: str, value: float) -> None:
         UsageError: with the name and the range.
     """
     if not (_is_number(value) and 0 < value < inf):
-        raise UsageError(f"{name} must be a finite number above 0, not {value!r}")
+        raise UsageError(f"{name} must be a finite number above 0, not {shown(value)}")
 
 
 def finite_above_zero_or_none(name: str, value: float | None) -> None:
@@ -87,8 +93,17 @@ def fraction(name: str, value: float, *, most: float = 1.0) -> None:
     Raises:
         UsageError: with the name and the range.
     """
+    up_to(name, value, most)
+
+
+def up_to(name: str, value: float, most: float) -> None:
+    """Refuse what is no number above 0 and at most `most`.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
     if not (_is_number(value) and 0 < value <= most):
-        raise UsageError(f"{name} must be above 0 and at most {most:g}, not {value!r}")
+        raise UsageError(f"{name} must be above 0 and at most {most:g}, not {shown(value)}")
 
 
 def fraction_or_none(name: str, value: float | None) -> None:
@@ -108,7 +123,7 @@ def share_below_one(name: str, value: float) -> None:
         UsageError: with the name and the range.
     """
     if not (_is_number(value) and 0 <= value < 1):
-        raise UsageError(f"{name} must be at least 0 and below 1, not {value!r}")
+        raise UsageError(f"{name} must be at least 0 and below 1, not {shown(value)}")
 
 
 def text_or_none(name: str, value: str | None) -> None:
@@ -133,8 +148,17 @@ def called(name: str, value: object, wanted: str = "a function of a context and 
 
 def shown(value: object) -> str:
     """A value as an error shows it: its first 60 characters."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"a number of {value.bit_length()} bits"
     return repr(value)[:60]
 
 
+_MOST_BITS = 190
+"""As many as 57 digits take. Python writes no number of more than 4,300, and is slow long before."""
+
+
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is a number, and no whole one that is too large to be counted with as seconds or a share."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    return isinstance(value, float)

@@ -48,41 +48,28 @@ class _EndedError(AgentLoopError):
 class Compactor:
     """Carries out plans on sessions; `transcripts` is the folder they are saved in, None for nowhere.
 
-    `catch_up` says when a compaction still holds though others wrote to the log meanwhile.
+    `transcript_failure` says what becomes of a compaction whose transcript cannot be saved, `catch_up`
+    when one still holds though others wrote to the log meanwhile.
     """
 
     counter: TokenCounter
     transcripts: Path | None
     watch: Watch
+    transcript_failure: TranscriptFailure = "stop"
     catch_up: CatchUp = reloaded
 
     async def carry_out(
-        self,
-        session: Session,
-        plan: Plan,
-        budget: Budget,
-        write: Writer,
-        *,
-        transcript_failure: TranscriptFailure = "stop",
+        self, session: Session, plan: Plan, budget: Budget, write: Writer
     ) -> tuple[Session, CompactionResult]:
-        """The session compacted, and what came of it; a failure leaves the session as it was.
-
-        `transcript_failure` says what becomes of it where its transcript cannot be saved.
-        """
-        return await _Work(self, session, plan, budget, write, transcript_failure).done()
+        """The session compacted, and what came of it; a failure leaves the session as it was."""
+        return await _Work(self, session, plan, budget, write).done()
 
 
 class _Work:
     """One plan being carried out: its request, its clock, its model calls and its result."""
 
     def __init__(
-        self,
-        compactor: Compactor,
-        session: Session,
-        plan: Plan,
-        budget: Budget,
-        write: Writer,
-        transcript_failure: TranscriptFailure,
+        self, compactor: Compactor, session: Session, plan: Plan, budget: Budget, write: Writer
     ) -> None:
         self.compactor, self.session, self.budget, self.write = compactor, session, budget, write
         self.redact = compactor.watch.redact
@@ -91,7 +78,6 @@ class _Work:
         self.size_before = budget.size(session.context)
         self.started = time.monotonic()
         self.transcript: str | None = None
-        self.transcript_failure = transcript_failure
         self.unsaved: str | None = None
         self.calls: list[ModelCalled] = []
         self.unread: tuple[int, ...] = ()
@@ -166,7 +152,7 @@ class _Work:
         """Write the compaction; messages that others added meanwhile do not invalidate it."""
         self.compacted = await appended(self.session, (*self.calls, event), self._caught_up)
         faults = "; ".join(filter(None, (self.fault, self.unsaved)))
-        self.result = self._result("done", event=event, error=faults or None)
+        self.result = self._done(event, faults or None)
 
     async def _caught_up(self, session: Session, conflict: ConflictError) -> Session:
         """The session with what others wrote; where they compacted it, that is what it came to."""
@@ -182,7 +168,7 @@ class _Work:
             self.transcript = await self._save_transcript()
         except StoreError as error:
             self.unsaved = f"the transcript could not be saved: {error}"
-            if self.transcript_failure == "stop":
+            if self.compactor.transcript_failure == "stop":
                 raise _EndedError("failed", self.unsaved) from error
 
     async def _save_transcript(self) -> str | None:
@@ -202,36 +188,44 @@ class _Work:
         request = request_for(self.plan, session_id=session_id, run_id=run_id, tokens=self.size_before)
         return redacted(request, self.redact)
 
+    def _done(self, event: Compacted, fault: str | None) -> CompactionResult:
+        """The result of the compaction that this record is."""
+        seqs = [seq for seq, other in self.compacted.context.compactions if other is event]
+        return replace(
+            self._result("done", error=fault, summary_tokens=event.tokens),
+            tier=event.tier,
+            tokens_after=event.after,
+            archived=event.covers,
+            compacted=sum(entry.kind == "said" for entry in self.covered),
+            shortened=tuple(item.seq for item in event.cleared),
+            summary=event.answer or event.replacement,
+            summary_tokens=event.tokens,
+            lost=event.lost,
+            unread=self.unread,
+            seq=seqs[0] if seqs else None,
+        )
+
     def _result(
-        self, status: CompactionStatus, *, event: Compacted | None = None, error: str | None = None
+        self, status: CompactionStatus, *, error: str | None, summary_tokens: int = 0
     ) -> CompactionResult:
-        before, after = self.session.context, self.compacted.context
-        seqs = [seq for seq, other in after.compactions if other is event]
-        spent = took(self.calls, event.tokens if event else 0)
+        """The result of a compaction that changed nothing of its own, and what it cost."""
+        spent = took(self.calls, summary_tokens)
         return CompactionResult(
             status=status,
             reason=self.plan.occasion.reason,
             why=self.plan.occasion.why,
             strategy=self.plan.strategy,
-            tier=event.tier if event else self.plan.tier,
+            tier=self.plan.tier,
             tokens_before=self.size_before,
-            tokens_after=event.after if event else self.size_before,
-            messages_before=len(before.visible),
-            messages_after=len(after.visible),
-            archived=event.covers if event else (),
-            compacted=sum(entry.kind == "said" for entry in self.covered) if event else 0,
-            shortened=tuple(item.seq for item in event.cleared) if event else (),
+            tokens_after=self.size_before,
+            messages_before=len(self.session.context.visible),
+            messages_after=len(self.compacted.context.visible),
             transcript=self.transcript,
             duration_seconds=time.monotonic() - self.started,
-            summary=event.answer or event.replacement if event else "",
-            summary_tokens=event.tokens if event else 0,
-            lost=event.lost if event else (),
-            unread=self.unread if event else (),
             error=redacted(error, self.redact),
             usage=spent.usage,
             unreported=spent.unreported,
             cost=spent.cost,
-            seq=seqs[0] if seqs else None,
             window=self.budget.window,
             unsaved=redacted(self.unsaved, self.redact),
         )

@@ -175,9 +175,7 @@ class Ladder:
         if plan is None:
             return session, None
         write = self._noting_refusals(self._writers(self.rungs(session, budget, plan.occasion)).write)
-        session, result = await self.compactor.carry_out(
-            session, plan, budget, write, transcript_failure=self.policy.transcript_failure
-        )
+        session, result = await self.compactor.carry_out(session, plan, budget, write)
         self.outcomes.append(result)
         return session, result
 

@@ -27,12 +27,8 @@ CatchUp: TypeAlias = Callable[[Session, ConflictError], Awaitable[Session]]
 """The session as it stands after this conflict; raises it where what was to be written does not hold."""
 
 
-
 class MovedOnError(ConflictError):
     """The log says more than its writer knew: it is to look again at what is still to be done."""
-
-    def __init__(self, session_id: str) -> None:
-        super().__init__(f"others keep writing to session {session_id!r}")
 
 
 _BESIDE = (Cleared, Compacted, Described, ModelCalled, Noted, Restored)
@@ -90,7 +86,7 @@ async def kept_up(session: Session, conflict: ConflictError) -> Session:
     """
     newer = await _newer(session, conflict)
     if not session.context.length or not all(_is_beside(each.event, "") for each in newer):
-        raise MovedOnError(session.id) from conflict
+        raise MovedOnError(session.id, expected=conflict.expected, actual=conflict.actual) from conflict
     return await session.having(newer)
 
 

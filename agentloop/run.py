@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,8 @@ from typing import Any
 
 from agentloop.agent import Agent
 from agentloop.call_ids import CallIds
+from agentloop.compaction_told import Took
+from agentloop.compactions import CompactionResult
 from agentloop.events import Event, MessageAdded, RunEnded
 from agentloop.holds import Hold
 from agentloop.limits import Limits, Spent, charge, total
@@ -98,6 +100,15 @@ class Run:
         if self.limits.cost is not None:
             self.charged = total(self.charged, charge(self.agent.model, used, answer.cost))
 
+    def spend_beside(self, took: Took) -> None:
+        """Add what summaries took that an earlier execution of this run had written."""
+        self.answered += took.usage
+        self.unreported += took.unreported
+        if took.cost is not None:
+            self.paid = (self.paid or 0.0) + took.cost
+        if self.limits.cost is not None:
+            self.charged = total(self.charged, *self._charged_for(took))
+
     def call_ids(self, session: Session) -> CallIds:
         """What gives the calls of the next answer ids of their own in the session."""
         if self._call_ids is None:
@@ -118,15 +129,14 @@ class Run:
 
     def _charges(self) -> float | None:
         """What all requests cost, by their answers or by the price of who gave them."""
-        ladder = self.room.ladder
-        writer = ladder.policy.model or self.agent.model
-        summaries = [
-            charge(writer, usage, cost)
-            for outcome in ladder.outcomes
-            for usage, cost in ((outcome.usage, outcome.cost), (outcome.unreported, None))
-            if usage != Usage()
-        ]
-        return total(self.charged, *summaries)
+        outcomes = self.room.ladder.outcomes
+        return total(self.charged, *(each for outcome in outcomes for each in self._charged_for(outcome)))
+
+    def _charged_for(self, took: Took | CompactionResult) -> Sequence[float | None]:
+        """What a summary cost, by its answers or by the price of who wrote it."""
+        writer = self.room.ladder.policy.model or self.agent.model
+        parts = ((took.usage, took.cost), (took.unreported, None))
+        return [charge(writer, usage, cost) for usage, cost in parts if usage != Usage()]
 
     def added(
         self,

@@ -113,11 +113,16 @@ class Setting:
 
     async def _room(self, watch: Watch, catch_up: CatchUp) -> Room:
         await self._ask_windows()
-        compactor = Compactor(
-            counter=self.counter, transcripts=self.transcripts, watch=watch, catch_up=catch_up
-        )
         policy = self.agent.compaction
-        ladder = Ladder(policy=policy or Compaction(), model=self.agent.model, compactor=compactor)
+        carried_out = policy or Compaction()
+        compactor = Compactor(
+            counter=self.counter,
+            transcripts=self.transcripts,
+            watch=watch,
+            transcript_failure=carried_out.transcript_failure,
+            catch_up=catch_up,
+        )
+        ladder = Ladder(policy=carried_out, model=self.agent.model, compactor=compactor)
         return Room(policy=policy, budget=self._first_budget(), ladder=ladder)
 
     async def begin(self, run: Run, session: Session, message: Message | None) -> Session:

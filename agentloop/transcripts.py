@@ -3,6 +3,9 @@
 A file `transcript_<epoch>.jsonl` is whole or not there: it is written beside under another name, synced,
 and linked into place, which fails where anything stands already. Files are 0600, a folder made here 0700.
 What a writer that was killed left beside goes when a transcript is saved a day later.
+
+A file system without hard links leaves one gap: the name is taken by an empty file, which the whole one then
+replaces. A writer killed between the two leaves the empty file; no compaction has named it yet.
 """
 
 import errno
@@ -49,7 +52,9 @@ def save(folder: Path, messages: Iterable[Message], *, epoch: int) -> Path:
 
     `epoch` is the time in whole seconds since 1970, which names the file; further ones of the same second
     end in `-2`, `-3` and so on. Nothing that stands there is ever overwritten. Messages are written as they
-    come, so that no more than one of them is held here as text. Raises:
+    come, so that no more than one of them is held here as text.
+
+    Raises:
         StoreError: it could not be written, or the folder is a symbolic link.
     """
     try:
@@ -152,9 +157,18 @@ def _link(beside: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A file system without hard links: take the name first, then move the whole file onto it.
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        _move(beside, path)
+
+
+def _move(beside: Path, path: Path) -> None:
+    """Place it on a file system without hard links: take the name first, then move the whole file onto it."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
         beside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            path.unlink()
+        raise
 
 
 def _records(line: bytes) -> Iterator[Message | None]:

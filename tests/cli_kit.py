@@ -251,13 +251,18 @@ def _run_and_leave(arguments: Sequence[str]) -> None:
         os._exit(status)
 
 
-def _serve() -> None:
+def load_program() -> None:
+    """Load what a call of the program needs, so that its forks need not."""
     for name in ("app", "start", "running", "sessions", "compacting", "lessons", "faults", "models"):
         import_module(f"agentloop.cli.{name}")
     for name in ("openai_chat", "openai_responses", "windows", "durable"):
         import_module(f"agentloop.{name}")
     counter_for("any model")("A first count loads the vocabulary, which takes longer than a call.")
     words_of("Ä first word that is not ASCII has all characters gone through.")
+
+
+def _serve() -> None:
+    load_program()
     for line in sys.stdin:
         print(json.dumps(_forked(*json.loads(line))), flush=True)
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import agentloop.cli.running  # noqa: F401 — loaded before anything is forked
 from agentloop.cli.main import main
-from tests.kill_kit import Worker, serve
+from tests.cli_kit import load_program
+from tests.kill_kit import HANGS, Worker, serve
 from tests.kill_world import ID, Json, World, hooked
 
 SOURCE = Path(__file__).with_name("disc_faults.c")
@@ -61,15 +61,15 @@ def trial(asked: Json) -> Json:
     return {"faulty": _ended(world, asked["fault"]), "after": _ended(world, {})}
 
 
-def _ended(world: World, fault: Json) -> Json | None:
+def _ended(world: World, fault: Json) -> Json:
     def prepare(world: World) -> None:
         hooked(world)
         armed(fault)(world)
 
     worker = Worker(world, prepare, last_words=seen)
-    said = worker.next()
-    while said and "ended" not in said:
-        said = worker.next()
+    said = worker.next() or HANGS
+    while "ended" not in said:
+        said = worker.next() or HANGS
     worker.kill()
     return said
 
@@ -85,6 +85,7 @@ def _commands(world: World, asked: Json) -> Json:
 
 def _command(world: World, fault: Json, workdir: str) -> None:
     """Become the program; it leaves this process itself."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, name in ((1, "stdout"), (2, "stderr")):
         file = os.open(world.folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(file, number)
@@ -96,4 +97,5 @@ def _command(world: World, fault: Json, workdir: str) -> None:
 
 
 if __name__ == "__main__":
+    load_program()
     serve(trial)

@@ -1,16 +1,20 @@
 """Workers of durable runs in processes of their own, that a test can kill at any moment.
 
 Run as a module it is a warm process that has everything imported: each line on its standard input is one
-worker to be, as JSON, which it forks off; it answers with the process id.
+worker to be, as JSON, which it forks off; it answers with the process id. Workers end with it, and it ends
+with whoever holds its standard input: so none is left where the tests are killed.
 """
 
 import asyncio
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +22,10 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
+
 from agentloop import Agent, RunContext, tool
-from agentloop.durable import QueueLimits, Worker
+from agentloop.durable import QueueLimits, Worker, engine
 from agentloop.messages import ToolCall
 from agentloop.models import ModelRequest
 from agentloop.testing import Reply, ScriptedModel, calls
@@ -27,6 +33,9 @@ from agentloop.tokens import counter_for
 
 BATCHES = 3
 DONE = "all is stamped"
+LOOK_SECONDS = 0.3
+LONGEST_SECONDS = 300
+"""How long a broken test may take, on a machine that does much else."""
 
 
 @tool
@@ -42,8 +51,10 @@ async def look(context: RunContext[Any], milliseconds: int) -> str:
 
 
 async def _mark(name: str, context: RunContext[Any], milliseconds: int) -> str:
-    """Work for half the time, mark, work for the other half."""
+    """Work for half the time, and until the gate is open, mark, work for the other half."""
     await asyncio.sleep(milliseconds / 2000)
+    while (gate := os.environ.get("GATE")) and not Path(gate).exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
     line = f"{name} {context.run_id} {context.call_id}\n".encode()
     file = os.open(os.environ["MARKS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(file, line)
@@ -84,19 +95,25 @@ def marks(path: Path) -> list[Mark]:
 
 
 class Fleet:
-    """Worker processes on one database."""
+    """Worker processes on one database.
+
+    A `gate` is a file that their tools wait for; `idle_seconds` is how long a worker that hangs in the middle
+    of a transaction keeps the others waiting.
+    """
 
     def __init__(self, zygote: "subprocess.Popen[str]", url: str, marks: Path, **options: Any) -> None:
         self._zygote = zygote
         self._order = {"url": url, "marks": str(marks), **options}
         self.pids: list[int] = []
 
-    def start(self) -> int:
+    def start(self, **options: Any) -> int:
         """One more worker; its process id."""
         assert self._zygote.stdin
         assert self._zygote.stdout
-        self._zygote.stdin.write(json.dumps(self._order) + "\n")
+        self._zygote.stdin.write(json.dumps({**self._order, **options}) + "\n")
         self._zygote.stdin.flush()
+        ready, _, _ = select.select([self._zygote.stdout], [], [], LONGEST_SECONDS)
+        assert ready, "the warm process does not answer"
         pid = int(self._zygote.stdout.readline())
         self.pids.append(pid)
         return pid
@@ -111,12 +128,12 @@ class Fleet:
         os.kill(pid, number)
 
     async def gone(self, pid: int) -> None:
-        """Look until a worker that was told to end is gone; nobody but the warm process is told."""
+        """Look until a worker that is to end is gone; nobody but the warm process is told."""
         self.pids.remove(pid)
-        with contextlib.suppress(ProcessLookupError):
-            while True:
-                os.kill(pid, 0)
-                await asyncio.sleep(0.02)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            async with asyncio.timeout(LONGEST_SECONDS):
+                while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
 
     def end(self) -> None:
         """Kill them all."""
@@ -140,7 +157,7 @@ def zygote() -> Iterator["subprocess.Popen[str]"]:
     finally:
         assert process.stdin
         process.stdin.close()
-        process.wait(timeout=20)
+        process.wait(timeout=LONGEST_SECONDS)
         assert process.stdout
         process.stdout.close()
 
@@ -151,7 +168,7 @@ async def _work(order: dict[str, Any]) -> None:
         order["url"],
         queues=[QueueLimits(name="agentloop", each=4)],
         transcripts=None,
-        look_seconds=0.3,
+        look_seconds=LOOK_SECONDS,
         poll_seconds=0.1,
         grace_seconds=order.get("grace_seconds", 5.0),
     )
@@ -159,24 +176,45 @@ async def _work(order: dict[str, Any]) -> None:
     await worker.run()
 
 
-def _fork(order: dict[str, Any]) -> int:
+def _fork(order: dict[str, Any], life: tuple[int, int]) -> int:
     pid = os.fork()
     if pid == 0:
-        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-        os.dup2(2, 1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.environ["MARKS"] = order["marks"]
-        asyncio.run(_work(order))
-        os._exit(0)
+        status = 1
+        try:
+            _be_a_worker(order, life)
+            status = 0
+        except BaseException:  # noqa: BLE001 — whatever it is, this process must not go on as the warm one
+            traceback.print_exc()
+        finally:
+            os._exit(status)
     return pid
+
+
+def _be_a_worker(order: dict[str, Any], life: tuple[int, int]) -> None:
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    os.dup2(2, 1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.close(life[1])
+    threading.Thread(target=_end_with, args=(life[0],), daemon=True).start()
+    os.environ["MARKS"] = order["marks"]
+    os.environ["GATE"] = order.get("gate", "")
+    engine.IDLE_SECONDS = order.get("idle_seconds", engine.IDLE_SECONDS)
+    asyncio.run(_work(order))
+
+
+def _end_with(life: int) -> None:
+    """End this process when the other end of the pipe, which the warm one holds, is closed."""
+    os.read(life, 1)
+    os._exit(1)
 
 
 def main() -> None:
     """Fork a worker for each line read."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     counter_for("scripted")("loads the vocabulary")
+    life = os.pipe()
     for line in sys.stdin:
-        print(_fork(json.loads(line)), flush=True)
+        print(_fork(json.loads(line), life), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -23,8 +25,16 @@ from agentloop.stores import InMemoryStore
 from agentloop.tokens import count_message, counter_for
 from tests.kill_world import NAME, Json, World, hooked, runner_of, worked
 
-LONGEST_RUN_SECONDS = 60
-"""Who says nothing for so long hangs."""
+LONGEST_RUN_SECONDS = 120
+"""A worker that says nothing for so long hangs."""
+
+LONGEST_TRIAL_SECONDS = 600
+"""So does the warm process, whose trial is a few runs."""
+
+LEAST_ROOM = 32 * 2**20
+"""Bytes that a folder in memory must have free; a trial writes about one million."""
+
+HANGS: Json = {"ended": {"error": "hangs", "text": "a worker said nothing, and did not end"}}
 
 
 class Worker:
@@ -45,14 +55,16 @@ class Worker:
         os.close(writing)
         os.close(waited)
         self._said, self._lines = os.fdopen(reading, "rb", buffering=0), b""
+        self.has_left = False
 
     def next(self, seconds: float = LONGEST_RUN_SECONDS) -> Json | None:
-        """What it says next; None where it said nothing for so long, or has ended."""
+        """What it says next; None where it said nothing for so long, or has left: see `has_left`."""
         until = time.monotonic() + seconds
         while b"\n" not in self._lines:
             ready, _, _ = select.select([self._said], [], [], max(0.0, until - time.monotonic()))
             more = self._said.read(65_536) if ready else b""
             if not more:
+                self.has_left = bool(ready)
                 return None
             self._lines += more
         line, _, self._lines = self._lines.partition(b"\n")
@@ -62,14 +74,19 @@ class Worker:
         """Its exit status, once it has ended by itself."""
         while self.next() is not None:
             pass
-        self._close()
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        handle = os.pidfd_open(self.pid)
+        try:
+            select.select([handle], [], [], LONGEST_RUN_SECONDS)
+        finally:
+            os.close(handle)
+        return self.kill()
 
-    def kill(self) -> None:
-        """SIGKILL, and wait until nothing of it is left."""
+    def kill(self) -> int:
+        """SIGKILL where it has not ended, and wait until nothing of it is left; its exit status."""
         os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        _, status = os.waitpid(self.pid, 0)
         self._close()
+        return os.waitstatus_to_exitcode(status)
 
     def go_on(self) -> None:
         """Let it go on where it holds; harmless where it does not, or has ended."""
@@ -95,22 +112,33 @@ def _work(world: World, prepare: Callable[[World], None], last_words: Callable[[
 def trial(asked: Json) -> Json:
     """Kill the session's process at each of the moments, then let one end: what was done.
 
-    A moment is seconds after the start, or a label and a number, or None for the end.
+    A moment is seconds after the start, or a label and a number, or None for the end. `seconds` is how long
+    all of them worked together.
     """
     killed: list[str | float] = []
+    seconds = 0.0
     for moment in [*asked["moments"], None]:
-        at_point = isinstance(moment, list)
-        world = World(Path(asked["folder"]), hold=moment if at_point else None)
+        world = World(Path(asked["folder"]), hold=moment if isinstance(moment, list) else None)
         worker = Worker(world, hooked)
-        began = time.monotonic()
-        said = worker.next()
-        if said and "started" in said:
-            said = worker.next(moment) if isinstance(moment, float) else worker.next()
+        said, worked_seconds = led(worker, moment)
         worker.kill()
+        seconds += worked_seconds
         if said and "ended" in said:
-            return {"killed": killed, "seconds": time.monotonic() - began, **said}
+            return {"killed": killed, "seconds": seconds, **said}
         killed.append(said["held"] if said else moment)
-    return {"killed": killed, "ended": {"error": "hangs", "text": "the last process came to no end"}}
+    raise AssertionError("the last process is let go on to its end")
+
+
+def led(worker: Worker, moment: Any) -> tuple[Json | None, float]:
+    """What it says once it comes to that moment, None where that is a time; and its seconds until then."""
+    said = worker.next()
+    began = time.monotonic()
+    if said and "started" in said:
+        is_time = isinstance(moment, float)
+        said = worker.next(moment if is_time else LONGEST_RUN_SECONDS)
+        if said is None and is_time and not worker.has_left:
+            return None, time.monotonic() - began
+    return said or HANGS, time.monotonic() - began
 
 
 def serve(answer: Callable[[Json], Json]) -> None:
@@ -125,7 +153,22 @@ def _warm() -> None:
     count_message(Message.user("warm"), counter_for(NAME))
     world = World(Path(os.devnull))
     runner_of(world, InMemoryStore()).agent.schemas  # noqa: B018 — made when first asked for
-    assert len(list(Path("/proc/self/task").iterdir())) == 1, "no thread may be there when a process forks"
+    until = time.monotonic() + LONGEST_RUN_SECONDS
+    while len(list(Path("/proc/self/task").iterdir())) > 1:  # a joined one is there until the kernel is done
+        assert time.monotonic() < until, "no thread may be there when a process forks"
+        os.sched_yield()
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder that goes behind the block, in memory where the system has a place for that.
+
+    What a killed process wrote is the kernel's, on a disc or not: only a power cut needs the disc.
+    """
+    memory = Path("/dev/shm")
+    has_room = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > LEAST_ROOM
+    with tempfile.TemporaryDirectory(prefix="agentloop-", dir=memory if has_room else None) as folder:
+        yield Path(folder)
 
 
 class Warm:
@@ -145,13 +188,19 @@ class Warm:
         assert self._process.stdin
         assert self._process.stdout
         print(json.dumps(asked), file=self._process.stdin, flush=True)
+        ready, _, _ = select.select([self._process.stdout], [], [], LONGEST_TRIAL_SECONDS)
+        assert ready, f"the warm process hangs at {asked}"
         line = self._process.stdout.readline()
-        assert line, "the warm process has died"
+        assert line, f"the warm process has died at {asked}"
         return dict(json.loads(line))
 
     def end(self) -> None:
-        """Let it end."""
-        self._process.communicate()
+        """Let it end; where it does not, kill it."""
+        try:
+            self._process.communicate(timeout=LONGEST_RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
 
 
 @contextlib.contextmanager

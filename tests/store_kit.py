@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from agentloop.events import Event, MessageAdded, Record
 from agentloop.messages import Message
 from agentloop.stores import InMemoryStore, SessionStore
+from agentloop.stores.base import Checkpoint
 
 WRITER = """
 import asyncio, sys
@@ -41,7 +42,30 @@ They say `name 0`, `name 1`, …; the length that each append returned is printe
 """
 
 
-class CountingStore(InMemoryStore):
+class CheckpointingStore(InMemoryStore):
+    """A store in memory that keeps checkpoints, as those on disc do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: dict[str, Checkpoint] = {}
+
+    async def checkpoint(self, session_id: str) -> Checkpoint | None:
+        return self._kept.get(session_id)
+
+    async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
+        kept = self._kept.get(session_id)
+        if await self.info(session_id) and (kept is None or kept.seq <= checkpoint.seq):
+            self._kept[session_id] = checkpoint
+
+    async def drop_checkpoint(self, session_id: str) -> None:
+        self._kept.pop(session_id, None)
+
+    async def delete(self, session_id: str) -> bool:
+        await self.drop_checkpoint(session_id)
+        return await super().delete(session_id)
+
+
+class CountingStore(CheckpointingStore):
     """A store that notes how many records each append and each read moved."""
 
     def __init__(self) -> None:

@@ -44,6 +44,7 @@ from agentloop.transcripts import load
 from agentloop.wire import wire_messages
 from tests.benchmarks.long_log import LongLog
 from tests.kit import BUDGET, added, context_of, every_fact, read, records_of
+from tests.store_kit import CheckpointingStore
 from tests.test_context import logs
 
 tails = st.integers(2, 6)
@@ -109,7 +110,7 @@ TRIGGERS: tuple[triggers.Trigger, ...] = (
 READ = Message.assistant(None, [ToolCall(id="call_0", name="read", arguments='{"name": "a", "words": 4}')])
 
 
-class Spy(InMemoryStore):
+class Spy(CheckpointingStore):
     """Counts what is read."""
 
     def __init__(self) -> None:
@@ -437,16 +438,8 @@ async def test_a_damaged_one_that_cannot_be_dropped_is_passed_over() -> None:
     assert (await Session.open("s", store)).context.length == 400
 
 
-class Plain:
-    """A store that keeps nothing beside its logs."""
-
-    def __init__(self) -> None:
-        inner = InMemoryStore()
-        self.append, self.read = inner.append, inner.read
-
-
 async def test_a_store_without_checkpoints_is_read_whole() -> None:
-    store: Any = Plain()
+    store = InMemoryStore()
     session = await Session.open("s", store)
     session = await session.append(*long_log(1_500))
     assert (await Session.open("s", store)).context == session.context
@@ -486,7 +479,7 @@ Stores = pytest.mark.parametrize("kind", ["memory", "sqlite"])
 
 def spied(kind: str, folder: Path) -> tuple[Any, list[int]]:
     """A store of that kind, and how many records each reading of it brings."""
-    store: Any = InMemoryStore() if kind == "memory" else SQLiteStore(folder / "sessions.db")
+    store: Any = CheckpointingStore() if kind == "memory" else SQLiteStore(folder / "sessions.db")
     inner, seen = store.read, []
 
     async def counting(session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
@@ -529,7 +522,7 @@ async def test_a_long_session_is_resumed_from_its_end_compacted_and_taken_back(
     assert [message.to_openai() for message in saved.messages] == [
         message.to_openai() for message in messages
     ]
-    scratch = await SpareStore.copied(records[:-1])
+    scratch = await copied(records[:-1])
     again = await Runner(Agent(model, compaction=policy), store=scratch, transcripts=tmp_path / "2").compact(
         "s"
     )
@@ -542,17 +535,11 @@ async def test_a_long_session_is_resumed_from_its_end_compacted_and_taken_back(
     assert looked_at((await Session.open("s", store)).context) == looked_at(after)
 
 
-class SpareStore(InMemoryStore):
-    """A store that forgets checkpoints."""
-
-    @classmethod
-    async def copied(cls, records: Sequence[Record]) -> "SpareStore":
-        store = cls()
-        await store.append("s", [record.event for record in records], expect=0)
-        return store
-
-    async def checkpoint(self, session_id: str) -> Checkpoint | None:
-        return None
+async def copied(records: Sequence[Record]) -> InMemoryStore:
+    """A store that keeps no checkpoints, with that log."""
+    store = InMemoryStore()
+    await store.append("s", [record.event for record in records], expect=0)
+    return store
 
 
 @Stores

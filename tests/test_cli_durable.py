@@ -3,15 +3,15 @@
 import json
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
-from tests.cli_kit import ROOT, Finished, agentloop, command, environment
+from tests.cli_kit import LONGEST_SECONDS, ROOT, Finished, agentloop, started
 from tests.postgres_kit import Server
 
 
@@ -22,26 +22,6 @@ def url(postgres: Server) -> Iterator[str]:
         yield url
 
 
-@contextmanager
-def at_work(url: str, cwd: Path, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
-    """A worker of the offline model; told to stop at the end of the block."""
-    process = subprocess.Popen(
-        command("worker", "-m", "offline", "--store", url, *arguments),
-        cwd=cwd,
-        env=environment(cwd),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate(timeout=20)
-
-
 def done(*arguments: str, cwd: Path, url: str) -> Finished:
     """A call on the queue that must do."""
     finished = agentloop(*arguments, "--store", url, cwd=cwd)
@@ -49,19 +29,50 @@ def done(*arguments: str, cwd: Path, url: str) -> Finished:
     return finished
 
 
-def test_a_prompt_is_put_in_the_queue_worked_off_and_shown(url: str, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("About whales.\n")
-    run_id = done("submit", "Hello there", "--session", "first", cwd=tmp_path, url=url).out.strip()
-    queued = json.loads(done("runs", run_id, "--json", cwd=tmp_path, url=url).out)
-    assert (queued["state"], queued["tries"], queued["output"]) == ("queued", 0, "")
-    with at_work(url, tmp_path, "--concurrency", "2") as worker:
-        waited = done("submit", "And again", "--session", "first", "--wait", cwd=tmp_path, url=url)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """What one worker of the offline model said, and what was said of the runs that it did."""
+
+    status: int
+    out: str
+    err: str
+    run_id: str
+    queued: Mapping[str, Any]
+    waited: str
+    narrow: Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def worked(url: str, tmp_path_factory: pytest.TempPathFactory) -> Worked:
+    """One worker for all tests here, told to stop when its runs are done: to start one takes seconds."""
+    cwd = tmp_path_factory.mktemp("worked")
+    run_id = done("submit", "Hello there", "--session", "first", cwd=cwd, url=url).out.strip()
+    queued = json.loads(done("runs", run_id, "--json", cwd=cwd, url=url).out)
+    options = ("--queue", "agentloop", "--queue", "narrow:3", "--concurrency", "2", "--rate", "50/10")
+    arguments = ("worker", "-m", "offline", "--store", url, "--system", "Be brief.", *options)
+    with started(*arguments, cwd=cwd) as worker:
+        waited = done("submit", "And again", "--session", "first", "--wait", cwd=cwd, url=url)
+        narrow = done("submit", "Hi", "--queue", "narrow", "--wait", "--json", cwd=cwd, url=url)
         worker.send_signal(signal.SIGTERM)
-        out, err = worker.communicate(timeout=30)
-    assert (worker.returncode, out) == (0, "")
-    assert "stopped: its runs are handed back" in err
-    assert f"run {run_id} answered" in err
-    assert "And again" in waited.out
+        out, err = worker.communicate(timeout=LONGEST_SECONDS)
+    return Worked(
+        status=worker.returncode,
+        out=out,
+        err=err,
+        run_id=run_id,
+        queued=queued,
+        waited=waited.out,
+        narrow=json.loads(narrow.out),
+    )
+
+
+def test_a_prompt_is_put_in_the_queue_worked_off_and_shown(worked: Worked, url: str, tmp_path: Path) -> None:
+    queued, run_id = worked.queued, worked.run_id
+    assert (queued["state"], queued["tries"], queued["output"]) == ("queued", 0, "")
+    assert (worked.status, worked.out) == (0, "")
+    assert "stopped: its runs are handed back" in worked.err
+    assert f"run {run_id} answered" in worked.err
+    assert "And again" in worked.waited
     shown = done("runs", run_id, cwd=tmp_path, url=url).out
     assert "state: answered" in shown
     assert "last step: end" in shown
@@ -87,15 +98,9 @@ def test_a_run_is_cancelled_and_put_back(url: str, tmp_path: Path) -> None:
     assert agentloop("runs", order["run_id"], "--store", url, cwd=tmp_path).status == 2
 
 
-def test_the_numbers_of_a_worker_reach_its_queue_and_its_runs_the_agent(url: str, tmp_path: Path) -> None:
-    options = ("--queue", "narrow:3", "--concurrency", "2", "--rate", "50/10", "--system", "Be brief.")
-    with at_work(url, tmp_path, *options) as worker:
-        answered = done("submit", "Hi", "--queue", "narrow", "--wait", "--json", cwd=tmp_path, url=url)
-        worker.send_signal(signal.SIGINT)
-        worker.communicate(timeout=30)
-    whole = json.loads(answered.out)
-    assert (worker.returncode, whole["state"], whole["queue"]) == (0, "answered", "narrow")
-    assert whole["output"]
+def test_the_numbers_of_a_worker_reach_its_queue_and_its_runs_the_agent(worked: Worked, url: str) -> None:
+    assert (worked.narrow["state"], worked.narrow["queue"]) == ("answered", "narrow")
+    assert worked.narrow["output"]
     with psycopg.connect(url) as connection:
         row = connection.execute(
             "SELECT concurrency, worker_concurrency, rate_limit_max, rate_limit_period_sec"

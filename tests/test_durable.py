@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ from psycopg import sql
 
 from agentloop import Agent, Compaction, Limits, Runner, Secrets, UsageError, tool
 from agentloop.durable import QueuedRun, QueueLimits, Rate, RunQueue, Worker
-from agentloop.errors import ModelRefusedError, ModelUnavailableError
+from agentloop.durable import database as durable_database
+from agentloop.errors import ModelRefusedError, ModelUnavailableError, StoreError
 from agentloop.events import Compacted, Described, MessageAdded, ModelCalled, Record, RunEnded, RunStarted
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
@@ -37,11 +40,12 @@ def url(postgres: Server) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-async def queue(url: str) -> AsyncIterator[RunQueue]:
+@pytest.fixture(scope="module")
+def queue(url: str) -> Iterator[RunQueue]:
     """The queue from outside."""
-    async with RunQueue(url) as queue:
-        yield queue
+    queue = RunQueue(url)
+    yield queue
+    asyncio.run(queue.close())
 
 
 @pytest.fixture
@@ -67,7 +71,7 @@ async def at_work(agent: Agent, url: str, **options: Any) -> AsyncIterator[Worke
 
 async def over(queue: RunQueue, run_id: str) -> QueuedRun:
     """The run once it is over, for as long as a broken test may take."""
-    return await asyncio.wait_for(queue.wait(run_id, poll_seconds=0.02), timeout=30)
+    return await asyncio.wait_for(queue.wait(run_id, poll_seconds=0.02), timeout=60)
 
 
 async def said(store: SessionStore, session_id: str) -> list[tuple[str, str]]:
@@ -104,11 +108,30 @@ def echo(text: str) -> str:
     return f"heard {text}"
 
 
-async def taken_up(queue: RunQueue, run_id: str) -> None:
-    """Look at the run until a worker has it; only the database can tell."""
-    async with asyncio.timeout(30):
-        while (await queue.run(run_id)).state == "queued":  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+async def looked_at(url: str, session_id: str) -> None:
+    """Hold the lease on a session for as long as nobody else wants to take it."""
+    with psycopg.connect(url, autocommit=True) as watching:
+        await _seen(lambda: not _wait_at_leases(watching))
+        async with await psycopg.AsyncConnection.connect(url) as holding:
+            await holding.execute(
+                "SELECT FROM agentloop_leases WHERE session_id = %s FOR UPDATE", [session_id]
+            )
+            await _seen(lambda: _wait_at_leases(watching))
+
+
+def _wait_at_leases(connection: "psycopg.Connection[Any]") -> int:
+    """How many wait for a row of the leases."""
+    return connection.execute(
+        "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%agentloop_leases%'"
+        " AND datname = current_database() AND pid <> pg_backend_pid()"
+    ).rowcount
+
+
+async def _seen(condition: Callable[[], object]) -> None:
+    """Look until it is so; only the server can tell."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 class Heard:
@@ -433,6 +456,81 @@ async def test_a_tool_that_outlasts_the_grace_is_cut_off_and_told_as_interrupted
     assert (len(tries), gate.times) == (2, 2)
 
 
+async def test_a_hand_back_has_time_of_its_own_however_short_the_grace_is(url: str, queue: RunQueue) -> None:
+    gate = Gate()
+    agent = Agent(ScriptedModel([calls(("wait", {}))]), tools=[gate.wait])
+    run_id = await queue.submit("Go through.", session_id="slowly")
+    worker = Worker(agent, url, transcripts=None, poll_seconds=0.05, grace_seconds=0.05)
+    working = asyncio.create_task(worker.run())
+    await until(gate.entered)
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        await connection.execute("LOCK TABLE dbos.workflow_status IN ACCESS EXCLUSIVE MODE")
+        worker.stop()
+        await asyncio.wait({working}, timeout=0.5)
+    await working
+    assert (await queue.run(run_id)).state == "queued"
+    await queue.cancel(run_id)
+
+
+async def test_a_hand_back_that_fails_leaves_nothing_of_the_worker_behind(url: str, queue: RunQueue) -> None:
+    gate = Gate()
+    agent = Agent(ScriptedModel([calls(("wait", {})), "done"]), tools=[gate.wait])
+    run_id = await queue.submit("Go through.", session_id="not-handed-back")
+    threads = set(threading.enumerate())
+    with psycopg.connect(url, autocommit=True) as connection:
+        try:
+            async with at_work(agent, url, grace_seconds=0.05):
+                await until(gate.entered)
+                connection.execute("ALTER TABLE dbos.workflow_status RENAME TO elsewhere")
+        finally:
+            connection.execute("ALTER TABLE dbos.elsewhere RENAME TO workflow_status")
+    assert [each.name for each in threading.enumerate() if each not in threads and "dbos" in each.name] == []
+    assert (await queue.run(run_id)).state == "running"
+    async with at_work(agent, url):
+        assert (await over(queue, run_id)).state == "answered"
+
+
+async def test_a_database_that_allows_no_tables_is_told_as_every_fault_of_a_store(
+    postgres: Server, database: str
+) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS weak")
+        connection.execute("CREATE ROLE weak LOGIN")
+        weak = postgres.url_of(connection.info.dbname, user="weak")
+    with pytest.raises(StoreError, match="permission denied"):
+        await Worker(Agent(ScriptedModel([])), weak, transcripts=None).run()
+    async with RunQueue(weak) as queue:
+        with pytest.raises(StoreError, match="permission denied"):
+            await queue.runs()
+
+
+async def test_a_server_that_accepts_and_says_nothing_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(durable_database, "CONNECT_SECONDS", 2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        async with RunQueue(f"postgresql://me@127.0.0.1:{server.getsockname()[1]}/x") as queue:
+            with pytest.raises(StoreError, match="timeout"):
+                await asyncio.wait_for(queue.runs(), timeout=60)
+
+
+async def test_who_stops_a_worker_twice_still_has_its_runs_handed_back(url: str, queue: RunQueue) -> None:
+    gate = Gate()
+    agent = Agent(ScriptedModel([calls(("wait", {})), "done"]), tools=[gate.wait])
+    run_id = await queue.submit("Go through.", session_id="stopped-twice")
+    worker = Worker(agent, url, transcripts=None, poll_seconds=0.05, grace_seconds=0.3)
+    working = asyncio.create_task(worker.run())
+    await until(gate.entered)
+    for _ in range(2):
+        working.cancel()
+        await asyncio.wait({working}, timeout=0.05)
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert (await queue.run(run_id)).state == "queued"
+    async with at_work(agent, url):
+        assert (await over(queue, run_id)).state == "answered"
+
+
 async def test_a_run_waits_for_a_session_that_somebody_else_works_on(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
@@ -443,7 +541,8 @@ async def test_a_run_waits_for_a_session_that_somebody_else_works_on(
     run_id = await queue.submit("Second.", session_id="shared")
     begun = Heard(RunStartedShown)
     async with at_work(Agent(ScriptedModel(["ours"])), url, on_event=begun):
-        await taken_up(queue, run_id)
+        for _ in range(2):
+            await looked_at(url, "shared")
         assert not begun.is_heard.is_set()
         gate.leave.set()
         assert (await working).output == "theirs"

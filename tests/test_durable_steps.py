@@ -2,106 +2,122 @@
 
 DBOS promises that a step runs at least once. Here a small stand-in for it does the steps of a run on a store
 in memory and draws what goes wrong with each: nothing; the record of the step is lost, and the same or
-another execution does it again; or the worker ends in the middle of a tool.
+another execution does it again; the worker ends in the middle of a tool; or somebody gives the session
+another title in the middle of it.
 """
 
 import asyncio
+import contextlib
+import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from itertools import repeat
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloop import Agent, Limits, RunContext, tool
+from agentloop import Agent, Compaction, Limits, RunContext, tool
 from agentloop.context import Context
 from agentloop.durable.execution import Execution, Todo
+from agentloop.durable.flow import Deed, Flow
 from agentloop.durable.live import Live, Place
 from agentloop.durable.orders import Order
-from agentloop.events import MessageAdded, ModelCalled, RunEnded, RunStarted
+from agentloop.events import Described, MessageAdded, ModelCalled, RunEnded, RunStarted
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
+from agentloop.run import Run
 from agentloop.setting import Setting
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import Reply, ScriptedModel, calls
+from agentloop.triggers import WindowFraction
 from agentloop.wire import wire_messages
+from tests.kit import read
 from tests.strict_rules import violations
 
 BATCHES = 2
-FATES = ("well", "record lost", "taken over", "cut off")
+FATES = ("well", "record lost", "taken over", "cut off", "renamed")
 RUN = "the-run"
+ORDER = Order(session_id="s", prompt=Message.user("Do it."))
+
+
+class TakenOver(Exception):  # noqa: N818 — it is no error
+    """The worker is gone; another goes on with the run."""
+
+
+class FatedSteps:
+    """Does steps, keeps what they came to, and draws what goes wrong with each."""
+
+    def __init__(self, world: "World", fates: Iterator[str]) -> None:
+        self._world, self._fates = world, fates
+        self._kept: dict[int, tuple[str, Todo]] = {}
+        self.next = 0
+
+    def __call__(self, name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
+        place, self.next = self.next, self.next + 1
+        return self._done(place, name, deed)
+
+    async def _done(self, place: int, name: str, deed: Deed) -> Todo:
+        if place in self._kept:
+            kept, todo = self._kept[place]
+            assert kept == name
+            return todo
+        await self._fated(next(self._fates), name, deed)
+        todo = await deed(True)
+        self._kept[place] = (name, todo)
+        return todo
+
+    async def _fated(self, fate: str, name: str, deed: Deed) -> None:
+        match fate:
+            case "record lost":
+                await deed(True)
+            case "taken over":
+                await deed(True)
+                raise TakenOver
+            case "cut off":
+                await self._world.cut_off(name, deed(True))
+                raise TakenOver
+            case "renamed":
+                self._world.is_renamed = True
 
 
 class World:
     """A store, an agent whose tools count what they did, and whoever has the run just now."""
 
-    def __init__(self, fates: Iterator[str]) -> None:
+    def __init__(self, fates: Iterator[str], **model: Any) -> None:
         self.store = InMemoryStore()
         self.done: Counter[str] = Counter()
-        self.is_cut_off = False
-        self.entered = asyncio.Event()
-        self._fates = fates
-        self.model = ScriptedModel(repeat(_reply))
+        self.is_renamed = False
+        self._cut_off: dict[str, asyncio.Event] = {}
+        self.model = ScriptedModel(repeat(self._reply), **model)
         setting = Setting(agent=Agent(self.model, tools=self._tools()), store=self.store)
-        self._place = Place(setting=setting, limits=Limits(steps=9), sink=_unseen)
-        self._since = 0
-        self.execution = self._new()
+        self.place = Place(setting=setting, limits=Limits(steps=9), sink=_unseen)
+        self._steps = FatedSteps(self, fates)
 
-    def _new(self) -> Execution:
-        order = Order(session_id="s", prompt=Message.user("Do it."))
-        return Execution(
-            live=Live(place=self._place, order=order, run_id=RUN, submitted=0.0, since=self._since)
-        )
+    def execution(self, *, since: int = 0) -> Execution:
+        """What another worker begins with."""
+        return Execution(live=Live(place=self.place, order=ORDER, run_id=RUN, submitted=0.0, since=since))
 
-    async def take_over(self) -> None:
-        """Another worker goes on."""
-        await self.execution.live.let_go()
-        self.execution = self._new()
-
-    async def step(self, work: Callable[[], Awaitable[Todo]]) -> Todo:
-        """What the step says in the end, whatever goes wrong with it."""
-        match next(self._fates):
-            case "record lost":
-                await work()
-            case "taken over":
-                await work()
-                await self.take_over()
-            case "cut off":
-                await self._cut_off(work)
-                await self.take_over()
-        return await work()
-
-    async def _cut_off(self, work: Callable[[], Awaitable[Todo]]) -> None:
+    async def cut_off(self, name: str, work: Awaitable[Todo]) -> None:
         """End the step where it is in a tool; one without a tool is done to its end."""
-        self.is_cut_off = True
-        self.entered.clear()
-        step, entered = asyncio.ensure_future(work()), asyncio.create_task(self.entered.wait())
-        await asyncio.wait({step, entered}, return_when=asyncio.FIRST_COMPLETED)
-        self.is_cut_off = False
-        for task in (step, entered):
+        call_id = name.removeprefix("tool ")
+        entered = self._cut_off[call_id] = asyncio.Event()
+        step, waiting = asyncio.ensure_future(work), asyncio.create_task(entered.wait())
+        await asyncio.wait({step, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (step, waiting):
             task.cancel()
-        await asyncio.wait({step, entered})
+        await asyncio.wait({step, waiting})
+        del self._cut_off[call_id]
 
     async def run(self) -> Todo:
-        """The steps of a run, in the order of the workflow."""
-        todo = await self.step(lambda: self.execution.begin())
-        self._since = todo["since"]
-        while todo["do"] != "end":
-            if todo["do"] == "tools":
-                for call_id in todo["calls"]:
-                    await self.step(self._call(call_id, todo))
-                todo = {"do": "ask"}
-            else:
-                todo = await self.step(lambda: self.execution.ask(False))
-        ended = await self.step(lambda: self.execution.end({"status": "answered"}))
-        await self.execution.live.let_go()
-        return ended
-
-    def _call(self, call_id: str, todo: Todo) -> Callable[[], Awaitable[Todo]]:
-        return lambda: self.execution.call(call_id, len(todo["calls"]), todo["by"])
+        """The whole run, by as many workers as it takes."""
+        order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+        while True:
+            self._steps.next = 0
+            with contextlib.suppress(TakenOver):
+                return await Flow(place=self.place, steps=self._steps).run(RUN, order)
 
     def _tools(self) -> list[Any]:
         @tool
@@ -118,10 +134,21 @@ class World:
 
     async def _does(self, name: str, context: RunContext[Any]) -> str:
         self.done[f"{name} {context.call_id}"] += 1
-        if self.is_cut_off:
-            self.entered.set()
+        await self._rename()
+        if entered := self._cut_off.get(context.call_id):
+            entered.set()
             await asyncio.Event().wait()
         return name
+
+    async def _reply(self, request: ModelRequest) -> Reply:
+        await self._rename()
+        return _reply(request)
+
+    async def _rename(self) -> None:
+        if self.is_renamed:
+            self.is_renamed = False
+            length = len(await self.store.read("s"))
+            await self.store.append("s", [Described(title="Another")], expect=length)
 
 
 def _reply(request: ModelRequest) -> Reply:
@@ -138,7 +165,7 @@ def _unseen(event: AnyStreamEvent) -> None:
 @given(st.lists(st.sampled_from(FATES), max_size=14))
 def test_the_log_is_that_of_one_run_whatever_becomes_of_its_steps(fates: list[str]) -> None:
     async def whole() -> None:
-        world = World(iter([*fates, *repeat("well", 50)]))
+        world = World(iter([*fates, *repeat("well", 99)]))
         ended = await world.run()
         log = await world.store.read("s")
         said = [record.event for record in log if isinstance(record.event, MessageAdded)]
@@ -173,10 +200,47 @@ async def test_a_begin_that_was_cut_off_before_the_prompt_settles_what_was_in_fl
         RunStarted(run_id=RUN),
     ]
     await world.store.append("s", events, expect=0)
-    await world.execution.begin()
-    await world.take_over()
-    await world.execution.begin()
+    for _ in range(2):
+        execution = world.execution()
+        await execution.begin()
+        await execution.live.let_go()
     said = [r.event.message for r in await world.store.read("s") if isinstance(r.event, MessageAdded)]
     assert [message.text for message in said[2:]] == [INTERRUPTED, "often", "Do it."]
     assert [type(r.event) for r in await world.store.read("s")].count(RunStarted) == 1
-    await world.execution.live.let_go()
+
+
+async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_report_nothing_too() -> None:
+    summary = "In short: " + "all of it was read. " * 20
+    reads = [calls(("read", {"name": f"file_{n}", "words": 300})) for n in range(6)]
+    model = ScriptedModel([*reads, "all read"], window=4000, usage=False, summary=summary)
+    policy = Compaction(trigger=WindowFraction(0.5), micro=None)
+    store = InMemoryStore()
+    setting = Setting(agent=Agent(model, tools=[read], compaction=policy), store=store)
+    place = Place(setting=setting, limits=Limits(steps=9), sink=_unseen)
+
+    def live() -> Live:
+        return Live(place=place, order=ORDER, run_id=RUN, submitted=0.0, since=1)
+
+    before, after = live(), live()
+    await before.begin()
+    execution = Execution(live=before)
+    while True:
+        todo = await execution.ask(True)
+        if todo["do"] == "end":
+            break
+        if todo["do"] == "tools":
+            for call_id in todo["calls"]:
+                await execution.call(call_id, 1, todo["by"])
+        await execution.make_room()
+    await before.let_go()
+    run, _ = await after.opened()
+    await after.let_go()
+    assert before.run
+    assert before.run.room.ladder.outcomes
+    assert (run.steps, _used(run)) == (7, _used(before.run))
+
+
+def _used(run: Run) -> int:
+    """Tokens of all kinds."""
+    outcomes = sum((outcome.unreported for outcome in run.room.ladder.outcomes), run.usage + run.unreported)
+    return outcomes.input_tokens + outcomes.output_tokens

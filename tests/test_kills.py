@@ -1,7 +1,7 @@
 """L7: a session whose processes are killed at any moment loads, is never half, and goes on to its end."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,14 @@ import pytest
 
 from agentloop.stores import SQLiteStore
 from tests.kill_checks import faults
-from tests.kill_kit import Warm, warm
+from tests.kill_kit import HANGS, Warm, Worker, led, scratch, warm
 from tests.kill_world import World
 
 KILLS = 25
 """So many processes are killed in each of the eight parts."""
+
+MOST_TRIALS = 3 * KILLS
+"""Nearly each trial kills one to three processes; more trials than this would say that none is hit."""
 
 POINTS = (
     *("append, asked", "append, returned", "commit, to come", "commit, done"),
@@ -34,10 +37,10 @@ def workshop() -> Iterator[Warm]:
 
 
 @pytest.fixture(scope="module")
-def once_through(workshop: Warm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def once_through(workshop: Warm) -> dict[str, Any]:
     """What a run that nobody kills comes to: how long it takes, and how often it comes to each point."""
-    folder = tmp_path_factory.mktemp("whole")
-    return workshop(folder=str(folder), moments=[])
+    with scratch() as folder:
+        return workshop(folder=str(folder), moments=[])
 
 
 async def judged(folder: Path, done: dict[str, Any]) -> list[str]:
@@ -53,45 +56,72 @@ async def judged(folder: Path, done: dict[str, Any]) -> list[str]:
         await store.close()
 
 
-async def test_a_session_that_nobody_kills_comes_to_every_point(
-    workshop: Warm, once_through: dict[str, Any], tmp_path: Path
-) -> None:
-    done = workshop(folder=str(tmp_path), moments=[])
-    assert await judged(tmp_path, done) == []
+async def test_a_session_that_nobody_kills_comes_to_every_point(workshop: Warm) -> None:
+    with scratch() as folder:
+        done = workshop(folder=str(folder), moments=[])
+        assert await judged(folder, done) == []
     assert set(done["ended"]["reached"]) == set(POINTS)
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_l7_killed_at_any_time(
-    seed: int, workshop: Warm, once_through: dict[str, Any], tmp_path: Path
+async def test_a_point_that_is_not_come_to_is_no_kill(workshop: Warm) -> None:
+    with scratch() as folder:
+        done = workshop(folder=str(folder), moments=[["agent, asked", 1_000]])
+        assert await judged(folder, done) == []
+    assert done["killed"] == []
+
+
+class Saying(Worker):
+    """A worker that says so much and then nothing, and leaves or does not."""
+
+    def __init__(self, *said: dict[str, Any], has_left: bool) -> None:
+        self._script, self.has_left = list(said), has_left
+
+    def next(self, seconds: float = 0) -> dict[str, Any] | None:
+        return self._script.pop(0) if self._script else None
+
+
+@pytest.mark.parametrize("has_left", [True, False])
+@pytest.mark.parametrize("moment", [0.5, None, ["agent, asked", 1]])
+def test_a_worker_that_says_nothing_hangs_but_where_a_time_was_waited_for(
+    moment: Any, has_left: bool
 ) -> None:
-    def drawn(chance: random.Random) -> float:
-        return chance.uniform(0, once_through["seconds"])
-
-    await killed_and_judged(workshop, tmp_path, random.Random(seed), drawn)
+    assert led(Saying(has_left=has_left), moment)[0] == HANGS
+    said, _ = led(Saying({"started": 0}, has_left=has_left), moment)
+    assert said == (None if moment == 0.5 and not has_left else HANGS)
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_l7_killed_at_every_point(
-    seed: int, workshop: Warm, once_through: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_l7_killed_at_any_time(seed: int, workshop: Warm, once_through: dict[str, Any]) -> None:
+    def drawn(chance: random.Random, seconds: float) -> float:
+        return chance.uniform(0, seconds)
+
+    await killed_and_judged(workshop, once_through, random.Random(seed), drawn)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_l7_killed_at_every_point(seed: int, workshop: Warm, once_through: dict[str, Any]) -> None:
     counts = once_through["ended"]["reached"]
 
-    def drawn(chance: random.Random) -> list[Any]:
+    def drawn(chance: random.Random, _: float) -> list[Any]:
         label = chance.choice(sorted(counts))
         return [label, chance.randint(1, counts[label])]
 
-    await killed_and_judged(workshop, tmp_path, random.Random(seed), drawn)
+    await killed_and_judged(workshop, once_through, random.Random(seed), drawn)
 
 
-async def killed_and_judged(workshop: Warm, folder: Path, chance: random.Random, drawn: Any) -> None:
-    """Sessions whose processes are killed up to three times each, until enough were."""
-    killed = 0
+async def killed_and_judged(
+    workshop: Warm, done: dict[str, Any], chance: random.Random, drawn: Callable[[random.Random, float], Any]
+) -> None:
+    """Sessions whose processes are killed up to three times each, until enough were.
+
+    Moments are drawn from the seconds that the last trial took: the machine may do something else by now.
+    """
+    killed = trials = 0
     while killed < KILLS:
-        moments = [drawn(chance) for _ in range(min(3, KILLS - killed))]
-        place = folder / str(killed)
-        place.mkdir(exist_ok=True)
-        done = workshop(folder=str(place), moments=moments)
-        wrong = await judged(place, done)
+        moments = [drawn(chance, done["seconds"]) for _ in range(min(3, KILLS - killed))]
+        with scratch() as folder:
+            done = workshop(folder=str(folder), moments=moments)
+            wrong = await judged(folder, done)
         assert wrong == [], f"moments {moments}, killed {done['killed']}"
-        killed += len(done["killed"])
+        killed, trials = killed + len(done["killed"]), trials + 1
+        assert trials <= MOST_TRIALS, f"{killed} kills only"

@@ -17,7 +17,8 @@ from agentloop.stores.base import FindsWords, GrantsLeases, KeepsCheckpoints, Le
 from agentloop.stores.postgres.schema import MIGRATIONS, prepare
 from agentloop.stores.postgres.vectors import OVERLAP, vectors
 from agentloop.testing import ScriptedModel
-from tests.store_kit import WRITER, ran, said, texts
+from tests.many_writers_kit import check_nothing_is_lost, written_by_all
+from tests.store_kit import ran, said, texts
 
 
 @pytest.fixture
@@ -131,27 +132,10 @@ async def test_newer_tables_are_refused_and_left_alone(database: str, store: Pos
         assert await found.fetchone() == (1,)
 
 
-async def test_many_processes_may_make_the_tables_and_write_at_once(database: str) -> None:
+async def test_l15_many_writers_one_of_which_compacts_make_the_tables_and_lose_nothing(database: str) -> None:
     store = PostgresStore(database)
-
-    async def write(writer: int) -> None:
-        length = 0
-        for number in range(200):
-            while True:
-                try:
-                    length = await store.append("shared", [said(f"task{writer} {number}")], expect=length)
-                    break
-                except ConflictError as error:
-                    length = error.actual
-
-    processes = [ran(WRITER, database, "200", f"process{number}") for number in range(2)]
-    done = await asyncio.gather(*processes, *(write(writer) for writer in range(8)))
-    assert [status for status, _ in done[:2]] == [0, 0], done[:2]
-    found = await texts(store, "shared")
-    names = [f"task{writer}" for writer in range(8)] + ["process0", "process1"]
-    for name in names:
-        assert [text for text in found if text.startswith(f"{name} ")] == [f"{name} {n}" for n in range(200)]
-    assert len(found) == 2000
+    await written_by_all(database, store)
+    await check_nothing_is_lost(store)
     assert await store.check() == ()
     await store.close()
 

@@ -20,7 +20,8 @@ import pytest
 from agentloop.errors import ConflictError, StoreError
 from agentloop.events import Described
 from agentloop.stores import SQLiteStore
-from tests.store_kit import WRITER, ran, said, texts
+from tests.many_writers_kit import check_nothing_is_lost, written_by_all
+from tests.store_kit import WRITER, said, texts
 
 
 @pytest.fixture
@@ -112,29 +113,12 @@ async def test_a_killed_writer_leaves_all_that_append_returned_for(path: Path, s
     assert [info.length for info in await store.list()] == [len(found)]
 
 
-async def test_two_processes_lose_nothing(path: Path, store: SQLiteStore) -> None:
-    running = [ran(WRITER, f"sqlite:///{path}", "200", name) for name in ("left", "right")]
-    assert [status for status, _ in await asyncio.gather(*running)] == [0, 0]
-    found = await texts(store, "shared")
-    assert len(found) == 400
-    for name in ("left", "right"):
-        assert [text for text in found if text.startswith(name)] == [
-            f"{name} {number}" for number in range(200)
-        ]
-    assert [record.seq for record in await store.read("shared")] == list(range(1, 401))
-    assert [info.length for info in await store.list()] == [400]
-
-
-async def test_l15_many_tasks_in_two_processes_lose_nothing(path: Path, store: SQLiteStore) -> None:
-    names = {process: [f"{process}.{task}" for task in range(8)] for process in "pq"}
-    running = [ran(WRITER, f"sqlite:///{path}", "50", *tasks) for tasks in names.values()]
-    assert [status for status, _ in await asyncio.gather(*running)] == [0, 0]
-    found = await texts(store, "shared")
-    assert len(found) == 2 * 8 * 50
-    for writer in (*names["p"], *names["q"]):
-        mine = [text for text in found if text.startswith(f"{writer} ")]
-        assert mine == [f"{writer} {number}" for number in range(50)]
+async def test_l15_many_writers_one_of_which_compacts_lose_nothing(path: Path) -> None:
+    store = SQLiteStore(path)
+    await written_by_all(f"sqlite:///{path}", store)
+    await check_nothing_is_lost(store)
     assert await store.check() == ()
+    await store.close()
 
 
 async def test_many_may_make_the_same_file_at_once(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from agentloop.stores.sqlite import search
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import Finished, agentloop
+from tests.store_kit import CheckpointingStore
 
 AnyStore = InMemoryStore | SQLiteStore | PostgresStore
 
@@ -366,7 +367,7 @@ async def test_no_store_takes_a_record_that_could_not_be_read_again(body: str, s
 
 
 async def test_a_checkpoint_that_this_version_cannot_read_is_passed_over() -> None:
-    store = InMemoryStore()
+    store = CheckpointingStore()
     covered = Compacted(covers=((1, 9),), replacement="so far", at=60, tokens=1)
     await store.append("s", [*(said(f"text {at}") for at in range(60)), covered], expect=0)
     whole = (await Session.open("s", store)).context

@@ -242,6 +242,28 @@ def test_a_file_system_without_links_keeps_the_promise(
     assert len(names(tmp_path)) == taken + 1
 
 
+def test_a_file_system_without_links_that_fails_leaves_no_name_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    def fail(*_: object, **__: object) -> None:
+        taken.extend(names(tmp_path / "t"))
+        raise OSError(errno.EIO, "Input/output error")
+
+    taken: list[str] = []
+    monkeypatch.setattr(os, "link", refuse)
+    for function in ("rename", "replace"):
+        monkeypatch.setattr(os, function, fail)
+    with pytest.raises(StoreError):
+        save(tmp_path / "t", TALK, epoch=7)
+    assert "transcript_7.jsonl" in taken, "the name is taken before the file is moved"
+    assert names(tmp_path / "t") == []
+    monkeypatch.undo()
+    assert save(tmp_path / "t", TALK, epoch=7).name == "transcript_7.jsonl"
+
+
 def test_reading_what_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"transcript_1\.jsonl: it is not there"):
         load(tmp_path / "transcript_1.jsonl")

@@ -1,12 +1,15 @@
 """`worker`: does the runs of the queue until a signal comes."""
 
 import asyncio
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import click
+from rich.console import Console
 
+from agentloop.checks import MOST_COUNT
 from agentloop.cli.building import build
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
@@ -16,11 +19,13 @@ from agentloop.cli.output import StandardOutput
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import settings_for
 from agentloop.durable import QUEUE, QueueLimits, Rate, Worker
+from agentloop.durable.worker import CONCURRENCY
 from agentloop.errors import UsageError
 from agentloop.stream import AnyStreamEvent, RunEnded, RunStarted
 from agentloop.workspace.offspring import end_all
 
-_CONCURRENCY = 4
+_MOST_DIGITS = 20
+_LONGEST_SHOWN = 100
 _RATE = re.compile(r"(\d{1,9})/(\d{1,9}(?:\.\d{1,9})?)")
 
 
@@ -28,8 +33,8 @@ _RATE = re.compile(r"(\d{1,9})/(\d{1,9}(?:\.\d{1,9})?)")
 @click.option(
     "--concurrency",
     metavar="N",
-    type=click.IntRange(min=1),
-    default=_CONCURRENCY,
+    type=click.IntRange(min=1, max=MOST_COUNT),
+    default=CONCURRENCY,
     show_default=True,
     help="Runs of a queue side by side in each worker.",
 )
@@ -62,34 +67,36 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
     for notice in built.notices:
         say(console, notice, style="yellow")
 
-    def told(event: AnyStreamEvent) -> None:
-        if isinstance(event, RunStarted):
-            say(console, f"run {event.run_id} begins, session {event.session_id}", style="dim")
-        elif isinstance(event, RunEnded):
-            why = f": {event.error}" if event.error else ""
-            say(console, f"run {event.run_id} {event.status}{why}", style="dim")
-
-    async def whole() -> int:
-        at_work = Worker(
-            built.agent,
-            settings.store,
-            queues=limits,
-            limits=settings.limits,
-            callbacks=built.callbacks,
-            transcripts=settings.transcripts,
-            folder=str(settings.workdir),
-            redact=settings.redact,
-            on_event=told,
-        )
-        say(console, f"worker {at_work.id} waits for runs; Ctrl-C hands back what it has", style="dim")
-        try:
-            await at_work.run()
-        except asyncio.CancelledError:
-            say(console, "stopped: its runs are handed back", style="dim")
-        return 0
-
+    at_work = Worker(
+        built.agent,
+        settings.store,
+        queues=limits,
+        limits=settings.limits,
+        callbacks=built.callbacks,
+        transcripts=settings.transcripts,
+        folder=str(settings.workdir),
+        redact=settings.redact,
+        on_event=functools.partial(_told, console),
+        on_notice=functools.partial(say, console, style="dim"),
+    )
     with before_leaving(end_all):
-        return run_to_end(whole())
+        return run_to_end(_done(at_work, console))
+
+
+async def _done(worker: Worker, console: Console) -> int:
+    try:
+        await worker.run()
+    except asyncio.CancelledError:
+        say(console, "stopped: its runs are handed back", style="dim")
+    return 0
+
+
+def _told(console: Console, event: AnyStreamEvent) -> None:
+    if isinstance(event, RunStarted):
+        say(console, f"run {event.run_id} begins, session {event.session_id}", style="dim")
+    elif isinstance(event, RunEnded):
+        why = f": {event.error}" if event.error else ""
+        say(console, f"run {event.run_id} {event.status}{why}", style="dim")
 
 
 def _limits_of(queues: Sequence[str], concurrency: int, rate: str | None) -> list[QueueLimits]:
@@ -98,8 +105,9 @@ def _limits_of(queues: Sequence[str], concurrency: int, rate: str | None) -> lis
 
 def _limit_of(queue: str, concurrency: int, rate: Rate | None) -> QueueLimits:
     name, colon, most = queue.partition(":")
-    if colon and not (most.isascii() and most.isdigit() and int(most[:9]) > 0):
-        raise UsageError(f"--queue: {queue!r}: write NAME or NAME:N, N a whole number of at least 1")
+    if colon and not (most.isascii() and most.isdigit() and 0 < int(most[:_MOST_DIGITS]) <= MOST_COUNT):
+        wanted = f"write NAME or NAME:N, N a whole number from 1 to {MOST_COUNT}"
+        raise UsageError(f"--queue: {queue[:_LONGEST_SHOWN]!r}: {wanted}")
     return QueueLimits(name=name, most=int(most) if colon else None, each=concurrency, rate=rate)
 
 

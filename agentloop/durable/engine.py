@@ -6,11 +6,13 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-from agentloop.checks import above_zero, whole_or_none
+from agentloop.checks import MOST_COUNT, shown, up_to, whole, whole_or_none
+from agentloop.durable.database import faults_told, limited, migrated
+from agentloop.durable.flow import RunCancelledError
 from agentloop.durable.orders import checked_queue
 from agentloop.errors import UsageError
 from agentloop.threads import in_thread
@@ -28,16 +30,25 @@ IDLE_SECONDS = 10.0
 middle of one keeps the others from its runs until then. DBOS's own figure is 60 s."""
 
 
+Work: TypeAlias = Callable[[str, str], Awaitable[dict[str, Any]]]
+"""What is done with a run, by its id and its order; what it came to."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """No more than `runs` of a queue begin within any `seconds`."""
+    """No more than `runs` of a queue begin within any `seconds`.
+
+    Raises:
+        UsageError: `runs` is no whole number from 1 to 2,147,483,647, or `seconds` no number above 0 and at
+            most that.
+    """
 
     runs: int
     seconds: float
 
     def __post_init__(self) -> None:
-        whole_or_none("runs", self.runs, 1)
-        above_zero("seconds", self.seconds)
+        whole("runs", self.runs, 1, most=MOST_COUNT)
+        up_to("seconds", self.seconds, MOST_COUNT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +57,9 @@ class QueueLimits:
 
     `most` is how many of its runs go on at once over all workers, `each` in one worker; None for no limit.
     They stand in the database and hold for all workers of the queue: those of the worker that started last.
+
+    Raises:
+        UsageError: the name is none of a queue, or a limit no whole number from 1 to 2,147,483,647.
     """
 
     name: str
@@ -55,8 +69,10 @@ class QueueLimits:
 
     def __post_init__(self) -> None:
         checked_queue(self.name)
-        whole_or_none("most", self.most, 1)
-        whole_or_none("each", self.each, 1)
+        whole_or_none("most", self.most, 1, most=MOST_COUNT)
+        whole_or_none("each", self.each, 1, most=MOST_COUNT)
+        if not isinstance(self.rate, Rate | None):
+            raise UsageError(f"rate must be a Rate(runs=…, seconds=…), not {shown(self.rate)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,24 +94,28 @@ def quiet() -> None:
         logger.addHandler(logging.NullHandler())
 
 
-async def started(choice: EngineChoice, work: Callable[[str], Awaitable[dict[str, Any]]]) -> DBOS:
+async def started(choice: EngineChoice, work: Work) -> DBOS:
     """DBOS at work: it takes runs from these queues and does `work` with each, on this event loop.
 
     A process has one DBOS, so nothing else in it may use another.
 
     Raises:
         UsageError: a worker runs in this process already.
+        StoreError: the database cannot be used.
     """
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         raise UsageError("a worker runs in this process already: DBOS allows one, start another process")
     try:
         quiet()
+        # Beside the event loop, since it takes a while; what `launch` asks, on this loop, is short.
+        await migrated(limited(choice.url))
         dbos = DBOS(config=_config(choice))
         _declare(work)
         DBOS.listen_queues([queue.name for queue in choice.queues])
-        DBOS.launch()
-        for queue in choice.queues:
-            await _register(queue, choice.poll_seconds)
+        with faults_told():
+            DBOS.launch()
+            for queue in choice.queues:
+                await _register(queue, choice.poll_seconds)
     except BaseException:  # whatever keeps it from starting, nothing of it is left; raised again
         await stopped()
         raise
@@ -141,16 +161,23 @@ async def stopped() -> None:
 _ONE_AT_A_TIME = threading.Lock()
 
 
-def _declare(work: Callable[[str], Awaitable[dict[str, Any]]]) -> None:
+def _declare(work: Work) -> None:
     @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MOST_TRIES)
     async def agentloop_run(order: str) -> dict[str, Any]:
-        return await work(order)
+        run_id = DBOS.workflow_id
+        assert run_id is not None
+        try:
+            return await work(run_id, order)
+        except RunCancelledError as error:
+            # DBOS is told of it by its own error.
+            raise error.__cause__ or error from None
 
 
 def _config(choice: EngineChoice) -> DBOSConfig:
     return {
         "name": APPLICATION,
-        "system_database_url": choice.url,
+        "system_database_url": limited(choice.url),
+        "run_migrations": False,
         "application_version": choice.version,
         "executor_id": choice.worker,
         "serializer": DBOSPortableJSONSerializer(),

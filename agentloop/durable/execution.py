@@ -42,6 +42,8 @@ class Execution:
     live: Live
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _storing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _answers: dict[str, tuple[MessageAdded, ToolEnded]] = field(default_factory=dict)
+    """What calls have answered that is not known to be stored: the storing is tried again, not the tool."""
 
     async def begin(self) -> Todo:
         """Open the session and store that the run began, with its prompt."""
@@ -86,8 +88,10 @@ class Execution:
         if by != self.id and not may_run_again(run, call):
             await self._store_result(run, interrupted(run, call), None)
             return {"interrupted": call_id}
-        record, ended = await answer_one(run, session, call, share=share)
-        await to_its_end(self._store_result(run, record, ended))
+        if call_id not in self._answers:
+            self._answers[call_id] = await answer_one(run, session, call, share=share)
+        await to_its_end(self._store_result(run, *self._answers[call_id]))
+        del self._answers[call_id]
         return {}
 
     async def compact(self, call_ids: Sequence[str]) -> Todo:
@@ -118,7 +122,7 @@ class Execution:
         if run is None:
             return
         with contextlib.suppress(StoreError):
-            await self._store_end("interrupted", None)
+            await self._store_end_of_cancelled()
         await self._show_end(run, "interrupted", error="cancelled")
 
     async def _say_prompt(self, run: Run, session: Session) -> None:
@@ -161,10 +165,19 @@ class Execution:
             await run.show(stored)
 
     async def _store_end(self, status: RunStatus, reason: str | None) -> None:
+        if not await self.live.has_begun():
+            return
         run, session = await self.live.opened(fresh=True)
         if not await self.live.has_ended(status):
             run.session = session
             await to_its_end(run.end(status, reason))
+
+    async def _store_end_of_cancelled(self) -> None:
+        """Store that end, also where a tool that was cut off still stored its result meanwhile."""
+        for _ in range(CONFLICTS):
+            with contextlib.suppress(MovedOnError):
+                await self._store_end("interrupted", None)
+                break
 
     async def _show_end(self, run: Run, status: RunStatus, *, error: str | None) -> None:
         output, session = "", self.live.session

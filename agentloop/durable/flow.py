@@ -1,29 +1,37 @@
-"""A run as a DBOS workflow: its body does nothing but steps, so that it can be replayed anywhere."""
+"""A run as a durable workflow: its body does nothing but steps, so that it can be replayed anywhere."""
 
 import asyncio
 import functools
 import json
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
-
-from dbos import DBOS, StepOptions, StepReservation
-from dbos import error as dbos_error
+from typing import Any, Protocol, TypeAlias
 
 from agentloop.durable.execution import CONFLICTS, Execution, Todo
 from agentloop.durable.live import Live, Place
 from agentloop.durable.orders import Order
-from agentloop.errors import ConflictError, ModelUnavailableError, StoreError, TakenOverError
+from agentloop.errors import AgentLoopError, ConflictError, ModelUnavailableError, StoreError, TakenOverError
+from agentloop.interrupts import is_ctrl_c
+from agentloop.plain_values import error_text
 from agentloop.races import MovedOnError
 from agentloop.redaction import redact_error, redacted
 from agentloop.results import status_of
 
-TRIES = 5
-"""So often a step is tried whose server or database is away, with waits that double from the first (2, 4, 8,
-16 s), on top of the model's own retries."""
-
-RETRY_SECONDS = 2.0
 _FOR_GOOD = (ConflictError, TakenOverError)
+
+Deed: TypeAlias = Callable[[bool], Awaitable[Todo]]
+"""What a step does; it is told whether this is the last try. What it raises before that may work later."""
+
+
+class Steps(Protocol):
+    """Does the steps of a run, each at least once, and keeps what they came to for who goes on with it."""
+
+    def __call__(self, name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
+        """What the step came to, once that is awaited; its place among the others is that of this call."""
+
+
+class RunCancelledError(Exception):
+    """Somebody cancelled the run; its next step says so."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,14 +39,17 @@ class Flow:
     """What the workers of this process do with each run; `stopping` says that no more is to be begun."""
 
     place: Place
-    retry_seconds: float
+    steps: Steps
     stopping: bool = False
     under_way: dict[str, "asyncio.Task[Any]"] = field(default_factory=dict)
 
-    async def run(self, order: str) -> dict[str, Any]:
-        """Do one run to its end; what it came to."""
-        run_id, task = DBOS.workflow_id, asyncio.current_task()
-        assert run_id is not None
+    async def run(self, run_id: str, order: str) -> dict[str, Any]:
+        """Do one run to its end; what it came to.
+
+        Raises:
+            RunCancelledError: it was cancelled.
+        """
+        task = asyncio.current_task()
         assert task is not None
         self.under_way[run_id] = task
         data = json.loads(order)
@@ -47,7 +58,7 @@ class Flow:
         execution = Execution(live=live)
         try:
             return await self._all_steps(execution)
-        except dbos_error.DBOSWorkflowCancelledError:
+        except RunCancelledError:
             await execution.note_cancelled()
             raise
         finally:
@@ -76,7 +87,7 @@ class Flow:
         """All calls side by side, each a step of its own, begun in call order; the compact tool after."""
         share = len(todo["calls"]) + len(todo["compact"])
         works = [
-            self._reserved(
+            self._step(
                 f"tool {call_id}", execution, functools.partial(execution.call, call_id, share, todo["by"])
             )
             for call_id in todo["calls"]
@@ -97,24 +108,10 @@ class Flow:
         if self.stopping:
             raise asyncio.CancelledError("the worker stops")
 
-    async def _step(self, name: str, execution: Execution, work: Callable[[], Awaitable[Todo]]) -> Todo:
-        return await DBOS.run_step_async(self._options(name), _Deed(execution, work).done)
-
-    def _reserved(
+    def _step(
         self, name: str, execution: Execution, work: Callable[[], Awaitable[Todo]]
     ) -> Coroutine[Any, Any, Todo]:
-        place: StepReservation = DBOS.reserve_step()
-        return place.run_async(self._options(name), _Deed(execution, work).done)
-
-    def _options(self, name: str) -> StepOptions:
-        return {
-            "name": name,
-            "preemptible": name != "end",
-            "retries_allowed": True,
-            "max_attempts": TRIES,
-            "interval_seconds": self.retry_seconds,
-            "should_retry": _may_work_later,
-        }
+        return self.steps(name, _Deed(execution, work))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +121,7 @@ class _Deed:
     execution: Execution
     work: Callable[[], Awaitable[Todo]]
 
-    async def done(self) -> Todo:
+    async def __call__(self, is_last_try: bool, /) -> Todo:
         for _ in range(CONFLICTS):
             try:
                 return await self.work()
@@ -133,9 +130,16 @@ class _Deed:
                 last = error
             except Exception as error:  # every fault of a run has its word and its line, ours too
                 self.execution.live.look_again()
-                if _may_work_later(error) and not _is_last_try():
+                if may_work_later(error) and not is_last_try:
                     raise
                 return self._failed(error)
+            except BaseException as error:  # a model may raise what ends programs; what is meant to goes on
+                if _is_meant(error):
+                    raise
+                self.execution.live.look_again()
+                return self._failed(
+                    AgentLoopError(f"ended by {error_text(error)}, which nobody here asked for")
+                )
         return self._failed(last)
 
     def _failed(self, error: Exception) -> Todo:
@@ -147,12 +151,14 @@ class _Deed:
         return {**todo, "unwritten": True} if isinstance(error, StoreError) else todo
 
 
-def _may_work_later(error: BaseException) -> bool:
+def _is_meant(error: BaseException) -> bool:
+    """Whether somebody ends the step: by cancelling it, or by Ctrl-C."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return is_ctrl_c(error)
+
+
+def may_work_later(error: BaseException) -> bool:
+    """Whether the same step may do when it is tried again."""
     return isinstance(error, ModelUnavailableError | StoreError) and not isinstance(error, _FOR_GOOD)
-
-
-def _is_last_try() -> bool:
-    status = DBOS.step_status
-    if status is None or status.current_attempt is None or status.max_attempts is None:
-        return True
-    return status.current_attempt + 1 >= status.max_attempts

@@ -3,14 +3,14 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentloop.durable.answers import backwards
+from agentloop.durable.backwards import backwards, said_in
 from agentloop.durable.orders import Order
 from agentloop.durable.spending import spend_again
-from agentloop.errors import TakenOverError
-from agentloop.events import Described, MessageAdded, Record, RunEnded, RunStarted
+from agentloop.errors import ConflictError, TakenOverError
+from agentloop.events import Described, Event, MessageAdded, Record, RunEnded, RunStarted
 from agentloop.holders import is_dead, new_lease
 from agentloop.leases import Leases
 from agentloop.limits import Limits
@@ -76,10 +76,10 @@ class Live:
             return self.run, self.session
 
     async def hold(self) -> None:
-        """Take the session's lease; it is waited for while a run of anybody else has it, as long as that lives.
+        """Take the session's lease, over from an earlier execution of the run.
 
-        It is taken over from an earlier execution of the run. A run that is put out all the same is told by
-        the log, the next time it writes.
+        It is waited for while a run of anybody else has it, for as long as that lives. A run that is put out
+        all the same is told by the log, the next time it writes.
         """
         if self._held is None:
             held = contextlib.AsyncExitStack()
@@ -109,11 +109,16 @@ class Live:
         self.session = await self.place.setting.begin(run, session, self.order.prompt)
         self.since = since
 
+    async def has_begun(self) -> bool:
+        """Whether the log has this run's beginning."""
+        self.since = self.since or await self.began_at()
+        return self.since > 0
+
     async def began_at(self) -> int:
         """The position of this run's beginning; 0 where it has not begun."""
         async with contextlib.aclosing(backwards(self.place.store, self.order.session_id)) as records:
             async for record in records:
-                if isinstance(record.event, RunStarted) and record.event.run_id == self.run_id:
+                if self._is_begin(record):
                     return record.seq
                 if record.event.time < self.submitted - _SLACK_SECONDS:
                     break
@@ -121,25 +126,32 @@ class Live:
 
     async def has_said(self) -> bool:
         """Whether the log has the run's prompt."""
-        return any(
-            isinstance(record.event, MessageAdded)
-            and record.event.run_id == self.run_id
-            and record.event.message.role == "user"
-            for record in await self._own_records()
-        )
+        async with contextlib.aclosing(self._said()) as events:
+            async for event in events:
+                if isinstance(event, MessageAdded) and self._is_prompt(event):
+                    return True
+        return False
 
     async def has_ended(self, status: RunStatus) -> bool:
         """Whether the log says that the run ended so."""
-        ends = [record.event for record in await self._own_records() if isinstance(record.event, RunEnded)]
-        return bool(ends) and ends[-1].status == status
+        async with contextlib.aclosing(self._said()) as events:
+            async for event in events:
+                if isinstance(event, RunEnded) and event.run_id == self.run_id:
+                    return event.status == status
+        return False
 
     async def reloaded(self, session: Session) -> Session:
         """The session with what was written since.
 
         Raises:
             TakenOverError: another run has begun in it.
+            ConflictError: it was deleted meanwhile.
         """
-        newer = await self.place.store.read(session.id, after=session.context.length)
+        store, length = self.place.store, session.context.length
+        began = await store.read(session.id, after=self.since - 1, most=1)
+        newer = await store.read(session.id, after=length)
+        if not (began and self._is_begin(began[0])):
+            raise ConflictError(session.id, expected=length, actual=0)
         self._check_alone(newer)
         return await session.having(newer)
 
@@ -150,7 +162,7 @@ class Live:
 
     async def _resumed(self) -> tuple[Run, Session]:
         session = await Session.open(self.order.session_id, self.place.store)
-        records = await self._own_records()
+        records = await self.place.store.read(self.order.session_id, after=self.since - 1)
         self._check_alone(records)
         run = await self._new_run()
         run.session = session
@@ -163,22 +175,32 @@ class Live:
             self.order.session_id, place.sink, run_id=self.run_id, catch_up=kept_up, limits=place.limits
         )
 
-    async def _own_records(self) -> Sequence[Record]:
-        return await self.place.store.read(self.order.session_id, after=self.since - 1)
+    def _said(self) -> AsyncGenerator[Event, None]:
+        return said_in(self.place.store, self.order.session_id, self.run_id)
+
+    def _is_prompt(self, event: MessageAdded) -> bool:
+        return event.run_id == self.run_id and event.message.role == "user"
+
+    def _is_begin(self, record: Record) -> bool:
+        return isinstance(record.event, RunStarted) and record.event.run_id == self.run_id
 
     def _check_alone(self, records: Sequence[Record]) -> None:
         if any(isinstance(each.event, RunStarted) and each.event.run_id != self.run_id for each in records):
             raise TakenOverError(self.order.session_id)
 
 
+def is_of_run(lease: Lease, run_id: str) -> bool:
+    """Whether an execution of the run has that lease."""
+    return lease.holder.startswith(f"{run_id}.")
+
+
 def _leases_of(run_id: str) -> Leases:
     """How an execution of the run comes by its session: it puts those before it out, and waits for others."""
-    own = f"{run_id}."
 
     def new() -> Lease:
-        return replace(new_lease(), holder=own + uuid.uuid4().hex)
+        return replace(new_lease(), holder=f"{run_id}.{uuid.uuid4().hex}")
 
     def is_over(lease: Lease) -> bool:
-        return lease.holder.startswith(own) or is_dead(lease)
+        return is_of_run(lease, run_id) or is_dead(lease)
 
     return Leases(when_busy="wait", new=new, is_over=is_over)

@@ -1,38 +1,35 @@
 """The queue from outside: put runs in, see how they stand, wait for them, cancel them."""
 
 import asyncio
+import contextlib
 import json
-import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, WorkflowStatus
-from sqlalchemy.exc import DBAPIError
+from dbos import EnqueueOptions, WorkflowStatus
 
+from agentloop.checks import MOST_COUNT, whole_or_none
+from agentloop.deadlines import to_its_end
 from agentloop.durable import engine
-from agentloop.durable.answers import answer_in
-from agentloop.durable.orders import QUEUE, Order, QueuedRun, RunState, checked_queue, checked_url
-from agentloop.errors import StoreError, UsageError
-from agentloop.messages import Message, Usage
+from agentloop.durable.backwards import answer_in
+from agentloop.durable.live import is_of_run
+from agentloop.durable.orders import QUEUE, Order, QueuedRun, checked_queue, checked_url
+from agentloop.durable.queue_client import QueueClient
+from agentloop.durable.seen import CAN_GO_ON, OPEN, seen
+from agentloop.errors import SessionBusyError, UsageError
+from agentloop.holders import is_dead, new_lease
+from agentloop.holds import Claim
+from agentloop.messages import Message
 from agentloop.openings import spoken
 from agentloop.owners import check_free
 from agentloop.redaction import Redact, checked_redaction, redacted
 from agentloop.sessions import new_session_id
 from agentloop.stores import open_store
-from agentloop.stores.base import checked_owner, checked_session_id
+from agentloop.stores.base import GrantsLeases, checked_owner, checked_session_id
 
-T = TypeVar("T")
-
-_STATES: dict[str, RunState] = {
-    "ENQUEUED": "queued",
-    "DELAYED": "queued",
-    "PENDING": "running",
-    "CANCELLED": "cancelled",
-}
-_CAN_GO_ON = ("CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 _POLL_SECONDS = 0.5
 
 
@@ -51,8 +48,7 @@ class RunQueue:
         self._owner = checked_owner(owner)
         self._redact = None if redact is None else checked_redaction(redact)
         self._store = open_store(self._url)
-        self._client: DBOSClient | None = None
-        self._opening = threading.Lock()
+        self._client = QueueClient(self._url)
 
     async def submit(
         self,
@@ -82,20 +78,25 @@ class RunQueue:
             "attributes": {"session": session, "queue": queue, "owner": self._owner},
         }
         text = json.dumps({**order.to_json(), "submitted": time.time()})
-        await self._asked(lambda client: client.enqueue(options, text))
+        await self._client.asked(lambda client: client.enqueue(options, text))
         return run_id
 
     async def runs(
         self, *, session_id: str | None = None, most: int | None = 50, only_open: bool = False
     ) -> Sequence[QueuedRun]:
-        """The runs, newest first, of one session where it is given."""
+        """The runs, newest first, of one session where it is given; `most` of them, None for all.
+
+        Raises:
+            UsageError: `most` is no whole number from 1 to 2,147,483,647.
+        """
+        whole_or_none("most", most, 1, most=MOST_COUNT)
         found = await self._listed(
             sort_desc=True,
             limit=most,
             session_id=session_id,
-            status=["ENQUEUED", "DELAYED", "PENDING"] if only_open else None,
+            status=list(OPEN) if only_open else None,
         )
-        return [_seen(each) for each in found]
+        return [self._shown(each) for each in found]
 
     async def run(self, run_id: str) -> QueuedRun:
         """One run, with what it is doing.
@@ -103,9 +104,9 @@ class RunQueue:
         Raises:
             UsageError: there is none of that id.
         """
-        seen = await self._one(run_id)
-        steps = await self._asked(lambda client: client.list_workflow_steps(run_id))
-        return replace(seen, doing=steps[-1]["function_name"] if steps else None)
+        found = await self._one(run_id)
+        steps = await self._client.asked(lambda client: client.list_workflow_steps(run_id))
+        return replace(found, doing=steps[-1]["function_name"] if steps else None)
 
     async def answer(self, run_id: str) -> str:
         """What the model answered in that run; empty where it has not, or said nothing.
@@ -113,8 +114,8 @@ class RunQueue:
         Raises:
             UsageError: there is no run of that id.
         """
-        seen = await self._one(run_id)
-        return redacted(await answer_in(self._store, seen.session_id, run_id), self._redact)
+        found = await self._one(run_id)
+        return redacted(await answer_in(self._store, found.session_id, run_id), self._redact)
 
     async def wait(self, run_id: str, *, poll_seconds: float = _POLL_SECONDS) -> QueuedRun:
         """The run once it is over.
@@ -123,9 +124,9 @@ class RunQueue:
             UsageError: there is none of that id.
         """
         while True:
-            seen = await self._one(run_id)
-            if seen.is_over:
-                return seen
+            found = await self._one(run_id)
+            if found.is_over:
+                return found
             await asyncio.sleep(poll_seconds)
 
     async def cancel(self, run_id: str) -> QueuedRun:
@@ -135,7 +136,7 @@ class RunQueue:
             UsageError: there is none of that id.
         """
         await self._one(run_id)
-        await self._asked(lambda client: client.cancel_workflow(run_id))
+        await self._client.asked(lambda client: client.cancel_workflow(run_id))
         return await self._one(run_id)
 
     async def resume(self, run_id: str) -> QueuedRun:
@@ -145,11 +146,11 @@ class RunQueue:
             UsageError: there is none of that id, or it ended by itself.
         """
         status = await self._status(run_id)
-        if status.status not in _CAN_GO_ON:
-            state = _seen(status).state
+        if status.status not in CAN_GO_ON:
+            state = seen(status).state
             raise UsageError(f"run {run_id!r} is {state}: what was cancelled or given up can be resumed")
-        queue = _seen(status).queue
-        await self._asked(lambda client: client.resume_workflow(run_id, queue_name=queue))
+        queue = seen(status).queue
+        await self._client.asked(lambda client: client.resume_workflow(run_id, queue_name=queue))
         return await self._one(run_id)
 
     async def delete(self, run_id: str) -> None:
@@ -157,17 +158,17 @@ class RunQueue:
 
         Raises:
             UsageError: there is none of that id, or it is not over.
+            SessionBusyError: it was cancelled, and its worker has not let go of it yet.
         """
-        seen = await self._one(run_id)
-        if not seen.is_over:
-            raise UsageError(f"run {run_id!r} is {seen.state}: cancel it first")
-        await self._asked(lambda client: client.delete_workflow(run_id))
+        found = await self._one(run_id)
+        if not found.is_over:
+            raise UsageError(f"run {run_id!r} is {found.state}: cancel it first")
+        async with self._let_go(found):
+            await self._client.asked(lambda client: client.delete_workflow(run_id))
 
     async def close(self) -> None:
         """Let go of the database; harmless when called again."""
-        client, self._client = self._client, None
-        if client is not None:
-            await asyncio.to_thread(client.destroy)
+        await self._client.close()
         await self._store.close()
 
     async def __aenter__(self) -> Self:
@@ -176,8 +177,27 @@ class RunQueue:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @contextlib.asynccontextmanager
+    async def _let_go(self, run: QueuedRun) -> AsyncIterator[None]:
+        """No worker has the run within the block: a deleted run is no longer told that it was cancelled."""
+        if not isinstance(self._store, GrantsLeases):
+            yield
+            return
+        claim = Claim(session_id=run.session_id, store=self._store, lease=new_lease())
+        try:
+            held = await claim.taken()
+            if held is not None and is_of_run(held, run.id) and not is_dead(held):
+                raise SessionBusyError(f"run {run.id!r} is {run.state}, its worker still stops it: try again")
+            yield
+        finally:
+            await to_its_end(claim.free())
+
     async def _one(self, run_id: str) -> QueuedRun:
-        return _seen(await self._status(run_id))
+        return self._shown(await self._status(run_id))
+
+    def _shown(self, status: WorkflowStatus) -> QueuedRun:
+        found = seen(status)
+        return replace(found, error=redacted(found.error, self._redact))
 
     async def _status(self, run_id: str) -> WorkflowStatus:
         found = await self._listed(workflow_ids=[run_id])
@@ -188,74 +208,8 @@ class RunQueue:
     async def _listed(self, *, session_id: str | None = None, **only: Any) -> list[WorkflowStatus]:
         wanted = {"session": session_id, "owner": self._owner}
         attributes = {name: value for name, value in wanted.items() if value is not None}
-        return await self._asked(
+        return await self._client.asked(
             lambda client: client.list_workflows(
                 name=engine.WORKFLOW, load_input=False, attributes=attributes or None, **only
             )
         )
-
-    async def _asked(self, question: Callable[[DBOSClient], T]) -> T:
-        """What the database says to that.
-
-        Raises:
-            StoreError: it could not be reached.
-        """
-        try:
-            return await asyncio.to_thread(lambda: question(self._opened()))
-        except Exception as error:  # DBOS has no tree of errors for a database that it cannot use
-            behind = error.orig if isinstance(error, DBAPIError) and error.orig else error
-            raise StoreError(f"the queue cannot be used: {_first_line(behind)}") from error
-
-    def _opened(self) -> DBOSClient:
-        with self._opening:
-            if self._client is None:
-                self._client = _client(self._url)
-            return self._client
-
-
-def _client(url: str) -> DBOSClient:
-    """DBOS's own client; its tables are made where they are not there, since no worker may have started."""
-    engine.quiet()
-    client = DBOSClient(
-        system_database_url=url,
-        serializer=DBOSPortableJSONSerializer(),
-        application_name=engine.APPLICATION,
-        system_database_pool_size=1,
-        retry_connection_errors=False,
-    )
-    DBOS.migrate(url)
-    return client
-
-
-def _seen(status: WorkflowStatus) -> QueuedRun:
-    attributes = status.attributes or {}
-    outcome = status.output if isinstance(status.output, dict) else {}
-    used = outcome.get("usage")
-    return QueuedRun(
-        id=status.workflow_id,
-        session_id=attributes.get("session", ""),
-        queue=status.queue_name or attributes.get("queue"),
-        state=_STATES.get(status.status) or outcome.get("status", "failed"),
-        tries=status.recovery_attempts or 0,
-        submitted=(status.created_at or 0) / 1000,
-        started=_seconds(status.dequeued_at),
-        ended=_seconds(status.completed_at),
-        worker=status.executor_id,
-        usage=Usage(input_tokens=used["input"], output_tokens=used["output"]) if used else None,
-        cost=outcome.get("cost"),
-        error=outcome.get("error") or _error_of(status),
-    )
-
-
-def _error_of(status: WorkflowStatus) -> str | None:
-    if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
-        return f"given up: {status.recovery_attempts} workers began it and died or stopped"
-    return _first_line(status.error) if status.error else None
-
-
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

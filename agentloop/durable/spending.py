@@ -3,12 +3,11 @@
 import time
 from collections.abc import Sequence
 
-from agentloop.events import MessageAdded, ModelCalled, Record
-from agentloop.limits import charge, total
-from agentloop.messages import Message, Usage
-from agentloop.models import CUT_SHORT, Answer
+from agentloop.asking import came_to_nothing
+from agentloop.compaction_told import took
+from agentloop.events import Compacted, MessageAdded, ModelCalled, Record
+from agentloop.models import Answer
 from agentloop.run import Run
-from agentloop.unsaid import says_nothing
 
 
 def spend_again(run: Run, records: Sequence[Record]) -> None:
@@ -18,32 +17,23 @@ def spend_again(run: Run, records: Sequence[Record]) -> None:
     """
     if records:
         run.started -= max(0.0, time.time() - records[0].event.time)
-    called: ModelCalled | None = None
+    asked: ModelCalled | None = None
+    beside: list[ModelCalled] = []
     for record in records:
-        event = record.event
-        if isinstance(event, ModelCalled) and event.purpose == "agent":
-            called = event
-        elif isinstance(event, ModelCalled):
-            _spend_beside(run, event)
-        elif called and isinstance(event, MessageAdded) and event.message.role == "assistant":
-            run.spend(_answer(event, called), called.counted)
-            run.in_vain = run.in_vain + 1 if _in_vain(event.message, event.finish) else 0
-            called = None
+        match record.event:
+            case ModelCalled(purpose="agent") as called:
+                asked = called
+            case ModelCalled() as called:
+                beside.append(called)
+            case Compacted(tokens=tokens):
+                run.spend_beside(took(beside, tokens))
+                beside = []
+            case MessageAdded() as said if asked and said.message.role == "assistant":
+                run.spend(_answer(said, asked), asked.counted)
+                run.in_vain = run.in_vain + 1 if came_to_nothing(said.message, said.finish) else 0
+                asked = None
+    run.spend_beside(took(beside, 0))
 
 
-def _answer(event: MessageAdded, called: ModelCalled) -> Answer:
-    return Answer(message=event.message, usage=called.usage, finish=event.finish, cost=called.cost)
-
-
-def _spend_beside(run: Run, event: ModelCalled) -> None:
-    """A summary's request: no step of the agent, but paid for all the same."""
-    run.answered += event.usage or Usage()
-    if event.cost is not None:
-        run.paid = (run.paid or 0.0) + event.cost
-    if run.limits.cost is not None:
-        writer = run.room.ladder.policy.model or run.agent.model
-        run.charged = total(run.charged, charge(writer, event.usage or Usage(), event.cost))
-
-
-def _in_vain(message: Message, finish: str | None) -> bool:
-    return says_nothing(message) or bool(message.tool_calls and finish in CUT_SHORT)
+def _answer(said: MessageAdded, called: ModelCalled) -> Answer:
+    return Answer(message=said.message, usage=called.usage, finish=said.finish, cost=called.cost)

@@ -1,7 +1,6 @@
 """A worker: takes runs from the queue, does them, and takes over those of workers that died."""
 
 import asyncio
-import contextlib
 import os
 import socket
 import uuid
@@ -12,12 +11,16 @@ from dbos import DBOS
 
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
-from agentloop.checks import above_zero, shown, whole_or_none
+from agentloop.checks import MOST_COUNT, called, shown, up_to, whole
+from agentloop.deadlines import to_its_end
 from agentloop.durable import engine
+from agentloop.durable.database import first_line
 from agentloop.durable.engine import EngineChoice, QueueLimits
-from agentloop.durable.flow import RETRY_SECONDS, Flow
+from agentloop.durable.flow import Flow
 from agentloop.durable.live import Place
 from agentloop.durable.orders import QUEUE, checked_url
+from agentloop.durable.recorded import RETRY_SECONDS, RecordedSteps
+from agentloop.durable.telling import Hears, Notices, Told, unheard
 from agentloop.errors import UsageError
 from agentloop.host_logger import host_logger
 from agentloop.limits import Limits, check_priced, limited
@@ -32,20 +35,31 @@ CONCURRENCY = 4
 GRACE_SECONDS = 5.0
 LOOK_SECONDS = 2.0
 POLL_SECONDS = 1.0
+HAND_BACK_SECONDS = 10.0
+"""How long the database may take to put the runs back in their queues, on top of the grace. Where it takes
+longer, whoever looks for dead workers finds them. Our own figure."""
+
 _OWN_CONNECTIONS = 4
+_DAY_SECONDS = 86_400.0
+_LONGEST_VERSION = 200
+_SILENT_SECONDS = 10.0
+"""A look for dead workers that takes longer is a database that does not answer."""
 
 
 class Worker:
     """Does the runs that are submitted to a PostgreSQL database, `concurrency` of each queue at a time.
 
     `queues` are names, or `QueueLimits` for limits of their own. A worker asked to stop begins nothing more,
-    gives what is in flight `grace_seconds` to end, and hands its runs back for others to go on with. It looks
+    gives what is in flight `grace_seconds` to end, what it then cuts off as long again, and hands its runs
+    back for others to go on with, for which the database has `HAND_BACK_SECONDS`. A run whose session
+    somebody else works on waits as long as that lasts, and is one of the `concurrency` meanwhile. It looks
     for dead workers every `look_seconds`, and into its queues every `poll_seconds`. A step whose server or
     database is away is tried again after `retry_seconds`, then after twice as long, five times in all: then
     the run ends as `try_later`. A run stays with the workers of the `version` that began it; new ones go to
     the newest: give another where an agent is so changed that it must not go on with what the old one began.
-    The other arguments are those of `Runner` and of `Runner.run`; `on_event` gets each event of each run. A
-    worker is run once, and alone in its process.
+    The other arguments are those of `Runner` and of `Runner.run`; `on_event` gets each event of each run, and
+    `on_notice` one line when the worker is connected, when its database cannot be used, and when it can
+    again. A worker is run once, and alone in its process.
 
     Raises:
         UsageError: the store is no PostgreSQL database, or an argument is not what it must be.
@@ -65,21 +79,21 @@ class Worker:
         folder: str | None = None,
         redact: Redact | None = None,
         on_event: Sink = unseen,
+        on_notice: Hears = unheard,
         grace_seconds: float = GRACE_SECONDS,
         look_seconds: float = LOOK_SECONDS,
         poll_seconds: float = POLL_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
-        above_zero("grace_seconds", grace_seconds)
-        above_zero("look_seconds", look_seconds)
-        above_zero("poll_seconds", poll_seconds)
-        above_zero("retry_seconds", retry_seconds)
-        whole_or_none("concurrency", concurrency, 1)
+        _check_seconds(grace=grace_seconds, look=look_seconds, poll=poll_seconds, retry=retry_seconds)
+        whole("concurrency", concurrency, 1, most=MOST_COUNT)
+        called("on_event", on_event, "a function of an event")
+        called("on_notice", on_notice, "a function of a text")
         if not isinstance(agent, Agent):
             raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
-        limits = limited(limits, agent.max_steps)
-        self._url = checked_url(store)
-        self._store = open_store(self._url)
+        url = checked_url(store)
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._store = open_store(url)
         setting = Setting(
             agent=agent,
             store=self._store,
@@ -88,60 +102,69 @@ class Worker:
             folder=folder_of(folder),
             redact=None if redact is None else checked_redaction(redact),
         )
-        check_priced(limits, *setting.models)
-        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._flow = Flow(
-            place=Place(setting=setting, limits=limits, sink=on_event),
-            retry_seconds=retry_seconds,
-        )
+        place = _place(setting, limits, on_event)
+        self._flow = Flow(place=place, steps=RecordedSteps(retry_seconds=retry_seconds))
         self._choice = EngineChoice(
-            url=self._url,
+            url=url,
             worker=self.id,
-            version=f"{engine.SHAPE} {version}".strip(),
+            version=f"{engine.SHAPE} {_checked_version(version)}".strip(),
             queues=_with_limits(queues, concurrency),
             connections=min(20, concurrency + _OWN_CONNECTIONS),
             poll_seconds=poll_seconds,
         )
-        self._life = HeldLock(self._url, _sign_of(self.id))
+        self._life = HeldLock(url, _sign_of(self.id))
         self._grace_seconds = grace_seconds
         self._look_seconds = look_seconds
         self._stop = asyncio.Event()
+        self._notices = Notices(worker=self.id, hears=on_notice)
+        self._was_run = False
 
     def stop(self) -> None:
         """Ask it to stop; called in its event loop. `run` returns when all is handed back."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Work until `stop` is called; cancelled it stops in the same way.
+        """Work until `stop` is called; cancelled it stops in the same way, however often.
 
         Raises:
-            UsageError: another worker runs in this process.
-            StoreError: the database cannot be reached.
+            UsageError: another worker runs in this process, or this one was run before.
+            StoreError: the database cannot be used.
         """
+        if self._was_run:
+            raise UsageError("a worker is run once: make another one")
+        self._was_run = True
         try:
             await self._life.keep()
             dbos = await engine.started(self._choice, self._flow.run)
         except BaseException:  # whatever keeps it from starting, nothing stays open; raised again
             await self._close()
             raise
+        self._notices.waits()
         looking = asyncio.create_task(self._look_after_others(dbos))
         try:
             await self._stop.wait()
         finally:
-            looking.cancel()
-            await self._wind_up(dbos)
+            await to_its_end(self._wind_up(dbos, looking))
 
     async def _look_after_others(self, dbos: DBOS) -> None:
         while True:
-            try:
-                await self._life.keep()
-                await self._take_over_from_dead(dbos)
-            except Exception as error:  # noqa: BLE001 — whatever it is, dead workers are looked for again
-                if (logger := host_logger()) is not None:
-                    logger.warning("dead_workers_not_looked_for", worker=self.id, error=str(error))
+            with self._notices.of_silence(_SILENT_SECONDS):
+                await self._look(dbos)
             await asyncio.sleep(self._look_seconds)
 
+    async def _look(self, dbos: DBOS) -> None:
+        try:
+            await self._life.keep()
+            await self._take_over_from_dead(dbos)
+        except Exception as error:  # noqa: BLE001 — whatever it is, dead workers are looked for again
+            self._warn("dead_workers_not_looked_for", error)
+            self._notices.trouble(first_line(error))
+        else:
+            self._notices.over()
+
     async def _take_over_from_dead(self, dbos: DBOS) -> None:
+        # DBOS alone never learns that a worker died: without a service of its own it recovers the runs of
+        # one that starts again under the same name.
         for worker in await engine.busy_workers(self._choice.version):
             if worker == self.id:
                 continue
@@ -149,36 +172,73 @@ class Worker:
                 if is_dead:
                     await engine.handed_back(dbos, worker)
 
-    async def _wind_up(self, dbos: DBOS) -> None:
+    async def _wind_up(self, dbos: DBOS, looking: "asyncio.Task[None]") -> None:
         self._flow.stopping = True
         engine.take_no_more(dbos)
+        looking.cancel()
+        try:
+            await self._let_end(dbos)
+            await self._hand_back(dbos)
+            await asyncio.wait({looking}, timeout=HAND_BACK_SECONDS)
+        finally:
+            try:
+                await engine.stopped()
+            finally:
+                await self._close()
+
+    async def _let_end(self, dbos: DBOS) -> None:
         tasks = list(self._flow.under_way.values())
         if tasks:
             await asyncio.wait(tasks, timeout=self._grace_seconds)
         engine.abandon_all(dbos)
         if tasks:
             await asyncio.wait(tasks, timeout=self._grace_seconds)
-        # DBOS waits for a database that is away; then whoever looks for dead workers finds these runs.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(engine.handed_back(dbos, self.id), self._grace_seconds)
-        await engine.stopped()
-        await self._close()
+
+    async def _hand_back(self, dbos: DBOS) -> None:
+        """Put its runs back in their queues; DBOS itself would wait for ever for a database that is away."""
+        try:
+            await asyncio.wait_for(engine.handed_back(dbos, self.id), HAND_BACK_SECONDS)
+        except Exception as error:  # noqa: BLE001 — whatever it is, who looks for dead workers finds them
+            self._warn("runs_not_handed_back", error)
+
+    def _warn(self, event: str, error: Exception) -> None:
+        if (logger := host_logger()) is not None:
+            logger.warning(event, worker=self.id, error=str(error) or type(error).__name__)
 
     async def _close(self) -> None:
         await self._life.free()
         await self._store.close()
 
 
+def _check_seconds(**seconds: float) -> None:
+    for name, each in seconds.items():
+        up_to(f"{name}_seconds", each, _DAY_SECONDS)
+
+
+def _checked_version(version: str) -> str:
+    if isinstance(version, str) and version.isprintable() and len(version) <= _LONGEST_VERSION:
+        return version
+    wanted = f"a printable text of at most {_LONGEST_VERSION} characters"
+    raise UsageError(f"version must be {wanted}, not {shown(version)}")
+
+
+def _place(setting: Setting, limits: Limits | None, sink: Sink) -> Place:
+    limits = limited(limits, setting.agent.max_steps)
+    check_priced(limits, *setting.models)
+    return Place(setting=setting, limits=limits, sink=Told(on_event=sink, redact=setting.redact))
+
+
 def _with_limits(queues: Iterable[str | QueueLimits], concurrency: int) -> Sequence[QueueLimits]:
     if isinstance(queues, str | QueueLimits):
         queues = (queues,)
-    found = [
-        queue if isinstance(queue, QueueLimits) else QueueLimits(name=queue, each=concurrency)
-        for queue in queues
-    ]
+    found: dict[str, QueueLimits] = {}
+    for queue in queues:
+        limits = queue if isinstance(queue, QueueLimits) else QueueLimits(name=queue, each=concurrency)
+        if found.setdefault(limits.name, limits) != limits:
+            raise UsageError(f"queue {limits.name!r} is named twice, with other limits: name it once")
     if not found:
         raise UsageError("queues is empty: name one, e.g. 'agentloop'")
-    return found
+    return list(found.values())
 
 
 def _sign_of(worker: str) -> str:

@@ -11,13 +11,13 @@ Beside the log, a store may keep what can be lost without losing anything: it th
 on disc can look through what they hold (`ChecksItself`).
 """
 
-import math
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
+from agentloop.checks import finite_above_zero_or_none
 from agentloop.errors import UsageError
 from agentloop.events import Event, Record
 
@@ -278,11 +278,8 @@ def checked_ttl(seconds: float | None) -> float | None:
     Raises:
         UsageError: it is no finite number above 0.
     """
-    if seconds is None:
-        return None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-        raise UsageError(f"ttl_seconds must be a number above 0, not {ascii(seconds)[:40]}")
-    return float(seconds)
+    finite_above_zero_or_none("ttl_seconds", seconds)
+    return None if seconds is None else float(seconds)
 
 
 def checked_session_id(session_id: str) -> str:

@@ -12,7 +12,6 @@ from agentloop.errors import ConflictError
 from agentloop.events import Cleared, Event, MessageAdded, Noted, Record
 from agentloop.messages import Message
 from agentloop.stores.base import (
-    Checkpoint,
     Found,
     Lease,
     SessionInfo,
@@ -35,7 +34,6 @@ class _Log:
     info: SessionInfo
     texts: list[str] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
-    checkpoint: Checkpoint | None = None
 
     def add(self, texts: Sequence[str], events: Sequence[Event]) -> None:
         records = [Record(seq=seq, event=event) for seq, event in enumerate(events, len(self.texts) + 1)]
@@ -57,7 +55,9 @@ class _Held:
 
 
 class InMemoryStore:
-    """A `SessionStore` that writes nothing to disc, with all that a store may have beside.
+    """A `SessionStore` that writes nothing to disc, with search and leases.
+
+    It keeps no checkpoints: its records need no decoding, so that folding them again is the quicker way.
 
     It takes what the stores on disc take and refuses what they refuse, and who keeps a message and changes a
     dict in it changes nothing of the log. Usable from several threads and event loops. A search reads the
@@ -144,28 +144,6 @@ class InMemoryStore:
         names = [info.id for info in await self.list(folder=folder, owner=owner)]
         concerned = [name for name in names if session_id in (None, name)]
         return await in_thread(self._found, concerned, text, most)
-
-    async def checkpoint(self, session_id: str) -> Checkpoint | None:
-        """The newest checkpoint; None where there is none."""
-        checked_session_id(session_id)
-        with self._lock:
-            log = self._logs.get(session_id)
-            return log.checkpoint if log else None
-
-    async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
-        """Keep this one in place of an older one; see `KeepsCheckpoints`."""
-        checked_session_id(session_id)
-        with self._lock:
-            log = self._logs.get(session_id)
-            if log and (log.checkpoint is None or log.checkpoint.seq <= checkpoint.seq):
-                log.checkpoint = checkpoint
-
-    async def drop_checkpoint(self, session_id: str) -> None:
-        """Forget the checkpoint; harmless where there is none."""
-        checked_session_id(session_id)
-        with self._lock:
-            if log := self._logs.get(session_id):
-                log.checkpoint = None
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None

@@ -107,10 +107,10 @@ def say(text: str) -> None:
     print(f"{text}   (load {os.getloadavg()[0]:.1f})", flush=True)
 
 
-async def report(bare: Round, awaited: Round, store: SessionStore) -> None:
-    """Three lines: against the bare insert, against one that is awaited, and by the length of the log."""
-    alone, elsewhere, with_us = await in_turns(bare, awaited, ours(store, "bench"))
-    for name, other in (("bare", alone), ("awaited", elsewhere)):
+async def report(store: SessionStore, **bare: Round) -> None:
+    """A line against each bare insert, by its name, and one by the length of the log."""
+    *others, with_us = await in_turns(*bare.values(), ours(store, "bench"))
+    for name, other in zip(bare, others, strict=True):
         share = other / with_us
         verdict = "" if share >= LEAST_SHARE else "   TOO SLOW"
         say(f"{name:8} {1 / other:7,.0f}/s   ours {1 / with_us:7,.0f}/s   ratio {share:.2f}{verdict}")
@@ -123,7 +123,8 @@ async def report(bare: Round, awaited: Round, store: SessionStore) -> None:
 async def sqlite(folder: Path) -> None:
     """All measurements of SQLite."""
     store = SQLiteStore(folder / "ours.db")
-    await report(*bare_sqlite(folder / "bare.db"), store)
+    bare, awaited = bare_sqlite(folder / "bare.db")
+    await report(store, bare=bare, awaited=awaited)
     await store.close()
 
 

@@ -18,10 +18,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from agentloop import Agent, Runner, tool
-from agentloop.durable import QueueLimits, RunQueue, Worker
+from agentloop.durable import QueuedRun, QueueLimits, RunQueue, Worker
 from agentloop.stores import SessionStore, open_store
 from agentloop.testing import ScriptedModel
-from tests.durable_kit import Fleet, marks, stamping, zygote
+from tests.durable_kit import LONGEST_SECONDS, LOOK_SECONDS, Fleet, marks, stamping, zygote
 from tests.postgres_kit import Server
 
 SIDE_BY_SIDE, MANY, ROUNDS, KILLS = 4, 40, 15, 7
@@ -65,9 +65,15 @@ async def plain_seconds(runner: Runner) -> float:
     return time.perf_counter() - start
 
 
+async def whole(queue: RunQueue, run_id: str) -> QueuedRun:
+    """The run once it is over, for as long as it may take at the most."""
+    async with asyncio.timeout(LONGEST_SECONDS):
+        return await queue.wait(run_id, poll_seconds=POLL_SECONDS)
+
+
 async def durable_seconds(queue: RunQueue) -> tuple[float, float]:
     """One run from its submission to its end, and from its start to its end."""
-    run = await queue.wait(await queue.submit("Stamp."), poll_seconds=POLL_SECONDS)
+    run = await whole(queue, await queue.submit("Stamp."))
     assert run.ended
     assert run.started
     return run.ended - run.submitted, run.ended - run.started
@@ -76,7 +82,7 @@ async def durable_seconds(queue: RunQueue) -> tuple[float, float]:
 async def throughput(queue: RunQueue, runner: Runner) -> tuple[float, float]:
     """Runs a second, durable and plain, so many side by side."""
     ids = [await queue.submit("Stamp.") for _ in range(MANY)]
-    runs = [await queue.wait(run_id, poll_seconds=POLL_SECONDS) for run_id in ids]
+    runs = [await whole(queue, run_id) for run_id in ids]
     durable = max(run.ended or 0 for run in runs) - min(run.started or 0 for run in runs)
     slots, start = asyncio.Semaphore(SIDE_BY_SIDE), time.perf_counter()
 
@@ -92,13 +98,14 @@ async def kill_seconds(queue: RunQueue, fleet: Fleet, store: SessionStore, folde
     """From the kill of the worker that has the only run until something is next stored of it."""
     before = len(marks(folder / "marks"))
     run_id = await queue.submit("Stamp.")
-    while len(marks(folder / "marks")) == before:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
+    async with asyncio.timeout(LONGEST_SECONDS):
+        while len(marks(folder / "marks")) == before:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
     seen = await queue.run(run_id)
     victim = next(pid for pid in fleet.pids if f"-{pid}-" in str(seen.worker))
     fleet.kill(victim)
     struck = time.time()
-    ended = await queue.wait(run_id, poll_seconds=POLL_SECONDS)
+    ended = await whole(queue, run_id)
     fleet.start()
     log = await store.read(ended.session_id)
     return next(record.event.time for record in log if record.event.time > struck) - struck
@@ -133,7 +140,7 @@ async def measured(url: str, fleet: Fleet, folder: Path) -> None:
         for _ in range(2):
             fleet.start()
         costs = [await kill_seconds(queue, fleet, store, folder) for _ in range(KILLS)]
-        print(f"a kill costs {median(costs):.2f} s, at most {max(costs):.2f}, looking every 0.3 s")
+        print(f"a kill costs {median(costs):.2f} s, at most {max(costs):.2f}, looking every {LOOK_SECONDS} s")
         fleet.end()
     await store.close()
 

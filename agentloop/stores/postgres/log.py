@@ -49,6 +49,12 @@ _GO_ON = f"""
             length = length + %(added)s::int8
         WHERE id = %(id)s::text AND length = %(expect)s::int8 RETURNING id)
     {_EVENTS}"""
+_ADD = f"""
+    WITH line AS (
+        UPDATE agentloop_sessions SET updated = %(updated)s::float8, length = length + %(added)s::int8
+        WHERE id = %(id)s::text AND length = %(expect)s::int8 RETURNING id)
+    {_EVENTS}"""
+"""As `_GO_ON`, for events that say nothing of the session itself, as most do: half the parameters to send."""
 _THERE = """
     SELECT coalesce((SELECT max(seq) FROM agentloop_events WHERE session_id = %(id)s::text), 0),
         array(SELECT body FROM agentloop_events WHERE session_id = %(id)s::text
@@ -170,12 +176,18 @@ def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str]]) -> 
 
 
 async def _written(connection: AsyncConnection, change: Mapping[str, Any]) -> bool:
-    statement = _GO_ON if change["expect"] else _BEGIN
     try:
-        done = await connection.execute(statement, change, prepare=True)
+        done = await connection.execute(_statement_of(change), change, prepare=True)
     except UniqueViolation:
         return False
     return bool(done.rowcount == change["added"])
+
+
+def _statement_of(change: Mapping[str, Any]) -> str:
+    if not change["expect"]:
+        return _BEGIN
+    only_adds = all(change[name] is None for name in ("title", "folder", "owner", "ttl"))
+    return _ADD if only_adds else _GO_ON
 
 
 async def _there(connection: AsyncConnection, change: Mapping[str, Any]) -> tuple[int, list[str]]:

@@ -1,0 +1,40 @@
+"""Reading one run's part of a log, from the end of it: a session may be long, a run is its newest part."""
+
+import contextlib
+from collections.abc import AsyncGenerator
+
+from agentloop.events import Event, MessageAdded, Record, RunStarted
+from agentloop.stores.base import SessionStore
+
+_BLOCK = 256
+
+
+async def backwards(store: SessionStore, session_id: str) -> AsyncGenerator[Record, None]:
+    """The records of a log, newest first, read in pieces."""
+    info = await store.info(session_id)
+    upto = info.length if info else 0
+    while upto > 0:
+        after = max(0, upto - _BLOCK)
+        for record in reversed(await store.read(session_id, after=after, most=upto - after)):
+            yield record
+        upto = after
+
+
+async def said_in(store: SessionStore, session_id: str, run_id: str) -> AsyncGenerator[Event, None]:
+    """What the log has of its end back to the beginning of that run, newest first."""
+    async with contextlib.aclosing(backwards(store, session_id)) as records:
+        async for record in records:
+            yield record.event
+            if isinstance(record.event, RunStarted) and record.event.run_id == run_id:
+                return
+
+
+async def answer_in(store: SessionStore, session_id: str, run_id: str) -> str:
+    """What the model answered in that run; empty where it has not."""
+    async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
+        async for event in events:
+            if isinstance(event, MessageAdded) and event.run_id == run_id:
+                message = event.message
+                if message.role == "assistant":
+                    return "" if message.tool_calls else message.text
+    return ""

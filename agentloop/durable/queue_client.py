@@ -1,0 +1,61 @@
+"""DBOS's own client, asked in threads: it knows no event loop."""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
+
+from agentloop.durable import engine
+from agentloop.durable.database import faults_told, limited
+from agentloop.threads import in_thread
+
+T = TypeVar("T")
+
+
+class QueueClient:
+    """A client of the database at that URL, made when it is first asked."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client: DBOSClient | None = None
+        self._opening = threading.Lock()
+
+    async def asked(self, question: Callable[[DBOSClient], T]) -> T:
+        """What the database says to that.
+
+        Raises:
+            StoreError: it could not be reached.
+        """
+        with faults_told():
+            return await in_thread(lambda: question(self._opened()))
+
+    async def close(self) -> None:
+        """Let go of the database; harmless when called again."""
+        client, self._client = self._client, None
+        if client is not None:
+            await in_thread(client.destroy)
+
+    def _opened(self) -> DBOSClient:
+        with self._opening:
+            if self._client is None:
+                self._client = _client(limited(self._url))
+            return self._client
+
+
+def _client(url: str) -> DBOSClient:
+    """A client; DBOS's tables are made where they are not there, since no worker may have started."""
+    engine.quiet()
+    client = DBOSClient(
+        system_database_url=url,
+        serializer=DBOSPortableJSONSerializer(),
+        application_name=engine.APPLICATION,
+        system_database_pool_size=1,
+        retry_connection_errors=False,
+    )
+    try:
+        DBOS.migrate(url)
+    except BaseException:  # whatever keeps it from that, nobody else would close it; raised again
+        client.destroy()
+        raise
+    return client

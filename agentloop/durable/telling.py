@@ -1,0 +1,101 @@
+"""Who is told of a worker and its runs: whatever they raise ends neither."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from agentloop.host_logger import host_logger
+from agentloop.interrupts import is_ctrl_c
+from agentloop.log import log_event
+from agentloop.plain_values import error_text
+from agentloop.redaction import Redact, redacted
+from agentloop.stream import AnyStreamEvent, CallbackFailed, RunEnded
+from agentloop.watch import Sink
+
+Hears: TypeAlias = Callable[[str], None]
+"""Takes one line for people."""
+
+
+def unheard(line: str) -> None:
+    """For lines that nobody wants to hear."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A sink of a user's own; one that raises is reported in the host's log, once a run and kind."""
+
+    on_event: Sink
+    redact: Redact | None = None
+    _reported: set[tuple[str, str]] = field(default_factory=set)
+
+    def __call__(self, event: AnyStreamEvent) -> None:
+        try:
+            self.on_event(event)
+        except BaseException as error:  # what a user's function raises is reported, as of any callback
+            if is_ctrl_c(error):
+                raise
+            self._report(event, error)
+        if isinstance(event, RunEnded):
+            self._reported.difference_update([each for each in self._reported if each[0] == event.run_id])
+
+    def _report(self, event: AnyStreamEvent, error: BaseException) -> None:
+        kind = (event.run_id, type(error).__name__)
+        if kind in self._reported:
+            return
+        self._reported.add(kind)
+        failed = CallbackFailed(
+            callback="on_event",
+            point="on_event",
+            error=error_text(error),
+            session_id=event.session_id,
+            run_id=event.run_id,
+            time=time.time(),
+        )
+        log_event(redacted(failed, self.redact))
+
+
+@dataclass(slots=True, kw_only=True)
+class Notices:
+    """Tells people how a worker's database stands: once that it cannot be used, once that it can again."""
+
+    worker: str
+    hears: Hears
+    _in_trouble: bool = False
+
+    def waits(self) -> None:
+        """It is connected."""
+        self._say(f"worker {self.worker} waits for runs")
+
+    def trouble(self, why: str) -> None:
+        """Something does not work, and is tried again."""
+        if not self._in_trouble:
+            self._say(f"the worker cannot do its work, it tries again: {why}")
+        self._in_trouble = True
+
+    @contextlib.contextmanager
+    def of_silence(self, seconds: float) -> Iterator[None]:
+        """What is done in the block is trouble where it takes longer."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(seconds, self.trouble, "the database does not answer")
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def over(self) -> None:
+        """All works."""
+        if self._in_trouble:
+            self._say("the worker can do its work again")
+        self._in_trouble = False
+
+    def _say(self, line: str) -> None:
+        try:
+            self.hears(line)
+        except BaseException as error:  # what a user's function raises is reported, as of any callback
+            if is_ctrl_c(error):
+                raise
+            if (logger := host_logger()) is not None:
+                logger.warning("notice_not_heard", worker=self.worker, error=error_text(error))

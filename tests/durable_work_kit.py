@@ -1,0 +1,70 @@
+"""Durable runs with one worker in this process: what tests of them share."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from agentloop import Agent
+from agentloop.durable import QueuedRun, RunQueue, Worker
+from agentloop.events import MessageAdded, Record
+from agentloop.stores import SessionStore
+from agentloop.stream import AnyStreamEvent
+from tests.kit import until
+
+
+@contextlib.asynccontextmanager
+async def at_work(agent: Agent, url: str, **options: Any) -> AsyncIterator[Worker]:
+    """A worker for the time of the block."""
+    options = {"transcripts": None, "poll_seconds": 0.05, "look_seconds": 0.2, **options}
+    worker = Worker(agent, url, **options)
+    task = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await task
+
+
+async def over(queue: RunQueue, run_id: str) -> QueuedRun:
+    """The run once it is over, for as long as a broken test may take."""
+    return await asyncio.wait_for(queue.wait(run_id, poll_seconds=0.02), timeout=60)
+
+
+async def said(store: SessionStore, session_id: str) -> list[tuple[str, str]]:
+    """Role and text of all messages of a log."""
+    records = await store.read(session_id)
+    return [(each.message.role, each.message.text) for each in messages(records)]
+
+
+def messages(records: Sequence[Record]) -> list[MessageAdded]:
+    """The messages among the records."""
+    return [record.event for record in records if isinstance(record.event, MessageAdded)]
+
+
+class Heard:
+    """Hears the events of a worker's runs until one of this kind comes."""
+
+    def __init__(self, kind: type[AnyStreamEvent]) -> None:
+        self.is_heard = asyncio.Event()
+        self._kind = kind
+
+    def __call__(self, event: AnyStreamEvent) -> None:
+        if isinstance(event, self._kind):
+            self.is_heard.set()
+
+
+class Gate:
+    """A tool that says when it is in, and stays there until it is let out."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.leave = asyncio.Event()
+        self.times = 0
+
+    async def wait(self) -> str:
+        """Wait at the gate."""
+        self.times += 1
+        self.entered.set()
+        await until(self.leave)
+        return "through"
