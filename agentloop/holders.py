@@ -35,11 +35,20 @@ def new_lease() -> Lease:
 def working_for(lease: Lease) -> Iterator[None]:
     """What is done in the block is known as the work of that lease's holder, on this event loop."""
     _LOOPS[lease.holder] = asyncio.get_running_loop()
+    try:
+        with part_of(lease):
+            yield
+    finally:
+        del _LOOPS[lease.holder]
+
+
+@contextlib.contextmanager
+def part_of(lease: Lease) -> Iterator[None]:
+    """What is done in the block is a part of that lease's work, in whatever task."""
     token = _MINE.set(_MINE.get() | {lease.holder})
     try:
         yield
     finally:
-        del _LOOPS[lease.holder]
         with contextlib.suppress(ValueError):  # it is thrown away, in whatever context that happens
             _MINE.reset(token)
 

@@ -51,13 +51,22 @@ class Claim:
 
 
 class Hold:
-    """A session held by one run; without a claim it holds nothing and is never put out."""
+    """A session held by one run; without a claim it holds nothing and is never put out.
+
+    `put_out_by` is the lease of who has put the run out, None where that is not so, or not known.
+    """
 
     def __init__(self, session_id: str, claim: Claim | None = None) -> None:
         self._claim = claim
+        self.put_out_by: Lease | None = None
         self._put_out = PutOut(session_id)
         self._is_alone: Callable[[], Awaitable[bool]] = _alone
         self._renewing = None if claim is None else asyncio.create_task(self._renewed(claim))
+
+    @property
+    def lease(self) -> Lease | None:
+        """What it holds the session by."""
+        return None if self._claim is None else self._claim.lease
 
     async def is_sure(self) -> bool:
         """Whether the run holds the session now, by a lease.
@@ -97,10 +106,12 @@ class Hold:
         while True:
             await asyncio.sleep(claim.seconds / RENEWALS)
             try:
-                is_mine = await claim.taken() is None and await self._is_alone()
+                other = await claim.taken()
+                is_mine = other is None and await self._is_alone()
             except Exception:  # noqa: BLE001 — whatever a store may raise: the log is safe without a lease
                 continue
             if not is_mine:
+                self.put_out_by = other
                 return self._put_out.now()
 
 

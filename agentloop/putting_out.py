@@ -1,4 +1,7 @@
-"""Work that another run puts out: it is cancelled, and that comes out as an error of its own."""
+"""Work that another run puts out: it is cancelled, and that comes out as an error of its own.
+
+Several pieces of work may go on side by side, each in a task of its own.
+"""
 
 import asyncio
 import contextlib
@@ -13,15 +16,15 @@ class PutOut:
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         self.is_done = False
-        self._working: asyncio.Task[object] | None = None
-        self._has_cancelled = False
+        self._has_cancelled: dict[asyncio.Task[object], bool] = {}
+        """The tasks at work, and whether it is this that has cancelled each."""
 
     def now(self) -> None:
         """Put out the work that goes on, and all that would begin later."""
         self.is_done = True
-        if self._working is not None:
-            self._has_cancelled = True
-            self._working.cancel()
+        for task in self._has_cancelled:
+            self._has_cancelled[task] = True
+            task.cancel()
 
     @contextlib.contextmanager
     def ends(self) -> Iterator[None]:
@@ -34,7 +37,7 @@ class PutOut:
         assert task
         if self.is_done:
             raise TakenOverError(self.session_id)
-        self._working, before = task, task.cancelling()
+        self._has_cancelled[task], before = False, task.cancelling()
         try:
             yield
         except asyncio.CancelledError:
@@ -46,7 +49,7 @@ class PutOut:
 
     def _called_off(self, task: asyncio.Task[object]) -> bool:
         """Whether it cancelled the work, which from now on counts as not cancelled by that."""
-        has_cancelled, self._has_cancelled, self._working = self._has_cancelled, False, None
+        has_cancelled = self._has_cancelled.pop(task, False)
         if has_cancelled:
             task.uncancel()
         return has_cancelled

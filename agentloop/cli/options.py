@@ -45,26 +45,36 @@ def _empty(option: KnownOption) -> KnownOption:
     return replace(option, may_be_empty=True)
 
 
-STORE: Sequence[KnownOption] = (
-    _option(
-        "--store",
-        variable="AGENTLOOP_STORE",
-        metavar="URL",
-        help="Where sessions lie: sqlite:///FILE or memory:",
-    ),
-    _option(
-        "--owner",
-        variable="AGENTLOOP_OWNER",
-        metavar="NAME",
-        help="See this owner's sessions alone; new ones are theirs.",
-    ),
-    _option(
-        "--redact",
-        variable="AGENTLOOP_REDACT",
-        metavar="off|MODULE:NAME",
-        help="What takes secrets out of all that is written. [known keys, and those of the environment]",
-    ),
+def _store(where: str) -> KnownOption:
+    return _option("--store", variable="AGENTLOOP_STORE", metavar="URL", help=where)
+
+
+def _owner(**shown: Any) -> KnownOption:
+    return _option("--owner", variable="AGENTLOOP_OWNER", metavar="NAME", **shown)
+
+
+_REDACT = _option(
+    "--redact",
+    variable="AGENTLOOP_REDACT",
+    metavar="off|MODULE:NAME",
+    help="What takes secrets out of all that is written. [known keys, and those of the environment]",
 )
+STORE: Sequence[KnownOption] = (
+    _store("Where sessions lie: sqlite:///FILE, postgresql://USER@HOST/DATABASE or memory:"),
+    _owner(help="See this owner's sessions alone; new ones are theirs."),
+    _REDACT,
+)
+_DATABASE = _store("The database of the runs and their sessions: postgresql://USER@HOST/DATABASE")
+QUEUE_STORE: Sequence[KnownOption] = (
+    _DATABASE,
+    _owner(help="See this owner's runs and sessions alone; new ones are theirs."),
+    _REDACT,
+)
+"""The same for what works on the queue of durable runs."""
+
+WORKER_STORE: Sequence[KnownOption] = (_DATABASE, _owner(hidden=True), _REDACT)
+"""The same for a worker, which refuses an owner in words of its own."""
+
 TTL: Sequence[KnownOption] = (
     _option(
         "--ttl",

@@ -36,13 +36,14 @@ def api(text: str) -> str:
 
 
 def when_busy(text: str) -> WhenBusy:
-    """The rule of that name.
+    """The rule of that name, which may also be written as in Python: `take_over`.
 
     Raises:
         UsageError: there is none.
     """
-    if text in _WHEN_BUSY:
-        return _WHEN_BUSY[text]
+    word = text.strip().lower().replace("_", "-")
+    if word in _WHEN_BUSY:
+        return _WHEN_BUSY[word]
     raise UsageError(f"{text!r} is no rule: use refuse, wait or take-over")
 
 

@@ -9,7 +9,7 @@ import click
 
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
-from agentloop.cli.options import STORE, flags_of, options
+from agentloop.cli.options import QUEUE_STORE, flags_of, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.runs_shown import page, row
 from agentloop.cli.settings import settings_for
@@ -28,7 +28,7 @@ _VERBS = ("cancel", "resume", "delete")
 @click.option("--session", metavar="ID", help="Those of this session.")
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help=f"So many at most. [{_MOST}]")
 @click.option("--all", "without_limit", is_flag=True, help="All of them.")
-@options(STORE)
+@options(QUEUE_STORE)
 def runs(
     words: tuple[str, ...],
     as_json: bool,

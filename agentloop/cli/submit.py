@@ -9,7 +9,7 @@ import click
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.exits import exit_status
-from agentloop.cli.options import STORE, flags_of, options
+from agentloop.cli.options import QUEUE_STORE, flags_of, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.prompt import prompt_for
 from agentloop.cli.runs_shown import word_of
@@ -23,7 +23,7 @@ from agentloop.durable import QUEUE, RunQueue
 @click.option("--queue", metavar="NAME", default=QUEUE, show_default=True, help="In this queue.")
 @click.option("--wait", is_flag=True, help="Wait for the end and print the answer.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON object.")
-@options(STORE)
+@options(QUEUE_STORE)
 def submit(
     words: tuple[str, ...], session: str | None, queue: str, wait: bool, as_json: bool, **_: Any
 ) -> int:

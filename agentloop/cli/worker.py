@@ -14,7 +14,7 @@ from agentloop.cli.building import build
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.logs import configure
-from agentloop.cli.options import AGENT, COMPACTION, LIMITS, MODEL, STORE, flags_of, options
+from agentloop.cli.options import AGENT, COMPACTION, LIMITS, MODEL, WORKER_STORE, flags_of, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import settings_for
@@ -49,7 +49,7 @@ _RATE = re.compile(r"(\d{1,9})/(\d{1,9}(?:\.\d{1,9})?)")
     "--rate", metavar="N/SECONDS", help="Begin no more than N runs of a queue in any so many seconds."
 )
 @click.option("--verbose", is_flag=True, help="Say more on standard error.")
-@options(MODEL, COMPACTION, AGENT, LIMITS, STORE)
+@options(MODEL, COMPACTION, AGENT, LIMITS, WORKER_STORE)
 def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose: bool, **_: Any) -> int:
     """Do the runs of the queue, and take over those of workers that died, until a signal comes.
 
@@ -62,6 +62,11 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
     if "owner" in flags:
         raise UsageError("--owner is nothing for a worker: it does the runs of all; give it to submit")
     settings = settings_for(flags)
+    if settings.model_is_fallback:
+        raise UsageError(
+            "a worker does the runs of all: name its model with -m, and its server by OPENAI_API_KEY or "
+            "--base-url; -m offline needs none"
+        )
     limits = _limits_of(queues or (QUEUE,), concurrency, rate)
     built, console = build(settings), error_console()
     for notice in built.notices:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from agentloop.durable.execution import CONFLICTS, Execution, Todo
-from agentloop.durable.live import Live, Place
+from agentloop.durable.live import ElsewhereError, Live, Place
 from agentloop.durable.orders import Order
 from agentloop.errors import AgentLoopError, ConflictError, ModelUnavailableError, StoreError, TakenOverError
 from agentloop.interrupts import is_ctrl_c
@@ -111,7 +111,9 @@ class Flow:
     def _step(
         self, name: str, execution: Execution, work: Callable[[], Awaitable[Todo]]
     ) -> Coroutine[Any, Any, Todo]:
-        return self.steps(name, _Deed(execution, work))
+        # The end is noted also of a run that was put out.
+        held = work if name == "end" else functools.partial(execution.live.done, work)
+        return self.steps(name, _Deed(execution, held))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +154,11 @@ class _Deed:
 
 
 def _is_meant(error: BaseException) -> bool:
-    """Whether somebody ends the step: by cancelling it, or by Ctrl-C."""
-    if isinstance(error, asyncio.CancelledError):
+    """Whether somebody ends the step: by cancelling it, by going on with it elsewhere, or by Ctrl-C."""
+    if isinstance(error, asyncio.CancelledError) and not isinstance(error, ElsewhereError):
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
-    return is_ctrl_c(error)
+    return isinstance(error, ElsewhereError) or is_ctrl_c(error)
 
 
 def may_work_later(error: BaseException) -> bool:

@@ -3,15 +3,17 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from agentloop.durable.backwards import backwards, said_in
 from agentloop.durable.orders import Order
 from agentloop.durable.spending import spend_again
 from agentloop.errors import ConflictError, TakenOverError
 from agentloop.events import Described, Event, MessageAdded, Record, RunEnded, RunStarted
-from agentloop.holders import is_dead, new_lease
+from agentloop.holders import is_dead, new_lease, part_of
+from agentloop.holds import LEASE_SECONDS, Hold
 from agentloop.leases import Leases
 from agentloop.limits import Limits
 from agentloop.messages import ToolCall
@@ -26,6 +28,13 @@ from agentloop.watch import Sink
 
 _SLACK_SECONDS = 86_400.0
 """How far the clocks of two machines may be apart."""
+
+
+T = TypeVar("T")
+
+
+class ElsewhereError(asyncio.CancelledError):
+    """Another worker goes on with the run: this one has nothing more to say of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +65,7 @@ class Live:
     since: int = 0
     run: Run | None = None
     session: Session | None = None
-    _held: contextlib.AsyncExitStack | None = None
+    _held: tuple[contextlib.AsyncExitStack, Hold] | None = None
     _is_stale: bool = False
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -75,25 +84,42 @@ class Live:
             self._is_stale = False
             return self.run, self.session
 
-    async def hold(self) -> None:
-        """Take the session's lease, over from an earlier execution of the run.
+    async def done(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What this work comes to, done as a part of who holds the session, and ended when that is put out.
 
-        It is waited for while a run of anybody else has it, for as long as that lives. A run that is put out
-        all the same is told by the log, the next time it writes.
+        Raises:
+            TakenOverError: another run has put this one out.
+            ElsewhereError: another execution of it has.
+        """
+        async with self._opening:
+            hold = await self.hold()
+        known = contextlib.nullcontext() if hold.lease is None else part_of(hold.lease)
+        try:
+            with known, hold.working(self._is_alone):
+                return await work()
+        except TakenOverError:
+            if hold.put_out_by is not None and is_of_run(hold.put_out_by, self.run_id):
+                raise ElsewhereError from None
+            raise
+
+    async def hold(self) -> Hold:
+        """Take the session's lease, over from an earlier execution of the run; what it is held by.
+
+        It is waited for while a run of anybody else has it, for as long as that lives.
         """
         if self._held is None:
-            held = contextlib.AsyncExitStack()
-            await held.enter_async_context(
-                _leases_of(self.run_id).held(self.order.session_id, self.place.store)
-            )
-            self._held = held
+            stack = contextlib.AsyncExitStack()
+            leases = _leases_of(self.run_id)
+            hold = await stack.enter_async_context(leases.held(self.order.session_id, self.place.store))
+            self._held = stack, hold
+        return self._held[1]
 
     async def let_go(self) -> None:
         """Let go of the session and of whoever watches."""
         if self.run is not None:
             self.run.watch.callback_list.close()
         if self._held is not None:
-            await self._held.aclose()
+            await self._held[0].aclose()
 
     def look_again(self) -> None:
         """Before the next step, look at the log: what is known of it may be out of date."""
@@ -184,6 +210,9 @@ class Live:
     def _is_begin(self, record: Record) -> bool:
         return isinstance(record.event, RunStarted) and record.event.run_id == self.run_id
 
+    async def _is_alone(self) -> bool:
+        return self.run is None or await self.run.is_alone()
+
     def _check_alone(self, records: Sequence[Record]) -> None:
         if any(isinstance(each.event, RunStarted) and each.event.run_id != self.run_id for each in records):
             raise TakenOverError(self.order.session_id)
@@ -203,4 +232,4 @@ def _leases_of(run_id: str) -> Leases:
     def is_over(lease: Lease) -> bool:
         return is_of_run(lease, run_id) or is_dead(lease)
 
-    return Leases(when_busy="wait", new=new, is_over=is_over)
+    return Leases(when_busy="wait", seconds=LEASE_SECONDS, new=new, is_over=is_over)

@@ -10,6 +10,7 @@ from agentloop.compactor import Compactor
 from agentloop.events import ModelCalled
 from agentloop.ladder import Ladder
 from agentloop.messages import Message, ToolCall, Usage
+from agentloop.races import written_beside
 from agentloop.room import Room
 from agentloop.run import Run
 from agentloop.sessions import Session
@@ -57,6 +58,7 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
         watch=compactor.watch,
         counter=counter,
         spills=None,
+        catch_up=written_beside("run"),
     )
 
 

@@ -82,7 +82,7 @@ async def pages(store: SessionStore, info: SessionInfo) -> AsyncGenerator[Sequen
 
 def row(info: SessionInfo) -> str:
     """A session as one line for people."""
-    kept = (info.owner or "-", "-" if info.expires is None else f"expires {moment(info.expires)}")
+    kept = (info.owner or "-", "-" if info.expires is None else f"expires {ending(info.expires, info)}")
     named = (info.id, moment(info.updated), f"{info.length} records", info.title or "-", info.folder or "-")
     return columns(*named, *kept)
 
@@ -97,10 +97,10 @@ def as_data(info: SessionInfo, settings: Settings) -> dict[str, Any]:
     return asdict(redacted(info, settings.redact)) | {"expires": info.expires}
 
 
-def moment(seconds: float) -> str:
+def moment(seconds: float, shape: str = "%Y-%m-%d %H:%M") -> str:
     """A time as people here write it, to the minute."""
     try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+        return time.strftime(shape, time.localtime(seconds))
     except (OverflowError, ValueError, OSError):
         return "-"  # no date has a year that large
 

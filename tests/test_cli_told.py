@@ -1,0 +1,236 @@
+"""What the command line says of stores, sessions, runs and times is so, and enough to go on with."""
+
+import json
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from agentloop.cli.hints import resume_hint
+from agentloop.cli.settings import settings_for
+from agentloop.errors import UsageError
+from agentloop.leases import Leases
+from agentloop.stores.postgres.address import address_of
+from tests.cli_kit import agentloop
+from tests.test_cli_sessions_kept import compacted, life, listed, said, sessions, stored
+
+PLACE = "postgresql://h/d"
+
+
+@pytest.mark.parametrize("more", [(), ("--verbose",), ("--base-url", "")])
+def test_a_worker_that_names_no_model_does_not_begin(more: tuple[str, ...], tmp_path: Path) -> None:
+    done = agentloop("worker", "--store", PLACE, *more, cwd=tmp_path)
+    assert done.status == 2
+    assert ("-m offline" in done.complaint()) is (more != ("--base-url", ""))
+
+
+async def test_a_session_whose_transcript_is_elsewhere_stays_until_its_folder_is_named(
+    tmp_path: Path,
+) -> None:
+    paths = await compacted(tmp_path, s1="transcript_1.jsonl", s2="transcript_2.jsonl")
+    paths["s2"].parent.rename(tmp_path / "kept")
+    call = ("sessions", "delete", "s1", "s2", "--with-transcripts", "--yes")
+    done = agentloop(*call, cwd=tmp_path)
+    assert done.status == 2
+    assert "transcript_1.jsonl of session 's1' is not in .transcripts" in done.complaint()
+    assert "nothing is deleted" in done.complaint()
+    assert set(listed(tmp_path)) == {"s1", "s2"}
+    (tmp_path / "kept" / "transcript_1.jsonl").unlink()
+    named = agentloop(*call, "--transcripts", "kept", cwd=tmp_path)
+    assert named.status == 0, named.err
+    lines = {line.split()[2]: line for line in named.err.splitlines() if "deleted: " in line}
+    assert "transcripts go" not in lines["s1"]
+    assert "transcripts stay: transcript_1.jsonl" in lines["s1"]
+    assert "transcripts go: transcript_2.jsonl" in lines["s2"]
+    assert listed(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"store": "postgresql://h/d"}, "agentloop --store postgresql://h/d -r s"),
+        ({"store": "postgresql://ann@h/d"}, "agentloop --store postgresql://ann@h/d -r s"),
+        ({"store": "postgresql://h/d", "when_busy": "take-over"}, "agentloop --store postgresql://h/d -r s"),
+        ({"store": "postgresql://h/d", "when_busy": "take_over"}, "agentloop --store postgresql://h/d -r s"),
+        ({"when_busy": "wait"}, "agentloop --when-busy wait -r s"),
+        ({"system": "Write to a@b.example"}, "agentloop --system 'Write to a@b.example' -r s"),
+        ({"base_url": "http://h/v1"}, "agentloop --base-url http://h/v1 -r s"),
+    ],
+)
+def test_the_hint_repeats_what_a_session_needs(
+    flags: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["agentloop"])
+    assert resume_hint("s", settings_for(flags, {})) == f"go on with: {words}"
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("store", "postgresql://ann:hunter22@h/d"),
+        ("store", "postgresql://ann@h/d?password=hunter22"),
+        ("store", "postgresql://h/d?sslpassword=hunter22"),
+        ("base_url", "http://ann:hunter22@h/v1"),
+        ("base_url", "http://hunter22@h/v1"),
+    ],
+)
+def test_the_hint_says_in_words_what_holds_a_password(
+    name: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["agentloop"])
+    hint = resume_hint("s", settings_for({name: url, "model": "m"}, {}))
+    option, variable = (
+        f"--{name.replace('_', '-')}",
+        {"store": "AGENTLOOP_STORE"}.get(name, "OPENAI_BASE_URL"),
+    )
+    assert "hunter22" not in hint
+    assert hint.startswith("go on with: agentloop --model m -r s")
+    assert f"and the same {option} ({variable})" in hint
+
+
+def test_a_run_whose_database_went_away_says_how_to_go_on(database: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import psycopg, agentloop\n"
+        "class Cut(agentloop.Callbacks):\n"
+        "    async def on_event(self, event):\n"
+        "        if type(event).__name__ == 'RunStarted':\n"
+        f"            with psycopg.connect({database!r}, autocommit=True) as link:\n"
+        "                link.execute('ALTER TABLE agentloop_events RENAME TO gone')\n"
+    )
+    call = ("-p", "hi", "-m", "offline", "--session", "s", "--store", database, "--callbacks", "mine:Cut")
+    done = agentloop(*call, cwd=tmp_path)
+    assert done.status == 1, done.err
+    assert "go on with: " in done.err
+    assert "-r s" in done.err.splitlines()[-1]
+    with psycopg.connect(database, autocommit=True) as link:
+        link.execute("ALTER TABLE gone RENAME TO agentloop_events")
+    assert agentloop("-r", "s", "-m", "offline", "--store", database, cwd=tmp_path).status == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--store", "sqlite:///nothere.db")])
+def test_a_store_that_is_not_there_is_not_well(options: tuple[str, ...], tmp_path: Path) -> None:
+    done = agentloop("sessions", "check", *options, cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert "there is no store" in done.complaint()
+    assert (options[-1:] or ("sessions.db",))[0].removeprefix("sqlite:///") in done.complaint()
+    for words in (("list",), ("search", "x"), ("sweep", "--yes")):
+        looked = sessions(*words, *options, cwd=tmp_path)
+        assert "there is no store" in looked.complaint()
+    assert not list(tmp_path.rglob("*.db"))
+
+
+async def test_a_store_that_is_empty_is_well(tmp_path: Path) -> None:
+    await stored(tmp_path, {"s": [said("a")]})
+    sessions("delete", "s", "--yes", cwd=tmp_path)
+    assert sessions("check", cwd=tmp_path).complaint() == "agentloop: all is well"
+    assert "there is no store" not in sessions("list", cwd=tmp_path).err
+
+
+@pytest.mark.parametrize("command", ["submit", "worker", "runs"])
+def test_the_help_of_a_queue_names_the_stores_that_it_takes(command: str, tmp_path: Path) -> None:
+    shown = " ".join(agentloop(command, "--help", cwd=tmp_path).out.split())
+    assert "postgresql://" in shown
+    assert "sqlite:" not in shown
+    assert "memory:" not in shown
+    assert ("--owner" in shown) is (command != "worker")
+
+
+@pytest.mark.parametrize("call", [(), ("sessions", "list"), ("compact",), ("undo",)])
+def test_the_help_of_sessions_names_all_stores(call: tuple[str, ...], tmp_path: Path) -> None:
+    shown = " ".join(agentloop(*call, "--help", cwd=tmp_path).out.split())
+    assert all(scheme in shown for scheme in ("sqlite:///FILE", "memory:", "postgresql://"))
+
+
+def test_a_run_is_named_by_the_beginning_of_its_id(database: str, tmp_path: Path) -> None:
+    at = ("--store", database)
+    run_id, other = (
+        agentloop("submit", "x", *at, *more, cwd=tmp_path).out.strip() for more in ((), ("--owner", "bob"))
+    )
+    short = run_id[:12]
+    assert f"run: {run_id}" in agentloop("runs", short, *at, cwd=tmp_path).out
+    for verb, state in (("cancel", "cancelled"), ("resume", "queued")):
+        done = agentloop("runs", verb, short, "--json", *at, cwd=tmp_path)
+        assert json.loads(done.out)["state"] == state
+    for wrong in ("%", "_" * 32, f"{run_id}0", "", run_id[:8] + "%"):
+        refused = agentloop("runs", "cancel", wrong, *at, cwd=tmp_path)
+        assert refused.status == 2, wrong
+    hidden = agentloop("runs", other[:12], *at, "--owner", "ann", cwd=tmp_path)
+    assert (hidden.status, "there is no run" in hidden.complaint()) == (2, True)
+    agentloop("runs", "cancel", short, *at, cwd=tmp_path)
+    assert agentloop("runs", "delete", short, *at, cwd=tmp_path).status == 0
+    assert run_id not in agentloop("runs", *at, cwd=tmp_path).out
+
+
+def test_a_beginning_of_several_ids_is_refused_with_them(database: str, tmp_path: Path) -> None:
+    at = ("--store", database)
+    ids = [agentloop("submit", "x", *at, cwd=tmp_path).out.strip() for _ in range(2)]
+    with psycopg.connect(database, autocommit=True) as link:
+        for number, run_id in enumerate(ids):
+            link.execute(
+                "UPDATE dbos.workflow_status SET workflow_uuid = %s WHERE workflow_uuid = %s",
+                (f"abc{number}", run_id),
+            )
+    refused = agentloop("runs", "ab", *at, cwd=tmp_path)
+    assert refused.status == 2
+    assert "'ab' may be any of abc1, abc0" in refused.complaint()
+
+
+@pytest.mark.parametrize("rule", ["take-over", "take_over", " Take_Over "])
+def test_both_spellings_of_the_rule_are_taken(rule: str) -> None:
+    assert settings_for({"when_busy": rule}, {}).when_busy == "take_over"
+    assert settings_for({}, {"AGENTLOOP_WHEN_BUSY": rule}).when_busy == "take_over"
+
+
+def test_a_rule_that_is_none_is_refused_with_the_words() -> None:
+    with pytest.raises(UsageError, match="refuse, wait, take_over"):
+        Leases(when_busy="take-over")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="refuse, wait or take-over"):
+        settings_for({"when_busy": "takeover"}, {})
+
+
+async def test_a_session_is_shown_under_the_title_that_it_has(tmp_path: Path) -> None:
+    await stored(tmp_path, {"s": [life("An old one"), said("first words"), life("A middle one"), said("b")]})
+    sessions("rename", "s", "A new one", cwd=tmp_path)
+    for shown in (
+        sessions("show", "s", cwd=tmp_path),
+        sessions("export", "s", "--format", "markdown", cwd=tmp_path),
+    ):
+        assert [line for line in shown.out.splitlines() if line.startswith("# ")] == ["# A new one"]
+        assert shown.out.index("# A new one") < shown.out.index("first words")
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("postgresql://me:hunter22@h/d?foo=hunter22", "invalid URI query parameter 'foo'"),
+        ("postgresql://me:hunter22@h/d?foo=1&hunter22", "missing key/value separator"),
+        ("postgresql://me:hunter22@h/d?a=hunter22=c", "extra key/value separator"),
+        ("postgresql://me:hunter22%zz@h/d", "invalid percent-encoded token"),
+        ("postgresql://me:hunter22%00@h/d", "forbidden value %00"),
+        ("postgresql://me:hunter22@[::1/d", 'matching "]" in IPv6 host address'),
+        ("postgresql://me:hunter22@[]/d", "IPv6 host address may not be empty"),
+        ("postgresql://me:hunter22@[::1]x/d", "unexpected character"),
+        ("postgresql://me:hunter22@h:x/d", "port"),
+        ("postgresql://me:hun@ter22@h/d", "@"),
+        ("postgresql://h/d?us=x@hunter22", "invalid URI query parameter"),
+        ("postgresql://me:hunter22@h/postgresql:%2F%2Fx", "a URL within it"),
+        ("host=h password=hunter22", "begins with neither"),
+    ],
+)
+def test_a_bad_database_url_says_what_is_wrong_with_it(url: str, fault: str) -> None:
+    with pytest.raises(UsageError, match=f"^bad PostgreSQL URL: .*{re.escape(fault)}") as caught:
+        address_of(url, statement_seconds=1, connect_seconds=1)
+    assert "hunter22" not in str(caught.value)
+    assert "ter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ttl", "shape"), [("10s", r"\d\d:\d\d:\d\d"), ("59m", r"\d\d:\d\d:\d\d"), ("1h", r"\d\d:\d\d")]
+)
+async def test_an_end_within_the_hour_is_shown_to_the_second(ttl: str, shape: str, tmp_path: Path) -> None:
+    await stored(tmp_path, {"s": [said("a")]})
+    told = sessions("expire", "s", ttl, cwd=tmp_path).complaint()
+    assert re.search(rf"expires on \d{{4}}-\d\d-\d\d {shape}, unless", told)
+    row = sessions("list", "--all", cwd=tmp_path).out.rstrip("\n").split("\t")
+    assert re.fullmatch(rf"expires \d{{4}}-\d\d-\d\d {shape}", row[-1])
