@@ -8,8 +8,9 @@ from agentloop.messages import Message
 
 
 def to_markdown(records: Iterable[Record]) -> str:
-    """The session in Markdown: all that was said, whole, and where it was compacted.
+    """The session in Markdown: its title, all that was said, whole, and where it was compacted.
 
+    The title is the newest that the records give, and stands above all that was said.
     Tool calls and results stand in fences that they cannot close. The text is strict UTF-8: lone
     surrogates are shown escaped.
 
@@ -21,11 +22,18 @@ def to_markdown(records: Iterable[Record]) -> str:
         <BLANKLINE>
         Hello.
     """
-    return "\n\n".join(to_blocks(records)) + "\n"
+    every = tuple(records)
+    titles = [each.event.title for each in every if isinstance(each.event, Described) and each.event.title]
+    return "\n\n".join([*map(heading, titles[-1:]), *to_blocks(every)]) + "\n"
+
+
+def heading(title: str) -> str:
+    """The block that a title is."""
+    return f"# {' '.join(title.split())}".encode("utf-8", "backslashreplace").decode()
 
 
 def to_blocks(records: Iterable[Record]) -> Iterator[str]:
-    """The same, block by block: a blank line belongs between two of them, a line end behind the last."""
+    """What was said, block by block: a blank line belongs between two, a line end behind the last."""
     for record in records:
         for block in _blocks(record.seq, record.event):
             yield block.encode("utf-8", "backslashreplace").decode()
@@ -33,8 +41,6 @@ def to_blocks(records: Iterable[Record]) -> Iterator[str]:
 
 def _blocks(seq: int, event: Event) -> list[str]:
     match event:
-        case Described(title=str(title)):
-            return [f"# {' '.join(title.split())}"]
         case MessageAdded():
             return _said(seq, event)
         case Compacted():

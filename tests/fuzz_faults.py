@@ -9,6 +9,7 @@ from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compaction import CompactionRequest
 from agentloop.errors import StoreError
 from agentloop.events import Event, Record
+from agentloop.stores.base import KeepsCheckpoints
 
 
 class OddCallback(Callbacks):
@@ -38,8 +39,9 @@ class DyingStore:
         self._left, self._writes_last = math.inf, False
         self.info, self.list, self.delete, self.sweep = inner.info, inner.list, inner.delete, inner.sweep
         self.take_lease, self.free_lease, self.close = inner.take_lease, inner.free_lease, inner.close
-        self.checkpoint, self.keep_checkpoint = inner.checkpoint, inner.keep_checkpoint
-        self.drop_checkpoint = inner.drop_checkpoint
+        if isinstance(inner, KeepsCheckpoints):
+            self.checkpoint, self.keep_checkpoint = inner.checkpoint, inner.keep_checkpoint
+            self.drop_checkpoint = inner.drop_checkpoint
 
     def lives(self) -> None:
         """From now on it is well."""

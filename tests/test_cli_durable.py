@@ -70,6 +70,7 @@ def test_a_prompt_is_put_in_the_queue_worked_off_and_shown(worked: Worked, url: 
     queued, run_id = worked.queued, worked.run_id
     assert (queued["state"], queued["tries"], queued["output"]) == ("queued", 0, "")
     assert (worked.status, worked.out) == (0, "")
+    assert "waits for runs" in worked.err
     assert "stopped: its runs are handed back" in worked.err
     assert f"run {run_id} answered" in worked.err
     assert "And again" in worked.waited
@@ -136,6 +137,15 @@ def test_a_secret_in_a_prompt_never_reaches_the_queue(url: str, tmp_path: Path) 
         (("worker", "-m", "offline", "--rate", "fast", "--store", "postgresql://h/d"), "--rate: 'fast'"),
         (("worker", "-m", "offline", "--owner", "ann", "--store", "postgresql://h/d"), "--owner is nothing"),
         (("worker", "--concurrency", "0", "--store", "postgresql://h/d"), "--concurrency"),
+        (("worker", "--concurrency", "9" * 20, "--store", "postgresql://h/d"), "--concurrency"),
+        (
+            ("worker", "-m", "offline", "--queue", "a:" + "9" * 20, "--store", "postgresql://h/d"),
+            "--queue: 'a:9",
+        ),
+        (
+            ("worker", "-m", "offline", "--queue", "a", "--queue", "a:3", "--store", "postgresql://h/d"),
+            "queue 'a' is named twice, with other limits",
+        ),
         (("runs", "--all", "--limit", "3", "--store", "postgresql://h/d"), "--all and --limit"),
         (("runs", "stop", "x", "--store", "postgresql://h/d"), "runs cancel ID"),
         (("runs", "cancel", "--store", "postgresql://h/d"), "runs cancel ID"),
@@ -161,6 +171,7 @@ def test_a_database_that_is_away_is_said_without_its_password(tmp_path: Path) ->
         assert finished.status == 1
         assert "very-secret" not in finished.err
         assert "refused" in finished.err
+        assert "waits for runs" not in finished.err
 
 
 def test_without_the_extra_each_command_says_which_it_needs(tmp_path: Path) -> None:

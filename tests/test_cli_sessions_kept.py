@@ -207,7 +207,8 @@ async def test_a_name_in_a_log_reaches_no_other_file(name: str, tmp_path: Path) 
     paths = await compacted(tmp_path, s1=name)
     (tmp_path / "s1.jsonl").write_text("mine")
     (tmp_path / ".transcripts" / "x").write_text("mine")
-    done = sessions("delete", "s1", "--with-transcripts", "--yes", cwd=tmp_path)
+    where = ("--transcripts", ".transcripts")
+    done = sessions("delete", "s1", "--with-transcripts", *where, "--yes", cwd=tmp_path)
     assert f"transcript {name} is not in .transcripts" in done.err
     assert (tmp_path / "s1.jsonl").read_text() == (tmp_path / ".transcripts" / "x").read_text() == "mine"
     assert paths["s1"].exists()
@@ -218,7 +219,8 @@ async def test_a_transcript_of_another_session_stays_and_so_does_what_a_link_nam
     other = save(tmp_path / ".transcripts", [*SAID, Message.user("of another folder")], epoch=9)
     (tmp_path / "target").write_text("mine")
     (tmp_path / ".transcripts" / "transcript_8.jsonl").symlink_to("../target")
-    done = sessions("delete", "s1", "s2", "--with-transcripts", "--yes", cwd=tmp_path)
+    where = ("--transcripts", ".transcripts")
+    done = sessions("delete", "s1", "s2", "--with-transcripts", *where, "--yes", cwd=tmp_path)
     assert "transcript_9.jsonl is not known to be this session's: it stays" in done.err
     assert "transcript_8.jsonl is not in .transcripts" in done.err
     assert other.exists()

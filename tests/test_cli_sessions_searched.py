@@ -22,9 +22,10 @@ from agentloop.context import Context
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.events import Compacted, Described, Event, MessageAdded, Record
 from agentloop.messages import Message, ToolCall
-from agentloop.stores import InMemoryStore, SQLiteStore
+from agentloop.stores import SQLiteStore
 from agentloop.stores.base import Checkpoint, SessionInfo
 from tests.cli_kit import Finished, agentloop
+from tests.store_kit import CheckpointingStore
 
 SECRET = "ghp_" + "a1B2" * 9
 DATABASE = Path("agentloop") / "sessions.db"
@@ -173,7 +174,7 @@ def test_a_store_that_cannot_be_searched_is_one_line(tmp_path: Path) -> None:
         searchable_store(opened(Plain(), tmp_path))
 
 
-class Counting(InMemoryStore):
+class Counting(CheckpointingStore):
     """Counts the records that are read, and the lists."""
 
     def __init__(self) -> None:

@@ -1,11 +1,10 @@
 """Durable runs with one worker in this process: what stands in the log, in the queue and in DBOS's tables."""
 
 import asyncio
-import contextlib
 import logging
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,18 @@ import pytest
 from psycopg import sql
 
 from agentloop import Agent, Compaction, Limits, Runner, Secrets, UsageError, tool
-from agentloop.durable import QueuedRun, QueueLimits, Rate, RunQueue, Worker
+from agentloop.durable import QueueLimits, Rate, RunQueue, Worker
 from agentloop.durable import database as durable_database
 from agentloop.errors import ModelRefusedError, ModelUnavailableError, StoreError
-from agentloop.events import Compacted, Described, MessageAdded, ModelCalled, Record, RunEnded, RunStarted
+from agentloop.events import Compacted, Described, ModelCalled, RunEnded, RunStarted
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore, open_store
-from agentloop.stream import AnyStreamEvent
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStarted as RunStartedShown
 from agentloop.testing import FailingModel, Reply, ScriptedModel, calls
 from agentloop.triggers import WindowFraction
+from tests.durable_work_kit import Gate, Heard, at_work, messages, over, said
 from tests.kit import assert_valid, read, until
 from tests.postgres_kit import Server
 
@@ -54,35 +53,6 @@ async def store(url: str) -> AsyncIterator[SessionStore]:
     store = open_store(url)
     yield store
     await store.close()
-
-
-@contextlib.asynccontextmanager
-async def at_work(agent: Agent, url: str, **options: Any) -> AsyncIterator[Worker]:
-    """A worker for the time of the block."""
-    options = {"transcripts": None, "poll_seconds": 0.05, "look_seconds": 0.2, **options}
-    worker = Worker(agent, url, **options)
-    task = asyncio.create_task(worker.run())
-    try:
-        yield worker
-    finally:
-        worker.stop()
-        await task
-
-
-async def over(queue: RunQueue, run_id: str) -> QueuedRun:
-    """The run once it is over, for as long as a broken test may take."""
-    return await asyncio.wait_for(queue.wait(run_id, poll_seconds=0.02), timeout=60)
-
-
-async def said(store: SessionStore, session_id: str) -> list[tuple[str, str]]:
-    """Role and text of all messages of a log."""
-    records = await store.read(session_id)
-    return [(each.message.role, each.message.text) for each in messages(records)]
-
-
-def messages(records: Sequence[Record]) -> list[MessageAdded]:
-    """The messages among the records."""
-    return [record.event for record in records if isinstance(record.event, MessageAdded)]
 
 
 def steps_of(url: str, run_id: str) -> list[str]:
@@ -132,34 +102,6 @@ async def _seen(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-
-
-class Heard:
-    """Hears the events of a worker's runs until one of this kind comes."""
-
-    def __init__(self, kind: type[AnyStreamEvent]) -> None:
-        self.is_heard = asyncio.Event()
-        self._kind = kind
-
-    def __call__(self, event: AnyStreamEvent) -> None:
-        if isinstance(event, self._kind):
-            self.is_heard.set()
-
-
-class Gate:
-    """A tool that says when it is in, and stays there until it is let out."""
-
-    def __init__(self) -> None:
-        self.entered = asyncio.Event()
-        self.leave = asyncio.Event()
-        self.times = 0
-
-    async def wait(self) -> str:
-        """Wait at the gate."""
-        self.times += 1
-        self.entered.set()
-        await until(self.leave)
-        return "through"
 
 
 async def test_each_model_and_tool_call_is_a_step_and_the_log_is_that_of_any_run(

@@ -203,6 +203,27 @@ async def test_a_run_whose_session_another_run_works_on_is_deleted(
     assert (await theirs).output == "theirs"
 
 
+async def test_a_run_deleted_while_its_worker_waits_for_the_session_gives_its_place_up(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    gate = Gate()
+    chat = Runner(Agent(ScriptedModel([calls(("wait", {})), "theirs"]), tools=[gate.wait]), store=store)
+    theirs = asyncio.create_task(chat.run("First.", session_id="waited-for"))
+    await until(gate.entered)
+    run_id = await queue.submit("Second.", session_id="waited-for")
+    async with at_work(Agent(ScriptedModel(["elsewhere", "here"])), url, concurrency=1):
+        while (await queue.run(run_id)).state == "queued":  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        await queue.cancel(run_id)
+        await queue.delete(run_id)
+        assert (await over(queue, await queue.submit("Third."))).state == "answered"
+        gate.leave.set()
+        assert (await theirs).output == "theirs"
+        assert (await over(queue, await queue.submit("Fourth.", session_id="waited-for"))).state == "answered"
+    asked = [text for role, text in await said(store, "waited-for") if role == "user"]
+    assert asked == ["First.", "Fourth."]
+
+
 @pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit, SystemExit])
 async def test_a_model_that_raises_what_ends_programs_fails_its_run(
     url: str, queue: RunQueue, store: SessionStore, error: type[BaseException]

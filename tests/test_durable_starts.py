@@ -84,6 +84,7 @@ async def test_tables_that_cannot_be_used_are_told_once_and_once_that_they_can_a
         await lines.next("can do its work again")
     waits, fails, works = lines.said
     assert waits == f"worker {at.id} waits for runs"
+    assert "the queue cannot be used" in fails
     assert "workflow_status" in fails
     assert "\n" not in fails
     assert works == "the worker can do its work again"

@@ -61,7 +61,7 @@ def test_it_has_all_that_a_store_may_have() -> None:
 )
 def test_a_bad_url_is_one_line_that_repeats_nothing_of_it(url: str) -> None:
     with pytest.raises(
-        UsageError, match=r"^bad PostgreSQL URL: use postgresql://user:password@host"
+        UsageError, match=r"^bad PostgreSQL URL: .+; use postgresql://user:password@host"
     ) as caught:
         PostgresStore(url)
     assert "ret" not in str(caught.value)

@@ -19,6 +19,7 @@ from agentloop.errors import UsageError
 Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]
 
 _MOST = 50
+_SHOWN = 5
 _VERBS = ("cancel", "resume", "delete")
 
 
@@ -39,6 +40,7 @@ def runs(
 ) -> int:
     """List the durable runs, newest first; show one, take it out of the queue, put it back in, forget it.
 
+    One is named by its id or a unique prefix of it.
     What was said stays in the session's log, also of a run that is deleted.
     """
     if limit is not None and without_limit:
@@ -68,11 +70,12 @@ def _listed(session: str | None, most: int | None, as_json: bool) -> Work:
 
 
 def _on_one(words: tuple[str, ...], as_json: bool) -> Work:
-    verb, run_id = ("show", words[0]) if len(words) == 1 else (words[0], words[1])
-    if verb not in ("show", *_VERBS) or len(words) > 2 or run_id in _VERBS:
+    verb, name = ("show", words[0]) if len(words) == 1 else (words[0], words[1])
+    if verb not in ("show", *_VERBS) or len(words) > 2 or name in _VERBS:
         raise UsageError("write `runs`, `runs ID`, `runs cancel ID`, `runs resume ID` or `runs delete ID`")
 
     async def work(queue: RunQueue) -> str:
+        run_id = await _id_of(queue, name)
         if verb == "delete":
             await queue.delete(run_id)
             return ""
@@ -83,3 +86,17 @@ def _on_one(words: tuple[str, ...], as_json: bool) -> Work:
         return json.dumps(asdict(seen) | {"output": answer}) + "\n" if as_json else page(seen, answer)
 
     return work
+
+
+async def _id_of(queue: RunQueue, name: str) -> str:
+    """The id that is meant; the name itself where no run has such an id.
+
+    Raises:
+        UsageError: there are several that begin so.
+    """
+    found = await queue.runs(id_prefix=name, most=_SHOWN + 1) if name.strip() else ()
+    ids = [run.id for run in found]
+    if len(ids) < 2 or name in ids:
+        return name if name in ids or not ids else ids[0]
+    more = " and more" if len(ids) > _SHOWN else ""
+    raise UsageError(f"{name!r} may be any of {', '.join(ids[:_SHOWN])}{more}: write more of the id")

@@ -142,6 +142,12 @@ async def busy_workers(version: str) -> Sequence[str]:
     return sorted({each.executor_id for each in found if each.executor_id})
 
 
+async def forgotten(runs: Sequence[str]) -> Sequence[str]:
+    """Those of these runs that somebody has deleted."""
+    known = await DBOS.list_workflows_async(workflow_ids=list(runs), load_input=False, load_output=False)
+    return sorted(set(runs) - {each.workflow_id for each in known})
+
+
 async def handed_back(dbos: DBOS, worker: str) -> int:
     """Put the runs that this worker has back in their queues; how many there were."""
     return len(await in_thread(lambda: dbos._recover_pending_workflows([worker])))

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import json
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -65,6 +65,12 @@ class Flow:
             if self.under_way.get(run_id) is task:
                 del self.under_way[run_id]
             await live.let_go()
+
+    def stop(self, runs: Iterable[str]) -> None:
+        """End what is done of these runs here."""
+        for run_id in runs:
+            if (task := self.under_way.get(run_id)) is not None:
+                task.cancel()
 
     async def _all_steps(self, execution: Execution) -> dict[str, Any]:
         self._may_go_on()

@@ -82,9 +82,16 @@ class RunQueue:
         return run_id
 
     async def runs(
-        self, *, session_id: str | None = None, most: int | None = 50, only_open: bool = False
+        self,
+        *,
+        session_id: str | None = None,
+        most: int | None = 50,
+        only_open: bool = False,
+        id_prefix: str | None = None,
     ) -> Sequence[QueuedRun]:
         """The runs, newest first, of one session where it is given; `most` of them, None for all.
+
+        With `id_prefix` those whose ids begin so.
 
         Raises:
             UsageError: `most` is no whole number from 1 to 2,147,483,647.
@@ -95,6 +102,7 @@ class RunQueue:
             limit=most,
             session_id=session_id,
             status=list(OPEN) if only_open else None,
+            workflow_id_prefix=id_prefix or None,
         )
         return [self._shown(each) for each in found]
 

@@ -14,7 +14,7 @@ from agentloop.callbacks import Callbacks
 from agentloop.checks import MOST_COUNT, called, shown, up_to, whole
 from agentloop.deadlines import to_its_end
 from agentloop.durable import engine
-from agentloop.durable.database import first_line
+from agentloop.durable.database import faults_told, first_line
 from agentloop.durable.engine import EngineChoice, QueueLimits
 from agentloop.durable.flow import Flow
 from agentloop.durable.live import Place
@@ -155,7 +155,9 @@ class Worker:
     async def _look(self, dbos: DBOS) -> None:
         try:
             await self._life.keep()
-            await self._take_over_from_dead(dbos)
+            with faults_told():
+                await self._take_over_from_dead(dbos)
+                await self._stop_forgotten()
         except Exception as error:  # noqa: BLE001 — whatever it is, dead workers are looked for again
             self._warn("dead_workers_not_looked_for", error)
             self._notices.trouble(first_line(error))
@@ -171,6 +173,11 @@ class Worker:
             async with self._life.is_free(_sign_of(worker)) as is_dead:
                 if is_dead:
                     await engine.handed_back(dbos, worker)
+
+    async def _stop_forgotten(self) -> None:
+        """Stop runs that were deleted before they had a session: of those DBOS tells nothing."""
+        if runs := list(self._flow.under_way):
+            self._flow.stop(await engine.forgotten(runs))
 
     async def _wind_up(self, dbos: DBOS, looking: "asyncio.Task[None]") -> None:
         self._flow.stopping = True

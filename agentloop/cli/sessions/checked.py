@@ -11,9 +11,9 @@ from agentloop.checkpoints import checkpoint_of
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions.work import Opened, columns, done, named, pages
+from agentloop.cli.sessions.work import Opened, columns, done, named, no_store, pages
 from agentloop.context import Context
-from agentloop.errors import StoreError
+from agentloop.errors import StoreError, UsageError
 from agentloop.stores import SessionInfo
 from agentloop.stores.base import Checkpoint, ChecksItself, KeepsCheckpoints
 
@@ -28,6 +28,8 @@ def check(name: str | None, **_: Any) -> int:
     """
 
     async def work(opened: Opened, output: StandardOutput) -> None:
+        if missing := no_store(opened.settings):
+            raise UsageError(missing)
         faults = await _faults(opened, name)
         await output.write("".join(map(columns, faults)))
         if faults:

@@ -7,7 +7,7 @@ import click
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions.work import Opened, done, moment, named
+from agentloop.cli.sessions.work import Opened, done, ending, named
 from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Described
 from agentloop.redaction import redacted
@@ -50,7 +50,7 @@ def expire(name: str, after: str, **_: Any) -> int:
         info = await named(opened, name)
         said = Described(ttl_seconds=seconds)
         await describe(opened.store, info, said)
-        when = f"on {moment(said.time + seconds)}, unless it goes on before" if seconds else "never"
+        when = f"on {ending(said.time + seconds, seconds)}, unless it goes on before" if seconds else "never"
         say(error_console(), f"{info.id} expires {when}")
 
     return done(work)

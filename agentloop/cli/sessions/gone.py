@@ -3,7 +3,8 @@
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import click
@@ -13,8 +14,8 @@ from agentloop.cli import standard_input
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions.history import History, history_of, in_words, remove_transcripts
-from agentloop.cli.sessions.work import Opened, as_data, done, looked, named, row
+from agentloop.cli.sessions.history import History, check_in_folder, history_of, in_words, remove_transcripts
+from agentloop.cli.sessions.work import Opened, as_data, done, looked, named, no_store, row
 from agentloop.errors import SessionBusyError, UsageError
 from agentloop.leases import Leases
 from agentloop.redaction import redacted
@@ -32,29 +33,32 @@ def delete(names: Sequence[str], yes: bool, force: bool, with_transcripts: bool,
     """Delete sessions and their whole logs.
 
     Says what goes. Transcripts on disc stay, unless they are asked for. Where one of several names is
-    wrong, or a run works on one of the sessions, nothing is deleted.
+    wrong, a run works on one of the sessions, or a transcript to delete is not in .transcripts and no
+    folder is named, nothing is deleted.
     """
-    asks, console, fate = _asks(yes), error_console(), "go" if with_transcripts else "stay"
+    asks, console = _asks(yes), error_console()
 
     async def look(opened: Opened) -> Sequence[History]:
         found = [await named(opened, name) for name in names]
         infos = {info.id: redacted(info, opened.settings.redact) for info in found}.values()
-        if asks or with_transcripts:
-            return [await history_of(opened, info) for info in infos]
-        return [History(info=info) for info in infos]
+        if not asks and not with_transcripts:
+            return [History(info=info) for info in infos]
+        histories = [await history_of(opened, info) for info in infos]
+        if with_transcripts:
+            check_in_folder(opened, histories)
+        return histories
 
     going = looked(look)
-    if asks and not _agreed(console, going, fate):
+    transcripts = [name for each in going for name in each.transcripts] if with_transcripts else []
+    if asks and not _agreed(console, going, transcripts):
         return 0
 
     async def gone(opened: Opened, history: History) -> None:
-        if with_transcripts:
-            async with aclosing(remove_transcripts(opened, history)) as stays:
-                async for line in stays:
-                    say(console, line, style="yellow")
+        tell = partial(say, console, style="yellow")
+        went = await remove_transcripts(opened, history, tell) if with_transcripts else ()
         there = await opened.store.delete(history.info.id)
         what = "deleted" if there else "was gone already"
-        say(console, f"{what}: {in_words(history, transcripts=fate)}")
+        say(console, f"{what}: {in_words(history, go=went)}")
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         async with AsyncExitStack() as holding:
@@ -88,13 +92,13 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
         else:
             went = await opened.store.sweep(owner=opened.settings.owner, now=now)
         if not went:
-            say(console, "nothing has expired")
+            say(console, no_store(opened.settings) or "nothing has expired")
         if as_json:
             data = [as_data(info, opened.settings) for info in went]
             return await output.write(json.dumps(data, indent=2) + "\n")
         return await output.write("".join(row(redacted(info, opened.settings.redact)) for info in went))
 
-    if asks and not _agreed(console, looked(look), "stay"):
+    if asks and not _agreed(console, looked(look)):
         return 0
     return done(work)
 
@@ -130,10 +134,10 @@ def _asks(yes: bool) -> bool:
     return not yes
 
 
-def _agreed(console: Console, going: Sequence[History], fate: str) -> bool:
-    """Say what goes and ask; where nothing does, nobody is asked."""
+def _agreed(console: Console, going: Sequence[History], transcripts: Sequence[str] = ()) -> bool:
+    """Say what goes, these transcripts too, and ask; where nothing does, nobody is asked."""
     for history in going:
-        say(console, f"to be deleted: {in_words(history, transcripts=fate)}")
+        say(console, f"to be deleted: {in_words(history, go=transcripts)}")
     several = f"these {len(going)} sessions and their whole logs"
     what = f"session {going[0].info.id} and its whole log" if len(going) == 1 else several
     return not going or click.confirm(f"Delete {what}?", err=True)

@@ -1,12 +1,12 @@
 """What goes with a session that is deleted, in words; and its transcripts, taken from their folder."""
 
 import json
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 from agentloop.cli.sessions.work import Opened, moment, pages
-from agentloop.errors import StoreError
+from agentloop.errors import StoreError, UsageError
 from agentloop.events import Compacted, MessageAdded, Record
 from agentloop.messages import Message
 from agentloop.ondisc import refuse_link, refused
@@ -43,25 +43,60 @@ async def history_of(opened: Opened, info: SessionInfo) -> History:
     return History(info=info, messages=messages, transcripts=tuple(names), fault=fault)
 
 
-def in_words(history: History, *, transcripts: str) -> str:
-    """What a session is, in one line, and what becomes of its transcripts (`stay` or `go`)."""
+def in_words(history: History, *, go: Collection[str]) -> str:
+    """What a session is, in one line, and what becomes of its transcripts: these go, the others stay."""
     info = history.info
     messages = "" if history.messages is None else f", {history.messages} messages"
-    shown = ", ".join(history.transcripts[:_SHOWN])
-    more = len(history.transcripts) - _SHOWN
     parts = [
         f"{info.id}{f' {info.title!r}' if info.title else ''}",
         f"{info.length} records{messages}, {moment(info.created)} to {moment(info.updated)}",
         *([f"folder {info.folder}"] if info.folder else []),
         *([f"owner {info.owner}"] if info.owner else []),
         *([f"its log cannot be read whole ({history.fault})"] if history.fault else []),
-        f"transcripts {transcripts}{f': {shown}' if shown else ''}{f' and {more} more' if more > 0 else ''}",
+        *_fates(history.transcripts, go),
     ]
     return "; ".join(parts)
 
 
-async def remove_transcripts(opened: Opened, history: History) -> AsyncGenerator[str]:
-    """Delete what the history names in the folder of transcripts, and nothing else; say what stays, and why.
+def _fates(names: Sequence[str], go: Collection[str]) -> Iterator[str]:
+    going, staying = [name for name in names if name in go], [name for name in names if name not in go]
+    if going:
+        yield f"transcripts go: {_listing(going)}"
+    if staying:
+        yield f"transcripts stay: {_listing(staying)}"
+    if not names:
+        yield "transcripts stay"
+
+
+def _listing(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def check_in_folder(opened: Opened, histories: Iterable[History]) -> None:
+    """That the transcripts lie where they do by default, unless the call names their folder.
+
+    Raises:
+        UsageError: one does not, so that nobody can say where it is.
+        StoreError: the folder cannot be read.
+    """
+    if any(option[0] == "--transcripts" for option in opened.settings.given):
+        return
+    folder = opened.settings.transcripts
+    there = {path.name for path in listed(folder)}
+    for history in histories:
+        for name in history.transcripts:
+            if name not in there:
+                raise UsageError(
+                    f"transcript {name[:80]} of session {history.info.id!r} is not in {folder}: name its "
+                    "folder with --transcripts, or leave --with-transcripts out; nothing is deleted"
+                )
+
+
+async def remove_transcripts(opened: Opened, history: History, tell: Callable[[str], None]) -> Sequence[str]:
+    """Delete what the history names in the folder of transcripts, and nothing else; the names that went.
+
+    What stays is told, and why.
 
     Only a file whose messages are all of this session is taken for its transcript: another folder may hold
     a file of the same name.
@@ -69,20 +104,22 @@ async def remove_transcripts(opened: Opened, history: History) -> AsyncGenerator
     Raises:
         StoreError: the folder is a symbolic link, or a file cannot be read or removed.
     """
-    folder = opened.settings.transcripts
+    folder, went = opened.settings.transcripts, list[str]()
     try:
         refuse_link(folder)
         there = {path.name: path for path in listed(folder)}
         said = await _said(opened, history.info) if there.keys() & history.transcripts else set()
         for name in history.transcripts:
             if name not in there:
-                yield f"transcript {name[:80]} is not in {folder}: name its folder with --transcripts"
+                tell(f"transcript {name[:80]} is not in {folder}")
             elif _is_of(load(there[name]), said, opened):
                 there[name].unlink()
+                went.append(name)
             else:
-                yield f"transcript {there[name]} is not known to be this session's: it stays"
+                tell(f"transcript {there[name]} is not known to be this session's: it stays")
     except OSError as error:
         raise refused(folder, error) from error
+    return went
 
 
 def _is_of(transcript: Loaded, said: Collection[int], opened: Opened) -> bool:

@@ -9,7 +9,7 @@ import click
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions.work import Opened, columns, done, moment, named
+from agentloop.cli.sessions.work import Opened, columns, done, moment, named, no_store
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded, kind_name
 from agentloop.redaction import Redact, redacted
@@ -44,7 +44,7 @@ def search(text: str, name: str | None, everywhere: bool, as_json: bool, most: i
         )
         if not found:
             hint = " in this folder; --all searches the sessions of all folders" if folder else ""
-            say(error_console(), f"nothing found{hint}")
+            say(error_console(), no_store(settings) or f"nothing found{hint}")
         shown = await in_thread(_shown, found, query, settings.redact)
         if as_json:
             return await output.write(json.dumps(shown, indent=2) + "\n")

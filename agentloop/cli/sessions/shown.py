@@ -10,7 +10,7 @@ from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.sessions.texts import texts_of
-from agentloop.cli.sessions.work import Opened, as_data, done, named, row
+from agentloop.cli.sessions.work import Opened, as_data, done, named, no_store, row
 from agentloop.redaction import redacted
 
 
@@ -30,7 +30,8 @@ def list_(as_json: bool, everywhere: bool, **_: Any) -> int:
             return await output.write(json.dumps(data, indent=2) + "\n")
         if not stored:
             hint = "" if everywhere else " of this folder; --all lists those of all folders"
-            say(error_console(), f"no sessions{hint}")
+            missing = no_store(settings)
+            say(error_console(), f"no sessions: {missing}" if missing else f"no sessions{hint}")
         return await output.write("".join(row(redacted(info, settings.redact)) for info in stored))
 
     return done(work)

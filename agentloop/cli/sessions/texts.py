@@ -10,7 +10,7 @@ from agentloop import exports
 from agentloop.cli.sessions.work import PAGE_RECORDS, Opened, pages
 from agentloop.events import MessageAdded, Record
 from agentloop.filters import EventFilter, select
-from agentloop.markdown import to_blocks
+from agentloop.markdown import heading, to_blocks
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
 
@@ -39,6 +39,9 @@ async def texts_of(
                     yield "".join(f"{line}\n" for line in exports.to_events(page, only=only))
             case _:
                 between = ""
+                if info.title and (only is None or "described" in (only.kinds or ("described",))):
+                    yield heading(redacted(info.title, opened.settings.redact))
+                    between = "\n\n"
                 async for page in records:
                     for block in to_blocks(select(page, only)):
                         yield between + block

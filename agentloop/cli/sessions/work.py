@@ -1,5 +1,6 @@
 """What every command on stored sessions does around its work: a store opened and closed, lines and pages."""
 
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +22,9 @@ T = TypeVar("T")
 
 PAGE_RECORDS = 200
 """So many records are in memory at a time where a log is read through."""
+
+_HOUR_SECONDS = 3600.0
+_NOT_THERE = "there is no store {place!r} yet: the first run makes it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,13 @@ async def named(opened: Opened, name: str) -> SessionInfo:
     return await find_session(name, opened.store, owner=opened.settings.owner)
 
 
+def no_store(settings: Settings) -> str | None:
+    """The line that says that the store is a file that is not there; None where it is, or is no file."""
+    path = settings.store.removeprefix("sqlite:///")
+    gone = path != settings.store and not os.path.lexists(path)
+    return _NOT_THERE.format(place=path) if gone else None
+
+
 async def pages(store: SessionStore, info: SessionInfo) -> AsyncGenerator[Sequence[Record]]:
     """The log of a session in pieces, as long as it was when it was found.
 
@@ -82,9 +93,9 @@ async def pages(store: SessionStore, info: SessionInfo) -> AsyncGenerator[Sequen
 
 def row(info: SessionInfo) -> str:
     """A session as one line for people."""
-    kept = (info.owner or "-", "-" if info.expires is None else f"expires {ending(info.expires, info)}")
+    ends = "-" if info.expires is None else f"expires {ending(info.expires, info.ttl_seconds)}"
     named = (info.id, moment(info.updated), f"{info.length} records", info.title or "-", info.folder or "-")
-    return columns(*named, *kept)
+    return columns(*named, info.owner or "-", ends)
 
 
 def columns(*fields: str) -> str:
@@ -97,8 +108,18 @@ def as_data(info: SessionInfo, settings: Settings) -> dict[str, Any]:
     return asdict(redacted(info, settings.redact)) | {"expires": info.expires}
 
 
-def moment(seconds: float, shape: str = "%Y-%m-%d %H:%M") -> str:
+def moment(seconds: float) -> str:
     """A time as people here write it, to the minute."""
+    return _written("%Y-%m-%d %H:%M", seconds)
+
+
+def ending(expires: float, ttl_seconds: float | None) -> str:
+    """When a session expires, to the second where it lives for less than an hour."""
+    short = ttl_seconds is not None and ttl_seconds < _HOUR_SECONDS
+    return _written("%Y-%m-%d %H:%M:%S", expires) if short else moment(expires)
+
+
+def _written(shape: str, seconds: float) -> str:
     try:
         return time.strftime(shape, time.localtime(seconds))
     except (OverflowError, ValueError, OSError):
