@@ -10,7 +10,10 @@ import pytest
 from agentloop.cli.hints import resume_hint
 from agentloop.cli.settings import settings_for
 from agentloop.errors import UsageError
+from agentloop.events import MessageAdded
 from agentloop.leases import Leases
+from agentloop.messages import Message, ToolCall
+from agentloop.stores import open_store
 from agentloop.stores.postgres.address import address_of
 from tests.cli_kit import agentloop
 from tests.test_cli_sessions_kept import compacted, life, listed, said, sessions, stored
@@ -106,6 +109,34 @@ def test_a_run_whose_database_went_away_says_how_to_go_on(database: str, tmp_pat
     with psycopg.connect(database, autocommit=True) as link:
         link.execute("ALTER TABLE gone RENAME TO agentloop_events")
     assert agentloop("-r", "s", "-m", "offline", "--store", database, cwd=tmp_path).status == 0
+
+
+_FULL = """
+    CREATE FUNCTION full_now() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN IF NEW.seq > {most} THEN RAISE EXCEPTION 'full'; END IF; RETURN NEW; END $$;
+    CREATE TRIGGER full_now BEFORE INSERT ON agentloop_events FOR EACH ROW EXECUTE FUNCTION full_now()"""
+
+
+@pytest.mark.parametrize("most", [2, 3])
+async def test_a_run_that_cannot_go_on_with_a_session_says_how_to_try_again(
+    most: int, database: str, tmp_path: Path
+) -> None:
+    call = ToolCall(id="c", name="list_files", arguments="{}")
+    pending = MessageAdded(message=Message.assistant("Looking.", tool_calls=(call,)), tokens=1)
+    store = open_store(database)
+    await store.append("s", [said("task"), pending], expect=0)
+    await store.close()
+    with psycopg.connect(database, autocommit=True) as link:
+        link.execute(_FULL.format(most=most).encode())
+    done = agentloop("-p", "more", "-r", "s", "-m", "offline", "--store", database, cwd=tmp_path)
+    assert done.status == 1
+    assert "-r s" in done.err.splitlines()[-1]
+    with psycopg.connect(database, autocommit=True) as link:
+        link.execute("DROP TRIGGER full_now ON agentloop_events")
+        link.execute(b"DROP FUNCTION full_now")
+        link.execute(_FULL.format(most=0).encode())
+    new = agentloop("-p", "x", "--session", "new", "-m", "offline", "--store", database, cwd=tmp_path)
+    assert (new.status, "go on with" in new.err) == (1, False)
 
 
 @pytest.mark.parametrize("options", [(), ("--store", "sqlite:///nothere.db")])

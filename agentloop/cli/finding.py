@@ -29,8 +29,9 @@ class SessionChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """Whether a session's last run was left before its answer, and how many compactions stand in it."""
+    """Whether a session is there and its last run was left before its answer; how many compactions it has."""
 
+    exists: bool
     pending: bool
     compactions: int
 
@@ -109,6 +110,7 @@ async def past_of(session_id: str, store: SessionStore) -> Past:
     session = await Session.open(session_id, store)
     said = session.context.messages
     return Past(
+        exists=session.context.length > 0,
         pending=bool(said) and not isinstance(next_step(said), Finish),
         compactions=session.context.compaction_count,
     )

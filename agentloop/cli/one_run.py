@@ -69,8 +69,9 @@ def _last_words(writer: AnswerWriter, tally: Tally) -> None:
 
 
 def _is_stored(call: Call, tally: Tally) -> bool:
-    said_something = tally.context is not None or (call.prompt.text is None and tally.run_id != "")
-    return said_something and call.settings.store != MEMORY
+    """Whether there is something to go on with: of this run, or of the session that it was to go on with."""
+    kept = tally.context is not None or (tally.goes_on and tally.run_id != "")
+    return kept and call.settings.store != MEMORY
 
 
 async def report_outcome(outcome: Outcome, writer: AnswerWriter, console: Console) -> int:
@@ -125,7 +126,8 @@ async def _events(call: Call, tally: Tally, console: Console) -> AsyncGenerator[
     async with runner_for(call.built, settings, console) as runner:
         session_id = await session_id_for(call.choice, runner.store, settings.workdir, owner=settings.owner)
         if call.choice.continues:
-            tally.earlier = (await past_of(session_id, runner.store)).compactions
+            past = await past_of(session_id, runner.store)
+            tally.earlier, tally.goes_on = past.compactions, past.exists
         run = runner.stream(call.prompt.text, session_id=session_id, limits=settings.limits)
         async with aclosing(run) as events:
             async for event in events:

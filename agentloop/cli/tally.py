@@ -19,13 +19,17 @@ _BAR = 10
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """Sums over the events seen; grows with each. `earlier` are compactions of the session before them."""
+    """Sums over the events seen; grows with each.
+
+    `earlier` are compactions of the session before them; `goes_on` says that it was there before them.
+    """
 
     model: str = ""
     session_id: str = ""
     run_id: str = ""
     steps: int = 0
     earlier: int = 0
+    goes_on: bool = False
     compactions: int = 0
     clearings: int = 0
     usage: Usage = field(default_factory=Usage)
