@@ -102,7 +102,7 @@ def check(context: Context, cut: Cut, budget: Budget) -> None:
     assert read <= {entry.seq for entry in context.visible}
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(contexts(st.one_of(histories, orderly(most_turns=4))))
 def test_no_cut_splits_an_exchange_or_hides_what_must_stay(context: Context) -> None:
     for strategy in STRATEGIES:

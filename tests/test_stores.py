@@ -279,8 +279,11 @@ async def test_a_relative_path_means_the_folder_it_was_named_in(
         ("sqlite:///a\0b", "bad store URL"),
         ("sqlite:///:memory:", "bad store URL.*use memory:"),
         ("sqlite:///x.db?mode=ro", "query string"),
-        ("postgresql:me:secret@host/db", "bad PostgreSQL URL: use postgresql://"),
-        ("postgres://me:secret@a/b@host/db", "bad PostgreSQL URL: use postgresql://"),
+        ("postgresql:me:secret@host/db", "bad PostgreSQL URL: it begins with neither .*; use postgresql://"),
+        (
+            "postgres://me:secret@a/b@host/db",
+            "bad PostgreSQL URL: a bare @ or / stands .*; use postgresql://",
+        ),
     ],
 )
 def test_a_bad_url_is_one_clear_line(url: str, says: str) -> None:

@@ -142,7 +142,7 @@ def compacted_somehow(draw: st.DrawFn, context: Context) -> Context:
     return compacted(context, cut, answer=answer)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(contexts())
 def test_a_cut_splits_no_exchange_and_holds_nothing_that_must_stay(context: Context) -> None:
     units = units_of(context.visible)
@@ -157,7 +157,7 @@ def test_a_cut_splits_no_exchange_and_holds_nothing_that_must_stay(context: Cont
         assert {seq for unit in goes for seq in unit.seqs} == set(covered(context, strategy)), strategy
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(contexts())
 def test_what_is_left_is_valid_and_the_live_request_is_the_last_that_a_user_says(context: Context) -> None:
     for strategy in STRATEGIES:
@@ -167,7 +167,7 @@ def test_what_is_left_is_valid_and_the_live_request_is_the_last_that_a_user_says
         assert violations({"model": "m", "messages": list(wire_messages(after.messages))}) == [], strategy
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(contexts())
 def test_a_strategy_finds_nothing_in_what_it_left(context: Context) -> None:
     for strategy in STRATEGIES:
