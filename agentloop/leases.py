@@ -70,7 +70,7 @@ class Leases:
                 yield hold
             except GeneratorExit:  # thrown away with its event loop: there is none to wait on any more
                 raise
-            except BaseException:
+            except BaseException:  # whatever ended the block, the session is let go; raised again
                 await to_its_end(hold.free())
                 raise
             await to_its_end(hold.free())

@@ -58,7 +58,7 @@ def _replaced(path: Path) -> Iterator[TextIO]:
                 os.fsync(file.fileno())
         with _told(path):
             _put_in_place(beside, path)
-    except BaseException:
+    except BaseException:  # whatever ended the block, no half file is left; raised again
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
@@ -71,7 +71,7 @@ def _opened(at: Path, path: Path) -> Iterator[TextIO]:
         file = open_private(at)
     try:
         yield file
-    except BaseException:
+    except BaseException:  # whatever ended the block, it is what is told; raised again
         with suppress(OSError):
             file.close()
         raise

@@ -50,8 +50,7 @@ class Execution:
         live = self.live
         await live.hold()
         await check_free(live.order.session_id, live.place.store, live.order.owner)
-        live.since = live.since or await live.began_at()
-        if not live.since:
+        if not await live.has_begun():
             await live.begin()
         elif not await live.has_said():
             await self._say_prompt(*await live.opened())

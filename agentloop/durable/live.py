@@ -17,7 +17,7 @@ from agentloop.holds import LEASE_SECONDS, Hold
 from agentloop.leases import Leases
 from agentloop.limits import Limits
 from agentloop.messages import ToolCall
-from agentloop.races import appended, kept_up
+from agentloop.races import appended, has_begun, kept_up
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.setting import Setting
@@ -214,7 +214,7 @@ class Live:
         return self.run is None or await self.run.is_alone()
 
     def _check_alone(self, records: Sequence[Record]) -> None:
-        if any(isinstance(each.event, RunStarted) and each.event.run_id != self.run_id for each in records):
+        if has_begun(records, other_than=self.run_id):
             raise TakenOverError(self.order.session_id)
 
 
