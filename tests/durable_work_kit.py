@@ -2,15 +2,41 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
+
+import pytest
 
 from agentloop import Agent
 from agentloop.durable import QueuedRun, RunQueue, Worker
 from agentloop.events import MessageAdded, Record
-from agentloop.stores import SessionStore
+from agentloop.stores import SessionStore, open_store
 from agentloop.stream import AnyStreamEvent
 from tests.kit import until
+from tests.postgres_kit import Server
+
+
+@pytest.fixture(scope="module")
+def url(postgres: Server) -> Iterator[str]:
+    """One database for all tests here: making DBOS's tables takes longer than a test."""
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def queue(url: str) -> Iterator[RunQueue]:
+    """The queue from outside."""
+    queue = RunQueue(url)
+    yield queue
+    asyncio.run(queue.close())
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[SessionStore]:
+    """The sessions."""
+    store = open_store(url)
+    yield store
+    await store.close()
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ from agentloop.errors import ModelRefusedError, ModelUnavailableError, StoreErro
 from agentloop.events import Compacted, Described, ModelCalled, RunEnded, RunStarted
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
-from agentloop.stores import SessionStore, open_store
+from agentloop.stores import SessionStore
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStarted as RunStartedShown
 from agentloop.testing import FailingModel, Reply, ScriptedModel, calls
 from agentloop.triggers import WindowFraction
+from tests import durable_work_kit
 from tests.durable_work_kit import Gate, Heard, at_work, messages, over, said
 from tests.kit import assert_valid, read, until
 from tests.postgres_kit import Server
@@ -32,27 +33,7 @@ from tests.postgres_kit import Server
 SECRET = "sk-proj-" + "a1B2" * 12
 
 
-@pytest.fixture(scope="module")
-def url(postgres: Server) -> Iterator[str]:
-    """One database for all tests here: making DBOS's tables takes longer than a test."""
-    with postgres.database() as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def queue(url: str) -> Iterator[RunQueue]:
-    """The queue from outside."""
-    queue = RunQueue(url)
-    yield queue
-    asyncio.run(queue.close())
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[SessionStore]:
-    """The sessions."""
-    store = open_store(url)
-    yield store
-    await store.close()
+url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
 
 
 def steps_of(url: str, run_id: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +16,17 @@ from agentloop.errors import ModelRefusedError, ModelUnavailableError, SessionBu
 from agentloop.events import Described, MessageAdded, RunEnded
 from agentloop.messages import Message, Usage
 from agentloop.models import ModelRequest
-from agentloop.stores import SessionStore, open_store
+from agentloop.stores import SessionStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import FailingModel, ScriptedModel, calls
+from tests import durable_work_kit
 from tests.durable_work_kit import Gate, at_work, over, said
 from tests.kit import until
-from tests.postgres_kit import Server
 
 SECRET = "sk-proj-" + "a1B2" * 12
 
 
-@pytest.fixture(scope="module")
-def url(postgres: Server) -> Iterator[str]:
-    """One database for all tests here: making DBOS's tables takes longer than a test."""
-    with postgres.database() as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def queue(url: str) -> Iterator[RunQueue]:
-    """The queue from outside."""
-    queue = RunQueue(url)
-    yield queue
-    asyncio.run(queue.close())
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[SessionStore]:
-    """The sessions."""
-    store = open_store(url)
-    yield store
-    await store.close()
+url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
 
 
 async def ends(store: SessionStore, session_id: str) -> list[RunEnded]:

@@ -1,7 +1,6 @@
 """The session of a durable run: who puts the run out, and what of it is known as a part of it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,35 +12,14 @@ from agentloop.errors import SessionBusyError
 from agentloop.holders import new_lease
 from agentloop.leases import WhenBusy
 from agentloop.prompts import INTERRUPTED
-from agentloop.stores import SessionStore, open_store
+from agentloop.stores import SessionStore
 from agentloop.stores.base import GrantsLeases
 from agentloop.testing import ScriptedModel, calls
+from tests import durable_work_kit
 from tests.durable_work_kit import at_work, over, said
 from tests.kit import until
-from tests.postgres_kit import Server
 
-
-@pytest.fixture(scope="module")
-def url(postgres: Server) -> Iterator[str]:
-    """One database for all tests here: making DBOS's tables takes longer than a test."""
-    with postgres.database() as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def queue(url: str) -> Iterator[RunQueue]:
-    """The queue from outside."""
-    queue = RunQueue(url)
-    yield queue
-    asyncio.run(queue.close())
-
-
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[SessionStore]:
-    """The sessions."""
-    store = open_store(url)
-    yield store
-    await store.close()
+url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
 
 
 class Endless:
