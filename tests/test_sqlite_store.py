@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import itertools
 import os
 import shutil
 import sqlite3
@@ -189,6 +190,57 @@ async def test_a_cancelled_append_is_written_whole_and_the_store_stays_usable(
     assert await behind == 4
     assert await texts(patient) == ["one", "two", "three", "four"]
     await patient.close()
+
+
+async def test_the_loop_goes_on_while_an_append_waits_for_another_process(path: Path) -> None:
+    patient = SQLiteStore(path, busy_seconds=60)
+    for at in range(20):
+        await patient.append("s", [said(str(at))], expect=at)
+    with other_program(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(patient.append("s", [said("last")], expect=20))
+        behind = asyncio.create_task(patient.append("other", [said("else")], expect=0))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        assert not behind.done()
+        other.execute("COMMIT")
+    assert (await waiting, await behind) == (21, 1)
+    assert await patient.append("s", [said("more")], expect=21) == 22
+    assert (await texts(patient))[-3:] == ["19", "last", "more"]
+    await patient.close()
+
+
+async def test_appends_of_every_size_stand_in_the_order_they_were_made_in(path: Path) -> None:
+    store = SQLiteStore(path)
+    at = 0
+    for size, many in itertools.product((1, 70_000), (1, 20)):
+        for _ in range(3):
+            expected, at = (
+                at + many,
+                await store.append("s", [said("x" * size) for _ in range(many)], expect=at),
+            )
+            assert at == expected
+    assert [len(text) for text in await texts(store)] == [1] * 63 + [70_000] * 63
+    assert await store.check() == ()
+    await store.close()
+
+
+def test_loops_that_append_at_once_to_one_store_lose_nothing(path: Path) -> None:
+    store = SQLiteStore(path)
+
+    async def appends(session_id: str) -> None:
+        for at in range(100):
+            assert await store.append(session_id, [said(f"{session_id} {at}")], expect=at) == at + 1
+
+    threads = [threading.Thread(target=asyncio.run, args=(appends(name),)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name in "abc":
+        assert asyncio.run(texts(store, name)) == [f"{name} {at}" for at in range(100)]
+    asyncio.run(store.close())
 
 
 async def test_a_locked_database_is_one_clear_line_and_can_be_tried_again(

@@ -9,6 +9,7 @@ are taken over.
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,11 +23,19 @@ from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VE
 MOST_CHECKED_BYTES = 16 * 1024 * 1024
 """A file up to this size is checked whole when it is opened: about 1 ms for each megabyte."""
 
+_WRITE = "BEGIN IMMEDIATE"
+QUICK_SECONDS = 0.002
+"""A write that took less is over sooner than two switches of threads would be on a machine at work."""
+
 T = TypeVar("T")
 
 
+class BusyError(Exception):
+    """Another process writes, and nothing was begun: an answer, no fault."""
+
+
 class SQLiteFile:
-    """A database file and its one connection; all calls come from one thread.
+    """A database file and its one connection; calls come from any thread, one at a time.
 
     After any fault the connection is dropped, which takes back what was not committed; the next
     transaction opens the file again.
@@ -38,6 +47,27 @@ class SQLiteFile:
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._doubtful = False
+        self._patient = True
+        self._waits = busy_seconds
+        self._write_seconds: float | None = None
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the file is open, and what was last written to it took less than `QUICK_SECONDS`."""
+        return self._write_seconds is not None and self._write_seconds < QUICK_SECONDS
+
+    def at_once(self, work: Callable[["SQLiteFile"], T]) -> T:
+        """What the work returns, where it need not wait for another process.
+
+        Raises:
+            BusyError: it would have to.
+            StoreError: see `transaction`.
+        """
+        self._patient = False
+        try:
+            return work(self)
+        finally:
+            self._patient = True
 
     def exists(self) -> bool:
         """Whether there is anything to read; a file that is in use counts even when it was moved."""
@@ -78,7 +108,7 @@ class SQLiteFile:
             return work(connection)
 
     @contextmanager
-    def transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
+    def transaction(self, begin: str = _WRITE) -> Iterator[sqlite3.Connection]:
         """Commits at the end of the block; a block that fails leaves nothing written.
 
         A commit that fails leaves all of it or nothing: where only the disc's word that it is kept did not
@@ -89,9 +119,14 @@ class SQLiteFile:
         """
         try:
             connection = self._opened()
-            connection.execute(begin)
+            began = time.perf_counter()
+            self._begin(connection, begin)
             yield connection
             connection.execute("COMMIT")
+            if begin == _WRITE:
+                self._write_seconds = time.perf_counter() - began
+        except BusyError:
+            raise
         except ConflictError:  # an answer, no fault: the connection goes on
             self._roll_back(connection)
             raise
@@ -111,7 +146,19 @@ class SQLiteFile:
         if self._connection:
             with suppress(sqlite3.Error):
                 self._connection.close()
-        self._connection = self._identity = None
+        self._connection = self._identity = self._write_seconds = None
+
+    def _begin(self, connection: sqlite3.Connection, begin: str) -> None:
+        seconds = self._busy_seconds if self._patient else 0
+        if seconds != self._waits:
+            connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+            self._waits = seconds
+        try:
+            connection.execute(begin)
+        except sqlite3.OperationalError as error:
+            if self._patient or code_of(error) != sqlite3.SQLITE_BUSY:
+                raise
+            raise BusyError from error
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         try:
@@ -125,7 +172,10 @@ class SQLiteFile:
                 return self._connection
             raise StoreError(f"{self.path}: the database was moved or replaced while in use: put it back")
         self._make()
-        self._connection = sqlite3.connect(self.path, timeout=self._busy_seconds, isolation_level=None)
+        self._connection = sqlite3.connect(
+            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+        )
+        self._waits = self._busy_seconds
         self._identity = _identity(self.path)
         self._prepare(self._connection)
         return self._connection

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agentloop.codec import encode
@@ -16,6 +17,8 @@ from agentloop.stores.sqlite.sessions import line
 
 Row: TypeAlias = tuple[str, int, str | bytes, int]
 
+MOST_SMALL_CHARS = 64 * 1024
+
 _READ = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 _INSERT = "INSERT INTO events (session_id, seq, body, sum) VALUES (?, ?, ?, ?)"
 _PUT = f"""INSERT INTO sessions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -24,16 +27,36 @@ _PUT = f"""INSERT INTO sessions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ttl_seconds = excluded.ttl_seconds"""
 
 
-def append(session_id: str, events: Sequence[Event], expect: int, file: SQLiteFile) -> int:
-    """Write all events after record `expect`, or none; see `SessionStore`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """What an append writes: the rows behind record `expect`, and what they make of the session's line."""
+
+    session_id: str
+    expect: int
+    rows: Sequence[Row]
+    change: Change | None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether writing it takes about as long as writing a single short record."""
+        return sum(len(body) for _, _, body, _ in self.rows) <= MOST_SMALL_CHARS
+
+
+def addition_of(session_id: str, events: Sequence[Event], expect: int) -> Addition:
+    """The events as they are written."""
     rows = [_row(session_id, seq, event) for seq, event in enumerate(events, start=expect + 1)]
     change = change_of(events) if events else None
+    return Addition(session_id=session_id, expect=expect, rows=rows, change=change)
+
+
+def append(new: Addition, file: SQLiteFile) -> int:
+    """Write all of it, or nothing; see `SessionStore.append`."""
     with file.transaction() as connection:
-        if not _went_on(connection, session_id, change, expect):
-            _begin_or_describe(connection, session_id, change, rows, expect, file)
-        elif rows:
-            connection.executemany(_INSERT, rows)
-    return expect + len(rows)
+        if not _went_on(connection, new):
+            _begin_or_describe(connection, new, file)
+        elif new.rows:
+            connection.executemany(_INSERT, new.rows)
+    return new.expect + len(new.rows)
 
 
 def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tuple[Record, ...]:
@@ -70,51 +93,42 @@ def _listed(connection: sqlite3.Connection, session_id: str) -> Any:
     return row[0] if row else 0
 
 
-def _check_written(
-    connection: sqlite3.Connection, session_id: str, rows: Sequence[Row], *, expect: int, length: int
-) -> None:
+def _check_written(connection: sqlite3.Connection, new: Addition, length: int) -> None:
     """A repeated append whose first answer was lost finds the very rows that it sends."""
-    at = clamped(expect)
+    at = clamped(new.expect)
     there = connection.execute(
         "SELECT seq, body FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
-        (session_id, at, at + len(rows)),
+        (new.session_id, at, at + len(new.rows)),
     ).fetchall()
-    if not rows or there != [(seq, body) for _, seq, body, _ in rows]:
-        raise ConflictError(session_id, expected=expect, actual=length)
+    if not new.rows or there != [(seq, body) for _, seq, body, _ in new.rows]:
+        raise ConflictError(new.session_id, expected=new.expect, actual=length)
 
 
-def _went_on(connection: sqlite3.Connection, session_id: str, change: Change | None, expect: int) -> bool:
+def _went_on(connection: sqlite3.Connection, new: Addition) -> bool:
     """Whether the log has `expect` records and its line now says that these are behind them.
 
     The line is the log's length, kept in the same transactions; a log that has more all the same refuses the
     records by its primary key, and one that has less is found out by who reads it.
     """
-    if change is None or not change.only_adds:
+    if new.change is None or not new.change.only_adds:
         return False
-    at = clamped(expect)
+    at = clamped(new.expect)
     updated = connection.execute(
         "UPDATE sessions SET updated = ?, length = ? WHERE id = ? AND length = ?",
-        (change.updated, at + change.added, session_id, at),
+        (new.change.updated, at + new.change.added, new.session_id, at),
     )
     return updated.rowcount == 1
 
 
-def _begin_or_describe(
-    connection: sqlite3.Connection,
-    session_id: str,
-    change: Change | None,
-    rows: Sequence[Row],
-    expect: int,
-    file: SQLiteFile,
-) -> None:
-    length = _length(connection, session_id)
-    if length != expect:
-        _check_written(connection, session_id, rows, expect=expect, length=length)
+def _begin_or_describe(connection: sqlite3.Connection, new: Addition, file: SQLiteFile) -> None:
+    length = _length(connection, new.session_id)
+    if length != new.expect:
+        _check_written(connection, new, length)
         return
-    before = line(connection, session_id, file)
+    before = line(connection, new.session_id, file)
     listed = before.length if before else 0
-    if listed != expect:
-        raise incomplete(str(file.path), session_id, listed)
-    if change:
-        connection.executemany(_INSERT, rows)
-        connection.execute(_PUT, row_of(changed(before, session_id, change)))
+    if listed != new.expect:
+        raise incomplete(str(file.path), new.session_id, listed)
+    if new.change:
+        connection.executemany(_INSERT, new.rows)
+        connection.execute(_PUT, row_of(changed(before, new.session_id, new.change)))

@@ -9,13 +9,14 @@ import os
 import threading
 import weakref
 from asyncio import Future as LoopFuture
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from agentloop.stores.sqlite.file import SQLiteFile
+from agentloop.stores.sqlite.file import BusyError, SQLiteFile
 from agentloop.threads import WorkThread
 
 T = TypeVar("T")
@@ -39,6 +40,22 @@ class OpenedFile:
                 weakref.finalize(self, self._open.let_go).atexit = False
             return self._open.begin(work)
 
+    def at_once(self, work: Callable[[SQLiteFile], T]) -> T:
+        """What the work returns, done in this thread, where nothing has to be waited for.
+
+        Raises:
+            BusyError: the file is not open, somebody works on it, here or in another process, or it is slow.
+            StoreError: what the work raises.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise BusyError
+        try:
+            if self._open is None:
+                raise BusyError
+            return self._open.at_once(work)
+        finally:
+            self._lock.release()
+
     def let_go(self) -> "Future[None] | None":
         """Close the file once all work is done, and end the thread; None where it is not open."""
         with self._lock:
@@ -59,14 +76,27 @@ class OpenedFile:
 
 
 class _Open:
-    """A file and the one thread that works on it."""
+    """A file and the thread that works on it; another may while that one has nothing to do."""
 
     def __init__(self, file: SQLiteFile) -> None:
         self._file = file
         self._thread = WorkThread(f"sqlite {file.path.name}")
+        self._waiting: deque[object] = deque()
 
     def begin(self, work: Callable[[SQLiteFile], T]) -> "LoopFuture[Callable[[], T]]":
-        return self._thread.begin(partial(work, self._file))
+        self._waiting.append(work)
+        return self._thread.begin(partial(self._done, work))
+
+    def at_once(self, work: Callable[[SQLiteFile], T]) -> T:
+        if self._waiting or not self._file.is_quick:
+            raise BusyError
+        return self._file.at_once(work)
+
+    def _done(self, work: Callable[[SQLiteFile], T]) -> T:
+        try:
+            return work(self._file)
+        finally:
+            self._waiting.popleft()
 
     def let_go(self) -> "Future[None]":
         closed = self._thread.hand_in(self._file.close)
