@@ -24,7 +24,8 @@ from agentloop.watch import CALLBACK_SECONDS
 class SyncRunner:
     """`Runner`, method by method, without `await`. It takes what `Runner` takes.
 
-    Closing it stops its loop; it is a context manager for that.
+    Closing it stops its loop; it is a context manager for that. One that was made before a fork works on both
+    sides of it, each with a loop of its own.
     """
 
     def __init__(
@@ -84,8 +85,7 @@ class SyncRunner:
             while (event := self._portal.run(_next(events))) is not None:
                 yield event
         finally:
-            if not self._portal.closed:  # closing has ended the run
-                self._portal.run(_left(events))
+            self._portal.leave(_left(events))
 
     def compact(self, session_id: str, *, focus: str | None = None) -> CompactionResult | None:
         """See `Runner.compact`."""

@@ -1,8 +1,11 @@
 """The runner without await."""
 
 import asyncio
+import itertools
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +16,9 @@ import pytest
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.errors import AgentLoopError, ContextOverflowError, UsageError
-from agentloop.events import RunEnded
+from agentloop.events import MessageAdded, RunEnded
+from agentloop.messages import Message
+from agentloop.models import ModelRequest
 from agentloop.stores import SQLiteStore
 from agentloop.stream import CallbackFailed, StreamEvent, event_type
 from agentloop.sync import SyncRunner
@@ -141,6 +146,68 @@ def test_a_closed_runner_says_so(tmp_path: Path) -> None:
         runner.run("Go")
     with pytest.raises(UsageError, match="this SyncRunner is closed"):
         next(events)
+
+
+def test_a_stream_that_is_collected_on_the_runners_own_loop_ends_its_run(tmp_path: Path) -> None:
+    """Which thread collects a cycle is chance."""
+    left: list[object] = []
+
+    async def collect() -> str:
+        """Let go of the stream."""
+        left.clear()
+        return "collected"
+
+    def answer(request: ModelRequest) -> Message | str:
+        text = str(request.messages[-1]["content"])
+        return calls(add={"a": 1, "b": 2}) if text == "Add" else calls(collect={}) if text == "Go" else "done"
+
+    model = ScriptedModel(itertools.repeat(answer), window=8_000)
+    agent = Agent(model, tools=[add, collect])
+    with SyncRunner(agent, store=f"sqlite:///{tmp_path}/s.db", transcripts=None) as runner:
+        events = runner.stream("Add", session_id="s")
+        while event_type(next(events)) != "tool_started":
+            pass
+        left.append(events)
+        del events
+        assert runner.run("Go", session_id="other").output == "done"
+        assert runner.resume("s").status == "answered"
+
+
+def test_a_runner_works_on_both_sides_of_a_fork(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from agentloop import Agent, SyncRunner
+from agentloop.testing import ScriptedModel
+signal.alarm(20)
+used, unused = (SyncRunner(Agent(ScriptedModel([*"abcdef"])), store=sys.argv[1]) for _ in range(2))
+assert used.run("one", session_id="used").output == "a"
+left = used.stream("two", session_id="left")
+next(left)
+pid = os.fork()
+if not pid:
+    try:
+        left.close()
+        assert used.run("three", session_id="used").output in "bc"
+        assert unused.run("four", session_id="unused").output == "a"
+        used.close()
+    except BaseException as error:
+        print(repr(error), flush=True)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert [type(event).__name__ for event in left][-1] == "RunEnded"
+assert used.run("five", session_id="used").output in "bc"
+used.close()
+"""
+    store = f"sqlite:///{tmp_path}/s.db"
+    ran = subprocess.run(
+        [sys.executable, "-c", script, store], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    with SyncRunner(Agent(ScriptedModel([])), store=store) as runner:
+        said = [record.event for record in runner.events("used")]
+        texts = [event.message.text for event in said if isinstance(event, MessageAdded)]
+        assert texts[::2] == ["one", "three", "five"]
+        assert runner.resume("left").status == "answered"
 
 
 def test_leaving_a_stream_after_closing_is_quiet(tmp_path: Path) -> None:
