@@ -5,9 +5,12 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 
 from agentloop.errors import BadAnswerError
 from agentloop.events import ModelCalled
+from agentloop.kept_numbers import is_kept_number, is_kept_whole
+from agentloop.messages import MOST_REPORTED_TOKENS, Usage
 from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
 
 OnPart = Callable[[TextPart | Retry], Awaitable[None]]
@@ -18,6 +21,9 @@ async def call(
 ) -> tuple[Answer, ModelCalled]:
     """The model's answer, and the record that it was asked; `counted` is the request by our own count.
 
+    A usage or a cost in it that cannot be true, or that no record may hold, was not told: an answer is not
+    lost for it.
+
     Raises:
         ModelError: it gave none.
     """
@@ -27,6 +33,7 @@ async def call(
             if not isinstance(part, Answer):
                 await on_part(part)
                 continue
+            part = _believed(part)
             return part, ModelCalled(
                 purpose=request.purpose,
                 model=model.name,
@@ -37,6 +44,19 @@ async def call(
                 cost=part.cost,
             )
     raise BadAnswerError("the model ended without an answer")
+
+
+def _believed(answer: Answer) -> Answer:
+    usage = answer.usage if answer.usage and all(map(_is_count, _counts(answer.usage))) else None
+    return replace(answer, usage=usage, cost=answer.cost if is_kept_number(answer.cost) else None)
+
+
+def _counts(usage: Usage) -> tuple[int, int, int]:
+    return usage.input_tokens, usage.output_tokens, usage.cached_tokens
+
+
+def _is_count(tokens: int) -> bool:
+    return is_kept_whole(tokens) and tokens <= MOST_REPORTED_TOKENS
 
 
 def _hash(request: ModelRequest) -> str:

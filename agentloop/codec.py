@@ -6,18 +6,22 @@ The text is ASCII, so NUL and lone surrogates come back as they were. (JSON cann
 that are the halves of one character from that character; they come back as the character.) A reader takes
 the default for a field that is absent and passes over fields that it does not know, so old records are read
 by newer code. A record of an unknown kind is kept as it is, to the byte.
+
+In every kind that is known, whole numbers lie from 0 to `MOST_KEPT` and all others are finite, whoever wrote
+them: no run could count with another. What a plugin notes and what a message holds is theirs.
 """
 
 import dataclasses
 import json
-import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
-from typing import Any, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+from agentloop.checks import shown
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import AnyEvent, Event, Unknown, kind_name
+from agentloop.kept_numbers import MOST_KEPT, is_kept_number, is_kept_whole
 from agentloop.messages import Message
 
 SCHEMA_VERSION = 1
@@ -44,7 +48,6 @@ def encode(event: Event) -> str:
     if kind is None:
         raise UsageError(f"{type(event).__name__} is no event of the log: use one of agentloop.events")
     try:
-        _check_time(event.time)
         return _checked_body(event) if isinstance(event, Unknown) else _ENCODER.encode(_data(kind, event))
     except (StoreError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UsageError(f"a record of kind {kind!r} cannot be stored: {_first_line(error)}") from error
@@ -86,12 +89,13 @@ def _unknown(kind: str, text: str, data: Mapping[str, Any]) -> Unknown:
         kind=kind,
         body=text,
         id=name if isinstance(name, str) else "",
-        time=float(moment) if _is_finite(moment) else 0.0,
+        time=float(moment) if is_kept_number(moment) else 0.0,
     )
 
 
 def _checked_body(event: Unknown) -> str:
     """Its text, which `decode` reads back and every store takes."""
+    _number("time")(event.time)
     event.body.encode()
     back = decode(event.body)
     if not isinstance(back, Unknown) or back.kind != event.kind:
@@ -104,15 +108,6 @@ def _data(kind: str, event: Event) -> dict[str, Any]:
     for field in _FIELDS[kind]:
         data[field.name] = field.to_json(getattr(event, field.name))
     return data
-
-
-def _check_time(moment: Any) -> None:
-    if not _is_finite(moment):
-        raise ValueError(f"'time' is {_shown(repr(moment))}: it must be a finite number of seconds")
-
-
-def _is_finite(moment: Any) -> TypeGuard[float]:
-    return isinstance(moment, int | float) and abs(moment) <= sys.float_info.max
 
 
 def _has(data: Mapping[str, Any], field: _Field) -> bool:
@@ -131,21 +126,24 @@ def _shown(text: str) -> str:
     return ascii(text if len(text) <= 60 else text[:60] + "…")
 
 
-def _converters(hint: Any) -> tuple[Converter, Converter]:
-    """How a value of this type is written and read; derived from the annotation alone."""
+def _converters(name: str, hint: Any) -> tuple[Converter, Converter]:
+    """How a field of that name and type is written and read; derived from the annotation alone."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Message:
         return Message.to_openai, Message.from_openai
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return _of_dataclass(hint)
     if origin in (Union, types.UnionType):
-        return _of_optional(*(argument for argument in arguments if argument is not types.NoneType))
+        return _of_optional(name, *(argument for argument in arguments if argument is not types.NoneType))
     if origin is tuple:
-        return _of_tuple(arguments)
+        return _of_tuple(name, arguments)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         check = _checked(Mapping)
         return (lambda value: dict(check(value))), check
-    check = _one_of(arguments) if origin is Literal else _checked(*_ACCEPTED.get(hint, (hint,)))
+    if origin is Literal:
+        check = _one_of(arguments)
+    else:
+        check = _NUMBERS[hint](name) if hint in _NUMBERS else _checked(hint)
     return check, check
 
 
@@ -161,16 +159,16 @@ def _of_dataclass(kind: type) -> tuple[Converter, Converter]:
     return write, read
 
 
-def _of_optional(hint: Any) -> tuple[Converter, Converter]:
-    write, read = _converters(hint)
+def _of_optional(name: str, hint: Any) -> tuple[Converter, Converter]:
+    write, read = _converters(name, hint)
     return (
         lambda value: None if value is None else write(value),
         lambda value: None if value is None else read(value),
     )
 
 
-def _of_tuple(arguments: tuple[Any, ...]) -> tuple[Converter, Converter]:
-    write, read = _converters(arguments[0])
+def _of_tuple(name: str, arguments: tuple[Any, ...]) -> tuple[Converter, Converter]:
+    write, read = _converters(name, arguments[0])
     length = None if arguments[-1] is Ellipsis else len(arguments)
     check = _checked(list, tuple)
 
@@ -191,6 +189,24 @@ def _checked(*accepted: type) -> Converter:
     return check
 
 
+def _whole(name: str) -> Converter:
+    def check(value: Any) -> Any:
+        if is_kept_whole(value):
+            return value
+        raise ValueError(f"{name!r} must be a whole number from 0 to {MOST_KEPT}, not {shown(value)}")
+
+    return check
+
+
+def _number(name: str) -> Converter:
+    def check(value: Any) -> Any:
+        if is_kept_number(value):
+            return value
+        raise ValueError(f"{name!r} must be a finite number, not {shown(value)}")
+
+    return check
+
+
 def _one_of(words: tuple[Any, ...]) -> Converter:
     def check(value: Any) -> Any:
         if value in words:
@@ -204,13 +220,13 @@ def _fields(kind: type) -> tuple[_Field, ...]:
     hints = get_type_hints(kind)
     fields = []
     for field in dataclasses.fields(kind):
-        write, read = _converters(hints[field.name])
+        write, read = _converters(field.name, hints[field.name])
         required = field.default is MISSING and field.default_factory is MISSING
         fields.append(_Field(name=field.name, required=required, to_json=write, from_json=read))
     return tuple(fields)
 
 
-_ACCEPTED: Mapping[Any, tuple[type, ...]] = {float: (float, int)}
+_NUMBERS: Mapping[Any, Callable[[str], Converter]] = {int: _whole, float: _number}
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _CLASSES: Mapping[str, type[Event]] = {
     kind_name(kind): kind for kind in get_args(AnyEvent) if kind is not Unknown

@@ -1,7 +1,9 @@
 """Records survive the way through text: same values, same bytes, old and new versions."""
 
 import json
-from typing import Any
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from agentloop.codec import SCHEMA_VERSION, decode, encode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import (
+    AnyEvent,
     Cleared,
     ClearedItem,
     Compacted,
@@ -23,6 +26,7 @@ from agentloop.events import (
     RunStarted,
     Unknown,
 )
+from agentloop.kept_numbers import MOST_KEPT
 from agentloop.messages import Message, ToolCall, Usage
 
 
@@ -241,6 +245,67 @@ def test_a_known_kind_that_a_newer_version_changed_says_so() -> None:
         decode('{"v":9,"kind":"restored","seq":{"from":1}}')
 
 
+ITEM = ClearedItem(seq=1, message=Message.user("h"), tokens=1)
+EVERY_NUMBER: tuple[Event, ...] = (
+    MessageAdded(message=Message.user("hi"), tokens=1),
+    Cleared(items=(ITEM,)),
+    Compacted(covers=((1, 2),), replacement="", at=1, tokens=1, cleared=(ITEM,)),
+    Restored(seq=1),
+    ModelCalled(purpose="agent", model="m", usage=Usage(), cost=0.5),
+    RunStarted(run_id="r"),
+    RunEnded(run_id="r", status="answered"),
+    Described(ttl_seconds=5.0),
+    Noted(source="s"),
+)
+
+
+KINDS = [ClearedItem, Usage, *(kind for kind in get_args(AnyEvent) if kind is not Unknown)]
+
+
+def holds_a_number(hint: Any) -> bool:
+    return hint in (int, float) or bool({int, float} & set(get_args(hint)))
+
+
+def numbers_in(value: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
+    """Where each number of a record stands, and that number as the last item."""
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if key != "v":
+                yield from numbers_in(inner, *path, key)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield *path, value
+
+
+def with_number(text: str, path: Sequence[Any], number: Any) -> str:
+    data = json.loads(text)
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = number
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize("event", EVERY_NUMBER, ids=lambda event: type(event).__name__)
+def test_every_number_of_every_kind_is_held_to_one_rule(event: Event) -> None:
+    text = encode(event)
+    for *path, stands in numbers_in(json.loads(text)):
+        is_whole = isinstance(stands, int)
+        for good in (0, MOST_KEPT) if is_whole else (0, -2.5, 1e308):
+            again = encode(decode(with_number(text, path, good)))
+            assert json.loads(again) == json.loads(with_number(text, path, good))
+        bad = (-1, MOST_KEPT + 1, 1.0) if is_whole else (math.inf, -(10**309))
+        for number in (*bad, math.nan, 10**400, True, "1"):
+            with pytest.raises(StoreError, match=r"^damaged record of kind '\w+': '\w+' must be a [^\n]*$"):
+                decode(with_number(text, path, number))
+
+
+def test_the_rule_is_tried_on_every_number_that_a_record_has() -> None:
+    tried = {path[-2] for event in EVERY_NUMBER for path in numbers_in(json.loads(encode(event)))}
+    named = {field for kind in KINDS for field, hint in get_type_hints(kind).items() if holds_a_number(hint)}
+    assert named - {"covers"} <= tried
+    assert {kind for kind in KINDS if kind not in (ClearedItem, Usage)} == set(map(type, EVERY_NUMBER))
+
+
 class Homemade(Event):
     """An event that is none of the log's."""
 
@@ -253,7 +318,13 @@ class Homemade(Event):
         (Noted(source="s", data={"x": object()}), "'noted'.*object is not JSON serializable"),
         (Noted(source="s", data={"x": 10**5000}), "'noted'"),
         (Described(title=b"bytes"), "'described'.*no str"),  # type: ignore[arg-type]
-        (Restored(seq=None), "'restored'.*no int"),  # type: ignore[arg-type]
+        (Restored(seq=None), "'restored'.*whole number"),  # type: ignore[arg-type]
+        (
+            MessageAdded(message=Message.user("hi"), tokens=-1),
+            "'tokens' must be a whole number from 0 to 9007",
+        ),
+        (Restored(seq=10**5000), "'seq' must be a whole number .* not a number of 16610 bits"),
+        (Described(ttl_seconds=math.nan), "'ttl_seconds' must be a finite number, not nan"),
         (MessageAdded(message="hello", tokens=1), "'message_added'"),  # type: ignore[arg-type]
     ],
 )

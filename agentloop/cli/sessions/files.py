@@ -1,23 +1,25 @@
 """`sessions export` and `sessions import`."""
 
+from collections.abc import Sequence
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import click
 
-from agentloop import exports
-from agentloop.cli.importing import read_text, redacted_events
+from agentloop import imports
+from agentloop.cli import readings
 from agentloop.cli.options import STORE, TTL, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.selecting import SELECTION, check_there, filter_of
+from agentloop.cli.sessions.importing import read_text, redacted_events
+from agentloop.cli.sessions.selecting import SELECTION, check_there, filter_of
 from agentloop.cli.sessions.texts import FORMATS, texts_of
 from agentloop.cli.sessions.work import Opened, done, named, pages
+from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.settings import Settings
-from agentloop.cli.writing import whole_file
 from agentloop.errors import ConflictError, UsageError
-from agentloop.events import Described, Event
+from agentloop.events import Described, Event, MessageAdded
 from agentloop.messages import Message
+from agentloop.openings import title_of
 from agentloop.sessions import new_session_id
 from agentloop.stores import checked_session_id
 from agentloop.tokens import count_message, counter_for
@@ -48,7 +50,7 @@ def export(name: str, shape: str, path: str | None, **selection: Any) -> int:
                 async for text in texts:
                     await output.write(text)
             else:
-                with whole_file(Path(path)) as file:
+                with whole_file(readings.path(path)) as file:
                     async for text in texts:
                         file.write(text)
 
@@ -62,8 +64,9 @@ def export(name: str, shape: str, path: str | None, **selection: Any) -> int:
 def import_(path: str, new_id: str | None, **_: Any) -> int:
     """Read a session in.
 
-    From messages or events, as a JSON list or JSON Lines; - is standard input. It becomes a session of this
-    folder, and of the owner and with the time to live that are given; else those that the events name stay.
+    From messages, as a JSON list or JSON Lines, or from events, as JSON Lines; - is standard input. It
+    becomes a session of this folder, and of the owner and with the time to live that are given; else those
+    that the events name stay.
     """
     session_id = new_session_id() if new_id is None else checked_session_id(new_id)
     # Read here and not in the event loop, where a silent pipe would keep a signal waiting.
@@ -90,6 +93,19 @@ def _events(text: str, settings: Settings) -> list[Event]:
     def count(message: Message) -> int:
         return count_message(message, counter)
 
-    events = redacted_events(exports.parse(text, count=count), settings.redact, count)
-    folder, owner = str(settings.workdir), settings.owner
-    return [*events, Described(folder=folder, owner=owner, ttl_seconds=settings.ttl_seconds)]
+    events = list(redacted_events(imports.parse(text, count=count), settings.redact, count))
+    here = Described(
+        title=_title(events),
+        folder=str(settings.workdir),
+        owner=settings.owner,
+        ttl_seconds=settings.ttl_seconds,
+    )
+    return [*events, here]
+
+
+def _title(events: Sequence[Event]) -> str | None:
+    """What a session of these messages would be called; None where they name a title themselves."""
+    if any(isinstance(event, Described) for event in events):
+        return None
+    said = (event.message for event in events if isinstance(event, MessageAdded))
+    return next((title_of(message) for message in said if message.role == "user"), None) or None

@@ -1,0 +1,205 @@
+"""Sessions taken in from files: what `exports` wrote, or any chat-completions messages."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Never
+
+from agentloop.checks import whole
+from agentloop.codec import decode
+from agentloop.errors import StoreError, UsageError
+from agentloop.events import (
+    Cleared,
+    Compacted,
+    Described,
+    Event,
+    MessageAdded,
+    ModelCalled,
+    Unknown,
+)
+from agentloop.exports import POSITION_IN_FRONT
+from agentloop.messages import Message
+from agentloop.renumbered import renumbered
+from agentloop.sizes import MOST_TOKENS
+from agentloop.stores.base import checked_owner, checked_ttl
+
+
+def parse(text: str, *, count: Callable[[Message], int]) -> list[Event]:
+    """The events that an export holds: of messages, a JSON list or JSON Lines, or of events, JSON Lines.
+
+    `count` gives a message's length in tokens. A BOM, CRLF and blank lines are passed over; NaN and the
+    infinities are kept where a log keeps them, in what a plugin noted and in a message that an event holds.
+
+    Raises:
+        UsageError: a line or an item is none of these, or cannot be kept as it is written (a key stands in it
+            twice, or a number that JSON does not have or a record may not hold), or it points at what a
+            filtered export left out; the text names it and says what is wrong.
+    """
+    text = text.removeprefix("\ufeff")
+    if text.lstrip().startswith("["):
+        events: list[Event] = [_said(item, where, count) for where, item in _items(text)]
+    else:
+        events = list(_lines(text, count))
+    if not events:
+        raise UsageError("nothing to import: it holds neither messages nor events")
+    return events
+
+
+def _items(text: str) -> Iterator[tuple[str, Any]]:
+    """Each item of the list, decoded by itself, so that a fault can be named by its place."""
+    try:
+        length = len(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"nothing imported: this is no JSON list: {error}") from error
+    end = text.index("[") + 1
+    for number in range(1, length + 1):
+        between = _BETWEEN.match(text, end)
+        try:
+            item, end = _STRICT.raw_decode(text, between.end() if between else end)
+        except ValueError as error:
+            raise _wrong(f"item {number}", str(error)) from error
+        if _is_event(item):
+            raise _wrong(f"item {number}", "this is an event: write events as JSON Lines, one a line")
+        yield f"item {number}", item
+
+
+def _lines(text: str, count: Callable[[Message], int]) -> Iterator[Event]:
+    """The event of each line; they get positions without gaps, and point at each other by these."""
+    positions: list[int] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            where = f"line {number}"
+            data = _decoded(line, where)
+            behind = positions[-1] + 1 if positions else 1
+            if _is_event(data):
+                event = _event(line, where)
+                position = _position(line, data, event, behind, where)
+                yield _in_place(event, position, positions, where)
+            else:
+                position = behind
+                yield _said(data, where, count)
+            positions.append(position)
+
+
+def _is_event(data: Any) -> bool:
+    return isinstance(data, dict) and {"v", "kind"} <= data.keys()
+
+
+def _decoded(line: str, where: str) -> Any:
+    try:
+        return _STRICT.decode(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise _wrong(where, f"this is no JSON: {error}") from error
+    except ValueError as error:
+        fault = error
+    try:
+        return _as_stored(line, fault)
+    except ValueError as error:
+        raise _wrong(where, str(error)) from error
+
+
+def _as_stored(line: str, fault: ValueError) -> Any:
+    """The line as an event that a log may hold so, though JSON may not; for any other the fault is raised.
+
+    A log keeps NaN and the infinities, and a record of a kind that is not known to the byte.
+    """
+    try:
+        event = decode(_parted(line)[1])
+    except (StoreError, RecursionError):
+        raise fault from None
+    return json.loads(line) if isinstance(event, Unknown) else _LENIENT.decode(line)
+
+
+def _event(line: str, where: str) -> Event:
+    try:
+        event = decode(_parted(line)[1])
+        if isinstance(event, Described):
+            checked_owner(event.owner)
+            checked_ttl(event.ttl_seconds or None)
+        for name, tokens in _tokens_in(event):
+            whole(name, tokens, 0, most=MOST_TOKENS)
+    except (StoreError, UsageError) as error:
+        raise _wrong(where, str(error)) from error
+    return event
+
+
+def _tokens_in(event: Event) -> Iterator[tuple[str, int]]:
+    """The lengths that a run adds up: a record of it must hold their sum as well."""
+    match event:
+        case MessageAdded():
+            yield "tokens", event.tokens
+        case Cleared():
+            yield from (("tokens", item.tokens) for item in event.items)
+        case Compacted():
+            yield from (("tokens", event.tokens), ("answer_tokens", event.answer_tokens))
+            yield from (("tokens", item.tokens) for item in event.cleared)
+        case ModelCalled():
+            yield "counted", event.counted
+
+
+def _parted(line: str) -> tuple[str | None, str]:
+    """The position that stands in front, None where there is none, and the record's own text."""
+    text = line.rstrip("\r")
+    found = POSITION_IN_FRONT.match(text)
+    return (found[1], "{" + text[found.end() :]) if found else (None, text)
+
+
+def _position(line: str, data: dict[str, Any], event: Event, behind: int, where: str) -> int:
+    """Where the record stood in the log that it comes from; by itself at `behind`, behind the one before.
+
+    A program may have put the fields into another order; but one of a newer version may be the record's own.
+    """
+    said, _ = _parted(line)
+    if said is None:
+        said = str(behind) if isinstance(event, Unknown) else json.dumps(data.get("position", behind))
+    position = int(said) if _DIGITS.fullmatch(said) else 0
+    if position < behind:
+        raise _wrong(where, f"'position' must be a whole number of at least {behind} here, not {said[:40]}")
+    return position
+
+
+def _in_place(event: Event, position: int, positions: Sequence[int], where: str) -> Event:
+    try:
+        return renumbered(event, position, positions)
+    except UsageError as error:
+        raise _wrong(where, str(error)) from error
+
+
+def _said(data: Any, where: str, count: Callable[[Message], int]) -> MessageAdded:
+    try:
+        message = Message.from_openai(data)
+    except (UsageError, RecursionError) as error:
+        raise _wrong(where, str(error)) from error
+    if message.role not in _ROLES:
+        raise _wrong(where, f"{message.role[:40]!r} is no role of chat completions: {', '.join(_ROLES)}")
+    return MessageAdded(message=message, tokens=count(message))
+
+
+def _wrong(where: str, what: str) -> UsageError:
+    return UsageError(f"nothing imported: {where}: {what}")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice[:40]!r} stands twice in one object: leave one of them out")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
+
+
+def _no_number(text: str) -> Never:
+    raise ValueError(f"{text[:40]} is no number that JSON can keep: write another")
+
+
+_BETWEEN = re.compile(r"[\s,]*")
+_DIGITS = re.compile(r"[0-9]{1,16}")
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_LENIENT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite)
+_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=_no_number)
