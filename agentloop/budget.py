@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from agentloop.context import Context
-from agentloop.errors import ContextOverflowError, ContextTooLongError
+from agentloop.errors import ContextOverflowError
 from agentloop.estimate import estimate_tokens
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel
@@ -24,17 +24,11 @@ BELOW_THRESHOLD = 0.7
 SHARE_OF_TASK = 0.1
 """The session's first user message stays verbatim while it takes at most this share of the window."""
 
-UNTOLD_OVERFLOW = 0.85
-"""Where an overflow names no limit, the window is taken to be this share of the request refused."""
-
 SHARE_NAMED = 0.1
 """A message that takes less of a request that does not fit is not named as what is too big."""
 
 MOST_RATIO_PROVED = 4.0
 """No tokenizer in use counts so much more than another: a refusal that says more is about something else."""
-
-USEFUL_ANSWER = 1_024
-"""An answer of so many tokens is worth asking for; in small windows one of `SMALL_SHARE`."""
 
 USUAL_RESERVE, SMALL_SHARE = 4_096, 1 / 8
 """Kept free for an answer without a limit: so many tokens (3,000 words), of a small window this share."""
@@ -84,11 +78,12 @@ class Budget:
     @property
     def reserve(self) -> int:
         """What is kept free for the answer: its limit where it has one, else an eighth, up to 4,096."""
-        planned = min(self.max_output_tokens or self._usual_reserve, self.window // 2)
+        planned = min(self.max_output_tokens or self.usual_reserve, self.window // 2)
         return planned if self.lowered_reserve is None else min(planned, self.lowered_reserve)
 
     @property
-    def _usual_reserve(self) -> int:
+    def usual_reserve(self) -> int:
+        """What is kept free for an answer without a limit."""
         return min(USUAL_RESERVE, int(self.window * SMALL_SHARE))
 
     @property
@@ -161,61 +156,9 @@ class Budget:
         """Whether `size` rests on the provider's count of this very context."""
         return context.anchor(self.model) is not None
 
-    def learnt(self, context: Context, error: ContextTooLongError) -> "Budget":
-        """The budget after what an overflow said: the window, and how much more the server counts."""
-        counted, size = self.counted(context), self.size(context)
-        told = (error.tokens or 0) - (error.output_tokens or 0)
-        told = told if told > self.fixed else 0
-        if not (error.window or told) and not self._may_guess(context):
-            return self
-        ratio = told / counted if told > size else 1.0
-        window = error.window or self.window
-        if error.window is None and told <= max(size, self.limit):
-            window = int((told or size) * UNTOLD_OVERFLOW)
-        taught = self.narrowed(replace(self, window=window, least_ratio=ratio))
-        if not taught.fits(context):
-            return taught
-        # What was said of the sizes explains no refusal: the server counts more than we do.
-        ratio = taught.limit / (counted * UNTOLD_OVERFLOW)
-        return replace(taught, least_ratio=max(taught.least_ratio, min(ratio, MOST_RATIO_PROVED)))
-
-    def _may_guess(self, context: Context) -> bool:
-        """Whether a refusal without any size tells of the window: others fail so for reasons of their own.
-
-        A request as large was answered before, or what would be left is less than the fixed part alone.
-        """
-        guessed = replace(self, window=max(1, int(self.size(context) * UNTOLD_OVERFLOW)))
-        return self.counted(context) > self.answered and guessed.fixed < guessed.limit
-
     def having_answered(self, counted: int) -> "Budget":
         """This budget once a request of that length by our own count was answered."""
         return self if counted <= self.answered else replace(self, answered=counted)
-
-    def refusing(self, context: Context) -> "Budget":
-        """This budget; where a context that was refused fits it all the same, one that it does not fit.
-
-        The provider may count less than we do of what it last reported, and more of what was added since.
-        """
-        if not self.fits(context):
-            return self
-        return replace(self, window=int(self.size(context) * UNTOLD_OVERFLOW))
-
-    def with_shorter_answer(self, context: Context, error: ContextTooLongError) -> "Budget | None":
-        """The budget in which the same messages fit beside a shorter answer than the one refused.
-
-        None where the server did not name prompt, answer and window apart, and where less than a useful
-        answer is left beside the prompt: `USEFUL_ANSWER`, or an eighth of a window that is small.
-        """
-        if not (error.window and error.tokens and error.output_tokens):
-            return None
-        prompt, window = error.tokens - error.output_tokens, min(error.window, self.window)
-        ratio = prompt / self.counted(context) if prompt > self.size(context) else 1.0
-        taught = self.narrowed(replace(self, window=window, least_ratio=ratio))
-        left = window - max(prompt, taught.size(context))
-        if left < min(USEFUL_ANSWER, int(window * SMALL_SHARE)):
-            return None
-        lowered = replace(taught, lowered_reserve=min(left, taught._usual_reserve))
-        return lowered if (lowered.longest_answer(context) or 0) < error.output_tokens else None
 
     def narrowed(self, other: "Budget") -> "Budget":
         """This budget with what another one, of the same requests, knows to be less."""
@@ -262,12 +205,3 @@ class Budget:
         said = f"the {entry.message.role} message at position {entry.seq}"
         who = "the prompt" if entry is context.newest_user else said
         return f"{who} has {entry.tokens:,} tokens: shorten it"
-
-
-def overflow_error(error: ContextTooLongError, budget: Budget, context: Context) -> ContextOverflowError:
-    """The server's refusal as the error of a run that cannot go on."""
-    return ContextOverflowError(
-        f"{error}; a new session, a larger window or compaction helps",
-        tokens=error.tokens or budget.size(context),
-        window=error.window or budget.window,
-    )

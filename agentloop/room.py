@@ -1,13 +1,15 @@
 """Makes room: decides before each request, and after an overflow, whether the ladder is to be climbed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
-from agentloop.budget import Budget, overflow_error
+from agentloop.budget import Budget
 from agentloop.compactions import CompactionResult
 from agentloop.context import Context
 from agentloop.errors import ContextTooLongError
+from agentloop.guard import Guard
 from agentloop.ladder import Ladder
+from agentloop.learning import learnt, overflow_error, refusing, with_shorter_answer
 from agentloop.plans import Occasion
 from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview
@@ -16,7 +18,7 @@ from agentloop.sessions import Session
 from agentloop.stream import ContextStatus, ContextWarning, Level, level_of
 from agentloop.triggers import Overflow, threshold_of
 
-OVERFLOW = Overflow()
+_OVERFLOW = Overflow()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,12 +46,20 @@ class Room:
         self.ladder.guard.step()
         if self.policy is not None:
             session = await self.ladder.clear_in_batches(session, self.budget)
-            if occasion := self._due(session.context, self.policy):
+            if occasion := self._due(session.context, self.policy, self.ladder.guard):
                 session = await self.ladder.climb(await session.whole(), self.budget, occasion)
             await self._say_fixed(session.context)
         await self._warn(session.context)
         self.budget.check(session.context)
         return session
+
+    def is_due(self, context: Context) -> bool:
+        """Whether `make` would compact now, as far as can be told before old results are cleared."""
+        if self.policy is None:
+            return False
+        guard = replace(self.ladder.guard)
+        guard.step()
+        return self._due(context, self.policy, guard) is not None
 
     async def shrink(self, session: Session, error: ContextTooLongError) -> Session:
         """The session made smaller after the server refused its request as too long.
@@ -59,16 +69,16 @@ class Room:
         Raises:
             ContextOverflowError: it cannot be made smaller, or compaction is off.
         """
-        lowered = self.budget.with_shorter_answer(session.context, error)
+        lowered = with_shorter_answer(self.budget, session.context, error)
         if lowered is not None and self._lowered_at != session.context.length:
             self.budget, self._lowered_at = lowered, session.context.length
             return session
         if self.policy is None:
             raise overflow_error(error, self.budget, session.context) from error
         tokens = error.tokens or self.budget.size(session.context)
-        self.budget = self.budget.learnt(session.context, error)
+        self.budget = learnt(self.budget, session.context, error)
         occasion = Occasion(reason="overflow", why=f"the server refused {tokens:,} tokens")
-        budget = self.budget.refusing(session.context)
+        budget = refusing(self.budget, session.context)
         return await self.ladder.climb(await session.whole(), budget, occasion)
 
     async def asked(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
@@ -116,13 +126,13 @@ class Room:
             measured=self.budget.measured(context),
         )
 
-    def _due(self, context: Context, policy: Compaction) -> Occasion | None:
-        if too_late := OVERFLOW(context, self.budget):
+    def _due(self, context: Context, policy: Compaction, guard: Guard) -> Occasion | None:
+        if too_late := _OVERFLOW(context, self.budget):
             return Occasion(reason=too_late.reason, why=too_late.why)
         fired = fired_by(policy.trigger, context, self.budget)
         if fired is None:
             return None
-        if not self.ladder.guard.allows(size=self.budget.size(context), limit=self.budget.limit):
+        if not guard.allows(size=self.budget.size(context), limit=self.budget.limit):
             return None
         return Occasion(reason=fired.reason, why=fired.why)
 

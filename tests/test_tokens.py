@@ -18,7 +18,7 @@ import tiktoken_ext.openai_public as openai_public  # type: ignore[import-untype
 from hypothesis import given
 from hypothesis import strategies as st
 
-import agentloop.tokens
+import agentloop.vocabularies
 from agentloop.estimate import estimate_tokens
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
@@ -26,15 +26,15 @@ from agentloop.tokens import (
     IMAGE_TOKENS,
     LOW_DETAIL_IMAGE_TOKENS,
     MESSAGE_OVERHEAD,
-    MOST_CHARS_PER_TOKEN,
     REQUEST_OVERHEAD,
     count_message,
     count_request,
     count_tools,
     counter_for,
 )
+from agentloop.vocabularies import MOST_CHARS_PER_TOKEN
 
-SOURCE = Path(agentloop.tokens.__file__).read_text()
+SOURCE = Path(agentloop.vocabularies.__file__).read_text()
 ENGLISH = "Whatever fails before the append leaves the log, and so the session, exactly as it was. " * 40
 CHINESE = "人工智能是计算机科学的一个分支，它企图了解智能的实质，并生产出一种新的智能机器。\n" * 60
 RUSSIAN = "Съешь же ещё этих мягких французских булок, да выпей чаю. " * 40
@@ -122,7 +122,7 @@ def test_cutting_long_runs_changes_the_count_by_little(unit: str, times: int) ->
 
 
 def tiktoken_count(text: str) -> int:
-    return len(agentloop.tokens._load("o200k_base")(text))
+    return len(agentloop.vocabularies._load("o200k_base")(text))
 
 
 @pytest.mark.parametrize(

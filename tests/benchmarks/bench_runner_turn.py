@@ -25,7 +25,7 @@ from agentloop.stores.memory import InMemoryStore
 from agentloop.stream import TextDelta
 from agentloop.tokens import count_message, counter_for
 from tests.benchmarks.bench_turn import Measured, history, line, measured, plain_turn
-from tests.strict_provider import provider_process
+from tests.strict_process import provider_process
 
 LIMIT, CHUNK_LIMIT = 0.1, 0.3
 FEW_PIECES, MANY_PIECES = 100, 3_000

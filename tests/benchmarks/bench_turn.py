@@ -23,7 +23,7 @@ from openai.types.chat import ChatCompletionChunk
 from agentloop.models import Answer, ModelRequest
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_chat.stream import streamed
-from tests.strict_provider import provider_process
+from tests.strict_process import provider_process
 
 Turn = Callable[[], Awaitable[None]]
 
