@@ -6,7 +6,7 @@ check takes True or False for a number.
 """
 
 import sys
-from math import inf
+from math import inf, isfinite
 
 from agentloop.callables import is_async
 from agentloop.errors import UsageError
@@ -25,6 +25,16 @@ def whole(name: str, value: int, least: int, *, most: int | None = None) -> None
     if not is_whole or value < least or (most is not None and value > most):
         wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise UsageError(f"{name} must be a whole number {wanted}, not {shown(value)}")
+
+
+def any_whole(name: str, value: int) -> None:
+    """Refuse what is no whole number.
+
+    Raises:
+        UsageError: with the name.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{name} must be a whole number, not {shown(value)}")
 
 
 def whole_or_none(name: str, value: int | None, least: int, *, most: int | None = None) -> None:
@@ -55,6 +65,26 @@ def at_least_or_none(name: str, value: float | None, least: float) -> None:
     """
     if value is not None:
         at_least(name, value, least)
+
+
+def from_to(name: str, value: float, least: float, most: float) -> None:
+    """Refuse what is no number from `least` to `most`.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    if not (_is_number(value) and least <= value <= most):
+        raise UsageError(f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}")
+
+
+def finite(name: str, value: float) -> None:
+    """Refuse what is no number that a float has room for.
+
+    Raises:
+        UsageError: with the name.
+    """
+    if not (_is_number(value) and isfinite(value)):
+        raise UsageError(f"{name} must be a finite number, not {shown(value)}")
 
 
 def above_zero(name: str, value: float) -> None:
@@ -126,14 +156,24 @@ def share_below_one(name: str, value: float) -> None:
         raise UsageError(f"{name} must be at least 0 and below 1, not {shown(value)}")
 
 
-def text_or_none(name: str, value: str | None) -> None:
-    """Refuse what is no text, None let pass.
+def text(name: str, value: str) -> None:
+    """Refuse what is no text.
 
     Raises:
         UsageError: with the name.
     """
-    if not isinstance(value, str | None):
+    if not isinstance(value, str):
         raise UsageError(f"{name} must be a text, not {shown(value)}")
+
+
+def text_or_none(name: str, value: str | None) -> None:
+    """The same, None let pass.
+
+    Raises:
+        UsageError: with the name.
+    """
+    if value is not None:
+        text(name, value)
 
 
 def called(name: str, value: object, wanted: str = "a function of a context and a budget") -> None:
@@ -150,7 +190,12 @@ def shown(value: object) -> str:
     """A value as an error shows it: its first 60 characters."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"a number of {value.bit_length()} bits"
-    return repr(value)[:60]
+    if isinstance(value, str | bytes):
+        return repr(value[:60])[:60]
+    try:
+        return repr(value)[:60]
+    except Exception:  # noqa: BLE001 — what is shown is what a user gave: its repr may raise anything
+        return f"an object of type {type(value).__name__}"
 
 
 _MOST_BITS = 190

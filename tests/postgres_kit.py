@@ -5,6 +5,7 @@ beside it waits for the end of its standard input, which the tests hold: so the 
 goes also where the tests are killed.
 """
 
+import asyncio
 import contextlib
 import fcntl
 import os
@@ -14,8 +15,8 @@ import signal
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -141,6 +142,27 @@ class Server:
     def _run(self, statement: str, name: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+
+
+@asynccontextmanager
+async def other_program(url: str) -> AsyncIterator[psycopg.AsyncConnection]:
+    """A connection of somebody else to the database of that URL; each statement commits by itself."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        yield connection
+
+
+async def connections_of(watcher: psycopg.AsyncConnection, name: str) -> int:
+    """How many connections of the application of that name the server has."""
+    counted = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    row = await (await watcher.execute(counted, (name,))).fetchone()
+    return int(row[0]) if row else -1
+
+
+async def until_connected(watcher: psycopg.AsyncConnection, name: str, wanted: int) -> None:
+    """Wait until the server has so many connections of that application: it notices a closed one late."""
+    async with asyncio.timeout(_WAIT_SECONDS):
+        while await connections_of(watcher, name) != wanted:  # noqa: ASYNC110 — only the server knows
+            await asyncio.sleep(0.005)
 
 
 def _made(folder: Path) -> "PostgresServer":

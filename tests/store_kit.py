@@ -1,14 +1,24 @@
 """What the tests of stores share: what is said and read, a store with nothing beside, writers elsewhere."""
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import LiteralString, TypeAlias
+
+import pytest
+from psycopg import sql
 
 from agentloop.events import Event, MessageAdded, Record
 from agentloop.messages import Message
-from agentloop.stores import InMemoryStore, SessionStore
-from agentloop.stores.base import Checkpoint
+from agentloop.stores import InMemoryStore, PostgresStore, SessionInfo, SessionStore, SQLiteStore
+from agentloop.stores.base import Checkpoint, checked_session_id
+from tests.postgres_kit import other_program
+
+AnyStore: TypeAlias = InMemoryStore | SQLiteStore | PostgresStore
 
 WRITER = """
 import asyncio, sys
@@ -50,19 +60,25 @@ class CheckpointingStore(InMemoryStore):
         self._kept: dict[str, Checkpoint] = {}
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
-        return self._kept.get(session_id)
+        return self._kept.get(checked_session_id(session_id))
 
     async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
-        kept = self._kept.get(session_id)
+        kept = self._kept.get(checked_session_id(session_id))
         if await self.info(session_id) and (kept is None or kept.seq <= checkpoint.seq):
             self._kept[session_id] = checkpoint
 
     async def drop_checkpoint(self, session_id: str) -> None:
-        self._kept.pop(session_id, None)
+        self._kept.pop(checked_session_id(session_id), None)
 
     async def delete(self, session_id: str) -> bool:
         await self.drop_checkpoint(session_id)
         return await super().delete(session_id)
+
+    async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
+        gone = await super().sweep(owner=owner, now=now)
+        for info in gone:
+            await self.drop_checkpoint(info.id)
+        return gone
 
 
 class CountingStore(CheckpointingStore):
@@ -89,6 +105,32 @@ class LogAlone:
         store = InMemoryStore()
         self.append, self.read, self.info, self.list = store.append, store.read, store.info, store.list
         self.delete, self.sweep, self.close = store.delete, store.sweep, store.close
+
+
+def made_store(kind: str, path: Path, database: Callable[[], str]) -> AnyStore:
+    """A new store of that kind: `memory`, `sqlite` at the path, or `postgres` in the database of that URL."""
+    match kind:
+        case "memory":
+            return InMemoryStore()
+        case "sqlite":
+            return SQLiteStore(path)
+        case _:
+            return PostgresStore(database(), retry_seconds=5)
+
+
+async def changed_behind_its_back(
+    store: AnyStore, table: str, change: LiteralString, request: pytest.FixtureRequest
+) -> None:
+    """Update a table of the store on disc that `made_store` made in this test, as another program would."""
+    if isinstance(store, SQLiteStore):
+        path = request.getfixturevalue("tmp_path") / "sessions.db"
+        with closing(sqlite3.connect(path)) as file, file:
+            file.execute(f"UPDATE {table} SET {change}")
+        return
+    url = request.getfixturevalue("database")
+    async with other_program(url) as connection:
+        name = sql.Identifier(f"agentloop_{table}")
+        await connection.execute(sql.SQL("UPDATE {} SET ").format(name) + sql.SQL(change))
 
 
 def said(text: str = "hi") -> MessageAdded:

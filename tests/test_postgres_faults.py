@@ -9,10 +9,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import structlog
 
-from agentloop.errors import ConflictError, StoreError
+from agentloop.errors import StoreError
 from agentloop.stores import PostgresStore
-from tests.postgres_kit import PASSWORDED, Server
+from tests.postgres_kit import PASSWORDED, Server, other_program
 from tests.postgres_tls import CERTIFICATE, OTHER_CERTIFICATE, plain_in_front_of, tls_in_front_of
 from tests.store_kit import said, texts
 
@@ -41,12 +42,6 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
     store = PostgresStore(url)
     yield store
     await store.close()
-
-
-@contextlib.asynccontextmanager
-async def other_program(url: str) -> AsyncIterator[psycopg.AsyncConnection]:
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        yield connection
 
 
 async def refused(store: PostgresStore) -> str:
@@ -289,25 +284,80 @@ async def test_a_server_that_stays_away_is_told_in_the_end(
     await hasty.close()
 
 
-async def test_a_cancelled_append_is_whole_or_not_there(url: str, store: PostgresStore) -> None:
-    """Cancelled at each of many moments; the next append finds a valid log and a connection that works."""
-    length = await store.append("s", [said("0"), said("0")], expect=0)
-    for moment in range(40):
-        task = asyncio.create_task(store.append("s", [said(str(moment)), said(str(moment))], expect=length))
-        for _ in range(moment % 14):
-            await asyncio.sleep(0)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        wrong = 0
-        try:
-            length = await store.append("s", [said(f"after {moment}")], expect=length)
-        except ConflictError as error:
-            length += 2
-            wrong = error.actual - length
-        assert wrong == 0
-    assert len(await texts(store)) == length
+async def test_a_server_that_is_away_is_told_to_the_host_at_once_and_once(
+    server: Server, url: str, store: PostgresStore
+) -> None:
+    assert await texts(store) == []
+    structlog.configure()
+    try:
+        with structlog.testing.capture_logs() as entries:
+            await asyncio.to_thread(server.halt)
+            waiting = asyncio.create_task(store.append("s", [said("one")], expect=0))
+            try:
+                async with asyncio.timeout(60):
+                    while not entries:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+            finally:
+                await asyncio.to_thread(server.start)
+            assert await waiting == 1
+            assert await texts(store) == ["one"]
+    finally:
+        structlog.reset_defaults()
+    [told] = entries
+    assert (told["event"], told["log_level"]) == ("database_away", "warning")
+    assert told["error"]
+
+
+async def cancelled_append(store: PostgresStore, length: int, moment: int) -> bool:
+    """Whether an append of two records, cancelled at that moment, is there; nothing else may have changed."""
+    two = [said(f"{moment}.{half}") for half in (1, 2)]
+    task = asyncio.create_task(store.append("s", two, expect=length))
+    for _ in range(moment):
+        await asyncio.sleep(0)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    found = await store.read("s", after=length)
+    assert [record.event for record in found] in ([], two)
+    return bool(found)
+
+
+async def test_an_append_cancelled_at_any_moment_is_whole_or_not_there(
+    url: str, store: PostgresStore
+) -> None:
+    """The next one finds a valid log and a connection that works."""
+    length = await store.append("s", [said()], expect=0)
+    for moment in range(14):
+        length += 2 * await cancelled_append(store, length, moment)
+        length = await store.append("s", [said(f"after {moment}")], expect=length)
+    assert length > 15, "none was whole"
     assert await store.check() == ()
+
+
+async def test_an_append_cancelled_under_way_is_taken_back(url: str, store: PostgresStore) -> None:
+    """The server has begun it, and waits for another writer's lock, when it is cancelled."""
+    length = await store.append("s", [said()], expect=0)
+    async with other_program(url) as other, other_program(url) as watcher:
+        for moment in range(5):
+            async with other.transaction():
+                await other.execute("SELECT FROM agentloop_sessions FOR UPDATE")
+                task = asyncio.create_task(store.append("s", [said("never")], expect=length))
+                await waits_for_a_lock(watcher)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            length = await store.append("s", [said(f"after {moment}")], expect=length)
+    assert await texts(store) == ["hi", *(f"after {moment}" for moment in range(5))]
+    assert await store.check() == ()
+
+
+async def waits_for_a_lock(watcher: psycopg.AsyncConnection) -> None:
+    """Return once a connection to this database does."""
+    waiting = """SELECT FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+    async with asyncio.timeout(60):
+        while not (await watcher.execute(waiting)).rowcount:  # noqa: ASYNC110 — only the server knows
+            await asyncio.sleep(0.005)
 
 
 async def test_who_waits_for_a_busy_store_can_be_cancelled(url: str) -> None:

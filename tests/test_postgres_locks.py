@@ -8,23 +8,7 @@ import pytest
 from agentloop.errors import StoreError
 from agentloop.stores.postgres import locks
 from agentloop.stores.postgres.locks import HeldLock
-
-
-async def backends(url: str, name: str) -> int:
-    """How many connections of that application the server has."""
-    async with await psycopg.AsyncConnection.connect(url) as other:
-        found = await other.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", (name,)
-        )
-        row = await found.fetchone()
-    return int(row[0]) if row else -1
-
-
-async def all_gone(url: str, name: str) -> None:
-    """Wait until the server has noticed that the connections of that application are closed."""
-    async with asyncio.timeout(60):
-        while await backends(url, name):
-            pass
+from tests.postgres_kit import other_program, until_connected
 
 
 async def test_a_lock_is_held_until_it_is_let_go(database: str) -> None:
@@ -46,6 +30,7 @@ async def all_gone_of_mine(other: HeldLock) -> None:
             async with other.is_free("mine") as is_free:
                 if is_free:
                     return
+            await asyncio.sleep(0.005)
 
 
 async def test_what_the_block_raises_stays_what_it_is_and_the_lock_goes(database: str) -> None:
@@ -64,7 +49,7 @@ async def test_what_the_block_raises_stays_what_it_is_and_the_lock_goes(database
 
 
 async def test_a_refused_lock_holds_no_password(database: str) -> None:
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+    async with other_program(database) as other:
         await other.execute("DROP ROLE IF EXISTS closed")
         await other.execute("CREATE ROLE closed NOLOGIN")
         lock = HeldLock(database.replace("postgres@", "closed:s3cret@"), "mine")
@@ -85,18 +70,18 @@ async def test_a_connection_that_cannot_be_used_is_closed(
     monkeypatch.setattr(locks, "_SERVER_PROBES", "SELECT 1 / 0")
     with pytest.raises(StoreError, match="division by zero"):
         await lock.keep()
-    await all_gone(database, "unusable")
+    async with other_program(database) as watcher:
+        await until_connected(watcher, "unusable", 0)
     monkeypatch.setattr(locks, "_SERVER_PROBES", "SELECT pg_advisory_lock(7)")
-    async with await psycopg.AsyncConnection.connect(database) as other:
+    async with other_program(database) as other:
         await other.execute("SELECT pg_advisory_lock(7)")
         task = asyncio.create_task(lock.keep())
-        async with asyncio.timeout(60):
-            while not await backends(database, "unusable"):
-                pass
+        await until_connected(other, "unusable", 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    await all_gone(database, "unusable")
+    async with other_program(database) as watcher:
+        await until_connected(watcher, "unusable", 0)
     with pytest.raises(StoreError, match="not connected"):
         async with lock.is_free("other"):
             pass

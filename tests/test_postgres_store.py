@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 
-import psycopg
 import pytest
 
 from agentloop import Agent, Runner, SyncRunner, UsageError
@@ -18,6 +17,7 @@ from agentloop.stores.postgres.schema import MIGRATIONS, prepare
 from agentloop.stores.postgres.vectors import OVERLAP, vectors
 from agentloop.testing import ScriptedModel
 from tests.many_writers_kit import check_nothing_is_lost, written_by_all
+from tests.postgres_kit import connections_of, other_program, until_connected
 from tests.store_kit import ran, said, texts
 
 
@@ -26,15 +26,6 @@ async def store(database: str) -> AsyncIterator[PostgresStore]:
     store = PostgresStore(database)
     yield store
     await store.close()
-
-
-async def connections_of(url: str, name: str) -> int:
-    async with await psycopg.AsyncConnection.connect(url) as other:
-        found = await other.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", (name,)
-        )
-        row = await found.fetchone()
-    return int(row[0]) if row else -1
 
 
 def test_it_has_all_that_a_store_may_have() -> None:
@@ -97,7 +88,7 @@ def test_psycopg_is_loaded_late_and_may_be_missing() -> None:
 async def test_tables_of_each_step_are_brought_up_to_date(
     steps: int, database: str, store: PostgresStore
 ) -> None:
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+    async with other_program(database) as other:
         await prepare(other, MIGRATIONS[:steps])
         if steps:
             body = '{"v":1,"kind":"noted","id":"n","time":5.0,"source":"old","data":{"words":"kept"}}'
@@ -121,7 +112,7 @@ async def test_tables_of_each_step_are_brought_up_to_date(
 async def test_newer_tables_are_refused_and_left_alone(database: str, store: PostgresStore) -> None:
     await store.append("s", [said()], expect=0)
     await store.close()
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+    async with other_program(database) as other:
         await other.execute("UPDATE agentloop_schema SET version = 99")
         for call in (store.append("s", [said()], expect=1), store.read("s")):
             with pytest.raises(
@@ -198,12 +189,13 @@ async def test_each_loop_has_its_own_connections_and_closed_loops_let_theirs_go(
 
     await asyncio.to_thread(in_other_loops)
     assert await texts(store) == ["0", "1", "2"]
-    assert await connections_of(database, "loops") == 1
-    await asyncio.gather(*(store.read("s") for _ in range(50)))
-    assert 1 <= await connections_of(database, "loops") <= 8
-    await store.close()
-    await store.close()
-    assert await connections_of(database, "loops") == 0
+    async with other_program(database) as watcher:
+        await until_connected(watcher, "loops", 1)
+        await asyncio.gather(*(store.read("s") for _ in range(50)))
+        assert 1 <= await connections_of(watcher, "loops") <= 8
+        await store.close()
+        await store.close()
+        await until_connected(watcher, "loops", 0)
     assert await store.append("s", [said("3")], expect=3) == 4
     await store.close()
     gc.collect()
@@ -220,99 +212,6 @@ async def test_a_program_that_never_closes_ends_quietly(database: str) -> None:
     )
     status, output = await ran(script + "loop.close()\n", database)
     assert (status, output) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ("DELETE FROM agentloop_events WHERE seq = 2", "records are missing before 3"),
-        ("DELETE FROM agentloop_events WHERE seq = 3", "what its log does not: updated, length"),
-        (
-            "DELETE FROM agentloop_sessions",
-            "what its log does not: there is no line",
-        ),
-        ("DELETE FROM agentloop_events", "what its log does not: there is no log"),
-        ("UPDATE agentloop_events SET body = left(body, 9) WHERE seq = 2", "record 2: damaged record"),
-        ("UPDATE agentloop_sessions SET owner = 'you'", "what its log does not: owner"),
-        ("UPDATE agentloop_sessions SET title = 'x', updated = 1", "what its log does not: title, updated"),
-        ("UPDATE agentloop_sessions SET title = '\\xff'", "the entry of session 's' is damaged: restore"),
-    ],
-)
-async def test_check_finds_what_is_damaged(
-    change: str, says: str, database: str, store: PostgresStore
-) -> None:
-    await store.append("s", [said("one"), said("two"), said("three")], expect=0)
-    assert await store.check() == ()
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
-        await other.execute(change)
-    (fault,) = await store.check()
-    assert fault.startswith("PostgreSQL database ")
-    assert "session 's'" in fault
-    assert says in fault
-
-
-async def test_a_damaged_record_names_its_place(database: str, store: PostgresStore) -> None:
-    await store.append("s", [said("one"), said("two")], expect=0)
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
-        await other.execute("UPDATE agentloop_events SET body = left(body, 40) WHERE seq = 2")
-        await other.execute("UPDATE agentloop_sessions SET title = '\\xff'")
-    with pytest.raises(StoreError, match=r"^PostgreSQL .*: session 's', record 2: damaged record: [^\n]+$"):
-        await store.read("s")
-    with pytest.raises(StoreError, match="entry of session 's' is damaged"):
-        await store.list()
-    assert [found.record.seq for found in await store.search("one")] == [1]
-
-
-async def test_an_orphaned_record_is_no_place_to_write(database: str, store: PostgresStore) -> None:
-    """The primary key alone keeps a second writer from a position, whatever the list says."""
-    await store.append("s", [said("one"), said("two")], expect=0)
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
-        await other.execute("DELETE FROM agentloop_sessions")
-        with pytest.raises(ConflictError, match="has 2 records, not 0"):
-            await store.append("s", [said("mine")], expect=0)
-        with pytest.raises(StoreError, match=r"disagree about its length: run check\(\)"):
-            await store.append("s", [said("mine")], expect=2)
-        await other.execute(
-            "INSERT INTO agentloop_sessions (id, created, updated, length) VALUES ('s', 1, 1, 2)"
-        )
-    assert await texts(store) == ["one", "two"]
-
-
-@pytest.mark.parametrize(
-    ("change", "length", "whole"),
-    [
-        ("DELETE FROM agentloop_events WHERE seq = 2", 3, 1),
-        ("DELETE FROM agentloop_events WHERE seq = 3", 3, 2),
-        ("DELETE FROM agentloop_events", 3, 0),
-        ("UPDATE agentloop_sessions SET length = 2", 2, 1),
-        ("DELETE FROM agentloop_sessions", 0, 0),
-    ],
-)
-async def test_a_log_that_is_not_whole_is_read_in_no_part(
-    change: str, length: int, whole: int, database: str, store: PostgresStore
-) -> None:
-    await store.append("s", [said("one"), said("two"), said("three")], expect=0)
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
-        await other.execute(change)
-    says = rf"^PostgreSQL .*: the log of session 's' is damaged: it does not hold the {length} records"
-    for after, most in ((0, None), (whole, 5), (max(whole - 1, 0), None)):
-        with pytest.raises(StoreError, match=says):
-            await store.read("s", after=after, most=most)
-    assert [record.seq for record in await store.read("s", most=whole)] == [*range(1, whole + 1)]
-
-
-async def test_a_damaged_record_is_passed_over_by_a_search_and_named_by_a_read(
-    database: str, store: PostgresStore
-) -> None:
-    await store.append("s", [said("one"), said("two")], expect=0)
-    assert len(await store.search("two")) == 1
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
-        await other.execute("UPDATE agentloop_events SET body = left(body, 40) WHERE seq = 2")
-    assert await store.search("two") == ()
-    with pytest.raises(
-        StoreError, match=r"^PostgreSQL [^:]*: session 's', record 2: damaged record: [^\n]+$"
-    ):
-        await store.read("s")
 
 
 async def test_long_texts_are_found_to_their_end(store: PostgresStore) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import psycopg
 import pytest
 
 from agentloop import Agent, Runner, tool
@@ -23,32 +22,21 @@ from agentloop.events import Compacted, Described, Event, MessageAdded, Unknown
 from agentloop.messages import Message
 from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore, PostgresStore, SQLiteStore, open_store
-from agentloop.stores.base import Lease
+from agentloop.stores.base import Lease, Scope
 from agentloop.stores.sqlite import search
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import Finished, agentloop
-from tests.store_kit import CheckpointingStore
-
-AnyStore = InMemoryStore | SQLiteStore | PostgresStore
+from tests.postgres_kit import other_program
+from tests.store_kit import AnyStore, CheckpointingStore, changed_behind_its_back, made_store
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnyStore]:
     """Each store of the package, empty."""
-    made = made_store(request, tmp_path)
+    made = made_store(request.param, tmp_path / "sessions.db", lambda: request.getfixturevalue("database"))
     yield made
     await made.close()
-
-
-def made_store(request: pytest.FixtureRequest, tmp_path: Path) -> AnyStore:
-    match request.param:
-        case "memory":
-            return InMemoryStore()
-        case "sqlite":
-            return SQLiteStore(tmp_path / "sessions.db")
-        case _:
-            return PostgresStore(request.getfixturevalue("database"), retry_seconds=5)
 
 
 def said(text: str, time: float = 1.0) -> MessageAdded:
@@ -161,27 +149,14 @@ def test_no_password_of_a_refused_url_is_told(url: str) -> None:
     assert "s3cr3t" not in repr(refused.value.__context__)
 
 
-async def damage(store: AnyStore, session_id: str, path: Path, database: str) -> None:
-    """Write into the session's records what is none, behind the store's back."""
-    if isinstance(store, SQLiteStore):
-        with closing(sqlite3.connect(path / "sessions.db")) as file, file:
-            file.execute("UPDATE events SET body = '{bad' WHERE session_id = ?", (session_id,))
-    else:
-        async with await psycopg.AsyncConnection.connect(database) as connection:
-            await connection.execute(
-                "UPDATE agentloop_events SET body = '{bad' WHERE session_id = %s", (session_id,)
-            )
-
-
 @pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
 async def test_a_record_damaged_since_it_was_indexed_hides_no_other(
-    store: AnyStore, tmp_path: Path, request: pytest.FixtureRequest
+    store: AnyStore, request: pytest.FixtureRequest
 ) -> None:
     for name in ("bad", "good"):
         await store.append(name, [said("needle")], expect=0)
     assert len(await store.search("needle")) == 2
-    database = request.getfixturevalue("database") if isinstance(store, PostgresStore) else ""
-    await damage(store, "bad", tmp_path, database)
+    await changed_behind_its_back(store, "events", "body = '{bad' WHERE session_id = 'bad'", request)
     assert [found.session_id for found in await store.search("needle")] == ["good"]
     assert list(await store.search("needle", session_id="bad")) == []
     with pytest.raises(StoreError, match="session 'bad', record 1"):
@@ -217,7 +192,7 @@ async def test_a_session_begun_anew_while_it_was_indexed_is_found(records: int, 
 
     def index() -> None:
         file = Interrupted(path, lambda: asyncio.run(begin_anew()))
-        everything = search.Scope(session_id=None, folder=None, owner=None)
+        everything = Scope()
         behind = search.behind(everything, file)
         while behind:
             behind = search.catch_up(behind, file)
@@ -237,7 +212,7 @@ NO_TIMES = [nan, inf, -inf, 10**400, True, "1"]
 @pytest.mark.parametrize("now", NO_TIMES, ids=lambda now: ascii(now)[:8])
 async def test_a_sweep_takes_finite_times_alone(now: Any, store: AnyStore) -> None:
     await store.append("s", [Described(ttl_seconds=1.0, time=1.0)], expect=0)
-    with pytest.raises(UsageError, match="now must be a finite number of seconds"):
+    with pytest.raises(UsageError, match="now must be a finite number, not"):
         await store.sweep(now=now)
     assert await store.sweep(now=-1e300) == ()
     assert len(await store.list()) == 1
@@ -246,14 +221,14 @@ async def test_a_sweep_takes_finite_times_alone(now: Any, store: AnyStore) -> No
 
 async def test_numbers_beyond_those_of_a_database_are_taken(store: AnyStore) -> None:
     await store.append("s", [said("needle", time=10**30), said("needle", time=2**64)], expect=0)
-    assert [info.updated for info in await store.list()] == [float(2**64)]
+    assert [info.updated for info in await store.list()] == [float(10**30)]
     assert [record.event.time for record in await store.read("s")] == [10**30, 2**64]
     assert len(await store.search("needle", most=2**70)) == 2
 
 
 @pytest.mark.parametrize("text", ["\udcff\0", "\ud83d", "é\u202e", ""])
 async def test_a_lease_comes_back_as_it_was_taken(text: str, store: AnyStore) -> None:
-    mine = lease(f"mine{text}", place=text, started=text, since=7, pid=2**40)
+    mine = lease(f"mine{text}", place=text, started=text, since=7, pid=2**31 - 1)
     assert await store.take_lease("s", mine, seconds=1e300) == mine
     assert await store.take_lease("s", lease("theirs"), seconds=600) == mine
     assert await store.take_lease("s", lease("theirs"), seconds=600, over=f"mine{text}") == lease("theirs")
@@ -261,16 +236,6 @@ async def test_a_lease_comes_back_as_it_was_taken(text: str, store: AnyStore) ->
     assert await store.take_lease("s", mine, seconds=600) == lease("theirs")
     await store.free_lease("s", "theirs")
     assert await store.take_lease("s", mine, seconds=600) == mine
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [{"pid": 2**70}, {"pid": 1.5}, {"since": float("nan")}, {"since": float("inf")}, {"since": 10**400}],
-)
-async def test_a_lease_that_no_store_could_hold_is_refused(bad: dict[str, Any], store: AnyStore) -> None:
-    with pytest.raises(UsageError, match=f"bad {next(iter(bad))} of a lease"):
-        await store.take_lease("s", lease(**bad), seconds=600)
-    assert await store.take_lease("s", lease("mine"), seconds=600) == lease("mine")
 
 
 async def test_the_longest_folders_and_owners_are_listed(store: AnyStore) -> None:
@@ -333,7 +298,7 @@ async def test_statements_forgotten_by_the_server_are_prepared_again(database: s
     for at in range(3):
         await store.append("s", [said("one")], expect=at)
         await store.read("s")
-    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+    async with other_program(database) as other:
         for statement in FORGETS:
             await other.execute(statement)
     for at in range(3, 6):

@@ -1,7 +1,6 @@
 """All stores keep the same contract, and so may a store of the user's own."""
 
 import asyncio
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -13,14 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentloop.errors import UsageError
-from agentloop.events import Cleared, ClearedItem, Described, Event, MessageAdded, Noted
-from agentloop.messages import Message, ToolCall
+from agentloop.events import Described, Event, MessageAdded
+from agentloop.messages import Message
 from agentloop.store_contract import CHECKS, Check, store_contract
 from agentloop.stores import InMemoryStore, SessionInfo, SessionStore, SQLiteStore, open_store
-from agentloop.stores.base import Found
 from agentloop.stores.lines import change_of, changed
 from tests.postgres_kit import Server
-from tests.store_kit import LogAlone, said
+from tests.store_kit import said
 
 Make = Callable[[], SessionStore]
 KINDS = ("memory", "sqlite", "postgres")
@@ -68,123 +66,12 @@ async def test_the_contract_in_one_call(make_store: Make) -> None:
     await store_contract(make_store)
 
 
-async def test_l3_nobody_can_change_what_was_written(make_store: Make) -> None:
-    def events() -> list[Event]:
-        parts = Message.from_openai({"role": "user", "content": [{"type": "text", "text": "a"}], "x": ["b"]})
-        call = ToolCall(id="c", name="n", extra={"signature": {"a": 1}})
-        item = ClearedItem(seq=1, message=parts, tokens=1)
-        return [
-            MessageAdded(message=Message.user("plain"), tokens=1),
-            MessageAdded(message=parts, tokens=1),
-            MessageAdded(message=Message.assistant(None, [call]), tokens=1),
-            Cleared(items=(item,)),
-            Noted(source="p", data={"k": ["v"]}),
-        ]
-
-    store, written = make_store(), events()
-    await store.append("s", written, expect=0)
-    for held in (written, [record.event for record in await store.read("s")]):
-        for event in held:
-            scribble(event)
-    assert [record.event for record in await store.read("s")] == events()
-    await store.close()
-
-
-def scribble(event: Any) -> None:
-    """Change everything about an event that Python lets one change."""
-    if isinstance(event, Noted):
-        event.data["k"].append("more")
-        return
-    messages: list[Any] = [item.message for item in getattr(event, "items", ())] or [event.message]
-    for message in messages:
-        message.extra["more"] = 1
-        for changeable in (*(message.content if isinstance(message.content, tuple) else ()), message.extra):
-            changeable["text"] = "scribbled"
-        for call in message.tool_calls:
-            call.extra["signature"] = "scribbled"
-
-
-class Careless(InMemoryStore):
-    """A store that looks at no length and so lets the last writer win."""
-
-    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
-        return await super().append(session_id, events, expect=len(await self.read(session_id)))
-
-
-class Forgetful(InMemoryStore):
-    """A store that never knows a repeated append again."""
-
-    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
-        return await super().append(session_id, [*map(_again, events)], expect=expect)
-
-
-def _again(event: Event) -> Event:
-    return MessageAdded(message=event.message, tokens=1) if isinstance(event, MessageAdded) else event
-
-
-@pytest.mark.parametrize(
-    ("store", "says"),
-    [
-        (Careless, "refuses_another_length: an append at 1 to a log of 0 records must raise ConflictError"),
-        (Forgetful, "keeps_every_record_in_order: what is read is what was written: wanted"),
-    ],
-)
-async def test_the_contract_finds_a_bad_store(store: type[InMemoryStore], says: str) -> None:
-    with pytest.raises(AssertionError, match=says):
-        await store_contract(store)
-
-
-async def test_a_store_need_not_search_nor_keep_what_can_be_lost() -> None:
-    await store_contract(LogAlone)
-
-
-class Blind(InMemoryStore):
-    """A store whose searches find nothing."""
-
-    async def search(
-        self,
-        text: str,
-        *,
-        session_id: str | None = None,
-        folder: str | None = None,
-        owner: str | None = None,
-        most: int = 50,
-    ) -> Sequence[Found]:
-        await super().search(text, session_id=session_id, owner=owner, most=most)
-        return ()
-
-
-async def test_what_a_store_has_beside_the_log_is_checked() -> None:
-    with pytest.raises(AssertionError, match="finds_words_and_phrases: found by ''"):
-        await store_contract(Blind)
-
-
-async def test_a_sweep_goes_by_the_clock(make_store: Make) -> None:
-    store, now = make_store(), time.time()
-    for name, ttl in (("over", 10.0), ("not yet", 3600.0)):
-        described = Described(ttl_seconds=ttl, time=now - 60.0)
-        await store.append(name.replace(" ", "-"), [described], expect=0)
-    assert [info.id for info in await store.sweep()] == ["over"]
-    assert [info.id for info in await store.list()] == ["not-yet"]
-    await store.close()
-
-
-@pytest.mark.parametrize("ttl", [0, -1.0, float("nan"), float("inf"), 10**400])
-async def test_what_is_no_time_to_live_takes_it_off(make_store: Make, ttl: float) -> None:
-    store = make_store()
-    await store.append("s", [Described(ttl_seconds=5.0, time=1.0)], expect=0)
-    await store.append("s", [Described(ttl_seconds=ttl, time=1.0)], expect=1)
-    assert [info.ttl_seconds for info in await store.list()] == [None]
-    assert await store.sweep(now=1e300) == ()
-    await store.close()
-
-
 NEWER = st.builds(
     Described,
     title=st.sampled_from([None, "", "T", "\ud800"]),
     folder=st.sampled_from([None, "/a", "/\udce9"]),
     owner=st.sampled_from([None, "me", "you"]),
-    ttl_seconds=st.sampled_from([None, 0, -1.0, 5, 2.5, float("nan"), 10**400]),
+    ttl_seconds=st.sampled_from([None, 0, -1.0, 5, 2.5]),
     time=st.sampled_from([1.0, 2, -3.5]),
 )
 SAID = st.builds(said).map(lambda event: replace(event, time=4.0))
@@ -206,7 +93,7 @@ def line(name: str, events: Sequence[Event]) -> SessionInfo:
         owner=found.get("owner"),
         ttl_seconds=ttl if ttl in (5, 2.5) else None,
         created=events[0].time,
-        updated=events[-1].time,
+        updated=max(event.time for event in events),
         length=len(events),
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
-from agentloop.store_contract import checkpoints, leases, lists, logs, searches, selfchecks
+from agentloop.store_contract import checkpoints, leases, lists, logs, searches, selfchecks, sweeps
 from agentloop.store_contract.asserting import Check
 from agentloop.store_contract.lists import BAD_IDS
 from agentloop.stores.base import ChecksItself, FindsWords, GrantsLeases, KeepsCheckpoints, SessionStore
@@ -52,6 +52,7 @@ def _where(verbs: type, check: Callable[[Any], Awaitable[None]]) -> Check:
 CHECKS: tuple[Check, ...] = (
     *logs.CHECKS,
     *lists.CHECKS,
+    *sweeps.CHECKS,
     *(_where(ChecksItself, check) for check in selfchecks.CHECKS),
     *(_where(FindsWords, check) for check in searches.CHECKS),
     *(_where(KeepsCheckpoints, check) for check in checkpoints.CHECKS),

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from agentloop.events import Described
 from agentloop.store_contract.asserting import new_id, said, same
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore
 
@@ -11,14 +12,15 @@ class _Keeps(SessionStore, KeepsCheckpoints, Protocol):
 
 
 async def keeps_the_newest_checkpoint(store: _Keeps) -> None:
-    """A checkpoint comes back as it was; a newer one takes its place, an older one does not."""
+    """A checkpoint comes back as it was; a newer one, or another of that place, takes its place."""
     name = new_id()
     await store.append(name, [said("one"), said("two"), said("three")], expect=0)
     same(await store.checkpoint(name), None, "the checkpoint of a session without one")
     first, second, third = (
         Checkpoint(seq=seq, event_id=f"e{seq}", body=f'{{"n":{seq},"t":"\0é🙂"}}') for seq in (1, 2, 3)
     )
-    for kept, wanted in ((second, second), (first, second), (third, third)):
+    again = Checkpoint(seq=2, event_id="e2", body="made anew")
+    for kept, wanted in ((second, second), (first, second), (again, again), (third, third)):
         await store.keep_checkpoint(name, kept)
         same(await store.checkpoint(name), wanted, f"the checkpoint once {kept.seq} was kept")
 
@@ -54,13 +56,16 @@ async def drops_a_checkpoint(store: _Keeps) -> None:
 
 
 async def deletes_the_checkpoint_with_its_session(store: _Keeps) -> None:
-    """A session begun anew has no checkpoint of the one before."""
-    name = new_id()
-    await store.append(name, [said("one")], expect=0)
-    await store.keep_checkpoint(name, Checkpoint(seq=1, event_id="e", body="{}"))
-    await store.delete(name)
-    await store.append(name, [said("anew")], expect=0)
-    same(await store.checkpoint(name), None, "the checkpoint of a session begun anew")
+    """A session begun anew has no checkpoint of the one before, whether that was deleted or swept."""
+    deleted, swept = new_id(), new_id()
+    for name in (deleted, swept):
+        await store.append(name, [Described(owner=swept, ttl_seconds=1.0, time=2.0)], expect=0)
+        await store.keep_checkpoint(name, Checkpoint(seq=1, event_id="e", body="{}"))
+    await store.delete(deleted)
+    await store.sweep(owner=swept, now=7.0)
+    for name, how in ((deleted, "deleted"), (swept, "swept")):
+        await store.append(name, [said("anew")], expect=0)
+        same(await store.checkpoint(name), None, f"the checkpoint of a session begun anew once it was {how}")
 
 
 CHECKS = (

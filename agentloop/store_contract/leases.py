@@ -1,6 +1,7 @@
 """Checks of a store that grants leases."""
 
 import asyncio
+from dataclasses import replace
 from typing import Protocol
 
 from agentloop.events import Described
@@ -30,6 +31,16 @@ async def renews_a_lease(store: _Grants) -> None:
     same(await store.take_lease(name, mine, seconds=LONG), mine, "a lease taken again")
     await _run_out(store, new_id(), theirs)
     same(await store.take_lease(name, theirs, seconds=LONG), mine, "a lease that was renewed")
+
+
+async def renews_what_a_lease_says(store: _Grants) -> None:
+    """A lease taken again by its holder says from then on what it says now."""
+    name, mine = new_id(), _lease("mine")
+    await store.take_lease(name, mine, seconds=LONG)
+    moved = replace(mine, place="there", pid=4712, started="3", since=2.5)
+    same(await store.take_lease(name, moved, seconds=LONG), moved, "a lease taken again from elsewhere")
+    told = await store.take_lease(name, _lease("theirs"), seconds=LONG)
+    same(told, moved, "a lease that was renewed, told to another")
 
 
 async def grants_what_has_run_out(store: _Grants) -> None:
@@ -108,6 +119,7 @@ def _lease(holder: str) -> Lease:
 CHECKS = (
     grants_a_free_session,
     renews_a_lease,
+    renews_what_a_lease_says,
     grants_what_has_run_out,
     puts_out_the_holder_named,
     frees_a_lease,

@@ -3,11 +3,12 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from agentloop.codec import decode, encode
 from agentloop.errors import ConflictError, UsageError
-from agentloop.events import Described, Event, MessageAdded, Unknown
-from agentloop.messages import Message
+from agentloop.events import Cleared, ClearedItem, Described, Event, MessageAdded, Noted, Unknown
+from agentloop.messages import Message, ToolCall
 from agentloop.store_contract.asserting import Check, conflicts, new_id, said, same, text_of, texts_of
 from agentloop.stores.base import SessionStore
 
@@ -30,6 +31,19 @@ async def reads_what_lies_behind_a_position(store: SessionStore) -> None:
     for after, seqs in ((0, [1, 2, 3]), (1, [2, 3]), (3, []), (9, [])):
         records = await store.read(name, after=after)
         same([record.seq for record in records], seqs, f"records after {after}")
+
+
+async def hands_out_nothing_that_changes_the_log(store: SessionStore) -> None:
+    """Who keeps what was appended or read, and changes a dict in it, changes nothing of the log."""
+    name, written = new_id(), _changeable()
+    texts = list(map(encode, written))
+    await store.append(name, written, expect=0)
+    for event in written:
+        _scribble(event)
+    same(texts_of(await store.read(name)), texts, "records once what was appended was changed")
+    for record in await store.read(name):
+        _scribble(record.event)
+    same(texts_of(await store.read(name)), texts, "records once what was read was changed")
 
 
 async def reads_no_more_than_asked(store: SessionStore) -> None:
@@ -89,7 +103,7 @@ async def refuses_a_time_that_is_no_number(store: SessionStore) -> None:
     for large in (-1e308, 10**300, 1e308):
         await store.append(name, [said("far", time=large)], expect=len(await store.read(name)))
         info = await store.info(name)
-        same(info and info.updated, float(large), "the time of the newest record")
+        same(info and info.updated, max(float(large), 1.0), "the latest time of all")
 
 
 async def takes_a_repeated_append_as_written(store: SessionStore) -> None:
@@ -162,6 +176,38 @@ async def lets_racing_writers_lose_nothing(store: SessionStore) -> None:
     same(pairs[::2], pairs[1::2], "records of one append stand together")
 
 
+def _changeable() -> list[Event]:
+    """Events that hold what Python lets one change."""
+    parts = Message.from_openai({"role": "user", "content": [{"type": "text", "text": "a"}], "x": ["b"]})
+    call = ToolCall(id="c", name="n", extra={"signature": {"a": 1}})
+    return [
+        said("plain"),
+        MessageAdded(message=parts, tokens=1),
+        MessageAdded(message=Message.assistant(None, [call]), tokens=1),
+        Cleared(items=(ClearedItem(seq=1, message=parts, tokens=1),)),
+        Noted(source="p", data={"k": ["v"]}),
+    ]
+
+
+def _scribble(event: Event) -> None:
+    """Change all of it that can be changed."""
+    match event:
+        case Noted(data=data):
+            data["k"].append("more")
+        case MessageAdded(message=message):
+            _scribble_on(message)
+        case Cleared(items=items):
+            for item in items:
+                _scribble_on(item.message)
+
+
+def _scribble_on(message: Message) -> None:
+    changeable: list[Any] = [message.extra, *(call.extra for call in message.tool_calls)]
+    changeable += message.content if isinstance(message.content, tuple) else ()
+    for fields in changeable:
+        fields.update(more=1, text="scribbled", signature="scribbled")
+
+
 async def _append_at_end(store: SessionStore, name: str, events: Sequence[Event]) -> None:
     while True:
         try:
@@ -175,6 +221,7 @@ async def _append_at_end(store: SessionStore, name: str, events: Sequence[Event]
 CHECKS: tuple[Check, ...] = (
     keeps_every_record_in_order,
     reads_what_lies_behind_a_position,
+    hands_out_nothing_that_changes_the_log,
     reads_no_more_than_asked,
     refuses_another_length,
     takes_positions_of_any_size,

@@ -1,7 +1,7 @@
 """Checks of a store whose logs can be searched."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentloop.errors import UsageError
 from agentloop.events import Compacted, Described, Event, MessageAdded, ModelCalled, Noted, kind_name
@@ -173,6 +173,18 @@ async def refuses_a_search_for_nothing(store: _Finds) -> None:
         raise AssertionError(f"a search for {text!r} must raise UsageError")
 
 
+async def refuses_a_search_out_of_bounds(store: _Finds) -> None:
+    """A number of records below 1, and an owner or a session that is none, raise UsageError."""
+    word = new_id()
+    for asked in ({"most": 0}, {"most": -1}, {"owner": ""}, {"owner": "a\n"}, {"session_id": ".."}):
+        bad: dict[str, Any] = dict(asked)
+        try:
+            await store.search(word, **bad)
+        except UsageError:
+            continue
+        raise AssertionError(f"a search with {asked} must raise UsageError")
+
+
 async def _found(store: _Finds, text: str) -> list[tuple[str, int]]:
     return _places(await store.search(text))
 
@@ -191,4 +203,5 @@ CHECKS = (
     finds_nothing_that_is_gone,
     finds_odd_texts,
     refuses_a_search_for_nothing,
+    refuses_a_search_out_of_bounds,
 )

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from agentloop.checks import shown
 from agentloop.errors import UsageError
-from agentloop.stores.base import SessionInfo, SessionStore, checked_session_id
+from agentloop.stores.base import SessionStore
+from agentloop.stores.checked import checked_session_id
 from agentloop.stores.memory import InMemoryStore
 from agentloop.stores.sqlite import SQLiteStore
+from agentloop.stores.values import SessionInfo
 
 if TYPE_CHECKING:
     from agentloop.stores.postgres import PostgresStore

@@ -11,78 +11,28 @@ Beside the log, a store may keep what can be lost without losing anything: it th
 on disc can look through what they hold (`ChecksItself`).
 """
 
-import re
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from agentloop.checks import finite_above_zero_or_none
-from agentloop.errors import UsageError
 from agentloop.events import Event, Record
+from agentloop.stores.checked import checked_owner, checked_session_id, checked_ttl
+from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
 
-_SESSION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-MOST_OWNER_CHARS = 200
-MOST_POSITION = 2**62
-"""No log gets near it; a position beyond it is taken for this one, which every store has a number for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionInfo:
-    """One line of the list of sessions; times in seconds since the epoch, `length` in records.
-
-    A session with a time to live expires `ttl_seconds` after its newest record; one without never does.
-    """
-
-    id: str
-    title: str | None
-    folder: str | None
-    created: float
-    updated: float
-    length: int
-    owner: str | None = None
-    ttl_seconds: float | None = None
-
-    @property
-    def expires(self) -> float | None:
-        """When a sweep may delete it, in seconds since the epoch; None for never."""
-        return None if self.ttl_seconds is None else self.updated + self.ttl_seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A record that holds what was searched for.
-
-    Who shows it takes secrets out of the whole record first, then cuts an excerpt (`words.excerpt`): a secret
-    that is cut is not known for one.
-    """
-
-    session_id: str
-    record: Record
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """What was computed from a log's first `seq` records, as text; `event_id` is that of record `seq`."""
-
-    seq: int
-    event_id: str
-    body: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """Who works on a session. `holder` is unique to that work; place, pid and start name its process.
-
-    `place` tells apart what has process ids of its own (a machine since it booted, a container); `started`
-    tells two processes of one pid apart. `since` is in seconds since the epoch.
-    """
-
-    holder: str
-    place: str
-    pid: int
-    started: str
-    since: float
+__all__ = [
+    "Checkpoint",
+    "ChecksItself",
+    "FindsWords",
+    "Found",
+    "GrantsLeases",
+    "KeepsCheckpoints",
+    "Lease",
+    "Scope",
+    "SessionInfo",
+    "SessionStore",
+    "checked_owner",
+    "checked_session_id",
+    "checked_ttl",
+]
 
 
 class SessionStore(Protocol):
@@ -129,10 +79,12 @@ class SessionStore(Protocol):
 
         `now` is the time to hold them against, in seconds since the epoch; None is the clock's. A session
         that goes on, or is given to somebody else, before its turn comes is left; so is one that somebody
-        holds by a lease.
+        holds by a lease. A fault on the way ends the sweep: what went before
+        it is returned, and the next sweep goes on.
 
         Raises:
             UsageError: `now` is no finite number, or the owner is none.
+            StoreError: nothing could be deleted, with the reason and what to do in its text.
         """
         ...
 
@@ -146,10 +98,11 @@ class ChecksItself(Protocol):
     """A store that can look through all that it keeps."""
 
     async def check(self) -> Sequence[str]:
-        """What is wrong, a line each; none where all is well. Nothing is changed.
+        """What is wrong, a line each; none where all is well. Nothing that was stored is changed.
 
-        A record that is damaged or missing is named with its place, and so is a session whose line in the
-        list says what its log does not.
+        Tables that an older version made are brought up to date first, as by any first use. A record that is
+        damaged or missing is named with its place, and so is a session whose line in the list says what its
+        log does not.
         """
         ...
 
@@ -220,83 +173,3 @@ class GrantsLeases(Protocol):
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
         ...
-
-
-def clamped(position: int) -> int:
-    """The position itself, or the nearest that every store has a number for."""
-    return max(-MOST_POSITION, min(position, MOST_POSITION))
-
-
-def stays_with(held: Lease | None, asked: Lease, over: str | None) -> bool:
-    """Whether a session stays with who holds it though another lease is asked for.
-
-    `held` is None where the session is free or its lease has run out; `over` is the holder to put out.
-    """
-    return held is not None and held.holder not in (asked.holder, over)
-
-
-def checked_lease(lease: Lease) -> Lease:
-    """The lease itself.
-
-    Raises:
-        UsageError: the pid is no whole number that every store has room for, or `since` no finite number.
-    """
-    if isinstance(lease.pid, bool) or not isinstance(lease.pid, int) or clamped(lease.pid) != lease.pid:
-        raise UsageError(f"bad pid of a lease: it must be a whole number, not {ascii(lease.pid)[:40]}")
-    if not _is_finite(lease.since):
-        raise UsageError(f"bad since of a lease: it must be a finite number, not {ascii(lease.since)[:40]}")
-    return replace(lease, since=float(lease.since))
-
-
-def checked_now(now: float) -> float:
-    """The time itself, in seconds since the epoch.
-
-    Raises:
-        UsageError: it is no finite number.
-    """
-    if not _is_finite(now):
-        raise UsageError(f"now must be a finite number of seconds, not {ascii(now)[:40]}")
-    return float(now)
-
-
-def checked_owner(owner: str | None) -> str | None:
-    """The owner itself; None for none.
-
-    Raises:
-        UsageError: it is no text of 1 to 200 printable characters.
-    """
-    if owner is None or (
-        isinstance(owner, str) and 0 < len(owner) <= MOST_OWNER_CHARS and owner.isprintable()
-    ):
-        return owner
-    raise UsageError(f"bad owner {ascii(owner)[:40]}: use 1 to {MOST_OWNER_CHARS} printable characters")
-
-
-def checked_ttl(seconds: float | None) -> float | None:
-    """The time to live itself, in seconds; None for none.
-
-    Raises:
-        UsageError: it is no finite number above 0.
-    """
-    finite_above_zero_or_none("ttl_seconds", seconds)
-    return None if seconds is None else float(seconds)
-
-
-def checked_session_id(session_id: str) -> str:
-    """The id itself.
-
-    Raises:
-        UsageError: it is not 1 to 128 of A-Z a-z 0-9 . _ -, or begins with a dot.
-    """
-    if isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id):
-        return session_id
-    raise UsageError(
-        f"bad session id {str(session_id)[:40]!r}: use 1 to 128 of A-Z a-z 0-9 . _ -, "
-        "not beginning with a dot"
-    )
-
-
-def _is_finite(number: Any) -> bool:
-    """Whether it is a number that a float has room for."""
-    is_number = isinstance(number, int | float) and not isinstance(number, bool)
-    return is_number and abs(number) <= sys.float_info.max

@@ -1,13 +1,14 @@
 """What is wrong with a log, and with the line that the list has of it: one rule for all stores."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
+from agentloop.checks import shown
 from agentloop.errors import StoreError
 from agentloop.events import Record
-from agentloop.stores.base import SessionInfo
 from agentloop.stores.lines import change_of, changed
+from agentloop.stores.values import SessionInfo
 
 ROWS_AT_ONCE = 1_000
 """So many records are taken into memory at once where a log is looked through in pages."""
@@ -24,12 +25,17 @@ class LogCheck:
         self._session_id = session_id
         self._record_of = record_of
         self._line: SessionInfo | None = None
+        self._newest = 0.0
         self._is_whole = True
         self.seq = 0
 
     def faults_of(self, rows: Iterable[Sequence[Any]]) -> Iterator[str]:
         """A line for each record of the next rows that is missing or damaged."""
         for row in rows:
+            if not isinstance(row[0], int):
+                self._is_whole = False
+                yield f"{self._place}: the position of a record is damaged: {shown(row[0])}"
+                continue
             for fault in self._faults(row):
                 self._is_whole = False
                 yield fault
@@ -37,8 +43,18 @@ class LogCheck:
 
     def faults_of_line(self, listed: SessionInfo | None) -> Iterator[str]:
         """A line where the list says what the whole log does not; `listed` is None where it says nothing."""
-        if self._is_whole and listed != self._line:
+        if self._is_whole and self._as_it_may_be(listed) != self._line:
             yield f"{self._place}: its line in the list says what its log does not{self._which(listed)}"
+
+    def _as_it_may_be(self, listed: SessionInfo | None) -> SessionInfo | None:
+        """The line with the latest time of all, where it has one that older versions may have left there.
+
+        They put down the time of the newest record, which is not the latest where a clock was set back.
+        """
+        line = self._line
+        if listed and line and self._newest <= listed.updated <= line.updated:
+            return replace(listed, updated=line.updated)
+        return listed
 
     def _faults(self, row: Sequence[Any]) -> Iterator[str]:
         if row[0] != self.seq + 1:
@@ -49,6 +65,7 @@ class LogCheck:
             yield str(error)
         else:
             self._line = changed(self._line, self._session_id, change_of([event]))
+            self._newest = float(event.time)
 
     def _which(self, listed: SessionInfo | None) -> str:
         if listed is None or self._line is None:

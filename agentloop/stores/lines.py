@@ -6,14 +6,14 @@ one in PostgreSQL hands its fields to a statement that says the same.
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agentloop.codec import decode
 from agentloop.errors import StoreError
 from agentloop.events import Described, Event, Record
-from agentloop.stores.base import SessionInfo
+from agentloop.stores.values import SessionInfo
 
 T = TypeVar("T")
 
@@ -25,8 +25,8 @@ COLUMNS = "id, title, folder, created, updated, length, owner, ttl_seconds"
 class Change:
     """What events make of the line of their session, once they are appended to its log.
 
-    None leaves what was; a time to live of 0 takes it off. `first` and `updated` are the times of the first
-    and the newest of them, `added` is their number.
+    None leaves what was; a time to live of 0 takes it off. `first` is the time of the first of them,
+    `updated` the latest, `added` their number.
     """
 
     first: float
@@ -48,7 +48,7 @@ def change_of(events: Sequence[Event]) -> Change:
     said = [event for event in events if isinstance(event, Described)]
     return Change(
         first=float(events[0].time),
-        updated=float(events[-1].time),
+        updated=max(float(event.time) for event in events),
         added=len(events),
         title=_last([each.title for each in said]),
         folder=_last([each.folder for each in said]),
@@ -58,7 +58,11 @@ def change_of(events: Sequence[Event]) -> Change:
 
 
 def changed(line: SessionInfo | None, session_id: str, change: Change) -> SessionInfo:
-    """The session's line after that change; `line` is None for a log that begins with it."""
+    """The session's line after that change; `line` is None for a log that begins with it.
+
+    A clock that was set back takes nothing away: a session is as new as the latest of its records, and no
+    sweep takes it for older.
+    """
     before = line or SessionInfo(
         id=session_id, title=None, folder=None, created=change.first, updated=change.first, length=0
     )
@@ -67,7 +71,7 @@ def changed(line: SessionInfo | None, session_id: str, change: Change) -> Sessio
         title=_last([before.title, change.title]),
         folder=_last([before.folder, change.folder]),
         created=before.created,
-        updated=change.updated,
+        updated=max(before.updated, change.updated),
         length=before.length + change.added,
         owner=_last([before.owner, change.owner]),
         ttl_seconds=_last([before.ttl_seconds, change.ttl_seconds]) or None,
@@ -130,6 +134,22 @@ def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
         owner=owner,
         ttl_seconds=ttl,
     )
+
+
+def line_from(session_id: str, records: Iterable[Record]) -> SessionInfo | None:
+    """The line that stands for the log of these records; None for none."""
+    line = None
+    for record in records:
+        line = changed(line, session_id, change_of([record.event]))
+    return line
+
+
+def whole_line(label: str, row: Sequence[Any]) -> SessionInfo | None:
+    """The same; None where it is damaged: it can be made anew from the log."""
+    try:
+        return line_of(label, row)
+    except StoreError:
+        return None
 
 
 def record_of(label: str, session_id: str, seq: int, body: str) -> Record:

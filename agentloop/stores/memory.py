@@ -6,23 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from agentloop.checks import above_zero, whole, whole_or_none
+from agentloop.checks import above_zero, any_whole, text, text_or_none, whole, whole_or_none
 from agentloop.codec import decode, encode
 from agentloop.errors import ConflictError
 from agentloop.events import Cleared, Event, MessageAdded, Noted, Record
 from agentloop.messages import Message
-from agentloop.stores.base import (
-    Found,
-    Lease,
-    SessionInfo,
-    checked_lease,
-    checked_now,
-    checked_owner,
-    checked_session_id,
-    clamped,
-    stays_with,
-)
+from agentloop.stores.checked import checked_now, checked_session_id, clamped
 from agentloop.stores.lines import change_of, changed
+from agentloop.stores.values import Found, Lease, Scope, SessionInfo, stays_with
 from agentloop.stores.words import Query, found_in
 from agentloop.threads import in_thread
 
@@ -72,23 +63,26 @@ class InMemoryStore:
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         """Write all events after record `expect`, or none; see `SessionStore`."""
         checked_session_id(session_id)
-        texts = [encode(event) for event in events]
+        any_whole("expect", expect)
+        written = tuple(events)
+        texts = [encode(event) for event in written]
         with self._lock:
             log = self._logs.get(session_id)
             there = log.texts if log else []
             if len(there) != expect:
                 if not texts or there[max(expect, 0) : expect + len(texts)] != texts:
                     raise ConflictError(session_id, expected=expect, actual=len(there))
-            elif events:
-                info = changed(log.info if log else None, session_id, change_of(events))
+            elif written:
+                info = changed(log.info if log else None, session_id, change_of(written))
                 log = self._logs.setdefault(session_id, _Log(info=info))
                 log.info = info
-                log.add(texts, events)
+                log.add(texts, written)
             return expect + len(texts)
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         """The records behind position `after`, at most `most`; none for a session that does not exist."""
         checked_session_id(session_id)
+        any_whole("after", after)
         whole_or_none("most", most, 0)
         with self._lock:
             log = self._logs.get(session_id)
@@ -103,11 +97,7 @@ class InMemoryStore:
 
     async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
         """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        checked_owner(owner)
-        with self._lock:
-            every = [log.info for log in self._logs.values()]
-        found = (info for info in every if folder in (None, info.folder) and owner in (None, info.owner))
-        return tuple(sorted(found, key=lambda info: (-info.updated, info.id)))
+        return self._listed(Scope(folder=folder, owner=owner))
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session and all that was kept beside it; False where there was none."""
@@ -117,11 +107,11 @@ class InMemoryStore:
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, and return what they were; see `SessionStore`."""
-        checked_owner(owner)
+        whose = Scope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
         with self._lock:
             self._forget_leases()
-            lines = [log.info for log in self._logs.values() if owner in (None, log.info.owner)]
+            lines = [log.info for log in self._logs.values() if whose.takes(log.info)]
             due = [info for info in lines if info.expires is not None and info.expires <= moment]
             gone = [info for info in due if info.id not in self._leases]
             for info in gone:
@@ -139,11 +129,8 @@ class InMemoryStore:
     ) -> Sequence[Found]:
         """The records that hold all these words; see `FindsWords`."""
         whole("most", most, 1)
-        if session_id is not None:
-            checked_session_id(session_id)
-        names = [info.id for info in await self.list(folder=folder, owner=owner)]
-        concerned = [name for name in names if session_id in (None, name)]
-        return await in_thread(self._found, concerned, text, most)
+        scope = Scope(session_id=session_id, folder=folder, owner=owner)
+        return await in_thread(self._found, [info.id for info in self._listed(scope)], text, most)
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
@@ -151,18 +138,19 @@ class InMemoryStore:
         """Who holds the session from now on; see `GrantsLeases`."""
         checked_session_id(session_id)
         above_zero("seconds", seconds)
-        asked = checked_lease(lease)
+        text_or_none("over", over)
         with self._lock:
             there, now = self._leases.get(session_id), time.monotonic()
             held = there.lease if there and there.until > now else None
-            if held and stays_with(held, asked, over):
+            if held and stays_with(held, lease, over):
                 return held
-            self._leases[session_id] = _Held(lease=asked, until=now + seconds)
-            return asked
+            self._leases[session_id] = _Held(lease=lease, until=now + seconds)
+            return lease
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
         checked_session_id(session_id)
+        text("holder", holder)
         with self._lock:
             held = self._leases.get(session_id)
             if held and held.lease.holder == holder:
@@ -170,6 +158,11 @@ class InMemoryStore:
 
     async def close(self) -> None:
         """Harmless: there is nothing to let go of."""
+
+    def _listed(self, scope: Scope) -> tuple[SessionInfo, ...]:
+        with self._lock:
+            found = [log.info for log in self._logs.values() if scope.takes(log.info)]
+        return tuple(sorted(found, key=lambda info: (-info.updated, info.id)))
 
     def _forget_leases(self) -> None:
         """Those that have run out."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Self, get_args
 
+from agentloop.checks import shown
 from agentloop.codec import SCHEMA_VERSION
 from agentloop.cutting import head, tail
 from agentloop.errors import UsageError
@@ -28,7 +29,7 @@ from agentloop.events import (
     kind_name,
 )
 from agentloop.messages import ToolCall
-from agentloop.stores.base import Found
+from agentloop.stores.values import Found
 
 MOST_WORD_CHARS = 200
 MOST_MARKS = 20
@@ -99,11 +100,11 @@ class Query:
             UsageError: the text holds no word.
         """
         if not isinstance(text, str):
-            raise UsageError(f"text must be the words to search for, not {ascii(text)[:40]}")
+            raise UsageError(f"text must be the words to search for, not {shown(text)}")
         found = (tuple(words_of(quoted or plain)) for quoted, plain in _QUOTED.findall(text))
         phrases = tuple(dict.fromkeys(phrase for phrase in found if phrase))
         if not phrases:
-            raise UsageError(f"nothing to search for in {ascii(text)[:40]}: give a word of letters or digits")
+            raise UsageError(f"nothing to search for in {shown(text)}: give a word of letters or digits")
         return cls(phrases)
 
     def matches(self, words: Sequence[str]) -> bool:

@@ -1,14 +1,14 @@
 """Checkpoints and leases, which stand beside the logs."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from psycopg import AsyncConnection
 
-from agentloop.errors import StoreError
-from agentloop.stores.base import Checkpoint, Lease
+from agentloop.errors import StoreError, UsageError
 from agentloop.stores.lines import to_bytes, to_text
+from agentloop.stores.postgres.rows import one_row
+from agentloop.stores.values import Checkpoint, Lease
 
 _TRIES = 20
 _MOST_LEASE_SECONDS = 10 * 365 * 86_400.0
@@ -32,64 +32,65 @@ _TAKE = """
         until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
     WHERE held.holder = excluded.holder OR held.holder = %(over)s::bytea OR held.until <= clock_timestamp()
     RETURNING holder, place, pid, started, since"""
-"""Who holds it stays where `stays_with` of `stores.base` says so: the condition is its negation."""
+"""Who holds it stays where `stays_with` of `stores.values` says so: the condition is its negation."""
 _FREE = "DELETE FROM agentloop_leases WHERE session_id = %s::text AND holder = %s::bytea"
 
 
-async def checkpoint(connection: AsyncConnection, session_id: str) -> Checkpoint | None:
+async def checkpoint(session_id: str, connection: AsyncConnection) -> Checkpoint | None:
     """The session's checkpoint; None where there is none, or where it is damaged."""
-    row = await _one(connection, _CHECKPOINT, (session_id,))
+    row = await one_row(connection, _CHECKPOINT, (session_id,))
     if row is None:
         return None
     try:
         return Checkpoint(seq=row[0], event_id=to_text(row[1]) or "", body=to_text(row[2]) or "")
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, UsageError):
         return None
 
 
-async def keep_checkpoint(connection: AsyncConnection, session_id: str, kept: Checkpoint) -> None:
+async def keep_checkpoint(session_id: str, kept: Checkpoint, connection: AsyncConnection) -> None:
     """Keep it where no newer one stands, and the session does."""
     values = {"id": session_id, "seq": kept.seq, "event_id": to_bytes(kept.event_id)}
     await connection.execute(_KEEP, {**values, "body": to_bytes(kept.body)}, prepare=True)
 
 
-async def drop_checkpoint(connection: AsyncConnection, session_id: str) -> None:
+async def drop_checkpoint(session_id: str, connection: AsyncConnection) -> None:
     """Forget it."""
     await connection.execute("DELETE FROM agentloop_checkpoints WHERE session_id = %s::text", (session_id,))
 
 
 async def take_lease(
-    connection: AsyncConnection, session_id: str, lease: Lease, seconds: float, over: str | None
+    session_id: str, lease: Lease, seconds: float, over: str | None, connection: AsyncConnection
 ) -> Lease:
     """Who holds the session now, by the server's clock."""
-    values = {
+    values: dict[str, Any] = {
         **asdict(lease),
         "id": session_id,
         "seconds": min(seconds, _MOST_LEASE_SECONDS),
         "holder": to_bytes(lease.holder),
         "place": to_bytes(lease.place),
         "started": to_bytes(lease.started),
+        "since": float(lease.since),
         "over": to_bytes(over),
     }
     for _ in range(_TRIES):
         # Where it is held, the second statement looks by whom; it may have been freed in between.
-        row = await _one(connection, _TAKE, values) or await _one(connection, _HELD, values)
-        if row:
-            return _lease(row)
+        row = await one_row(connection, _TAKE, values) or await one_row(connection, _HELD, values)
+        if row and (held := _lease(row)):
+            return held
+        values["over"] = row[0] if row else to_bytes(over)
     raise StoreError(f"the lease of session {session_id!r} changes hands too often: try again")
 
 
-async def free_lease(connection: AsyncConnection, session_id: str, holder: str) -> None:
+async def free_lease(session_id: str, holder: str, connection: AsyncConnection) -> None:
     """Let go of the session where this holder has it."""
     await connection.execute(_FREE, (session_id, to_bytes(holder)), prepare=True)
 
 
-def _lease(row: tuple[Any, ...]) -> Lease:
-    holder, place, started = (data.decode("utf-8", "surrogatepass") for data in (row[0], row[1], row[3]))
-    return Lease(holder=holder, place=place, pid=row[2], started=started, since=row[4])
-
-
-async def _one(
-    connection: AsyncConnection, statement: str, values: Mapping[str, Any] | tuple[Any, ...]
-) -> tuple[Any, ...] | None:
-    return await (await connection.execute(statement, values, prepare=True, binary=True)).fetchone()
+def _lease(row: tuple[Any, ...]) -> Lease | None:
+    """The lease that the row holds; None where it is damaged: its holder is put out then."""
+    holder, place, pid, started, since = row
+    try:
+        texts = [to_text(data) or "" for data in (holder, place, started)]
+        return Lease(holder=texts[0], place=texts[1], pid=pid, started=texts[2], since=since)
+    except (UnicodeDecodeError, UsageError):
+        return None

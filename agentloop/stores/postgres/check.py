@@ -9,7 +9,7 @@ from agentloop.errors import StoreError
 from agentloop.stores.checking import ROWS_AT_ONCE, LogCheck
 from agentloop.stores.lines import record_of
 from agentloop.stores.postgres.link import Link
-from agentloop.stores.postgres.log import info
+from agentloop.stores.postgres.sessions import written_line
 from agentloop.threads import in_thread
 
 _NAMES = """
@@ -40,7 +40,7 @@ async def _faults_of_session(label: str, session_id: str, connection: AsyncConne
     async with connection.transaction():
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
-            listed = await info(connection, session_id)
+            listed = await written_line(session_id, connection)
         except StoreError as error:
             return [f"{label}: {error}"]
         read = ROWS_AT_ONCE

@@ -13,6 +13,7 @@ from psycopg import AsyncConnection, Error
 from psycopg.pq import TransactionStatus
 
 from agentloop.errors import ConflictError, StoreError
+from agentloop.host_logger import warn
 from agentloop.stores.postgres.address import Address
 from agentloop.stores.postgres.faults import fault, is_lost, is_passing, is_unprepared, state_of
 
@@ -48,6 +49,7 @@ class Link:
         self._longest_wait = longest_wait
         self._retry_seconds = retry
         self._prepares = True
+        self._is_away = False
         self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
         self._forget_all()
 
@@ -61,8 +63,11 @@ class Link:
         while True:
             pool = self._pool()
             try:
-                return await pool.run(self._work, work)
+                result = await pool.run(self._work, work)
+                self._is_away = False
+                return result
             except Error as error:
+                self._note(error)
                 wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
                 is_over = time.monotonic() - started + wait >= self._retry_seconds
                 if is_over or not self._may_work_again(error, pool):
@@ -87,6 +92,13 @@ class Link:
             await self._prepare(connection)
             self._ready = True
         return await work(connection)
+
+    def _note(self, error: Error) -> None:
+        """Tell the host once that the server is away: it may be tried for long before its caller hears."""
+        if self._is_away or not is_lost(error):
+            return
+        self._is_away = True
+        warn("database_away", error=str(fault(self._address.label, error)))
 
     def _may_work_again(self, error: Error, pool: "_Pool") -> bool:
         if is_passing(error):

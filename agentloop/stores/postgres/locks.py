@@ -5,7 +5,7 @@ connection does: a process that is killed lets go at once, so a lock that can be
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 from psycopg import AsyncConnection, Error
@@ -18,6 +18,14 @@ from agentloop.stores.postgres.link import connect
 
 _TAKE = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 _FREE = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
+_HELD = """
+    SELECT name FROM unnest(%s::text[]) AS name
+    WHERE EXISTS (
+      SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+      WHERE locktype = 'advisory' AND granted AND datname = current_database()
+        AND (classid::bigint << 32 | objid::bigint) = hashtextextended(name, 0)
+    )
+"""
 _PROBES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 """A machine that is gone as a whole is noticed in 25 s: idle for 10 s, then three probes 5 s apart."""
 _SERVER_PROBES = "; ".join(f"SET tcp_{name} = {value}" for name, value in _PROBES.items())
@@ -37,8 +45,10 @@ class HeldLock:
         self._connection: AsyncConnection[Any] | None = None
         self._is_held = False
 
-    async def keep(self) -> None:
-        """Hold the lock from now on; on a new connection where the old one is lost.
+    async def keep(self) -> bool:
+        """Hold the lock from now on, on a new connection where the old one is lost.
+
+        Returns whether it was held until now.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -48,10 +58,12 @@ class HeldLock:
                 await self._connection.execute("SELECT 1")
             except Error:
                 await self.free()
+        was_held = self._is_held
         with self._faults_told():
             connection = self._connection or await self._connected()
             self._connection = connection
-            self._is_held = self._is_held or await _taken(connection, self._name)
+            self._is_held = was_held or await _taken(connection, self._name)
+        return was_held
 
     @contextlib.asynccontextmanager
     async def is_free(self, name: str) -> AsyncIterator[bool]:
@@ -93,6 +105,21 @@ class HeldLock:
             yield
         except Error as error:
             raise fault(self._address.label, error) from error
+
+
+async def held_among(url: str, names: Iterable[str]) -> frozenset[str]:
+    """Which of the locks of these names anybody holds in the database at `url`.
+
+    Raises:
+        StoreError: the database cannot be reached.
+    """
+    address = address_of(url, statement_seconds=_SECONDS, connect_seconds=_SECONDS)
+    try:
+        async with await connect(address.conninfo) as connection:
+            rows = await (await connection.execute(_HELD, [sorted(names)])).fetchall()
+    except Error as error:
+        raise fault(address.label, error) from error
+    return frozenset(name for (name,) in rows)
 
 
 async def _taken(connection: AsyncConnection[Any], name: str) -> bool:

@@ -7,27 +7,20 @@ is as durable as the server makes it (`synchronous_commit`, on by default).
 """
 
 from collections.abc import Sequence
+from functools import partial
 
-from agentloop.checks import above_zero, at_least, whole, whole_or_none
+from agentloop.checks import above_zero, any_whole, at_least, text, text_or_none, whole, whole_or_none
 from agentloop.codec import encode
 from agentloop.events import Event, Record
-from agentloop.stores.base import (
-    Checkpoint,
-    Found,
-    Lease,
-    SessionInfo,
-    checked_lease,
-    checked_now,
-    checked_owner,
-    checked_session_id,
-)
-from agentloop.stores.lines import to_bytes
-from agentloop.stores.postgres import beside, log
+from agentloop.stores.checked import checked_now, checked_session_id
+from agentloop.stores.lines import change_of
+from agentloop.stores.postgres import beside, log, sessions
 from agentloop.stores.postgres.address import address_of
 from agentloop.stores.postgres.check import faults_of
 from agentloop.stores.postgres.link import Link
 from agentloop.stores.postgres.schema import prepare
-from agentloop.stores.postgres.words import search
+from agentloop.stores.postgres.search import search
+from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
 from agentloop.stores.words import Query
 from agentloop.threads import in_thread
 
@@ -87,17 +80,18 @@ class PostgresStore:
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         """Write all events after record `expect`, or none; see `SessionStore`."""
         checked_session_id(session_id)
+        any_whole("expect", expect)
         written = tuple(events)
         bodies = await in_thread(_bodies, written) if len(written) > _MANY else _bodies(written)
-        return await self._link.run(
-            lambda connection: log.append(connection, session_id, written, bodies, expect)
-        )
+        change = change_of(written) if written else None
+        return await self._link.run(partial(log.append, session_id, change, bodies, expect))
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         """The records behind position `after`, at most `most`; none for a session that does not exist."""
         checked_session_id(session_id)
+        any_whole("after", after)
         whole_or_none("most", most, 0)
-        rows = await self._link.run(lambda connection: log.read(connection, session_id, after, most))
+        rows = await self._link.run(partial(log.read, session_id, after, most))
         if len(rows) > _MANY:
             return await in_thread(log.records_of, self._label, session_id, rows)
         return log.records_of(self._label, session_id, rows)
@@ -105,29 +99,24 @@ class PostgresStore:
     async def info(self, session_id: str) -> SessionInfo | None:
         """The session's line in the list; None for a session that does not exist."""
         checked_session_id(session_id)
-        return await self._link.run(lambda connection: log.info(connection, session_id))
+        return await self._link.run(partial(sessions.info, session_id))
 
     async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
         """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        checked_owner(owner)
-        return await self._link.run(lambda connection: log.listed(connection, folder, owner))
+        return await self._link.run(partial(sessions.listed, Scope(folder=folder, owner=owner)))
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session and all that was kept beside it; False where there was none."""
         checked_session_id(session_id)
-        return await self._link.run(lambda connection: log.delete(connection, session_id))
+        return await self._link.run(partial(sessions.delete, session_id))
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, and return what they were; see `SessionStore`.
 
         The clock is the server's.
         """
-        checked_owner(owner)
         moment = None if now is None else checked_now(now)
-        gone: list[SessionInfo] = []
-        while some := await self._link.run(lambda connection: log.sweep(connection, owner, moment)):
-            gone += some
-        return tuple(gone)
+        return await sessions.sweep(self._link, Scope(owner=owner), moment)
 
     async def search(
         self,
@@ -140,27 +129,24 @@ class PostgresStore:
     ) -> Sequence[Found]:
         """The records that hold all these words; see `FindsWords`."""
         whole("most", most, 1)
-        checked_owner(owner)
-        if session_id is not None:
-            checked_session_id(session_id)
+        scope = Scope(session_id=session_id, folder=folder, owner=owner)
         query = await in_thread(Query.of, text)
-        scope = {"id": session_id, "folder": to_bytes(folder), "owner": to_bytes(owner)}
         return await search(self._link, query, scope, most)
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint; None where there is none."""
         checked_session_id(session_id)
-        return await self._link.run(lambda connection: beside.checkpoint(connection, session_id))
+        return await self._link.run(partial(beside.checkpoint, session_id))
 
     async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
         """Keep this one in place of an older one; see `KeepsCheckpoints`."""
         checked_session_id(session_id)
-        await self._link.run(lambda connection: beside.keep_checkpoint(connection, session_id, checkpoint))
+        await self._link.run(partial(beside.keep_checkpoint, session_id, checkpoint))
 
     async def drop_checkpoint(self, session_id: str) -> None:
         """Forget the checkpoint; harmless where there is none."""
         checked_session_id(session_id)
-        await self._link.run(lambda connection: beside.drop_checkpoint(connection, session_id))
+        await self._link.run(partial(beside.drop_checkpoint, session_id))
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
@@ -168,15 +154,14 @@ class PostgresStore:
         """Who holds the session from now on, by the server's clock; see `GrantsLeases`."""
         checked_session_id(session_id)
         above_zero("seconds", seconds)
-        asked = checked_lease(lease)
-        return await self._link.run(
-            lambda connection: beside.take_lease(connection, session_id, asked, seconds, over)
-        )
+        text_or_none("over", over)
+        return await self._link.run(partial(beside.take_lease, session_id, lease, seconds, over))
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
         checked_session_id(session_id)
-        await self._link.run(lambda connection: beside.free_lease(connection, session_id, holder))
+        text("holder", holder)
+        await self._link.run(partial(beside.free_lease, session_id, holder))
 
     async def check(self) -> Sequence[str]:
         """What is damaged, one line each; nothing where all is well. It reads everything."""

@@ -6,10 +6,12 @@ clock is set back, leases hold longer by as much.
 
 import sqlite3
 import time
+from typing import Any
 
-from agentloop.stores.base import Checkpoint, Lease, stays_with
+from agentloop.errors import UsageError
 from agentloop.stores.sqlite.columns import from_column, to_column
 from agentloop.stores.sqlite.file import SQLiteFile
+from agentloop.stores.values import Checkpoint, Lease, stays_with
 
 _KEEP = """INSERT INTO checkpoints (session_id, seq, event_id, body)
     SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1)
@@ -21,18 +23,16 @@ _LEASE = "holder, place, pid, started, since"
 
 
 def checkpoint(session_id: str, file: SQLiteFile) -> Checkpoint | None:
-    """The newest checkpoint; None where there is none, or what stands there is no text.
+    """The newest checkpoint; None where there is none, or what stands there is none.
 
     Whether the text is whole is for its reader: it holds a sum of itself.
     """
     row = file.read(lambda connection: connection.execute(_KEPT, (session_id,)).fetchone(), None)
     try:
         seq, event_id, body = map(from_column, row or (None, None, None))
-    except UnicodeDecodeError:
-        return None
-    if isinstance(seq, int) and isinstance(event_id, str) and isinstance(body, str):
         return Checkpoint(seq=seq, event_id=event_id, body=body)
-    return None
+    except (UnicodeDecodeError, UsageError):
+        return None
 
 
 def keep_checkpoint(session_id: str, kept: Checkpoint, file: SQLiteFile) -> None:
@@ -57,19 +57,26 @@ def take_lease(session_id: str, lease: Lease, seconds: float, over: str | None, 
         texts = [to_column(text) for text in (lease.holder, lease.place, lease.started)]
         connection.execute(
             f"INSERT OR REPLACE INTO leases (session_id, until, {_LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (session_id, now + seconds, texts[0], texts[1], lease.pid, texts[2], lease.since),
+            (session_id, now + seconds, texts[0], texts[1], lease.pid, texts[2], float(lease.since)),
         )
     return lease
 
 
 def _held(connection: sqlite3.Connection, session_id: str, now: float) -> Lease | None:
     row = connection.execute(
-        f"SELECT {_LEASE} FROM leases WHERE session_id = ? AND until > ?", (session_id, now)
+        f"SELECT {_LEASE} FROM leases WHERE session_id = ? AND until > ? AND typeof(until) = 'real'",
+        (session_id, now),
     ).fetchone()
-    if row is None:
+    return _lease(row) if row else None
+
+
+def _lease(row: tuple[Any, ...]) -> Lease | None:
+    """The lease that the row holds; None where it is damaged, as it keeps nobody then from the session."""
+    try:
+        holder, place, pid, started, since = map(from_column, row)
+        return Lease(holder=holder, place=place, pid=pid, started=started, since=since)
+    except (UnicodeDecodeError, UsageError):
         return None
-    holder, place, pid, started, since = map(from_column, row)
-    return Lease(holder=holder, place=place, pid=pid, started=started, since=since)
 
 
 def free_lease(session_id: str, holder: str, file: SQLiteFile) -> None:

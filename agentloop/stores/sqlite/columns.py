@@ -6,8 +6,8 @@ from typing import Any
 from agentloop.errors import StoreError
 from agentloop.events import Record
 from agentloop.stores import lines
-from agentloop.stores.base import SessionInfo
 from agentloop.stores.sqlite.schema import record_sum
+from agentloop.stores.values import SessionInfo
 
 
 def to_column(text: str | None) -> str | bytes | None:
@@ -44,8 +44,10 @@ def record_of(path: Path, session_id: str, seq: int, body: Any, total: int | Non
     return lines.record_of(str(path), session_id, seq, from_column(body))
 
 
-def _damage(session_id: str, seq: int, body: Any, total: int | None) -> str | None:
-    """What is wrong with the column itself; None where it holds a text, whatever that says."""
+def _damage(session_id: str, seq: Any, body: Any, total: int | None) -> str | None:
+    """What is wrong with the columns themselves; None where they hold a text, whatever that says."""
+    if not isinstance(seq, int):
+        return "its position is none"
     if not isinstance(body, str | bytes):
         return "it is no text"
     if total is not None and total != record_sum(session_id, seq, body):

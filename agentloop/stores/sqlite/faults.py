@@ -24,6 +24,11 @@ def advice_for(error: sqlite3.Error, busy_seconds: float) -> str:
     return _ADVICE.get(code, f"{error}: check the database with `sqlite3 FILE 'PRAGMA integrity_check'`")
 
 
+def is_of_index(finding: str) -> bool:
+    """Whether a line of SQLite's own check speaks of the full-text index, as from 3.44 on: no log has it."""
+    return "inverted index for FTS5 table" in finding
+
+
 def locked(busy_seconds: float) -> str:
     """What to say where another process kept a lock for so long."""
     return (

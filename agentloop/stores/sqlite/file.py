@@ -7,7 +7,6 @@ write-ahead log that was left behind is no sign of damage: its frames have sums,
 are taken over.
 """
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agentloop.errors import ConflictError, StoreError
-from agentloop.ondisc import make_private_folder, refused
-from agentloop.stores.sqlite.faults import DAMAGED, advice_for, code_of, locked
+from agentloop.ondisc import refused
+from agentloop.stores.sqlite import place
+from agentloop.stores.sqlite.faults import DAMAGED, advice_for, code_of, is_of_index, locked
 from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
 
 MOST_CHECKED_BYTES = 16 * 1024 * 1024
@@ -70,12 +70,12 @@ class SQLiteFile:
             self._patient = True
 
     def exists(self) -> bool:
-        """Whether there is anything to read; a file that is in use counts even when it was moved."""
-        if self._connection:
-            return True
-        if not os.path.lexists(self.path):
-            return False
-        return self.path.is_dir() or _size(self.path) != 0
+        """Whether there is anything to read; a file that is in use counts even when it was moved.
+
+        Raises:
+            StoreError: it cannot be told, or the database is gone and its log is not.
+        """
+        return self._connection is not None or place.stands(self.path)
 
     def read(self, work: Callable[[sqlite3.Connection], T], empty: T) -> T:
         """What the work finds in one unchanging state of the file; `empty` where there is nothing to read.
@@ -134,6 +134,9 @@ class SQLiteFile:
             self._doubtful |= code_of(error) == sqlite3.SQLITE_IOERR
             self.close()
             raise StoreError(f"{self.path}: {advice_for(error, self._busy_seconds)}") from error
+        except UnicodeDecodeError as error:  # SQLite tells of a damaged schema in the words that stand there
+            self.close()
+            raise StoreError(f"{self.path}: {DAMAGED}") from error
         except OSError as error:
             self.close()
             raise refused(self.path, error) from error
@@ -168,36 +171,17 @@ class SQLiteFile:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection:
-            if _identity(self.path) == self._identity:
+            if place.identity(self.path) == self._identity:
                 return self._connection
             raise StoreError(f"{self.path}: the database was moved or replaced while in use: put it back")
-        self._make()
         self._connection = sqlite3.connect(
-            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+            place.made(self.path), timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
+        self._connection.text_factory = _text
         self._waits = self._busy_seconds
-        self._identity = _identity(self.path)
+        self._identity = place.identity(self.path)
         self._prepare(self._connection)
         return self._connection
-
-    def _make(self) -> None:
-        """The file comes first and is its owner's alone: SQLite gives its companions the same rights."""
-        make_private_folder(self.path.parent)
-        self._refuse_lost_log()
-        if not os.path.lexists(self.path):
-            with suppress(FileExistsError):
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        if self.path.exists() and not self.path.is_file():
-            raise StoreError(f"{self.path}: this is no file: name the database file to use")
-
-    def _refuse_lost_log(self) -> None:
-        """SQLite would delete a log whose database is gone or empty, as if it belonged to the new one."""
-        log = self.path.with_name(f"{self.path.name}-wal")
-        if _size(log) and not _size(self.path):
-            raise StoreError(
-                f"{self.path}: the database is gone or empty, but not its log {log.name}: "
-                "put the database back, or move its log away"
-            )
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
@@ -265,21 +249,15 @@ class SQLiteFile:
         small = self.path.stat().st_size <= MOST_CHECKED_BYTES
         of = "1" if small else "sessions"
         if TABLES[version] <= there:
-            (found,) = connection.execute(f"PRAGMA quick_check({of})").fetchone()
-            if found == "ok":
+            found = [text for (text,) in connection.execute(f"PRAGMA quick_check({of})")]
+            if all(text == "ok" or is_of_index(text) for text in found):
                 return
         raise StoreError(f"{self.path}: {DAMAGED}")
 
 
-def _size(path: Path) -> int | None:
-    with suppress(FileNotFoundError):
-        return path.stat().st_size
-    return None
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
+def _text(data: bytes) -> str | bytes:
+    """What stands in a column of text; as it is where that is no UTF-8, so that damage hides nothing else."""
     try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
+        return data.decode()
+    except UnicodeDecodeError:
+        return data

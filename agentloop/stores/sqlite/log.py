@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from agentloop.codec import encode
 from agentloop.errors import ConflictError
 from agentloop.events import Event, Record
-from agentloop.stores.base import clamped
+from agentloop.stores.checked import clamped
 from agentloop.stores.lines import COLUMNS, Change, change_of, changed, check_gapless, incomplete
 from agentloop.stores.sqlite.columns import record_of, row_of, to_column
 from agentloop.stores.sqlite.file import SQLiteFile
@@ -23,7 +23,7 @@ _READ = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDE
 _INSERT = "INSERT INTO events (session_id, seq, body, sum) VALUES (?, ?, ?, ?)"
 _PUT = f"""INSERT INTO sessions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET title = excluded.title, folder = excluded.folder,
-    updated = excluded.updated, length = excluded.length, owner = excluded.owner,
+    created = excluded.created, updated = excluded.updated, length = excluded.length, owner = excluded.owner,
     ttl_seconds = excluded.ttl_seconds"""
 
 
@@ -84,12 +84,15 @@ def _row(session_id: str, seq: int, event: Event) -> Row:
 
 
 def _length(connection: sqlite3.Connection, session_id: str) -> int:
-    rows = connection.execute("SELECT max(seq) FROM events WHERE session_id = ?", (session_id,))
-    return rows.fetchone()[0] or 0
+    positions = "SELECT max(seq) FROM events WHERE session_id = ? AND typeof(seq) = 'integer'"
+    return connection.execute(positions, (session_id,)).fetchone()[0] or 0
 
 
-def _listed(connection: sqlite3.Connection, session_id: str) -> Any:
+def _listed(connection: sqlite3.Connection, session_id: str) -> int:
+    """The length that the line says; that of the log itself where the line says no number."""
     row = connection.execute("SELECT length FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row and not isinstance(row[0], int):
+        return _length(connection, session_id)
     return row[0] if row else 0
 
 
@@ -114,7 +117,7 @@ def _went_on(connection: sqlite3.Connection, new: Addition) -> bool:
         return False
     at = clamped(new.expect)
     updated = connection.execute(
-        "UPDATE sessions SET updated = ?, length = ? WHERE id = ? AND length = ?",
+        "UPDATE sessions SET updated = max(updated, ?), length = ? WHERE id = ? AND length = ?",
         (new.change.updated, at + new.change.added, new.session_id, at),
     )
     return updated.rowcount == 1

@@ -20,6 +20,10 @@ from zlib import crc32
 APPLICATION_ID = 0x61676C70
 """`aglp` in the file's header: a database without it was made by another program."""
 
+MAKE_WORDS = "CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = 'ascii', columnsize = 0)"
+WORDS_TABLES = ("words_data", "words_idx", "words_content", "words_docsize", "words_config")
+"""What FTS5 keeps it in (https://sqlite.org/fts5.html#fts5_data_structures)."""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE events (
@@ -47,13 +51,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE leases (
             session_id TEXT PRIMARY KEY NOT NULL, holder NOT NULL, place NOT NULL, pid INTEGER NOT NULL,
             started NOT NULL, since REAL NOT NULL, until REAL NOT NULL) WITHOUT ROWID""",
-        "CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = 'ascii', columnsize = 0)",
+        MAKE_WORDS,
     ),
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 _FIRST = frozenset({"events", "sessions"})
-TABLES = (frozenset[str](), _FIRST, _FIRST | {"checkpoints", "leases", "words"})
-"""The names that must stand in a file, by its version."""
+TABLES = (frozenset[str](), _FIRST, _FIRST | {"checkpoints", "leases"})
+"""The names that must stand in a file, by its version; `words` is made anew where it does not."""
 
 
 def record_sum(session_id: str, seq: int, body: str | bytes) -> int:

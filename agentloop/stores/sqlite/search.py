@@ -12,10 +12,12 @@ from itertools import islice
 from typing import Any
 
 from agentloop.errors import StoreError
-from agentloop.stores.base import Found, clamped
+from agentloop.stores.checked import clamped
 from agentloop.stores.sqlite.columns import record_of, to_column
 from agentloop.stores.sqlite.file import SQLiteFile
+from agentloop.stores.sqlite.index import IS_NUMBERED
 from agentloop.stores.sqlite.sessions import SEQ_BITS, word_rows
+from agentloop.stores.values import Found, Scope
 from agentloop.stores.words import Query, found_in, is_wordless, searchable, words_of
 
 MOST_ROWS = 500
@@ -25,14 +27,17 @@ MOST_CHARS = 500_000
 MOST_ASKED = 50
 """So many phrases, and words of a phrase, the index is asked for; the whole query is held against the log."""
 
-_CATCH_UP = """UPDATE sessions SET indexed = ?, number = coalesce(number,
-    (SELECT coalesce(max(number), 0) + 1 FROM sessions WHERE number IS NOT NULL))
+_CATCH_UP = f"""UPDATE sessions SET indexed = ?, number = iif({IS_NUMBERED}, number,
+    (SELECT coalesce(max(number), 0) + 1 FROM sessions WHERE {IS_NUMBERED}))
     WHERE id = ? AND indexed = ? RETURNING number"""
-_STANDS = "SELECT 1 FROM events WHERE session_id = ? AND seq = ? AND body = ?"
+_STANDS = """SELECT 1 FROM events
+    WHERE session_id = ? AND seq = ? AND CAST(body AS BLOB) = CAST(? AS BLOB)"""
 _SCOPE = """(:id IS NULL OR sessions.id = :id) AND (:folder IS NULL OR sessions.folder = :folder)
     AND (:owner IS NULL OR sessions.owner = :owner)"""
-_BEHIND = f"SELECT id, length FROM sessions WHERE indexed < length AND {_SCOPE}"
-_NUMBER = f"SELECT number FROM sessions WHERE id = :id AND number > 0 AND {_SCOPE}"
+_COUNTED = "typeof(length) = 'integer' AND typeof(indexed) = 'integer'"
+_BEHIND = f"SELECT id, length FROM sessions WHERE indexed < length AND {_COUNTED} AND {_SCOPE}"
+_NEXT = f"SELECT indexed, length FROM sessions WHERE id = ? AND {_COUNTED}"
+_NUMBER = f"SELECT number FROM sessions WHERE id = :id AND {IS_NUMBERED} AND {_SCOPE}"
 _IN_SESSION = """SELECT sessions.id, words.rowid FROM sessions CROSS JOIN words
     WHERE words MATCH :asked AND sessions.id = :id AND words.rowid BETWEEN :first AND :last
     ORDER BY words.rowid DESC"""
@@ -40,19 +45,6 @@ _IN_ALL = f"""SELECT sessions.id, words.rowid FROM words
     CROSS JOIN sessions ON sessions.number = words.rowid >> {SEQ_BITS}
     WHERE words MATCH :asked AND {_SCOPE}
     ORDER BY sessions.updated DESC, sessions.id, words.rowid DESC"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """What a search is bound to: that session, those of the folder, those of the owner; None for all."""
-
-    session_id: str | None
-    folder: str | None
-    owner: str | None
-
-    def values(self) -> dict[str, str | bytes | None]:
-        """The same, as its statements take it."""
-        return {"id": self.session_id, "folder": to_column(self.folder), "owner": to_column(self.owner)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +81,7 @@ class _Room:
 
 def behind(scope: Scope, file: SQLiteFile) -> dict[str, int]:
     """The sessions concerned that the index does not know wholly, and their lengths."""
-    return dict(file.rows(_BEHIND, scope.values()))
+    return dict(file.rows(_BEHIND, _values(scope)))
 
 
 def catch_up(lengths: Mapping[str, int], file: SQLiteFile) -> dict[str, int]:
@@ -113,13 +105,18 @@ def search(query: Query, scope: Scope, most: int, file: SQLiteFile) -> tuple[Fou
     return file.read(looked_up, tuple[Found, ...]())
 
 
+def _values(scope: Scope) -> dict[str, str | bytes | None]:
+    """The scope as the statements take it."""
+    return {"id": scope.session_id, "folder": to_column(scope.folder), "owner": to_column(scope.owner)}
+
+
 def _candidates(connection: sqlite3.Connection, query: Query, scope: Scope) -> Iterable[tuple[str, int]]:
     """The ids of the sessions and of the rows that the index finds."""
     asked = " ".join(f'"{" ".join(phrase[:MOST_ASKED])}"' for phrase in query.phrases[:MOST_ASKED])
-    values = scope.values() | {"asked": asked}
+    values = _values(scope) | {"asked": asked}
     if scope.session_id is None:
         return connection.execute(_IN_ALL, values)
-    line = connection.execute(_NUMBER, scope.values()).fetchone()
+    line = connection.execute(_NUMBER, _values(scope)).fetchone()
     if line is None:
         return ()
     first, last = word_rows(line[0])
@@ -148,7 +145,7 @@ def _news(connection: sqlite3.Connection, lengths: Mapping[str, int], file: SQLi
     for name, length in lengths.items():
         if room.is_full:
             break
-        line = connection.execute("SELECT indexed, length FROM sessions WHERE id = ?", (name,)).fetchone()
+        line = connection.execute(_NEXT, (name,)).fetchone()
         indexed, there = line or (0, 0)
         each = _News(session_id=name, indexed=indexed)
         news.append(each)

@@ -2,11 +2,15 @@
 
 import sqlite3
 import time
+from collections.abc import Sequence
+from typing import Any
 
-from agentloop.stores.base import SessionInfo
-from agentloop.stores.lines import COLUMNS, line_of, list_statements
-from agentloop.stores.sqlite.columns import to_column
+from agentloop.errors import StoreError
+from agentloop.stores.lines import COLUMNS, line_from, line_of, list_statements, whole_line
+from agentloop.stores.sqlite.columns import record_of, to_column
 from agentloop.stores.sqlite.file import SQLiteFile
+from agentloop.stores.sqlite.index import IS_NUMBERED
+from agentloop.stores.values import Scope, SessionInfo
 
 SEQ_BITS = 32
 """A row of the full-text index has for its id the session's number, then, in so many bits, the position."""
@@ -19,7 +23,7 @@ _DUE = "expires <= ? AND owner IS coalesce(?, owner)"
 EXPIRED = f"SELECT id FROM sessions WHERE {_DUE} ORDER BY expires"
 _LINE = f"SELECT {COLUMNS} FROM sessions WHERE id = ?"
 _RUN_OUT = "FROM leases WHERE until <= ?"
-_IS_FREE = "NOT EXISTS (SELECT 1 FROM leases WHERE session_id = id AND until > ?)"
+_IS_FREE = "NOT EXISTS (SELECT 1 FROM leases WHERE session_id = id AND until > ? AND typeof(until) = 'real')"
 
 
 def info(session_id: str, file: SQLiteFile) -> SessionInfo | None:
@@ -28,7 +32,19 @@ def info(session_id: str, file: SQLiteFile) -> SessionInfo | None:
 
 
 def line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> SessionInfo | None:
-    """The session's line in a transaction that has begun; None where there is none.
+    """The session's line in a transaction that has begun, made anew from its log where it is damaged.
+
+    None where there is none.
+
+    Raises:
+        StoreError: both are damaged.
+    """
+    row = connection.execute(_LINE, (session_id,)).fetchone()
+    return _line(connection, row, file) if row else None
+
+
+def written_line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> SessionInfo | None:
+    """The session's line as it stands there; None where there is none.
 
     Raises:
         StoreError: it is damaged.
@@ -37,12 +53,20 @@ def line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> S
     return line_of(str(file.path), row) if row else None
 
 
-def listed(folder: str | None, owner: str | None, file: SQLiteFile) -> tuple[SessionInfo, ...]:
-    """The sessions, newest update first; those of the folder, of the owner, where given."""
-    statement = LISTS[folder is not None, owner is not None]
-    values = [to_column(text) for text in (folder, owner) if text is not None]
-    rows = file.rows(statement, values)
-    return tuple(line_of(str(file.path), row) for row in rows)
+def listed(scope: Scope, file: SQLiteFile) -> tuple[SessionInfo, ...]:
+    """The sessions of the folder and the owner, newest update first.
+
+    One of which neither line nor log is whole hides no other: who looks the file through is told of it.
+    """
+    statement = LISTS[scope.folder is not None, scope.owner is not None]
+    values = [to_column(text) for text in (scope.folder, scope.owner) if text is not None]
+
+    def found(connection: sqlite3.Connection) -> list[SessionInfo]:
+        rows = connection.execute(statement, values).fetchall()
+        lines = (_line_or_none(connection, row, file) for row in rows)
+        return [line for line in lines if line and scope.takes(line)]
+
+    return tuple(sorted(file.read(found, list[SessionInfo]()), key=lambda line: (-line.updated, line.id)))
 
 
 def delete(session_id: str, file: SQLiteFile) -> bool:
@@ -50,14 +74,14 @@ def delete(session_id: str, file: SQLiteFile) -> bool:
     return file.change(lambda connection: _remove(connection, session_id), False)
 
 
-def expired(owner: str | None, now: float, file: SQLiteFile) -> list[str]:
-    """The ids of the sessions whose time to live is over; those of the owner, where given.
+def expired(scope: Scope, now: float, file: SQLiteFile) -> list[str]:
+    """The ids of the owner's sessions whose time to live is over.
 
     Leases that have run out are forgotten.
     """
 
     def found(connection: sqlite3.Connection) -> tuple[list[str], bool]:
-        names = [name for (name,) in connection.execute(EXPIRED, (now, to_column(owner)))]
+        names = [name for (name,) in connection.execute(EXPIRED, (now, to_column(scope.owner)))]
         (run_out,) = connection.execute(f"SELECT count(*) {_RUN_OUT}", (time.time(),)).fetchone()
         return names, run_out > 0
 
@@ -68,20 +92,43 @@ def expired(owner: str | None, now: float, file: SQLiteFile) -> list[str]:
     return names
 
 
-def delete_expired(session_id: str, owner: str | None, now: float, file: SQLiteFile) -> SessionInfo | None:
-    """Remove a session if its time to live is over still, it is the owner's and free; return its line."""
+def delete_expired(session_id: str, scope: Scope, now: float, file: SQLiteFile) -> SessionInfo | None:
+    """Remove a session if its time to live is over still, it is the owner's and free; return its line.
+
+    One of which neither line nor log is whole stays: that it is over is no more sure than the rest of it.
+    """
     with file.transaction() as connection:
-        values = (session_id, now, to_column(owner), time.time())
+        values = (session_id, now, to_column(scope.owner), time.time())
         row = connection.execute(f"{_LINE} AND {_DUE} AND {_IS_FREE}", values).fetchone()
-        if row is None:
+        found = _line_or_none(connection, row, file) if row else None
+        if found is None or not scope.takes(found) or found.expires is None or found.expires > now:
             return None
-        gone = line_of(str(file.path), row)
         _remove(connection, session_id)
-    return gone
+    return found
+
+
+def _line(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) -> SessionInfo:
+    """What the row says; where it is damaged, what the log does, of which it is only an extract.
+
+    Raises:
+        StoreError: both are damaged.
+    """
+    label, name = str(file.path), row[0]
+    if line := whole_line(label, row):
+        return line
+    rows = connection.execute("SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq", (name,))
+    return line_from(name, (record_of(file.path, name, *each) for each in rows)) or line_of(label, row)
+
+
+def _line_or_none(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) -> SessionInfo | None:
+    try:
+        return _line(connection, row, file)
+    except StoreError:
+        return None
 
 
 def _remove(connection: sqlite3.Connection, session_id: str) -> bool:
-    numbers = connection.execute("SELECT number FROM sessions WHERE id = ? AND number > 0", (session_id,))
+    numbers = connection.execute(f"SELECT number FROM sessions WHERE id = ? AND {IS_NUMBERED}", (session_id,))
     for (number,) in numbers.fetchall():
         first, last = word_rows(number)
         connection.execute("DELETE FROM words WHERE rowid BETWEEN ? AND ?", (first, last))

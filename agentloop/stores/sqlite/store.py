@@ -9,27 +9,19 @@ append, little beside a model call.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from agentloop.checks import above_zero, at_least, whole, whole_or_none
+from agentloop.checks import above_zero, any_whole, at_least, text, text_or_none, whole, whole_or_none
 from agentloop.errors import StoreError
 from agentloop.events import Event, Record
-from agentloop.stores.base import (
-    Checkpoint,
-    Found,
-    Lease,
-    SessionInfo,
-    checked_lease,
-    checked_now,
-    checked_owner,
-    checked_session_id,
-)
-from agentloop.stores.sqlite import beside, check, log, search, sessions
+from agentloop.stores.checked import checked_now, checked_session_id
+from agentloop.stores.sqlite import beside, check, index, log, search, sessions
 from agentloop.stores.sqlite.file import BusyError, SQLiteFile
 from agentloop.stores.sqlite.opened import OpenedFile
+from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
 from agentloop.stores.words import Query
 from agentloop.threads import in_thread
 
@@ -64,15 +56,18 @@ class SQLiteStore:
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         """Write all events after record `expect`, or none; see `SessionStore`."""
         checked_session_id(session_id)
-        if len(events) > _MOST_ENCODED_HERE:
-            return await self._run(partial(_encoded_and_appended, session_id, tuple(events), expect))
-        new = log.addition_of(session_id, events, expect)
+        any_whole("expect", expect)
+        written = tuple(events)
+        if len(written) > _MOST_ENCODED_HERE:
+            return await self._run(partial(_encoded_and_appended, session_id, written, expect))
+        new = log.addition_of(session_id, written, expect)
         append = partial(log.append, new)
         return await (self._at_once(append) if new.is_small else self._run(append))
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         """The records behind position `after`, at most `most`; none for a session that does not exist."""
         checked_session_id(session_id)
+        any_whole("after", after)
         whole_or_none("most", most, 0)
         return await self._run(partial(log.read, session_id, max(after, 0), most))
 
@@ -83,21 +78,28 @@ class SQLiteStore:
 
     async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
         """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        checked_owner(owner)
-        return await self._run(partial(sessions.listed, folder, owner))
+        return await self._run(partial(sessions.listed, Scope(folder=folder, owner=owner)))
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session with all that was kept beside it; False where there was none."""
         checked_session_id(session_id)
-        return await self._run(partial(sessions.delete, session_id))
+        return await self._mending(partial(self._run, partial(sessions.delete, session_id)))
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, each by itself, and return what they were."""
-        checked_owner(owner)
+        whose = Scope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
-        names = await self._run(partial(sessions.expired, owner, moment))
-        gone = [await self._run(partial(sessions.delete_expired, name, owner, moment)) for name in names]
-        return tuple(info for info in gone if info)
+        gone: list[SessionInfo] = []
+        for name in await self._run(partial(sessions.expired, whose, moment)):
+            try:
+                delete = partial(sessions.delete_expired, name, whose, moment)
+                swept = await self._mending(partial(self._run, delete))
+            except StoreError:
+                if not gone:
+                    raise
+                break  # what is gone is told; the next sweep meets the fault again
+            gone += [swept] if swept else []
+        return tuple(gone)
 
     async def search(
         self,
@@ -110,15 +112,9 @@ class SQLiteStore:
     ) -> Sequence[Found]:
         """The records that hold all these words; see `FindsWords`. What is not yet indexed is so first."""
         whole("most", most, 1)
-        checked_owner(owner)
-        if session_id is not None:
-            checked_session_id(session_id)
+        scope = Scope(session_id=session_id, folder=folder, owner=owner)
         query = await in_thread(Query.of, text)
-        scope = search.Scope(session_id=session_id, folder=folder, owner=owner)
-        behind = await self._run(partial(search.behind, scope))
-        while behind:
-            behind = await self._run(partial(search.catch_up, behind))
-        return await self._run(partial(search.search, query, scope, most))
+        return await self._mending(partial(self._searched, query, scope, most))
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint; None where there is none."""
@@ -141,22 +137,24 @@ class SQLiteStore:
         """Who holds the session from now on; see `GrantsLeases`."""
         checked_session_id(session_id)
         above_zero("seconds", seconds)
-        asked = checked_lease(lease)
-        return await self._run(partial(beside.take_lease, session_id, asked, seconds, over))
+        text_or_none("over", over)
+        return await self._run(partial(beside.take_lease, session_id, lease, seconds, over))
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
         checked_session_id(session_id)
+        text("holder", holder)
         await self._run(partial(beside.free_lease, session_id, holder))
 
     async def check(self) -> Sequence[str]:
         """Read the whole file; one line for each thing that is wrong with it, none where all is well.
 
         The pages, tables and indexes are checked, then that each record decodes and none is missing, then
-        that the list says what the logs do. Nothing is changed.
+        that the list says what the logs do. Nothing that was stored is changed; tables of an older version
+        are brought up to date first, as by any first use, and a damaged full-text index is begun anew.
         """
         try:
-            findings = [*await self._run(check.check_form)]
+            findings = [*await self._run(check.check_form), *await self._run(check.check_index)]
             for name in await self._run(check.names):
                 findings += await self._run(partial(check.check_session, name))
         except StoreError as error:
@@ -168,6 +166,21 @@ class SQLiteStore:
         closing = self._opened.let_go()
         if closing:
             await asyncio.wrap_future(closing)
+
+    async def _searched(self, query: Query, scope: Scope, most: int) -> Sequence[Found]:
+        behind = await self._run(partial(search.behind, scope))
+        while behind:
+            behind = await self._run(partial(search.catch_up, behind))
+        return await self._run(partial(search.search, query, scope, most))
+
+    async def _mending(self, call: Callable[[], Awaitable[T]]) -> T:
+        """What the call returns; made again where it failed for a damaged index, which is begun anew."""
+        try:
+            return await call()
+        except StoreError as fault:
+            if not await self._run(partial(index.mended_for, fault)):
+                raise
+        return await call()
 
     async def _at_once(self, work: Callable[[SQLiteFile], T]) -> T:
         """The same in this thread where nothing has to be waited for; and then others have their turn."""

@@ -5,7 +5,7 @@ what is new in the sessions that it may look into. What PostgreSQL finds is look
 all stores, so that what is found is the same everywhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,10 @@ from psycopg.types.numeric import Int8
 
 from agentloop.codec import decode
 from agentloop.errors import StoreError
-from agentloop.stores.base import Found
-from agentloop.stores.lines import record_of
+from agentloop.stores.lines import record_of, to_bytes
 from agentloop.stores.postgres.link import Link
 from agentloop.stores.postgres.vectors import MOST_PHRASES, phrase_query, vectors
+from agentloop.stores.values import Found, Scope
 from agentloop.stores.words import Query, found_in, is_wordless, searchable, words_of
 from agentloop.threads import in_thread
 
@@ -34,7 +34,7 @@ _SCOPE = """
 _BEHIND = f"""
     SELECT line.id FROM agentloop_sessions AS line
     LEFT JOIN agentloop_indexed AS done ON done.session_id = line.id
-    WHERE line.length > coalesce(done.seq, 0) AND {_SCOPE}"""
+    WHERE line.length <> coalesce(done.seq, 0) AND {_SCOPE}"""
 _HOLD = "SELECT length FROM agentloop_sessions WHERE id = %s::text FOR KEY SHARE"
 _BEGIN = "INSERT INTO agentloop_indexed VALUES (%s::text, 0) ON CONFLICT DO NOTHING"
 _INDEXED = "SELECT seq FROM agentloop_indexed WHERE session_id = %s::text FOR UPDATE"
@@ -49,10 +49,15 @@ _NEW = f"""
 Both ends are given, and no LIMIT: for that PostgreSQL may sort all of the log that is left, each time.
 """
 
+_BEHIND_GAP = """
+    SELECT seq FROM agentloop_events WHERE session_id = %s::text AND seq > %s::int8 ORDER BY seq LIMIT 1"""
 _ADD = """
     INSERT INTO agentloop_words (session_id, seq, part, is_whole, words)
     SELECT %s::text, seq, part, is_whole, words::tsvector
-    FROM unnest(%s::int8[], %s::int4[], %s::boolean[], %s::text[]) AS new (seq, part, is_whole, words)"""
+    FROM unnest(%s::int8[], %s::int4[], %s::boolean[], %s::text[]) AS new (seq, part, is_whole, words)
+    ON CONFLICT (session_id, seq, part) DO UPDATE
+    SET is_whole = excluded.is_whole, words = excluded.words"""
+"""What was there already is written again: then the index had forgotten how far it was."""
 _DONE = "UPDATE agentloop_indexed SET seq = %s::int8 WHERE session_id = %s::text"
 _FOUND = f"""
     WITH place AS (
@@ -74,44 +79,50 @@ _FOUND = f"""
 Part = tuple[int, int, bool, str]
 
 
-async def search(
-    link: Link, query: Query, scope: Mapping[str, bytes | str | None], most: int
-) -> tuple[Found, ...]:
-    """The newest `most` records that hold what is looked for, in the session, folder and owner of the scope.
-
-    The scope has all three, each as its column does, None for any.
-    """
+async def search(link: Link, query: Query, scope: Scope, most: int) -> tuple[Found, ...]:
+    """The newest `most` records that hold what is looked for, in the sessions of the scope."""
     for name in await link.run(partial(_behind, scope)):
         while await link.run(partial(_index, name)):
             pass
     return await link.run(partial(_found, scope, query, most))
 
 
-async def _behind(scope: Mapping[str, Any], connection: AsyncConnection) -> list[str]:
-    rows = await (await connection.execute(_BEHIND, scope)).fetchall()
+def _values(scope: Scope) -> dict[str, Any]:
+    """The scope as the statements take it."""
+    return {"id": scope.session_id, "folder": to_bytes(scope.folder), "owner": to_bytes(scope.owner)}
+
+
+async def _behind(scope: Scope, connection: AsyncConnection) -> list[str]:
+    rows = await (await connection.execute(_BEHIND, _values(scope))).fetchall()
     return [name for (name,) in rows]
 
 
 async def _index(session_id: str, connection: AsyncConnection) -> bool:
     """Add the next records of the session; whether there are more. Who deletes or indexes it waits."""
     async with connection.transaction():
-        length = await _number(connection, _HOLD, session_id)
-        if length is None:
+        if await _number(connection, _HOLD, (session_id,)) is None:
             return False
         await connection.execute(_BEGIN, (session_id,))
-        after = await _number(connection, _INDEXED, session_id) or 0
+        after = await _number(connection, _INDEXED, (session_id,)) or 0
+        length = await _number(connection, _HOLD, (session_id,)) or 0  # not below what others indexed by now
+        after = after if 0 <= after <= length else 0
         end = min(after + _INDEXED_AT_ONCE, length)
         rows = await (await connection.execute(_NEW, (session_id, Int8(after), Int8(end)))).fetchall()
         if rows and rows[-1][2] >= _BYTES_AT_ONCE:
             end = rows[-1][0]
+        if not rows:
+            behind = await _number(connection, _BEHIND_GAP, (session_id, Int8(end)))
+            if behind is None:
+                return False  # the line says more than there is, which reading the log tells of
+            end = behind - 1
         if parts := await in_thread(_parts, rows):
             await connection.execute(_ADD, (session_id, *map(list, zip(*parts, strict=True))))
-        await connection.execute(_DONE, (Int8(max(after, end)), session_id))
+        await connection.execute(_DONE, (Int8(end), session_id))
     return end < length
 
 
-async def _number(connection: AsyncConnection, statement: str, session_id: str) -> int | None:
-    row = await (await connection.execute(statement, (session_id,))).fetchone()
+async def _number(connection: AsyncConnection, statement: str, values: Sequence[Any]) -> int | None:
+    row = await (await connection.execute(statement, values)).fetchone()
     return int(row[0]) if row else None
 
 
@@ -132,12 +143,10 @@ def _words(body: str) -> list[str]:
         return []  # a damaged record keeps nobody from finding the others; reading the log tells of it
 
 
-async def _found(
-    scope: Mapping[str, Any], query: Query, most: int, connection: AsyncConnection
-) -> tuple[Found, ...]:
+async def _found(scope: Scope, query: Query, most: int, connection: AsyncConnection) -> tuple[Found, ...]:
     each = list(dict.fromkeys(map(phrase_query, query.phrases[:MOST_PHRASES])))
     terms = [f"({term})" for term in each]
-    values = {**scope, "each": each, "all": " & ".join(terms), "any": " | ".join(terms)}
+    values = {**_values(scope), "each": each, "all": " & ".join(terms), "any": " | ".join(terms)}
     found: list[Found] = []
     async with connection.transaction(), connection.cursor(name="agentloop_found") as cursor:
         await cursor.execute(_FOUND, values)

@@ -1,0 +1,135 @@
+"""The contract of stores finds a store that breaks a promise, and passes one that keeps them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from agentloop.events import Event, MessageAdded, Record
+from agentloop.store_contract import store_contract
+from agentloop.stores import InMemoryStore, SessionInfo, SessionStore
+from agentloop.stores.base import Checkpoint, Found, Lease
+from tests.store_kit import CheckpointingStore, CountingStore, LogAlone
+
+
+class Careless(InMemoryStore):
+    """A store that looks at no length and so lets the last writer win."""
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        return await super().append(session_id, events, expect=len(await self.read(session_id)))
+
+
+class Forgetful(InMemoryStore):
+    """A store that never knows a repeated append again."""
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        return await super().append(session_id, [*map(_again, events)], expect=expect)
+
+
+def _again(event: Event) -> Event:
+    return MessageAdded(message=event.message, tokens=1) if isinstance(event, MessageAdded) else event
+
+
+class SharesItsRecords(InMemoryStore):
+    """A store that hands out the very objects that it keeps."""
+
+    async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
+        found = await super().read(session_id, after=after, most=most)
+        log = self._logs.get(session_id)
+        return [log.records[record.seq - 1] for record in found] if log else found
+
+
+class StandsStill(InMemoryStore):
+    """A store whose sweeps go by no clock."""
+
+    async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
+        return await super().sweep(owner=owner, now=0.0 if now is None else now)
+
+
+class Hasty(InMemoryStore):
+    """A store whose sweeps take every time to live for over, unless they are given a time."""
+
+    async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
+        return await super().sweep(owner=owner, now=1e300 if now is None else now)
+
+
+class KeepsForTheNext(CheckpointingStore):
+    """A store that leaves a checkpoint to whoever begins a swept session anew."""
+
+    async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
+        return await InMemoryStore.sweep(self, owner=owner, now=now)
+
+
+class KeepsTheFirst(CheckpointingStore):
+    """A store that takes no other checkpoint of a place."""
+
+    async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
+        kept = await self.checkpoint(session_id)
+        if kept is None or kept.seq != checkpoint.seq:
+            await super().keep_checkpoint(session_id, checkpoint)
+
+
+class Stale(InMemoryStore):
+    """A store whose leases say for ever what they said first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: dict[tuple[str, str], Lease] = {}
+
+    async def take_lease(
+        self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
+    ) -> Lease:
+        first = self._first.setdefault((session_id, lease.holder), lease)
+        return await super().take_lease(session_id, first, seconds=seconds, over=over)
+
+
+class AsksForNothing(InMemoryStore):
+    """A store that takes a search of at most no records for one."""
+
+    async def search(self, text: str, **bounds: Any) -> Sequence[Found]:
+        return await super().search(text, **bounds) if bounds.get("most", 1) else ()
+
+
+@pytest.mark.parametrize(
+    ("store", "says"),
+    [
+        (Careless, "refuses_another_length: an append at 1 to a log of 0 records must raise ConflictError"),
+        (Forgetful, "keeps_every_record_in_order: what is read is what was written: wanted"),
+        (SharesItsRecords, "hands_out_nothing_that_changes_the_log: records once what was appended was"),
+        (StandsStill, "sweeps_by_the_clock: what is swept now"),
+        (Hasty, "sweeps_by_the_clock: what is swept now"),
+        (KeepsForTheNext, "deletes_the_checkpoint_with_its_session: .* begun anew once it was swept"),
+        (KeepsTheFirst, "keeps_the_newest_checkpoint: the checkpoint once 2 was kept"),
+        (Stale, "renews_what_a_lease_says: a lease taken again from elsewhere"),
+        (AsksForNothing, "refuses_a_search_out_of_bounds: a search with {'most': 0} must raise UsageError"),
+    ],
+)
+async def test_the_contract_finds_a_bad_store(store: type[InMemoryStore], says: str) -> None:
+    with pytest.raises(AssertionError, match=says):
+        await store_contract(store)
+
+
+@pytest.mark.parametrize("store", [LogAlone, CheckpointingStore, CountingStore])
+async def test_the_stores_of_our_own_tests_keep_the_contract(store: Callable[[], SessionStore]) -> None:
+    await store_contract(store)
+
+
+class Blind(InMemoryStore):
+    """A store whose searches find nothing."""
+
+    async def search(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        folder: str | None = None,
+        owner: str | None = None,
+        most: int = 50,
+    ) -> Sequence[Found]:
+        await super().search(text, session_id=session_id, owner=owner, most=most)
+        return ()
+
+
+async def test_what_a_store_has_beside_the_log_is_checked() -> None:
+    with pytest.raises(AssertionError, match="finds_words_and_phrases: found by ''"):
+        await store_contract(Blind)
