@@ -4,6 +4,7 @@
 body down to a field.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -14,7 +15,10 @@ from tests.strict_rules import output_limit
 Path: TypeAlias = tuple[str | int, ...]
 Wording: TypeAlias = Callable[[Sequence[Path]], Fault]
 
-DIALECTS = frozenset({"no-system", "no-streams", "only-streams", "no-message-fields", "plain-schemas"})
+DIALECTS = frozenset(
+    {"no-system", "no-streams", "only-streams", "no-message-fields", "plain-schemas"}
+    | {"ids-of-40", "ids-of-words", "ids-of-9"}
+)
 """Modes of the provider that are found out by a refusal."""
 
 _MESSAGE_FIELDS = frozenset({"role", "content", "tool_calls", "tool_call_id"})
@@ -36,6 +40,8 @@ def refused(
         return invalid(400, "Streaming is not supported by this deployment.", param="stream")
     if "only-streams" in modes and not body.get("stream"):
         return invalid(400, "This model only supports stream mode, please enable the stream parameter.")
+    if (fault := next(_ids(body, modes), None)) is not None:
+        return fault
     if most_output is not None and output_limit(body) > most_output:
         asked = output_limit(body)
         return invalid(
@@ -46,6 +52,35 @@ def refused(
             code="invalid_value",
         )
     return None
+
+
+def _ids(body: Body, modes: Collection[str]) -> Iterator[Fault]:
+    """The refusals of ids of calls that have not the form that this server wants."""
+    if not any(mode.startswith("ids-") for mode in modes):
+        return
+    for at, message in enumerate(body.get("messages", ())):
+        for number, call in enumerate(message.get("tool_calls") or ()):
+            name = call["id"]
+            if "ids-of-40" in modes and len(name) > 40:
+                yield _too_long(f"messages[{at}].tool_calls[{number}].id", len(name))
+            if "ids-of-words" in modes and not re.fullmatch("[a-zA-Z0-9_-]+", name):
+                wanted = "String should match pattern '^[a-zA-Z0-9_-]+$'"
+                yield invalid(400, f"messages.{at}.content.{number}.tool_use.id: {wanted}")
+            if "ids-of-9" in modes and not re.fullmatch("[a-zA-Z0-9]{9}", name):
+                yield _no_nine(name)
+
+
+def _too_long(place: str, length: int) -> Fault:
+    wanted = f"Expected a string with maximum length 40, but got a string with length {length} instead."
+    message = f"Invalid '{place}': string too long. {wanted}"
+    return invalid(400, message, param=place, code="string_above_max_length")
+
+
+def _no_nine(name: str) -> Fault:
+    message = f"Value error, Tool call id was {name} but must be a-z, A-Z, 0-9, with a length of 9."
+    detail = {"detail": [{"type": "value_error", "msg": message}]}
+    kind = {"object": "error", "type": "invalid_request_message_order", "code": "3280"}
+    return Fault(status=400, body={**kind, "message": detail})
 
 
 def _fields(body: Body, modes: Collection[str], refuses: Collection[str]) -> Iterator[Path]:

@@ -1,19 +1,13 @@
 """A strict OpenAI-compatible provider on the loopback interface, for tests to talk to.
 
 It records every request and refuses with 400 what strict providers refuse (`strict_rules`); a brain says
-what it answers otherwise (`strict_replies`). `python -m tests.strict_provider --help` starts one in a
-process of its own, which prints its port and ends when its standard input closes.
+what it answers otherwise (`strict_replies`). `strict_process` runs one in a process of its own.
 """
 
-import argparse
 import random
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 from tests.strict_bodies import Body, read_strictly
@@ -23,12 +17,10 @@ from tests.strict_overflows import OVERFLOWS
 from tests.strict_replies import (
     Answered,
     Brain,
-    ExtractiveSummariser,
     Fault,
     Reply,
     invalid,
     script,
-    tool_turn,
 )
 from tests.strict_responses import RESPONSES_PATH, ResponsesSide, as_chat, is_for_responses
 from tests.strict_responses_replies import RESPONSES_OVERFLOWS, response, response_events
@@ -217,7 +209,7 @@ class StrictProvider:
         return Reply(text=reply) if isinstance(reply, str) else reply
 
     def _at_the_door(self, path: str, headers: Mapping[str, str]) -> Fault | None:
-        if path not in ("/v1/chat/completions", RESPONSES_PATH):
+        if path.partition("?")[0] not in ("/v1/chat/completions", RESPONSES_PATH):
             return invalid(404, f"no such path: {path}")
         if self.key is not None and headers.get("authorization") != f"Bearer {self.key}":
             return invalid(401, f"Incorrect API key provided: {headers.get('authorization')}")
@@ -260,41 +252,3 @@ class StrictProvider:
             wording=self.wording,
             most_output=self.most_output,
         )
-
-
-@contextmanager
-def provider_process(*arguments: str) -> Iterator[str]:
-    """A provider in a process of its own, with these arguments of the command line; yields its base URL."""
-    command = [sys.executable, "-m", "tests.strict_provider", *arguments]
-    root = Path(__file__).parent.parent
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-        finally:
-            process.stdin.close()
-            process.wait()
-
-
-def main() -> None:
-    """Serve until standard input closes."""
-    parser = argparse.ArgumentParser(
-        description="A strict provider. It prints its port and serves until its standard input closes, "
-        "so give it one that stays open: a terminal, or a pipe held by whoever started it."
-    )
-    parser.add_argument("--brain", choices=["ok", "turn"], default="ok", help="what answers")
-    parser.add_argument("--pieces", type=int, default=200, help="pieces of the text of a turn's answer")
-    parser.add_argument("--window", type=int, help="in tokens")
-    parser.add_argument("--whole", action="store_true", help="send a stream's events in one piece")
-    given = parser.parse_args()
-    inner: Brain = tool_turn(given.pieces) if given.brain == "turn" else lambda _: "ok"
-    with StrictProvider(ExtractiveSummariser(inner), window=given.window, whole=given.whole) as provider:
-        print(provider.port, flush=True)
-        sys.stdin.read()
-
-
-if __name__ == "__main__":
-    main()

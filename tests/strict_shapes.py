@@ -17,7 +17,7 @@ Arguments = Literal["pieces", "chars", "escapes", "whole", "doubled"]
 UsagePlace = Literal[
     "own_chunk", "with_finish", "before_finish", "each_chunk", "no_choices_first", "in_choice"
 ]
-Finish = Literal["right", "stop_for_calls", "with_last", "absent"]
+Finish = Literal["right", "stop_for_calls", "with_last", "absent", "each"]
 Unfinished = Literal["null", "absent", "empty"]
 Lines = Literal["lf", "crlf", "cr"]
 Bytes = Literal["whole_events", "one_byte", "random_cuts"]
@@ -39,7 +39,8 @@ class Shape:
         one_delta: Whether all calls come whole in one delta.
         usage: The chunk that carries it.
         empty_chunks: Whether chunks that say nothing stand between the others.
-        finish: The finish reason: right, `stop` also for calls, in the chunk of the last delta, or never.
+        finish: The finish reason: right, `stop` also for calls, in the chunk of the last delta, never, or in
+            each chunk.
         unfinished: What stands for it in all chunks before.
         done: Whether the stream ends with DONE.
         lines: How lines end.
@@ -99,6 +100,7 @@ class Shape:
         return replace(
             self,
             finish="right" if self.finish == "absent" else self.finish,
+            done=self.done or self.finish in ("with_last", "each"),
             arguments="pieces" if self.arguments == "doubled" else self.arguments,
             names="whole" if self.names == "repeated" else self.names,
             ids="first" if self.ids == "new_each" else self.ids,

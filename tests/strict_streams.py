@@ -50,8 +50,9 @@ def shaped(body: Body, reply: Reply, usage: Body | None, shape: Shape, chance: r
 def _chunks(body: Body, reply: Reply, usage: Body | None, shape: Shape, chance: random.Random) -> list[Body]:
     choices = [_choice(delta, shape) for delta in _deltas(reply, shape, chance)]
     reason = "stop" if shape.finish == "stop_for_calls" else reply.finish_reason
-    if shape.finish == "with_last":
-        choices[-1]["finish_reason"] = reason
+    if shape.finish in ("with_last", "each"):
+        for choice in choices if shape.finish == "each" else choices[-1:]:
+            choice["finish_reason"] = reason
     else:
         choices.append(_choice({}, shape) | ({} if shape.finish == "absent" else {"finish_reason": reason}))
     chunks = [chunk_of(body, choices=[choice]) for choice in choices]

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, ModelError, OpenAIChat, OpenAIResponses, RetryPolicy, Runner, tool
-from agentloop.errors import BadAnswerError, ContextOverflowError, ModelRefusedError
+from agentloop.errors import BadAnswerError, ContextOverflowError, ContextTooLongError, ModelRefusedError
 from agentloop.openai_api.numbers import tokens_in
-from agentloop.openai_api.overflow import overflow_in
 from agentloop.stream import Retrying
-from tests.server_kit import Waits
+from tests.server_kit import Waits, error_of
 
 KEY = "sk-SECRETKEY123456"
 Body = dict[str, Any]
@@ -110,13 +109,14 @@ def runner_of(server: RawServer, *tools: Any, kind: type[Any] = OpenAIChat, **op
         ("1", None),
     ],
 )
-def test_a_window_is_read_as_people_write_it_and_none_below_the_least(
+async def test_a_window_is_read_as_people_write_it_and_none_below_the_least(
     written: str, tokens: int | None
 ) -> None:
     assert tokens is None or tokens_in(written) == tokens
-    found = overflow_in(400, {"message": f"maximum context length is {written} tokens, that is too long"})
-    assert found is not None
-    assert found.window == tokens
+    async with raw(said(f"maximum context length is {written} tokens, that is too long")) as server:
+        error = await error_of(model_of(server))
+    assert isinstance(error, ContextTooLongError)
+    assert error.window == tokens
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ async def test_a_4xx_is_sent_once_whatever_its_body(reply: bytes) -> None:
 async def test_a_stream_that_is_silent_behind_its_finish_is_done() -> None:
     async with raw(sse(chunk({"content": "fine"}, "stop"), done=False), tail=b": ping\n\n") as server:
         async with asyncio.timeout(20):
-            assert (await runner_of(server, window="8k").run("hi")).output == "fine"
+            assert (await runner_of(server, timeout_seconds=1, window="8k").run("hi")).output == "fine"
 
 
 async def test_the_query_of_a_base_url_goes_behind_the_path_and_into_no_text() -> None:

@@ -19,7 +19,7 @@ CODINGS = "gzip, deflate"
 _MOST_SECONDS = 10.0
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _EITHER_PACKING = zlib.MAX_WBITS | 32
-_KEPT = ("retry-after", "retry-after-ms", "location", "x-request-id", "content-type")
+_KEPT = frozenset({b"retry-after", b"retry-after-ms", b"location", b"x-request-id"})
 
 
 async def bounded_body(response: httpx2.Response, most: int) -> bytes:
@@ -49,9 +49,7 @@ class BoundedClient(httpx2.AsyncClient):
             body = await bounded_body(response, MOST_ERROR_BYTES)
         finally:
             await response.aclose()
-        headers = {name: response.headers[name] for name in _KEPT if name in response.headers}
-        if "content-type" in headers:
-            headers["content-type"] = headers["content-type"].partition(";")[0]
+        headers = [(name, value) for name, value in response.headers.raw if name.lower() in _KEPT]
         return httpx2.Response(response.status_code, headers=headers, content=body, request=response.request)
 
 

@@ -10,12 +10,13 @@ from dataclasses import replace
 
 from agentloop.checks import above_zero, shown
 from agentloop.errors import (
+    AgentLoopError,
     ContextTooLongError,
     ModelRefusedError,
     ModelUnavailableError,
     UsageError,
 )
-from agentloop.host_logger import host_logger
+from agentloop.host_logger import warn
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.openai_api.clients import LoopClients
@@ -24,10 +25,12 @@ from agentloop.openai_api.errors import (
     BORDER_ERRORS,
     VENDOR_ERRORS,
     at_the_border,
-    translated,
+    refusal_in,
     unexplained_bytes,
 )
+from agentloop.openai_api.first_bytes import begins_events, opening, rejoined
 from agentloop.openai_api.forms import Body, Form, Response
+from agentloop.openai_api.refused import Refusal
 from agentloop.openai_api.server import Server, ServerChoice, is_loopback
 from agentloop.openai_api.window import ModelWindow
 from agentloop.retry import RetryPolicy
@@ -72,6 +75,7 @@ class Endpoint:
         self._asks_for_streams = stream
         self._retry = retry
         self._dialect = Dialect()
+        self._silence_seconds = timeout_seconds
         self._clients = LoopClients(timeout_seconds)
         self._longest_answered_bytes = _SURELY_SHORT_BYTES
 
@@ -111,28 +115,34 @@ class Endpoint:
         """One try, in the dialect that the server turns out to speak."""
         for changes_left in range(MOST_CHANGES, -1, -1):
             dialect, told = self._dialect, False
+            refusals: list[Refusal] = []
             streams = dialect.streams_where(self._asks_for_streams)
             body = dialect.spoken(self._form.body(request, dialect, streams))
             try:
-                async with aclosing(self._send(body, server, streams)) as parts:
+                async with aclosing(self._send(body, server, streams, refusals)) as parts:
                     async for part in parts:
                         told = True
                         yield part
                 return
-            except ModelRefusedError as error:
+            except ModelRefusedError:
                 sent = {**body, "stream": streams}
-                if told or not changes_left or not self._learn(error, sent, dialect, server):
+                if told or not changes_left or not self._learn(refusals, sent, dialect, server):
                     raise
 
-    def _learn(self, error: ModelRefusedError, sent: Body, spoken: Dialect, server: Server) -> bool:
-        """Whether the refusal tells of another dialect; a request beside it may have found it before."""
-        before = self._dialect
-        self._dialect = before.after(error, sent)
-        if (changes := self._dialect.changes(before)) and (logger := host_logger()) is not None:
-            logger.warning("dialect_changed", model=server.model, server=server.place, **changes)
-        return spoken.after(error, sent) != spoken and self._dialect != spoken
+    def _learn(self, refusals: list[Refusal], sent: Body, spoken: Dialect, server: Server) -> bool:
+        """Whether the last refusal tells of another dialect; a request beside it may have found it before."""
+        if not refusals:
+            return False
+        before, refusal = self._dialect, refusals[-1]
+        self._dialect = before.after(refusal, sent)
+        if changes := self._dialect.changes(before):
+            warn("dialect_changed", model=server.model, server=server.place, **changes)
+        return spoken.after(refusal, sent) != spoken and self._dialect != spoken
 
-    async def _send(self, body: Body, server: Server, streams: bool) -> AsyncGenerator[ModelPart, None]:
+    async def _send(
+        self, body: Body, server: Server, streams: bool, refusals: list[Refusal]
+    ) -> AsyncGenerator[ModelPart, None]:
+        """The parts of an answer; what the server refuses goes to `refusals`, in its own words."""
         failure = None
         try:
             client = await self._clients.client(server)
@@ -144,7 +154,7 @@ class Endpoint:
                         part = replace(part, cost=None if part.usage is None else self.price(part.usage))
                     yield part
         except BORDER_ERRORS as error:
-            failure = at_the_border(error, server)
+            failure = _ours(error, server, refusals)
             if self._form.missing and isinstance(failure, ModelRefusedError) and failure.status == 404:
                 failure.args = (f"{failure}; {self._form.missing}",)
         if failure is not None:
@@ -154,19 +164,18 @@ class Endpoint:
         self, response: Response, server: Server, streams: bool
     ) -> AsyncGenerator[ModelPart, None]:
         """The parts of an answer, in the form in which the server chose to send it."""
-        sent_as = response.headers.get("content-type", "")
-        if "event-stream" in sent_as or (streams and "json" not in sent_as):
-            async with (
-                aclosing(_received(response, server)) as data,
-                aclosing(self._form.streamed(data)) as parts,
-            ):
-                async for part in parts:
-                    yield part
-        else:
-            answer = self._form.whole(await response.read())
-            if answer.message.text:
-                yield TextPart(text=answer.message.text)
-            yield answer
+        async with aclosing(_received(response, server)) as data:
+            begun = await opening(data, self._silence_seconds)
+            async with aclosing(rejoined(begun, data)) as body:
+                if not begins_events(begun, response.headers.get("content-type", ""), asked=streams):
+                    answer = self._form.whole(b"".join([piece async for piece in body]))
+                    if answer.message.text:
+                        yield TextPart(text=answer.message.text)
+                    yield answer
+                    return
+                async with aclosing(self._form.streamed(body, self._silence_seconds)) as parts:
+                    async for part in parts:
+                        yield part
 
     def _note_size(self, answered_bytes: int) -> None:
         self._longest_answered_bytes = max(answered_bytes, self._longest_answered_bytes)
@@ -178,6 +187,16 @@ def _checked_price(price: Price | None) -> Price | None:
     return price
 
 
+def _ours(error: Exception, server: Server, refusals: list[Refusal]) -> AgentLoopError:
+    """Our error for one of `BORDER_ERRORS`; what the server refuses goes to `refusals`. Never raises."""
+    ours = at_the_border(error, server)
+    # A refusal that nobody understands teaches nothing; an error got out of here has the request with it.
+    with suppress(Exception):
+        if isinstance(ours, ModelRefusedError) and (refusal := refusal_in(error)) is not None:
+            refusals.append(refusal)
+    return ours
+
+
 async def _received(response: Response, server: Server) -> AsyncGenerator[bytes, None]:
     """The body's bytes as they come."""
     received = response.http_response.aiter_bytes()
@@ -186,7 +205,7 @@ async def _received(response: Response, server: Server) -> AsyncGenerator[bytes,
         async for data in received:
             yield data
     except VENDOR_ERRORS as error:
-        failure = translated(error, server)
+        failure = at_the_border(error, server)
     finally:
         # Left unfinished, the client's own generators would each be closed by a task of the event loop.
         await response.close()

@@ -21,14 +21,15 @@ Post: TypeAlias = Callable[[openai.AsyncOpenAI, str, bool, Body], AbstractAsyncC
 class Form:
     """One path of the API: how a request becomes a body, streamed or not, and what comes back an answer.
 
-    `streamed` reads the bytes of a stream, `whole` those of an answer in one piece. Both raise
-    `BadAnswerError`, `ServerSaidError`, and the first `ModelUnavailableError` where the stream broke off.
+    `streamed` reads the bytes of a stream in which the server may be silent for so many seconds, `whole` the
+    bytes of an answer in one piece. Both raise `BadAnswerError`, `ServerSaidError`, and
+    `ModelUnavailableError` where the answer broke off.
     `missing` says what helps where the server has no such path.
     """
 
     post: Post
     body: Callable[[ModelRequest, Dialect, bool], dict[str, Any]]
-    streamed: Callable[[AsyncIterator[bytes]], AsyncGenerator[ModelPart, None]]
+    streamed: Callable[[AsyncIterator[bytes], float], AsyncGenerator[ModelPart, None]]
     whole: Callable[[bytes], Answer]
     missing: str = ""
 

@@ -108,12 +108,12 @@ class ServerChoice:
 
 
 def place_of(url: str) -> str:
-    """The URL without credentials, query and fragment; what is none, without what stands before an `@`."""
+    """The URL without credentials, query and fragment; so is one that is none, as far as that can be told."""
     try:
         parts = urlsplit(url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     except ValueError:
-        return re.sub(r"[^/]*@", "", url)
+        return re.split("[?#]", re.sub(r"[^/]*@", "", url))[0]
 
 
 def parted(url: str) -> tuple[str, tuple[str, str] | None]:

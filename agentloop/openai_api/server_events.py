@@ -5,12 +5,14 @@ The format of events: https://html.spec.whatwg.org/multipage/server-sent-events.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.messages import Json
+from agentloop.openai_api.brackets import Brackets
+from agentloop.openai_api.patience import Ending, Growing, Patience
 
 BROKEN_OFF = "the connection broke off in the middle of an answer: try again later"
 
@@ -23,9 +25,6 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _QUOTED_CHARS = 80
 """So much of what is no answer is quoted in the error, on one line."""
 
-_AFTER_ANSWER_SECONDS = 1.0
-"""So long the usage and the end of the stream are waited for, once an answer has said how it finished."""
-
 _DRAIN_SECONDS = 0.1
 """The last bytes come with the last event; a server that takes longer costs a new connection, not a wait."""
 
@@ -34,12 +33,25 @@ class ServerSaidError(Exception):
     """A server said an error: in place of an answer, though it had said 200, or with a status of its own.
 
     `body` is what it said. Where that was a bare 500, `unexplained_bytes` is the length of the request.
+    `begun` says that a part of an answer had come before it.
     """
+
+    begun = False
 
     def __init__(self, body: object, *, unexplained_bytes: int | None = None) -> None:
         super().__init__("the server sent an error in place of an answer")
         self.body = body
         self.unexplained_bytes = unexplained_bytes
+
+
+@contextmanager
+def noting(*, begun: bool) -> Iterator[None]:
+    """Of an error that a server says within the block it is known whether an answer had `begun`."""
+    try:
+        yield
+    except ServerSaidError as error:
+        error.begun = begun
+        raise
 
 
 class ServerEvent(NamedTuple):
@@ -113,50 +125,27 @@ class EventParser:
 
 
 async def events_in(
-    parser: EventParser, data: AsyncIterator[bytes], answered: Callable[[], bool]
+    parser: EventParser, data: AsyncIterator[bytes], growing: Growing, silence_seconds: float | None
 ) -> AsyncGenerator[ServerEvent, None]:
-    """The events of a stream; a connection lost once it has `answered` loses nothing, nor does a silent one.
+    """The events of a stream; a connection lost behind the sure end of the answer loses nothing.
 
-    Comments and blank lines are silence.
+    `silence_seconds` is the longest silence, None for no limit. What ends without its blank line is an event
+    where it is whole.
+
+    Raises:
+        ModelUnavailableError: the connection was lost, or nothing but signs of life came for too long.
     """
-    wait = _Patience(answered)
+    wait = Patience(growing, silence_seconds)
     try:
         while (piece := await wait.next_of(data)) is not None:
             for event in parser.feed(piece):
-                wait.again()
                 yield event
     except ModelUnavailableError:
-        if not answered():
+        if growing.ending is not Ending.SURE:
             raise
     for event in parser.finish():
         if event.data.strip() == DONE or is_object(event.data):
             yield event
-
-
-class _Patience:
-    """Waits for the next bytes as long as the connection may be silent, and less once it has `answered`."""
-
-    def __init__(self, answered: Callable[[], bool]) -> None:
-        self._answered = answered
-        self._left = _AFTER_ANSWER_SECONDS
-
-    def again(self) -> None:
-        """Wait as long as at first, since something came."""
-        self._left = _AFTER_ANSWER_SECONDS
-
-    async def next_of(self, data: AsyncIterator[bytes]) -> bytes | None:
-        """The next bytes; None where none come, or not in time."""
-        if not self._answered():
-            return await anext(data, None)
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        try:
-            async with asyncio.timeout(max(0.0, self._left)):
-                return await anext(data, None)
-        except TimeoutError:
-            return None
-        finally:
-            self._left -= clock() - started
 
 
 async def drain(data: AsyncIterator[bytes]) -> None:
@@ -171,24 +160,38 @@ def decoded(data: bytes) -> Json:
     """The JSON object, or the only one of a list; no UTF-8 becomes U+FFFD, NaN and Infinity null.
 
     Raises:
+        ModelUnavailableError: there is nothing, or its end is missing.
         BadAnswerError: it is no JSON object.
     """
+    text = as_text(data).removeprefix("\ufeff")
     try:
-        value = _JSON.decode(as_text(data))
+        value = _JSON.decode(text)
     except (ValueError, RecursionError) as error:
-        quoted = as_text(data[: 4 * _QUOTED_CHARS])[:_QUOTED_CHARS]
-        raise BadAnswerError(f"the server's answer is no JSON: {quoted!r}") from error
+        if isinstance(error, ValueError) and _is_cut_off(text):
+            raise ModelUnavailableError(BROKEN_OFF) from None
+        raise BadAnswerError(f"the server's answer is no JSON: {text[:_QUOTED_CHARS]!r}") from error
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, dict):
-        raise BadAnswerError(f"the server's answer is no JSON object: {as_text(data)[:_QUOTED_CHARS]!r}")
+        raise BadAnswerError(f"the server's answer is no JSON object: {text[:_QUOTED_CHARS]!r}")
     return value
+
+
+def _is_cut_off(text: str) -> bool:
+    """Whether nothing is there, or the beginning of an object or a list whose end is missing."""
+    text = text.lstrip()
+    if not text.startswith(("{", "[")):
+        return not text
+    brackets = Brackets()
+    brackets.feed(text)
+    return not brackets.closed
 
 
 def said_in(event: ServerEvent, *, begun: bool) -> Json:
     """The object in an event of an answer, which has `begun` or has not.
 
     Raises:
+        ModelUnavailableError: its end is missing.
         ServerSaidError: it holds none; in the middle of an answer it is somebody on the way who says that
             this broke off.
     """
@@ -203,7 +206,7 @@ def is_object(data: bytes) -> bool:
     """Whether it is a JSON object."""
     try:
         decoded(data)
-    except BadAnswerError:
+    except (BadAnswerError, ModelUnavailableError):
         return False
     return True
 

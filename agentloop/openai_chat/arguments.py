@@ -1,74 +1,44 @@
-"""The arguments of a call as text that grows: whether they are closed, and what they come to."""
+"""The arguments of a call: what the text that came for them comes to."""
 
 import json
 import re
+from collections.abc import Iterator
 
 _JSON = json.JSONDecoder()
-_BRACKETS = re.compile(r'["{}\[\]]')
 _BLANKS = re.compile(r"\s*")
-_IN_TEXT = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-
-
-class Brackets:
-    """Whether the JSON value that begins a text is closed, with the text in pieces."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self._depth = 0
-        self._in_text = False
-        self._escaped = False
-
-    def feed(self, piece: str) -> None:
-        """Go on with this piece."""
-        at = 0
-        while at < len(piece):
-            at = self._after_text(piece, at) if self._in_text else self._after_bracket(piece, at)
-
-    def _after_text(self, piece: str, at: int) -> int:
-        if self._escaped:
-            self._escaped = False
-            return at + 1
-        found = _IN_TEXT.match(piece, at)
-        end = found.end() if found else at
-        if end < len(piece):
-            self._in_text = piece[end] != '"'
-            self._escaped = self._in_text
-        return end + 1
-
-    def _after_bracket(self, piece: str, at: int) -> int:
-        found = _BRACKETS.search(piece, at)
-        if found is None:
-            return len(piece)
-        match found.group():
-            case '"':
-                self._in_text = True
-            case "{" | "[":
-                self._depth += 1
-            case _:
-                self._depth -= 1
-                self.closed = self.closed or self._depth <= 0
-        return found.end()
 
 
 def taken_once(arguments: str) -> str:
     """The arguments; an object said several times over counts once, and null is no argument.
 
-    Some servers send all of the arguments once more in the last chunk.
+    Some servers send all of the arguments once more in the last chunk, others an empty object in the first.
     """
     text = arguments.strip()
     if text == "null":
         return "{}"
     try:
-        first, end = _JSON.raw_decode(text) if text else (None, 0)
-        at = _past_blanks(text, end)
-        while at < len(text):
-            again, at = _JSON.raw_decode(text, at)
-            if again != first:
-                return arguments
-            at = _past_blanks(text, at)
+        values = list(_values(text))
     except (ValueError, RecursionError):
         return arguments
-    return text[:end] if end < len(text) and isinstance(first, dict) else arguments
+    said = [value for value in values[:-1] if value[0] != {}] + values[-1:]
+    first = said[0][0] if said else None
+    if len(values) < 2 or not isinstance(first, dict) or any(value != first for value, _, _ in said):
+        return arguments
+    return text[said[0][1] : said[0][2]]
+
+
+def _values(text: str) -> Iterator[tuple[object, int, int]]:
+    """The JSON values that follow one another, and where each begins and ends.
+
+    Raises:
+        ValueError: the text holds something else too.
+        RecursionError: it is nested too deep.
+    """
+    end = 0
+    while end < len(text):
+        start = _past_blanks(text, end)
+        value, end = _JSON.raw_decode(text, start)
+        yield value, start, end
 
 
 def _past_blanks(text: str, at: int) -> int:

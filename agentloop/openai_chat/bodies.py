@@ -6,6 +6,7 @@ from typing import Any
 
 from agentloop.models import ModelRequest
 from agentloop.openai_api.dialect import Dialect
+from agentloop.openai_api.request_fields import OWN_FIELDS
 from agentloop.own_fields import for_chat_completions
 
 
@@ -24,5 +25,5 @@ class Bodies:
         if limit := request.max_output_tokens or self.max_output_tokens:
             body[dialect.limit_field] = limit
         if streams:
-            body["stream_options"] = {"include_usage": True}
+            body["stream_options"] = OWN_FIELDS["stream_options"]
         return {**self.fields, **body}

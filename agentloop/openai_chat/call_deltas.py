@@ -17,7 +17,8 @@ import json
 from typing import Any
 
 from agentloop.messages import Json
-from agentloop.openai_chat.arguments import Brackets, taken_once
+from agentloop.openai_api.brackets import Brackets
+from agentloop.openai_chat.arguments import taken_once
 from agentloop.openai_chat.joining import GrowingFields
 
 
@@ -47,6 +48,10 @@ class GrowingCalls:
     def are_whole(self) -> bool:
         """Whether the arguments of every call decode to a JSON object."""
         return all(call.is_whole() for call in self._calls)
+
+    def are_begun(self) -> bool:
+        """Whether something came of the arguments of every call."""
+        return all(call.is_begun() for call in self._calls)
 
     def to_openai(self) -> list[dict[str, Any]]:
         """The calls in wire form, without those that say nothing."""
@@ -123,6 +128,10 @@ class _GrowingCall:
             else:
                 self._function_fields.add(key, value)
 
+    def is_begun(self) -> bool:
+        """Whether something came of the arguments."""
+        return bool(self._arguments)
+
     def is_whole(self) -> bool:
         """Whether the arguments decode to a JSON object."""
         try:
@@ -158,6 +167,14 @@ class _GrowingCall:
                 self._arguments.append(arguments)
         elif arguments is not None:
             self._arguments.append(json.dumps(arguments, ensure_ascii=False))
+
+
+def fragments_in(said: Json) -> object:
+    """The fragments of calls in a delta or a message; what stands in the field that `tool_calls` replaced,
+    https://platform.openai.com/docs/api-reference/chat/object, is one of a lone call."""
+    function = said.get("function_call")
+    is_call = isinstance(function, dict) and any(function.values())
+    return said.get("tool_calls") or ([{"index": 0, "function": function}] if is_call else None)
 
 
 def _objects(values: object) -> list[Json]:

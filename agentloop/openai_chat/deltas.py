@@ -5,20 +5,20 @@ An answer in one piece is one chunk here, so that both ways give the same messag
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json, Message, Usage
 from agentloop.models import CUT_SHORT, Answer
+from agentloop.openai_api.patience import Ending
 from agentloop.openai_api.server_events import ServerSaidError
-from agentloop.openai_chat.call_deltas import GrowingCalls
-from agentloop.openai_chat.finishes import WINDOW_FULL, finish_of, is_given_up
+from agentloop.openai_chat.call_deltas import GrowingCalls, fragments_in
+from agentloop.openai_chat.finishes import WINDOW_FULL, GrowingFinish, is_given_up
+from agentloop.openai_chat.growing_content import GrowingContent
 from agentloop.openai_chat.joining import GrowingFields
-from agentloop.wire_form import cleaned, without_half
+from agentloop.wire_form import cleaned
 
-_SAYS_WHY = ("message", "detail", "msg", "errors")
+_SAYS_WHY = ("message", "Message", "detail", "msg", "errors", "error_msg", "error_message")
 _DIGITS = re.compile(r"[0-9]{1,6}")
-_TEXT_TYPES = frozenset({None, "", "text", "output_text"})
 
 
 def check_no_error(chunk: Json) -> None:
@@ -27,8 +27,8 @@ def check_no_error(chunk: Json) -> None:
     Raises:
         ServerSaidError: it is an error.
     """
-    if error := chunk.get("error"):
-        raise ServerSaidError(error)
+    if chunk.get("error"):
+        raise ServerSaidError({key: value for key, value in chunk.items() if key != "choices"})
     why = next((chunk[key] for key in _SAYS_WHY if chunk.get(key)), None)
     if why is not None or chunk.get("object") == "error":
         raise ServerSaidError({**chunk, "message": why})
@@ -37,25 +37,34 @@ def check_no_error(chunk: Json) -> None:
 class GrowingAnswer:
     """The first choice of a completion, as far as it has come; a lone one is taken whatever its place.
 
-    An answer that was cut short stays so, whatever a server says of its end behind that.
-    `begun` says that there was a choice at all, `finish` is the finish reason. Text is whole at every point:
-    half of a surrogate pair waits for the other half. A refusal is text like any other.
+    `begun` says that there was a choice at all, and `size` is how many chunks added to the answer.
     """
 
     def __init__(self) -> None:
         self.begun = False
-        self.finish: str | None = None
+        self.size = 0
+        self.finish = GrowingFinish()
         self.calls = GrowingCalls()
-        self._window_full = False
         self._usage: Usage | None = None
-        self._text: list[str] = []
-        self._half = ""
+        self._content = GrowingContent()
         self._place: int | None = None
-        self._refuses = False
-        self._says = False
-        self._parts: list[Json] = []
         self._fields = GrowingFields()
         self._by_deltas = False
+        self._is_completion = False
+        self._is_other = False
+
+    @property
+    def is_no_answer(self) -> bool:
+        """Whether something came, and no completion, not even one without a choice."""
+        return self._is_other and not (self.begun or self._is_completion)
+
+    @property
+    def ending(self) -> Ending:
+        """What was said of the end; a call of which no argument has come is still open."""
+        if not self.finish.likely or not self.calls.are_begun():
+            return Ending.OPEN
+        is_sure = self.finish.sure and (self.finish.word in CUT_SHORT or self.calls.are_whole())
+        return Ending.SURE if is_sure else Ending.IN_DOUBT
 
     def add(self, chunk: Json) -> str:
         """Take one chunk of a stream in; returns the text that came with it.
@@ -83,9 +92,7 @@ class GrowingAnswer:
 
     def rest(self) -> str:
         """The text that still waits for its other half, once no more can come."""
-        text, self._half = str(cleaned(self._half)), ""
-        self._text.append(text)
-        return text
+        return self._content.rest()
 
     def answer(self) -> Answer:
         """What has come, as one answer.
@@ -95,21 +102,22 @@ class GrowingAnswer:
             ServerSaidError: nothing fitted into the window any more.
             BadAnswerError: it is nested too deep.
         """
-        if is_given_up(self.finish):
-            raise ModelUnavailableError(f"the server gave up in an answer ({self.finish}): try again later")
+        finish = self.finish.word
+        if is_given_up(finish):
+            raise ModelUnavailableError(f"the server gave up in an answer ({finish}): try again later")
         try:
             message = Message.from_openai(cleaned(self._message()))
         except UsageError as error:
             raise BadAnswerError(f"the server's answer cannot be kept: {error}") from error
         except RecursionError as error:
             raise BadAnswerError("the server's answer is nested too deep") from error
-        return Answer(message=message, usage=self._usage, finish=self.finish)
+        return Answer(message=message, usage=self._usage, finish=finish)
 
     def _message(self) -> Json:
         calls = self.calls.to_openai()
-        if self._window_full and not (calls or self._text):
+        if self.finish.window_full and not (calls or self._content):
             raise ServerSaidError({"code": "context_length_exceeded", "message": WINDOW_FULL})
-        said = {"role": "assistant"} | self._said(has_calls=bool(calls))
+        said = {"role": "assistant"} | self._content.said(has_calls=bool(calls))
         return said | ({"tool_calls": calls} if calls else {}) | self._fields.joined()
 
     def _choices(self, chunk: Json) -> Sequence[Json]:
@@ -119,6 +127,10 @@ class GrowingAnswer:
             check_no_error(chunk)
         if usage := chunk.get("usage"):
             self._note_usage(usage)
+        if _is_completion(chunk):
+            self._is_completion = True
+        else:
+            self._is_other = True
         return [choice for choice in choices or () if isinstance(choice, dict)]
 
     def _note_usage(self, usage: object) -> None:
@@ -131,80 +143,42 @@ class GrowingAnswer:
         self.begun = True
         if usage := choice.get("usage"):
             self._note_usage(usage)
-        if word := choice.get("finish_reason"):
-            self._note_finish(word)
-        delta = choice.get("delta")
-        if isinstance(delta, dict) and (delta or not choice.get("message")):
+        text, adds, says = self._add_said(self._new_in(choice))
+        self.size += adds
+        self.finish.note(choice.get("finish_reason"), adds=adds, says=says)
+        return text
+
+    def _new_in(self, choice: Json) -> Json:
+        """What a choice says that was not said before: some servers say all once more in the last chunk."""
+        delta, message = choice.get("delta"), choice.get("message")
+        if isinstance(delta, dict) and (delta or not message):
             self._by_deltas = True
-            if fragments := delta.get("tool_calls"):
-                self.calls.add_deltas(fragments)
-            return self._add_fields(delta)
-        # Some servers say in the last chunk all once more that came by deltas.
-        if not isinstance(message := choice.get("message"), dict) or self._by_deltas:
-            return ""
-        self.calls.add_whole(message.get("tool_calls"))
-        return self._add_fields(message)
+            return delta
+        if not isinstance(message, dict) or self._by_deltas:
+            return {}
+        return message
 
-    def _note_finish(self, word: object) -> None:
-        if (finish := finish_of(word)) is not None and self.finish not in CUT_SHORT:
-            self.finish = finish
-            self._window_full = word == WINDOW_FULL
-
-    def _add_fields(self, said: Json) -> str:
-        text = ""
+    def _add_said(self, said: Json) -> tuple[str, bool, bool]:
+        """Take in what a choice says: the text to show, whether it added anything, and text or calls."""
+        if calls := fragments_in(said):
+            (self.calls.add_deltas if self._by_deltas else self.calls.add_whole)(calls)
+        text, adds = "", False
         for key, value in said.items():
             if key == "content":
-                text += self._add_text(value) if isinstance(value, str) else self._add_parts(value)
+                text += self._content.add(value)
             elif key == "refusal":
-                text += self._add_refusal(value)
-            elif key not in ("role", "tool_calls"):
-                self._fields.add(key, value)
-        return text
+                text += self._content.add_refusal(value)
+            elif key not in ("role", "tool_calls", "function_call"):
+                adds = self._fields.add(key, value) or adds
+        says = bool(calls or text)
+        return text, adds or says or bool(said.get("content")), says
 
-    def _add_parts(self, content: object) -> str:
-        parts = content if isinstance(content, list) else [content]
-        return "".join(self._add_part(part) for part in parts)
 
-    def _add_part(self, part: object) -> str:
-        if isinstance(part, str):
-            return self._add_text(part)
-        if not isinstance(part, dict):
-            return ""
-        kind = part.get("type")
-        if kind == "refusal":
-            return self._add_refusal(part.get("refusal"))
-        if isinstance(kind, str | None) and kind in _TEXT_TYPES and isinstance(part.get("text"), str | None):
-            return self._add_text(part.get("text") or "")
-        self._parts.append(part)
-        return ""
-
-    def _add_refusal(self, refusal: object) -> str:
-        if not isinstance(refusal, str) or not refusal:
-            return ""
-        between = "\n" if self._says and not self._refuses else ""
-        self._refuses = True
-        return self._grown(between + refusal)
-
-    def _add_text(self, text: str) -> str:
-        if not text:
-            return ""
-        self._says = True
-        return self._grown(text)
-
-    def _grown(self, text: str) -> str:
-        text, self._half = without_half(self._half + text)
-        if text:
-            self._text.append(text)
-        return text
-
-    def _said(self, *, has_calls: bool) -> dict[str, Any]:
-        """What stands for content: nothing but a refusal stands where servers put it."""
-        text = "".join((*self._text, self._half))
-        if self._refuses and not (self._says or self._parts):
-            return {"content": None, "refusal": text}
-        if self._parts:
-            return {"content": [*self._parts, {"type": "text", "text": text}] if text else self._parts}
-        return {"content": text if text or not has_calls else None}
+def _is_completion(chunk: Json) -> bool:
+    """Whether it is a completion in form, or a chunk of one, also where it holds no choice."""
+    if "choices" in chunk:
+        return chunk["choices"] is None or chunk["choices"] == []
+    return str(chunk.get("object")).startswith("chat.completion") or isinstance(chunk.get("usage"), dict)
 
 
 def _place(choice: Json) -> int:

@@ -7,6 +7,8 @@ https://docs.claude.com/en/api/handling-stop-reasons and
 https://ai.google.dev/api/generate-content#FinishReason.
 """
 
+from agentloop.models import CUT_SHORT
+
 WINDOW_FULL = "model_context_window_exceeded"
 """The answer ended since nothing more fits into the window."""
 
@@ -25,15 +27,61 @@ _SAME = {
 }
 _GIVEN_UP = frozenset({"error", "network_error", "insufficient_system_resource", "abort", "cancelled"})
 _NONE_YET = frozenset({"", "null", "none"})
+_OURS = frozenset({"stop", "tool_calls", "function_call", *_SAME.values(), *_GIVEN_UP})
 
 
 def finish_of(word: object) -> str | None:
     """The server's word in the words of OpenAI; None where the answer goes on."""
-    if not isinstance(word, str) or word.lower() in _NONE_YET:
+    if not isinstance(word, str) or (lower := word.lower()) in _NONE_YET:
         return None
-    return _SAME.get(word.lower(), word)
+    return lower if lower in _OURS else _SAME.get(lower, word)
 
 
 def is_given_up(finish: str | None) -> bool:
     """Whether the server ended the answer for a reason of its own, which may pass."""
     return finish in _GIVEN_UP
+
+
+class GrowingFinish:
+    """What the choices of a stream have said of its end so far.
+
+    Some servers give each piece the reason for which the answer ends, as if it were the last. So what one
+    chunk says of the end holds until more is said without it; and it is `sure` only where it could have
+    been left out: something was said without it before, and nothing behind it. Until then it is `likely`,
+    where there is an answer at all.
+
+    An answer that was cut short stays so, whatever a server says of its end behind that.
+    """
+
+    def __init__(self) -> None:
+        self.word: str | None = None
+        self.is_over = False
+        self.window_full = False
+        self._added_without = False
+        self._said = False
+        self._said_without = False
+        self._said_behind = False
+
+    @property
+    def sure(self) -> bool:
+        """Whether the answer has ended, as far as words go."""
+        return self.is_over and self._said_without and not self._said_behind
+
+    @property
+    def likely(self) -> bool:
+        """Whether it has ended, unless this server says so of each piece."""
+        return self.is_over and (self._said or self._added_without or self.word in CUT_SHORT)
+
+    def note(self, word: object, *, adds: bool, says: bool) -> None:
+        """Take in the reason of one choice, which `adds` to the answer, and `says` text or calls."""
+        self._said_behind = self._said_behind or (says and self.is_over)
+        self._said = self._said or says
+        if (finish := finish_of(word)) is None:
+            self.is_over = self.is_over and not says
+            self._added_without = self._added_without or adds
+            self._said_without = self._said_without or says
+            return
+        self.is_over = True
+        if self.word not in CUT_SHORT:
+            self.word = finish
+            self.window_full = str(word).lower() == WINDOW_FULL

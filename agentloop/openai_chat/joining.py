@@ -1,6 +1,6 @@
 """Values that come in fragments, joined to one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from agentloop.messages import Json
@@ -9,6 +9,11 @@ _SAID_ONCE = frozenset({"id", "type", "role", "name", "format", "index", "status
 _SIGNATURES = frozenset({"signature", "thought_signature", "thoughtSignature", "encrypted_content"})
 _SEALED = frozenset({"reasoning.encrypted", "redacted_thinking"})
 _GROWING = frozenset({"thinking", "reasoning.text", "reasoning.summary"})
+_TEXTS = frozenset({"text"})
+_HOLD_TEXTS = frozenset({"thinking", "reasoning"})
+
+THOUGHTS = frozenset({"thinking", "reasoning", *_GROWING})
+"""The parts of a message's content that come in pieces, with no word of what belongs together."""
 
 
 class GrowingFields:
@@ -17,10 +22,12 @@ class GrowingFields:
     def __init__(self) -> None:
         self._values: dict[str, list[Any]] = {}
 
-    def add(self, key: str, value: object) -> None:
-        """Take one more value of a field in; one that says nothing is passed over."""
-        if not (value is None or value == [] or value == {}):
-            self._values.setdefault(key, []).append(value)
+    def add(self, key: str, value: object) -> bool:
+        """Take one more value of a field in; returns whether it says anything."""
+        if value is None or value == [] or value == {}:
+            return False
+        self._values.setdefault(key, []).append(value)
+        return value != ""
 
     def joined(self) -> dict[str, Any]:
         """Every field with what its fragments say together."""
@@ -39,36 +46,41 @@ def _joined(key: str, values: list[Any]) -> Any:
     if all(isinstance(value, str) for value in values):
         return "".join(values)
     if all(isinstance(value, list) for value in values):
-        return _joined_items(item for value in values for item in value)
+        growing = _GROWING | _TEXTS if key in _HOLD_TEXTS else _GROWING
+        return _joined_items((item for value in values for item in value), growing)
     if all(isinstance(value, Mapping) for value in values):
         return _joined_mapping(values)
     return values[-1]
 
 
-def _joined_items(items: Iterable[Any]) -> list[Any]:
-    groups: list[_Group] = []
-    newest: dict[object, _Group] = {}
+def _joined_items(items: Iterable[Any], growing: Set[str]) -> list[Any]:
+    found: list[GrowingItem] = []
+    newest: dict[object, GrowingItem] = {}
     for item in items:
         index = item.get("index") if isinstance(item, Mapping) else None
-        group = newest.get(index) if isinstance(index, int | None) else None
-        if group is None or not group.goes_on_with(item):
-            groups.append(group := _Group())
-            newest[index if isinstance(index, int) else None] = group
-        group.add(item)
-    return [_joined("", group.items) for group in groups]
+        known = newest.get(index) if isinstance(index, int | None) else None
+        if known is None or not known.goes_on_with(item):
+            found.append(known := GrowingItem(growing))
+            newest[index if isinstance(index, int) else None] = known
+        known.add(item)
+    return [item.joined() for item in found]
 
 
-class _Group:
-    """The fragments of one item of a list, as far as they have come."""
+class GrowingItem:
+    """The fragments of one item of a list, as far as they have come.
 
-    def __init__(self) -> None:
-        self.items: list[Any] = []
+    Without an index only items of the types that are `growing` have several.
+    """
+
+    def __init__(self, growing: Set[str]) -> None:
+        self._growing = growing
+        self._fragments: list[Any] = []
         self._said: dict[str, Any] = {}
 
     def goes_on_with(self, item: Any) -> bool:
         """Whether it is a further fragment of this item: no other type or id stands against it.
 
-        Without an index only text that is thought goes on, up to its signature.
+        Without an index it goes on up to its signature.
         """
         if not isinstance(item, Mapping) or any(
             item.get(key) not in (None, self._said.get(key, item.get(key))) for key in ("type", "id")
@@ -76,13 +88,18 @@ class _Group:
             return False
         if isinstance(item.get("index"), int):
             return True
-        return item.get("type") in _GROWING and not self._said.get("signature")
+        kind = item.get("type")
+        return isinstance(kind, str) and kind in self._growing and not self._said.get("signature")
 
     def add(self, item: Any) -> None:
         """Take one fragment in."""
-        self.items.append(item)
+        self._fragments.append(item)
         if isinstance(item, Mapping):
             self._said.update({key: item[key] for key in ("type", "id", "signature") if item.get(key)})
+
+    def joined(self) -> Any:
+        """What the fragments say together."""
+        return _joined("", self._fragments)
 
 
 def _joined_mapping(mappings: Iterable[Json]) -> dict[str, Any]:
@@ -98,4 +115,6 @@ def _joined_mapping(mappings: Iterable[Json]) -> dict[str, Any]:
 
 
 def _each_once(values: list[Any]) -> list[Any]:
+    if all(isinstance(value, str) for value in values):
+        return list(dict.fromkeys(values))
     return [value for at, value in enumerate(values) if value not in values[:at]]
