@@ -184,6 +184,14 @@ TOO_LONG: dict[str, TooLong] = {
         error("The number of tokens to keep from the initial prompt is greater than the context length")
     ),
     "lm studio, n_keep": TooLong(error("request failed: n_keep: 5000>= n_ctx: 4096"), 4096, 5000),
+    "lm studio, reached": TooLong(
+        error(
+            "Reached context length of 4096 tokens with this model, which does not currently support "
+            "context overflow. Try reloading it with a larger context length or shorter prompt."
+        ),
+        4096,
+    ),
+    "tabby": TooLong(error("Prompt length 5000 is greater than max_seq_len 4000"), 4000, 5000),
     "ollama": TooLong(error("prompt too long; exceeded max context length by 952 tokens")),
     "ollama, input": TooLong("the input length exceeds the context length", status=500),
     "anthropic": TooLong(
@@ -207,6 +215,40 @@ TOO_LONG: dict[str, TooLong] = {
         209303,
     ),
     "bedrock": TooLong(error("Input is too long for requested model.")),
+    "bedrock, its gateway": TooLong({"Message": "Input is too long for requested model."}),
+    "workers ai": TooLong(
+        {
+            "errors": [
+                {
+                    "message": "AiError: The estimated number of input and maximum output tokens (5000) "
+                    "exceeded this model context window limit (4000).",
+                    "code": 5021,
+                }
+            ],
+            "success": False,
+            "result": {},
+            "messages": [],
+        },
+        4000,
+        5000,
+    ),
+    "watsonx": TooLong(
+        {
+            "errors": [
+                {
+                    "code": "invalid_input_argument",
+                    "message": "Invalid input argument for Model: the number of input tokens 5000 cannot "
+                    "exceed the total tokens limit 4000 for this model",
+                }
+            ],
+            "trace": "x",
+            "status_code": 400,
+        },
+        4000,
+        5000,
+    ),
+    "ernie": TooLong({"error_code": 336007, "error_msg": "the input is too long"}),
+    "a problem": TooLong({"title": "Bad Request", "status": 400, "detail": "The prompt is too long."}),
     "bedrock, counted": TooLong(
         error("Too many input tokens. Max input tokens: 8192, request input token count: 9000 "), 8192, 9000
     ),
@@ -361,5 +403,24 @@ SOMETHING_ELSE: dict[str, tuple[int, object]] = {
     "a bound": (400, error("max_tokens must be less than or equal to 8192, less than the context_window")),
     "pairing": (400, error("An assistant message with 'tool_calls' must be followed by tool messages")),
     "a word": (400, error("context must be a string")),
+    "a request that is quoted": (
+        400,
+        {
+            "error": error("Invalid value", param="seed"),
+            "request": {"messages": [{"role": "user", "content": "the prompt is too long"}]},
+        },
+    ),
+    "workers ai, a form": (
+        400,
+        {"errors": [{"message": "AiError: Bad input: required at '/' are 'prompt'", "code": 5006}]},
+    ),
+    "a problem of the form": (
+        400,
+        {"title": "One or more errors occurred.", "errors": {"$.messages": ["The prompt is too long."]}},
+    ),
+    "a gateway": (400, {"Message": "Malformed input request: #: extraneous key [context] is not permitted"}),
+    "tgi, a form": (422, _inputs("`temperature` must be strictly positive")),
+    "tgi, the answer": (422, _inputs("`max_new_tokens` must be <= 512. Given: 1024 tokens")),
+    "a long name": (400, error("max_seq_len must be greater than 0")),
     "nothing": (400, ""),
 }

@@ -1,23 +1,18 @@
 """What is found out of a server is kept: a refusal that comes late takes nothing of it back."""
 
-import httpx2
-import openai
 import pytest
 
-from agentloop.errors import ModelRefusedError
 from agentloop.openai_api.dialect import Dialect
+from agentloop.openai_api.refused import Refusal
 from tests.strict_bodies import Body
 
 NO_DEVELOPER = "Unexpected role 'developer': developer messages are not supported."
 NO_SYSTEM = "This model does not support system messages."
 
 
-def refusal(message: str) -> ModelRefusedError:
-    """The error that a server's 400 with these words becomes."""
-    response = httpx2.Response(400, request=httpx2.Request("POST", "http://localhost/v1"))
-    error = ModelRefusedError(message, status=400)
-    error.__cause__ = openai.BadRequestError(message, response=response, body={"message": message})
-    return error
+def refusal(message: str) -> Refusal:
+    """A server's 400 with these words."""
+    return Refusal.of(400, {"error": {"message": message}})
 
 
 def saying(role: str) -> Body:

@@ -1,19 +1,22 @@
 """Requests that are too long, in the words of many servers; those that are something else; what is learnt."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
+from agentloop import OpenAIChat, OpenAIResponses
 from agentloop.agent import Agent
 from agentloop.budget import Budget
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
-from agentloop.openai_api.overflow import overflow_in
+from agentloop.learning import with_shorter_answer
+from agentloop.models import ChatModel
 from agentloop.runner import Runner
 from tests.kit import context_of, read
-from tests.overflow_words import MOST, SOMETHING_ELSE, TOO_LONG
-from tests.server_kit import chat
+from tests.overflow_words import MOST, SOMETHING_ELSE, TOO_LONG, TooLong
+from tests.server_kit import at_once, chat, error_of, saying
 from tests.strict_bodies import Body
 from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider
@@ -28,37 +31,74 @@ from tests.strict_replies import (
     events,
 )
 
-
-@pytest.mark.parametrize("name", sorted(TOO_LONG))
-def test_too_long_in_the_words_of(name: str) -> None:
-    case = TOO_LONG[name]
-    found = overflow_in(case.status, case.body)
-    assert found is not None
-    assert (found.window, found.tokens, found.output_tokens) == (case.window, case.tokens, case.output_tokens)
-
-
-BY_STATUS = {"tgi", "tgi, inputs", "an html page"}
-
-
-@pytest.mark.parametrize("name", sorted(TOO_LONG.keys() - BY_STATUS))
-def test_so_it_is_in_place_of_an_answer(name: str) -> None:
-    found = overflow_in(200, TOO_LONG[name].body)
-    assert found is not None
-    assert (found.window, found.tokens) == (TOO_LONG[name].window, TOO_LONG[name].tokens)
+Sizes: TypeAlias = tuple[int | None, int | None, int | None]
+FORMS: dict[str, Callable[[TooLong], Answered]] = {
+    "wrapped": lambda case: Fault(status=case.status, body=as_sent(case.body)),
+    "bare": lambda case: Fault(status=case.status, body=case.body),
+    "in place of an answer": lambda case: Fault(status=200, body=as_sent(case.body)),
+    "an event": lambda case: events(as_sent(case.body), done=False),
+    "in the middle of an answer": lambda case: events(
+        {"choices": [{"delta": {"content": "a"}}]}, as_sent(case.body), done=False
+    ),
+}
+BY_STATUS = {"an html page"}
 
 
-@pytest.mark.parametrize("name", sorted(SOMETHING_ELSE))
-def test_something_else_in_the_words_of(name: str) -> None:
-    assert overflow_in(*SOMETHING_ELSE[name]) is None
+def as_sent(body: object) -> object:
+    """The body of an error as most servers send it."""
+    return (
+        {"error": body} if isinstance(body, str) or (isinstance(body, dict) and "message" in body) else body
+    )
+
+
+async def told(model: ChatModel, name: str) -> Sizes | str:
+    """The window, the tokens and those of the answer that an error names, or what else the error is."""
+    error = await error_of(model, saying(name))
+    if not isinstance(error, ContextTooLongError):
+        return repr(error)
+    return error.window, error.tokens, error.output_tokens
+
+
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+@pytest.mark.parametrize("form", ["wrapped", "bare"])
+async def test_too_long_in_the_words_of_many_servers(form: str, kind: type[Any]) -> None:
+    cases = {name: (case.window, case.tokens, case.output_tokens) for name, case in TOO_LONG.items()}
+    with StrictProvider(lambda body: FORMS[form](TOO_LONG[body["messages"][-1]["content"]])) as server:
+        model = kind("strict", base_url=server.url, retry=at_once())
+        assert {name: await told(model, name) for name in cases} == cases
+        assert len(server.requests) == len(cases)
+
+
+@pytest.mark.parametrize("form", ["in place of an answer", "an event", "in the middle of an answer"])
+async def test_so_it_is_in_place_of_an_answer(form: str) -> None:
+    cases = {
+        name: (case.window, case.tokens, case.output_tokens)
+        for name, case in TOO_LONG.items()
+        if name not in BY_STATUS
+    }
+    with StrictProvider(lambda body: FORMS[form](TOO_LONG[body["messages"][-1]["content"]])) as server:
+        model = chat(server, retry=at_once())
+        assert {name: await told(model, name) for name in cases} == cases
+        assert len(server.requests) == len(cases)
+
+
+@pytest.mark.parametrize("wrapped", [True, False], ids=["wrapped", "bare"])
+async def test_something_else_in_the_words_of_many_servers(wrapped: bool) -> None:
+    def answer(body: Body) -> Fault:
+        status, said = SOMETHING_ELSE[body["messages"][-1]["content"]]
+        return Fault(status=status, body=as_sent(said) if wrapped else said)
+
+    with StrictProvider(answer) as server:
+        model = chat(server, retry=at_once())
+        refused = {name: type(await error_of(model, saying(name))) for name in SOMETHING_ELSE}
+        assert refused == dict.fromkeys(SOMETHING_ELSE, ModelRefusedError)
+        assert len(server.requests) == len(SOMETHING_ELSE)
 
 
 @pytest.mark.parametrize("name", sorted(SOMETHING_ELSE))
 async def test_l17_what_is_no_overflow_is_sent_once(name: str, tmp_path: Path) -> None:
     status, body = SOMETHING_ELSE[name]
-    fault = Fault(
-        status=status, body={"error": body} if isinstance(body, dict) and "message" in body else body
-    )
-    with StrictProvider(lambda _: fault) as server:
+    with StrictProvider(lambda _: Fault(status=status, body=as_sent(body))) as server:
         runner = Runner(Agent(chat(server), tools=[read]), transcripts=tmp_path)
         with pytest.raises(ModelRefusedError):
             await runner.run("word " * 5_000, session_id="s")
@@ -83,7 +123,7 @@ async def test_l17_an_overflow_leads_to_two_smaller_tries_at_most(
     name: str, as_event: bool, stream: bool, tmp_path: Path
 ) -> None:
     body, status = TOO_LONG[name].body, TOO_LONG[name].status
-    wrapped = {"error": body} if isinstance(body, dict) else body
+    wrapped = as_sent(body)
     as_json = {"error": body if isinstance(body, dict) else {"code": 413, "message": "too large"}}
     fault: Answered = Fault(status=status, body=wrapped)
     if as_event:
@@ -230,7 +270,7 @@ def test_what_is_left_must_be_useful(prompt: int, answer: int, window: int, usef
     told = ContextTooLongError("no", window=window, tokens=prompt + answer, output_tokens=answer)
     context = context_of([])
     budget = Budget(window=128_000, fixed=prompt, model="m", max_output_tokens=answer)
-    lowered = budget.with_shorter_answer(context, told)
+    lowered = with_shorter_answer(budget, context, told)
     assert (lowered is not None) == useful
     if lowered is not None:
         limit = lowered.longest_answer(context)
@@ -245,4 +285,4 @@ def test_what_is_not_named_lowers_nothing(missing: str) -> None:
     named: dict[str, int] = {"window": 16_000, "tokens": 17_000, "output_tokens": 8_000}
     del named[missing]
     budget = Budget(window=128_000, fixed=9_000, model="m", max_output_tokens=8_000)
-    assert budget.with_shorter_answer(context_of([]), ContextTooLongError("no", **named)) is None
+    assert with_shorter_answer(budget, context_of([]), ContextTooLongError("no", **named)) is None

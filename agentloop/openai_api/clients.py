@@ -65,7 +65,16 @@ class LoopClients:
 
 
 async def _lease(server: Server, timeout: openai.Timeout) -> _Lease:
-    """A client for as long as this generator lives: a loop closes its generators when it ends.
+    """A client for as long as this generator lives: a loop closes its generators when it ends."""
+    connection = _connection(server, timeout)
+    try:
+        yield connection
+    finally:
+        await connection.client.close()
+
+
+def _connection(server: Server, timeout: openai.Timeout) -> Connection:
+    """A client that has sent nothing yet.
 
     Raises:
         UsageError: the environment names a proxy or certificates that cannot be used.
@@ -95,10 +104,7 @@ async def _lease(server: Server, timeout: openai.Timeout) -> _Lease:
             f"no connection to {server.place} can be set up: {type(error).__name__}: {error}: check the "
             "base URL, the proxy variables such as ALL_PROXY, and SSL_CERT_FILE"
         ) from error
-    try:
-        yield Connection(client, http_client)
-    finally:
-        await client.close()
+    return Connection(client, http_client)
 
 
 def _end_all(leases: _Leases) -> None:

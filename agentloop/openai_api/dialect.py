@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from agentloop.errors import ModelRefusedError
 from agentloop.messages import Json
 from agentloop.openai_api.error_bodies import FieldPath
 from agentloop.openai_api.named_fields import refused_fields, without_keys
 from agentloop.openai_api.refused import Refusal
 from agentloop.openai_api.rewritten import WAYS, Instructions, at_most, instructed, with_reasoning, without
+from agentloop.openai_api.sent_ids import ID_FORMS, IdForm, with_ids
 from agentloop.unsaid import SYSTEM_ROLES
 
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
@@ -26,7 +26,7 @@ class Dialect:
     and other fields, by their paths, and `without_in_tools` the keys of tools and schemas. `most_output` is
     the longest answer in tokens that may be asked for. `streams` says whether it must (True) or cannot
     (False) stream, `instructions` who says them. `returns_reasoning` says that reasoning goes back to it,
-    `wants_reasoning` that no message with calls may lack it.
+    `wants_reasoning` that no message with calls may lack it, `call_ids` what form the ids of calls must have.
     """
 
     without: frozenset[str] = frozenset()
@@ -37,6 +37,7 @@ class Dialect:
     instructions: Instructions = "as they come"
     returns_reasoning: bool = True
     wants_reasoning: bool = False
+    call_ids: IdForm = "as they came"
 
     @property
     def limit_field(self) -> str:
@@ -47,22 +48,21 @@ class Dialect:
         """Whether requests stream where that is `wished`, or is not: as the server must or can have it."""
         return wished if self.streams is None else self.streams
 
-    def after(self, error: ModelRefusedError, sent: Json) -> "Dialect":
+    def after(self, refusal: Refusal, sent: Json) -> "Dialect":
         """The dialect to speak after this refusal of `sent`; the same where it is about something else.
 
         What a request cannot do without is never left out: model, messages and tools. The limit is,
         where both of its names are refused. `sent` may be of an older dialect, beside a request that found
         this one: what was found out is never given up again.
         """
-        refusal = Refusal.of(error)
-        if refusal is None:
-            return self
         if refusal.is_of_reasoning and self.returns_reasoning:
             return replace(self, returns_reasoning=False)
         if refusal.is_of_the_system_role and (way := _other_way(refusal, sent)) is not None:
             return replace(self, instructions=max(self.instructions, way, key=WAYS.index))
         if refusal.wants_reasoning and not self.wants_reasoning:
             return replace(self, wants_reasoning=True)
+        if refusal.is_of_call_ids and (form := _other_ids(refusal, sent)) is not None:
+            return replace(self, call_ids=max(self.call_ids, form, key=ID_FORMS.index))
         if (most := self._most_output(refusal, sent)) is not None:
             return replace(self, most_output=min(most, self.most_output or most))
         return self._without(refused_fields(refusal, sent))._streaming(refusal, sent)
@@ -80,6 +80,8 @@ class Dialect:
             body = at_most(body, _LIMITS, self.most_output)
         if isinstance(body.get("messages"), Sequence):
             body["messages"] = self._said(body["messages"])
+        if isinstance(body.get("input"), Sequence):
+            body["input"] = with_ids(body["input"], self.call_ids)
         return body
 
     def changes(self, before: "Dialect") -> dict[str, Any]:
@@ -89,7 +91,7 @@ class Dialect:
         return {name: _plain(value) for name, value in changed.items()}
 
     def _said(self, messages: Sequence[Json]) -> Sequence[Json]:
-        messages = instructed(messages, self.instructions)
+        messages = with_ids(instructed(messages, self.instructions), self.call_ids)
         return with_reasoning(messages) if self.wants_reasoning else messages
 
     def _most_output(self, refusal: Refusal, sent: Json) -> int | None:
@@ -122,6 +124,13 @@ def _other_way(refusal: Refusal, sent: Json) -> Instructions | None:
     if role == "developer" and "developer" in refusal.text:
         return "system"
     return "in front" if role in SYSTEM_ROLES else None
+
+
+def _other_ids(refusal: Refusal, sent: Json) -> IdForm | None:
+    """The first form that the ids in `sent` do not all have; None where they have every form."""
+    forms = ID_FORMS[-1:] if refusal.wants_nine_letters else ID_FORMS[1:]
+    said = next((sent[name] for name in ("messages", "input") if name in sent), ())
+    return next((form for form in forms if with_ids(said, form) != list(said)), None)
 
 
 def _plain(value: object) -> object:

@@ -3,9 +3,12 @@
 A body may be nested as deep as JSON can be; what stands deeper than errors in use are is passed over.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
+
+from agentloop.openai_api.server_events import as_text
 
 FieldPath: TypeAlias = tuple[str, ...]
 """Where a field stands: the keys from the body down to it, places in lists left out."""
@@ -20,15 +23,32 @@ MOST_ITEMS = 500
 """So many values of an error are looked at; what a validator says of one request is far less."""
 
 _LARGEST = 10**18
-_WORDS = ("message", "detail", "error", "loc", "msg")
-_CODES = ("code", "type", "error_type")
-_QUOTED_ERRORS = ("error", "detail", "message")
-_WHAT_WAS_SENT = frozenset({"input", "ctx"})
+_WORDS = (
+    *("message", "Message", "detail", "error", "errors", "loc", "msg"),
+    *("error_message", "error_msg", "errorMessage", "error_description", "title"),
+)
+_CODES = ("code", "type", "error_type", "error_code", "__type")
+_QUOTED_ERRORS = ("error", "errors", "detail", "message")
+_WHAT_WAS_SENT = frozenset(
+    {
+        *("input", "ctx", "request", "body", "payload", "data", "params", "parameters"),
+        *("messages", "tools", "choices"),
+    }
+)
 
 _Inside: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[str, Any]]]
 
 
-def trimmed(body: object, wiped: Callable[[str], str]) -> object:
+def parsed(data: bytes) -> object:
+    """The JSON in the body of an error, its text where it is none."""
+    text = as_text(data).removeprefix("\ufeff").strip()
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def trimmed(body: object, wiped: Callable[[str], str] = str) -> object:
     """A copy of an error as far as it is looked at, its texts and keys wiped, so that all else may go."""
     return _copied(body, wiped, [MOST_ITEMS, 2 * MOST_CHARS], 0)
 
@@ -58,14 +78,20 @@ def _number(value: object) -> int | None:
 
 def said(body: object) -> str:
     """The server's own words in an error object, on one line; a gateway's quotation of its provider too."""
-    texts = [value for _, value in _walked(body, _words) if isinstance(value, str)]
-    return on_one_line(texts)
+    texts = (value for _, value in _walked(body, _words) if isinstance(value, str))
+    return on_one_line(dict.fromkeys(texts))
 
 
 def codes_in(body: object) -> frozenset[str]:
     """The codes in an error object, and in those that it quotes."""
-    objects = (value for _, value in _walked(body, _quoted_errors) if isinstance(value, Mapping))
-    return frozenset(str(each[key]) for each in objects for key in _CODES if each.get(key) is not None)
+    return frozenset(
+        str(each[key]) for each in objects_in(body) for key in _CODES if each.get(key) is not None
+    )
+
+
+def objects_in(body: object) -> Iterator[Mapping[str, Any]]:
+    """The error object and those that it quotes, the outer ones first."""
+    return (value for _, value in _walked(body, _quoted_errors) if isinstance(value, Mapping))
 
 
 def texts_in(body: object) -> Iterator[tuple[str, str]]:

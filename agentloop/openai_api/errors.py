@@ -1,9 +1,6 @@
 """The one border where the errors of the openai client and the words of servers become ours."""
 
-import re
-import time
-from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass
 
 import httpx2
 import openai
@@ -15,34 +12,29 @@ from agentloop.errors import (
     ModelRefusedError,
     ModelUnavailableError,
 )
-from agentloop.openai_api.error_bodies import said, trimmed
+from agentloop.openai_api.error_bodies import parsed, said, trimmed
 from agentloop.openai_api.overflow import overflow_in
-from agentloop.openai_api.refused import refuses_system
+from agentloop.openai_api.refused import Refusal, refuses_call_ids, refuses_system
+from agentloop.openai_api.retry_after import retry_after_seconds
 from agentloop.openai_api.server import Server
 from agentloop.openai_api.server_events import BROKEN_OFF, ServerSaidError
+from agentloop.openai_api.stands_for import is_unpaid, status_said
 from agentloop.redaction import redact_error
 
 VENDOR_ERRORS = (openai.OpenAIError, httpx2.HTTPError, ServerSaidError)
 
-_WITH_BODY = (openai.APIStatusError, ServerSaidError)
 _REDIRECTED = (httpx2.TooManyRedirects, httpx2.UnsupportedProtocol, httpx2.InvalidURL)
-_PLAIN_ERRORS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError)
-_STATUS = re.compile(r"[45][0-9][0-9]")
+_PLAIN_ERRORS = (
+    *(ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError, ArithmeticError),
+)
 _MOST_CAUSES = 20
 
 _SHOWN_CHARS = 300
 """So much of what a server says stands in our own text: three lines of a terminal."""
 
-_LATER = re.compile(r"rate_limit|overloaded|unavailable|server_error|internal|timeout", re.IGNORECASE)
 _UNEXPLAINED = frozenset({"", "internal server error"})
-_UNPAID = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 
-
-BORDER_ERRORS = (
-    *VENDOR_ERRORS,
-    AgentLoopError,
-    *(ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError, ArithmeticError),
-)
+BORDER_ERRORS = (*VENDOR_ERRORS, AgentLoopError, *_PLAIN_ERRORS)
 """All that may be raised where an answer is read; the plain ones by what nobody thought of."""
 
 
@@ -68,26 +60,62 @@ def wipe(error: AgentLoopError, server: Server) -> None:
     redact_error(error, server.without_secrets)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """What a server says in an error, secrets and all, and how long it asks to wait."""
+
+    status: int
+    body: object
+    wait_seconds: float | None = None
+
+
 def at_the_border(error: Exception, server: Server) -> AgentLoopError:
-    """Our error for one of `BORDER_ERRORS`, without secrets; what is ours stays the same object."""
-    if not isinstance(error, AgentLoopError):
-        return translated(error, server)
-    wipe(error, server)
-    return error
-
-
-def translated(error: Exception, server: Server) -> AgentLoopError:
-    """Our error for one of the vendors', or of those that reading an answer raises.
+    """Our error for one of `BORDER_ERRORS`; what is ours stays the same object. Never raises.
 
     Nothing that hangs on it has the key, a header or a body: raise it outside of the `except`.
     """
-    body = trimmed(error.body, server.without_secrets) if isinstance(error, _WITH_BODY) else None
-    ours = _translated(error, body, server)
-    ours.__cause__ = (
-        _plain(error) if body is None else ServerSaidError(body, unexplained_bytes=_bare(error, body))
-    )
+    try:
+        if not isinstance(error, AgentLoopError):
+            return _ours(error, server)
+        wipe(error, server)
+        return error
+    except Exception as odd:  # noqa: BLE001 — an error that gets out of here has the request and its key with it
+        kinds = f"{type(error).__name__}, {type(odd).__name__}"
+        return BadAnswerError(f"{server.place} sent what cannot be read ({kinds}): check the base URL")
+
+
+def refusal_in(error: Exception) -> Refusal | None:
+    """What a server says that it refuses, secrets and all; None where the error is not a server's.
+
+    It is to be understood and then forgotten: words of a key in it may be words of the server too.
+    """
+    heard = _heard(error)
+    return None if heard is None else Refusal.of(heard.status, heard.body)
+
+
+def _ours(error: Exception, server: Server) -> AgentLoopError:
+    if (heard := _heard(error)) is None:
+        ours = _translated(error, server)
+        ours.__cause__ = _plain(error)
+    else:
+        kept = trimmed(heard.body, server.without_secrets)
+        ours = _refusal(heard, _words_of(kept, server), server)
+        ours.__cause__ = ServerSaidError(kept, unexplained_bytes=_bare(error, heard))
     redact_error(ours, server.without_secrets)
     return ours
+
+
+def _heard(error: Exception) -> _Said | None:
+    """What a server said, as far as it is looked at; None where the error is not a server's."""
+    match error:
+        case openai.APIStatusError():
+            wait = retry_after_seconds(error.response.headers)
+            body = trimmed(parsed(error.response.content))
+            return _Said(status=error.status_code, body=body, wait_seconds=wait)
+        case ServerSaidError():
+            body = trimmed(error.body)
+            return _Said(status=status_said(body, begun=error.begun), body=body)
+    return None
 
 
 def _plain(error: BaseException) -> BaseException:
@@ -101,13 +129,8 @@ def _plain(error: BaseException) -> BaseException:
     return ClientSaidError(f"{type(error).__name__}: {said}")
 
 
-def _translated(error: Exception, body: object, server: Server) -> AgentLoopError:
+def _translated(error: Exception, server: Server) -> AgentLoopError:
     match error:
-        case openai.APIStatusError():
-            wait = retry_after_seconds(error.response.headers)
-            return _refusal(error.status_code, body, server, wait)
-        case ServerSaidError():
-            return _refusal(_status_of(body), body, server, None)
         case openai.APITimeoutError() | httpx2.TimeoutException():
             return ModelUnavailableError(
                 f"{server.place} did not answer in time: try again later, or allow it more seconds"
@@ -141,44 +164,36 @@ def unexplained_bytes(error: ModelUnavailableError) -> int | None:
     return told.unexplained_bytes
 
 
-def _bare(error: Exception, body: object) -> int | None:
+def _bare(error: Exception, heard: _Said) -> int | None:
     """The bytes of the request that an error with no reason answers."""
     if not isinstance(error, openai.APIStatusError) or error.status_code != 500:
         return None
-    is_bare = _shown(said(body)).lower() in _UNEXPLAINED
+    is_bare = _shown(said(heard.body)).lower() in _UNEXPLAINED
     return len(error.response.request.content) if is_bare else None
 
 
-def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """How long the server asks to wait, from `retry-after-ms` or `retry-after` (seconds or an HTTP date)."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        text = headers.get(name, "")
-        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", text):
-            return float(text) * unit
-    try:
-        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
-def _refusal(status: int, body: object, server: Server, wait: float | None) -> AgentLoopError:
-    words = _words_of(body, server)
-    if (overflow := overflow_in(status, body)) is not None:
+def _refusal(heard: _Said, words: str, server: Server) -> AgentLoopError:
+    status = heard.status
+    if (overflow := overflow_in(status, heard.body)) is not None:
         text = f"the request is too long for {server.model}: {words or status}; shorten it"
         return ContextTooLongError(
             text, window=overflow.window, tokens=overflow.tokens, output_tokens=overflow.output_tokens
         )
     if status == 200:
         return BadAnswerError(f"the server sent an error in place of an answer: {words or 'with no reason'}")
-    if _may_pass(status, body):
-        return ModelUnavailableError(_unavailable(status, server, words), retry_after_seconds=wait)
+    if _may_pass(status, heard.body):
+        return ModelUnavailableError(
+            _unavailable(status, server, words), retry_after_seconds=heard.wait_seconds
+        )
     return ModelRefusedError(_refused(status, server, words), status=status)
 
 
 def _may_pass(status: int, body: object) -> bool:
     if status == 429:
-        return not _is_unpaid(body)
-    return status in (408, 409) or (status >= 500 and not (status == 500 and refuses_system(said(body))))
+        return not is_unpaid(body)
+    if status == 500:
+        return not (refuses_system(said(body)) or refuses_call_ids(said(body)))
+    return status in (408, 409) or status > 500
 
 
 def _unavailable(status: int, server: Server, words: str) -> str:
@@ -213,25 +228,6 @@ def _words_of(body: object, server: Server) -> str:
 def _shown(words: str) -> str:
     """The words, as far as they can be shown; secrets in them make them longer or shorter."""
     return "" if words.startswith("<") else words[: 2 * _SHOWN_CHARS]
-
-
-def _status_of(body: object) -> int:
-    """The HTTP status that an error in place of an answer stands for, 200 where it names none."""
-    if not isinstance(body, Mapping):
-        return 200
-    code = body.get("code")
-    if _STATUS.fullmatch(str(code)):
-        return int(str(code))
-    if _is_unpaid(body):
-        return 429
-    return 503 if _LATER.search(f"{code} {body.get('type')}") else 200
-
-
-def _is_unpaid(body: object) -> bool:
-    """Whether no waiting helps: https://platform.openai.com/docs/guides/error-codes#api-errors."""
-    return isinstance(body, Mapping) and not _UNPAID.isdisjoint(
-        {str(body.get(key)) for key in ("code", "type")}
-    )
 
 
 def _with_words(text: str, words: str) -> str:

@@ -2,6 +2,7 @@
 
 A path, in `param`, in `loc` or in the words, is followed down the body. A name alone is looked for in the
 words: one with an underscore as it is, an English word only where it is quoted or called a parameter.
+What nobody but us asked for goes wherever it is named, whatever is said of it.
 """
 
 import re
@@ -11,6 +12,7 @@ from typing import Any
 from agentloop.messages import Json
 from agentloop.openai_api.error_bodies import FieldPath
 from agentloop.openai_api.refused import Refusal, path_of
+from agentloop.openai_api.request_fields import OWN_FIELDS
 
 _NEEDED = frozenset({"model", "messages", "input", "instructions", "tools"})
 _NEEDED_IN_MESSAGES = frozenset(
@@ -22,21 +24,34 @@ _NEEDED_IN_TOOLS = frozenset(
     | {"anyOf", "oneOf", "allOf", "$ref", "$defs"}
 )
 _NAMED_BY_USERS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_PATH = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.?\[\d+\])?\.[\w$]+|\[\d+\])+")
+_PATH = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.?\[\d+\])?\.[\w$]+|\[\d+\])+", re.ASCII)
 _PLAIN = re.compile(r"[a-z]+")
 _OF_TOOLS = re.compile(r"\b(tools?|functions?|schemas?|function_declarations)\b", re.IGNORECASE)
 _OF_MESSAGES = re.compile(r"\b(messages?|input|assistant)\b", re.IGNORECASE)
+_QUOTES_THE_REQUEST = re.compile(r"[\"'](messages|input)[\"']\s*:")
 
 
 def refused_fields(refusal: Refusal, sent: Json) -> frozenset[FieldPath]:
     """The fields that this refusal of `sent` names; one of tools is `("tools", name)`, wherever it stands."""
-    if not refusal.is_of_the_form:
+    if not refusal.is_of_what_was_sent:
         return frozenset()
     written = (path_of(found) for found in _PATH.findall(refusal.text))
     followed = (_followed(path, sent) for path in (*refusal.paths, *written))
-    if found := frozenset(path for path in followed if path):
-        return found
-    return frozenset(_in_words(refusal.text, sent))
+    found = frozenset(path for path in followed if path)
+    own = _own(found, refusal.text, sent)
+    if not refusal.is_of_the_form:
+        return own
+    unknown = found or _in_words(refusal.text, sent)
+    return own | {path for path in unknown if (path[0],) not in own}
+
+
+def _own(found: frozenset[FieldPath], text: str, sent: Json) -> frozenset[FieldPath]:
+    """The fields that we added and that are named; a refusal that quotes the request names all of them."""
+    ours = {name for name, value in OWN_FIELDS.items() if name in sent and sent[name] == value}
+    named = {path[0] for path in found} & ours
+    if not named and not _QUOTES_THE_REQUEST.search(text):
+        named = {name for name in ours if _speaks_of(name, text)}
+    return frozenset((name,) for name in named)
 
 
 def _followed(named: FieldPath, sent: Json) -> FieldPath | None:
@@ -90,7 +105,7 @@ def _fits(path: FieldPath, text: str) -> bool:
 def _speaks_of(name: str, text: str) -> bool:
     word = rf"(?<![\w$]){re.escape(name)}(?![\w$])"
     if not _PLAIN.fullmatch(name):
-        return re.search(word, text) is not None
+        return re.search(word, text, re.ASCII) is not None
     ways = (
         rf"[\"'`“‘]{name}[\"'`”’]",
         rf"(parameter|argument|field|property|option|key)s?( supplied)?:? {word}",
@@ -99,8 +114,10 @@ def _speaks_of(name: str, text: str) -> bool:
         rf"\b(support|accept|allow|use) (the )?{word}",
         rf"\bto {word} this model",
         rf"{word}: (extra|un|not|field|property)",
+        rf"\b(invalid|bad|wrong|illegal) (value (for|of) )?(the )?{word}",
+        rf"(参数|字段|不支持)[\s:：]*{word}|{word}\s?(参数|字段)",
     )
-    return any(re.search(way, text, re.IGNORECASE) for way in ways)
+    return any(re.search(way, text, re.IGNORECASE | re.ASCII) for way in ways)
 
 
 def _sent_paths(sent: Json) -> Iterator[FieldPath]:

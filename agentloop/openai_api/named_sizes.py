@@ -44,10 +44,11 @@ _WINDOW = (
     rf"> {_N}",
     rf"(?:maximum|max|model'?s?) (?:context|model|prompt|input|allowed|supported sequence)? ?"
     rf"(?:length|size)(?: is(?: just)?| of|:)? {_N}",
-    rf"(?:{_N} maximum|maximum is {_N}|max_model_len {_N}|max_num_tokens {_N}|n_ctx: {_N})",
+    rf"(?:{_N} maximum|maximum is {_N}|max_(?:model|seq)_len {_N}|max_num_tokens {_N}|n_ctx: {_N})",
     rf"context (?:length|size|window|limit)(?: limit)?(?: of only| of| is|:)? {_N}",
     rf"(?:maximum number of (?:input )?tokens(?: allowed)?|max input tokens)(?: is| of|:)? {_N}",
     rf"(?:limit|max size|token limit)(?: of| is|:) {_N}",
+    rf"tokens? limit {_N}",
     rf"(?:must be <=|(?:cannot|not) exceed|supports up to|tokens allowed|maximum of|max is) {_N}",
     rf"(?:less|fewer) than {_N} tokens",
     rf"length should be \[\d+, {_N}\]",

@@ -6,10 +6,10 @@ also said to a request that is too large for a minute's allowance, or to an imag
 """
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from dataclasses import replace
 
-from agentloop.openai_api.error_bodies import codes_in, said
+from agentloop.openai_api.error_bodies import codes_in, objects_in, said
 from agentloop.openai_api.named_sizes import NamedSizes, sizes_in
 from agentloop.openai_api.numbers import believed_window, tokens_in
 
@@ -45,10 +45,12 @@ _LENGTH = re.compile(
     r"""
     maximum \s (context|model|prompt|input) \s (length|size)
     | (exceed\w* | (longer|larger|greater|more) \s than | too \s (long|large|many) | overflow\w*)
-      .{0,60} \b (context|prompt|input|model|sequence|session) [\s_] (length|size|window|limit|len) \b
+      .{0,60} \b ((context|prompt|input|model|sequence|session) [\s_] (length|size|window|limit|len)
+                  | max_(seq|model)_len) \b
     | \b context \s (length|size|window|limit) \b .{0,40} (exceed | too \s (long|large|small) | reached)
     | \b (prompt|input|messages?|conversation|request|context) \b [^.]{0,60} \b too \s (long|large)
     | \b (prompt|input|messages?|conversation) (\s length)? [\s\d()]{1,20} exceeds? \s (the \s)? (max|limit)
+    | \b reached \s (the \s)? (maximum \s)? context \s (length|size|window|limit) \b
     | \b conversation \s length \s exceeded | reached \s its \s conversation \s limit
     | context_?window_?exceeded | \b n_keep \b .{0,20} \b n_ctx \b
     | \b (tokens | token \s count) \b .{0,60}
@@ -78,13 +80,17 @@ def overflow_in(status: int, body: object) -> NamedSizes | None:
     if not _is_of_length(status, text, codes_in(body)):
         return None
     sizes = sizes_in(text)
-    if not isinstance(body, Mapping):
-        return sizes
     return replace(
         sizes,
-        window=believed_window(tokens_in(body.get("n_ctx"))) or sizes.window,
-        tokens=tokens_in(body.get("n_prompt_tokens")) or sizes.tokens,
+        window=believed_window(_field(body, "n_ctx")) or sizes.window,
+        tokens=_field(body, "n_prompt_tokens") or sizes.tokens,
     )
+
+
+def _field(body: object, name: str) -> int | None:
+    """The first number of tokens in a field of this name."""
+    found = (tokens_in(each.get(name)) for each in objects_in(body))
+    return next((tokens for tokens in found if tokens is not None), None)
 
 
 def _is_of_length(status: int, text: str, codes: Set[str]) -> bool:

@@ -7,12 +7,8 @@ Some name a field in `param`, some in `loc` as pydantic does, some in a path suc
 import re
 from dataclasses import dataclass
 
-import openai
-
-from agentloop.errors import ModelRefusedError
 from agentloop.openai_api.error_bodies import FieldPath, locations_in, on_one_line, said, texts_in
 from agentloop.openai_api.numbers import tokens_in
-from agentloop.openai_api.server_events import ServerSaidError
 
 _FORM = frozenset({400, 422})
 _SPOKEN = frozenset({"code", "type", "message", "msg", "description", "reason", "status"})
@@ -24,7 +20,9 @@ _UNKNOWN = re.compile(
     r"|n't (supported|allowed|permitted)\b"
     r"|\b(do(es)?n't|do(es)? not|cannot) (support|accept|allow|know|use)\b"
     r"|\bextra (inputs?|fields?|param|properties|keys?)|\badditional propert|\bno such (field|param|argument)"
-    r"|\bcannot find field\b|\bdeprecated\b|\bremove\b|\bonly the default\b|must be verified",
+    r"|\bcannot find field\b|\bdeprecated\b|\bremove\b|\bonly the default\b|must be verified"
+    r"|\bonly \d+(\.\d+)? is (allowed|supported|accepted)\b"
+    r"|不支持|不允许|无法识别|(未知|多余)的?(参数|字段)",
     re.IGNORECASE,
 )
 _REASONING = re.compile(
@@ -44,19 +42,36 @@ _SYSTEM = re.compile(
     r"(['\"`]| (role|messages?|prompts?|instructions?)\b)"
     r"|\b(unsupported|unexpected).{0,20}\brole\b.{0,20}\b(system|developer)\b"
     r"|\bunknown variant `(system|developer)`|'developer' is not one of"
-    r"|\bonly user,? (and )?assistant\b.{0,20}role",
+    r"|\bonly user,? (and )?assistant\b.{0,20}role"
+    r"|不支持\s?['\"`“]?(system|developer|系统(消息|提示|角色))",
     re.IGNORECASE,
 )
 _BY_TURNS = re.compile(r"roles must alternate", re.IGNORECASE)
 _OPTIONAL_SYSTEM = re.compile(r"optional system", re.IGNORECASE)
+_CALL_ID = re.compile(
+    r"\btool[ _-]?(call|use)s?(\[\d+\]|\.\d+)?[ _.-]?ids?\b|\b(function[ _-]?)?call[ _-]?ids?\b",
+    re.IGNORECASE,
+)
+_FORM_OF_AN_ID = re.compile(
+    r"\bpattern\b|\btoo long\b|\blength\b|\bcharacters?\b|\bletters\b|\bregular expression\b|\balphanumeric\b"
+    r"|\binvalid\b|\bformat\b|\bmust (be|match|have|begin|start)\b",
+    re.IGNORECASE,
+)
+_NO_FORM_OF_AN_ID = re.compile(
+    r"\brespon(se|d|ses|ding)\b|\bfollowed\b|\bpreced|\bnot found\b|\brequired\b|\bmissing\b|\bduplicate",
+    re.IGNORECASE,
+)
+_NINE = re.compile(
+    r"\blength (of |must be |exactly )?9\b|\b9 (alphanumeric|letters|characters)\b|\{9\}", re.IGNORECASE
+)
 _NO_STREAMS = re.compile(
     r"\bstream(ing| mode)\b.{0,40}(\bnot\b|n't|\bunsupported)"
-    r"|(\bnot|n't) support.{0,40}\bstream(s|ing| mode)\b",
+    r"|(\bnot|n't) support.{0,40}\bstream(s|ing| mode)\b|不支持\s?流式",
     re.IGNORECASE,
 )
 _ONLY_STREAMS = re.compile(
     r"only supports? (the )?stream|stream(ing)? (mode )?is required|enable the stream\b"
-    r"|\bstream\b.{0,20} must be (set to )?true",
+    r"|\bstream\b.{0,20} must be (set to )?true|[只仅]支持\s?(流式|stream)",
     re.IGNORECASE,
 )
 _LIMIT = re.compile(
@@ -92,22 +107,22 @@ class Refusal:
     paths: tuple[FieldPath, ...] = ()
 
     @classmethod
-    def of(cls, error: ModelRefusedError) -> "Refusal | None":
-        """What the server said; None where the error is not a server's."""
-        match error.__cause__:
-            case openai.APIStatusError() | ServerSaidError() as cause:
-                body = cause.body
-            case _:
-                return None
+    def of(cls, status: int, body: object) -> "Refusal":
+        """What a server said in the error that came with this status."""
         texts = list(texts_in(body))
         words = dict.fromkeys([said(body), *(text for key, text in texts if key in _SPOKEN)])
         named = (path_of(text) for key, text in texts if key in ("param", "field"))
-        return cls(status=error.status, text=on_one_line(words), paths=(*named, *locations_in(body)))
+        return cls(status=status, text=on_one_line(words), paths=(*named, *locations_in(body)))
+
+    @property
+    def is_of_what_was_sent(self) -> bool:
+        """Whether its status is one that is said of what stands in a request."""
+        return self.status in _FORM
 
     @property
     def is_of_the_form(self) -> bool:
         """Whether it speaks of something in the request that the server does not know or take."""
-        return self.status in _FORM and bool(_UNKNOWN.search(self.text))
+        return self.is_of_what_was_sent and bool(_UNKNOWN.search(self.text))
 
     @property
     def is_of_reasoning(self) -> bool:
@@ -123,6 +138,16 @@ class Refusal:
     def is_of_the_system_role(self) -> bool:
         """Whether the server, or the template of its model, knows no system messages."""
         return self.status in (*_FORM, 500) and refuses_system(self.text)
+
+    @property
+    def is_of_call_ids(self) -> bool:
+        """Whether ids of calls have a form that the server does not take: another made them, as a rule."""
+        return self.status in (*_FORM, 500) and refuses_call_ids(self.text)
+
+    @property
+    def wants_nine_letters(self) -> bool:
+        """Whether ids of exactly nine characters are asked for."""
+        return bool(_NINE.search(self.text))
 
     @property
     def is_of_streams(self) -> bool:
@@ -156,6 +181,11 @@ def refuses_system(text: str) -> bool:
     """
     by_turns = _BY_TURNS.search(text) and not _OPTIONAL_SYSTEM.search(text)
     return bool(by_turns or _SYSTEM.search(text))
+
+
+def refuses_call_ids(text: str) -> bool:
+    """Whether these words are of the form of a call's id, and not of a call or a result that is missing."""
+    return bool(_CALL_ID.search(text) and _FORM_OF_AN_ID.search(text) and not _NO_FORM_OF_AN_ID.search(text))
 
 
 def path_of(text: str) -> FieldPath:

@@ -7,6 +7,16 @@ from typing import Any
 from agentloop.checks import at_least_or_none, shown
 from agentloop.errors import UsageError
 
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+"""Asks for reasoning in a form that can be sent back, as the server stores nothing."""
+
+OWN_FIELDS: Mapping[str, Any] = {
+    "stream_options": {"include_usage": True},
+    "include": [ENCRYPTED_REASONING],
+    "store": False,
+}
+"""What we ask for beside what a user asks for; an answer comes without it too."""
+
 
 def common_fields(temperature: float | None, extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
     """The fields that every request carries.

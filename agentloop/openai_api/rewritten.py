@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from agentloop.messages import Json
-from agentloop.openai_api.contents import text_of
+from agentloop.messages import Json, text_of
 from agentloop.openai_api.error_bodies import FieldPath
 from agentloop.prompts import INSTRUCTIONS_IN_FRONT
 from agentloop.unsaid import SYSTEM_ROLES

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+from urllib.parse import quote, quote_plus, unquote
+
+from agentloop.redaction import secrets_in_address
 
 WIPED = "***"
 _LEAST_PART = 8
@@ -10,9 +12,6 @@ _LEAST_PART = 8
 
 _LEAST_SECRET = 3
 """What is shorter than this stands in too many words to be wiped."""
-
-_SECRET_NAMES = re.compile(r"key|token|secret|pass|sig|auth|code", re.IGNORECASE)
-"""In a query the values of such names are secret; of others those that are as long as a part of a key."""
 
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _MASK = re.compile(r"\*{2,}|\.{3,}|…|•{2,}|[xX]{4,}")
@@ -25,7 +24,7 @@ _MOST_EDGE = 300
 def without_secrets(text: str, key: str, url: str) -> str:
     """The text with three stars for the key, for longer parts of it, and for credentials of the URL.
 
-    Each goes in any case of its letters, and as it stands in a URL; so do the values of the URL's query.
+    Each goes in any case of its letters, and as it stands in a URL; so does what `secrets_in_address` finds.
     A key that a server masked in the middle, as in `sk-ab***yz`, goes whole.
     """
     text = _CREDENTIALS.sub(f"{WIPED}@", text)
@@ -35,18 +34,7 @@ def without_secrets(text: str, key: str, url: str) -> str:
 
 
 def _secrets(key: str, url: str) -> Iterator[str]:
-    found = [key]
-    try:
-        parts = urlsplit(url)
-        found += (parts.password or "", parts.netloc.rpartition("@")[0])
-        found += (
-            value
-            for name, value in parse_qsl(parts.query)
-            if len(value) >= _LEAST_PART or _SECRET_NAMES.search(name)
-        )
-    except ValueError:
-        pass
-    forms = {form for each in found for form in _forms(each)}
+    forms = {form for each in (key, *secrets_in_address(url)) for form in _forms(each)}
     yield from sorted((form for form in forms if len(form) >= _LEAST_SECRET), key=len, reverse=True)
 
 

@@ -7,7 +7,7 @@ from agentloop.errors import BadAnswerError, UsageError
 from agentloop.messages import Json, Usage
 from agentloop.models import Answer
 from agentloop.openai_api.server_events import ServerSaidError
-from agentloop.openai_responses.from_items import message_of
+from agentloop.openai_responses.from_items import INPUT_FIELDS, message_of
 from agentloop.wire_form import cleaned
 
 NO_OUTPUT = "the server's answer holds no output: check that the base URL is a Responses API's"
@@ -30,7 +30,7 @@ def answer_of(response: Json, items: list[Any]) -> Answer:
         message = message_of([_plain(item) for item in _each_once(cleaned(items))])
     except (UsageError, RecursionError) as error:
         raise BadAnswerError("the server's answer is nested too deep") from error
-    finish = _finish(response) or ("tool_calls" if message.tool_calls else "stop")
+    finish = _finish(response, items) or ("tool_calls" if message.tool_calls else "stop")
     return Answer(message=message, usage=_usage(response.get("usage")), finish=finish)
 
 
@@ -48,13 +48,22 @@ def check_not_failed(response: Json) -> None:
         raise ServerSaidError({"code": "server_error", "message": f"the response was {response['status']}"})
 
 
-def _finish(response: Json) -> str | None:
-    """Why the answer is cut short, in the words of chat completions; None where it is whole."""
+def _finish(response: Json, items: list[Any]) -> str | None:
+    """Why the answer is cut short, in the words of chat completions; None where it is whole.
+
+    A call that says of itself that it is not whole was cut short too.
+    """
     if response.get("status") != "incomplete":
-        return None
+        return "length" if any(map(_is_cut_call, items)) else None
     details = response.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, Mapping) else None
     return "content_filter" if reason == "content_filter" else "length"
+
+
+def _is_cut_call(item: object) -> bool:
+    if not isinstance(item, Mapping) or str(item.get("type")) not in INPUT_FIELDS:
+        return False
+    return item.get("status") == "incomplete"
 
 
 def _each_once(items: list[Any]) -> Iterator[Json]:

@@ -9,10 +9,8 @@ from agentloop.errors import UsageError
 from agentloop.messages import Json
 from agentloop.models import ModelRequest
 from agentloop.openai_api.dialect import Dialect
+from agentloop.openai_api.request_fields import ENCRYPTED_REASONING
 from agentloop.openai_responses.inputs import inputs_of, instructions_of
-
-ENCRYPTED_REASONING = "reasoning.encrypted_content"
-"""Asks for reasoning in a form that can be sent back, as the server stores nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

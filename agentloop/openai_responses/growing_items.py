@@ -1,6 +1,6 @@
 """A response that grows: the items of its output, as far as the events of a stream have brought them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agentloop.messages import Json
 from agentloop.openai_responses.from_items import INPUT_FIELDS, TEXT_FIELDS
@@ -95,9 +95,29 @@ class GrowingItems:
     def __bool__(self) -> bool:
         return bool(self._items)
 
+    def calls_left_out_of(self, output: Sequence[object]) -> list[Json]:
+        """The calls that came whole and that this output lacks, where it has fewer calls than came."""
+        came = [each.item() for each in self._items if each.done and _is_call(each.item())]
+        named = [item.get("call_id") for item in output if isinstance(item, Mapping) and _is_call(item)]
+        if len(named) >= len(came):
+            return []
+        return [item for item in came if item.get("call_id") not in named]
+
+    def has_a_bare_call(self) -> bool:
+        """Whether a call has begun of whose arguments nothing came, nor that it is whole."""
+        return any(not each.done and _is_bare(each.item()) for each in self._items)
+
     def output(self) -> list[Json]:
         """The items, in the order in which they began."""
         return [item.item() for item in self._items]
+
+
+def _is_bare(item: Json) -> bool:
+    return _is_call(item) and not item.get(INPUT_FIELDS[str(item["type"])])
+
+
+def _is_call(item: Json) -> bool:
+    return str(item.get("type")) in INPUT_FIELDS
 
 
 def _holding(part: Json, text: str) -> Json:

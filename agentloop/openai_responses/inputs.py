@@ -3,8 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 
-from agentloop.messages import Json
-from agentloop.openai_api.contents import text_of
+from agentloop.messages import Json, text_of
 from agentloop.openai_responses.pairs import Pairs
 from agentloop.openai_responses.sent_calls import SentCalls
 from agentloop.openai_responses.to_items import Item, items_of

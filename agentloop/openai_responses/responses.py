@@ -30,7 +30,8 @@ class OpenAIResponses(ServedModel):
         max_output_tokens: The most tokens of an answer; no limit is sent where it is None.
         stream: Whether answers are asked for piece by piece.
         retry: How failures that may pass are tried again.
-        timeout_seconds: The longest silence of the server: 300 by default.
+        timeout_seconds: The longest silence of the server: 300 by default. One that goes on saying that it
+            lives, and nothing more, is waited for four times as long.
         temperature: Sent where it is not None.
         extra_body: Further fields of every request, such as `reasoning`; `tools` and `include` are joined
             with ours, and `store`, which is false, may be set.

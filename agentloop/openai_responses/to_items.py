@@ -7,8 +7,7 @@ stands once, in the first message item, without the annotations that point into 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from agentloop.messages import STRICT_JSON, Json
-from agentloop.openai_api.contents import text_of
+from agentloop.messages import STRICT_JSON, Json, text_of
 from agentloop.openai_responses.from_items import (
     BETWEEN_MESSAGES,
     INPUT_FIELDS,
