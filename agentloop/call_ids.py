@@ -1,7 +1,6 @@
 """Ids of calls: each unique where it is used, also where a server leaves them empty or uses them again."""
 
 from collections.abc import Collection
-from dataclasses import replace
 from operator import is_
 
 from agentloop.messages import Message, ToolCall
@@ -20,7 +19,7 @@ class CallIds:
         """The message with ids of their own for its calls; the message itself where they are already."""
         calls = tuple(map(self.of_call, message.tool_calls))
         same = all(map(is_, calls, message.tool_calls))
-        return message if same else replace(message, tool_calls=calls)
+        return message if same else message.with_calls(calls)
 
     def of_call(self, call: ToolCall) -> ToolCall:
         """The call by its own id where that is free, else by the next free one made from it."""
@@ -30,4 +29,4 @@ class CallIds:
             self._times[said] = self._times[said] + 1 if said in self._times else 2
             name = f"{said or 'call'}_{self._times[said]}"
         self._given.add(name)
-        return call if name == call.id else replace(call, id=name)
+        return call if name == call.id else call.with_id(name)

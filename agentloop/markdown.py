@@ -56,14 +56,19 @@ def _said(seq: int, event: MessageAdded) -> list[str]:
     message = event.message
     who = message.role.capitalize() + (f" in {' '.join(event.branch.split())}" if event.branch else "")
     if message.role == "tool":
-        return [f"## {seq} {who}: result of `{message.tool_call_id}`", _fenced(_content(message))]
+        answered = message.tool_call_id or message.name or ""
+        return [f"## {seq} {who}: result of `{answered}`", _fenced(_content(message))]
     calls = [
         block
         for call in message.tool_calls
-        for block in (f"Calls `{call.name}` (`{call.id}`):", _fenced(call.arguments))
+        for block in (f"Calls `{call.name}`{_named(call.id)}:", _fenced(call.arguments))
     ]
     content = _content(message)
     return [f"## {seq} {who}", *([content] if content else []), *calls]
+
+
+def _named(call_id: str) -> str:
+    return f" (`{call_id}`)" if call_id else ""
 
 
 def _content(message: Message) -> str:

@@ -3,7 +3,8 @@
 `from_openai` and `to_openai` are inverses for every chat-completions dict: fields not known here, and
 known fields of an unusual shape, travel in `extra`; fields the original left out are named in `omits`.
 What an unusual shape says is in the typed fields all the same: a refusal as text, a dict of arguments as
-JSON, a number as an id.
+JSON, a number as an id; in the form before tool calls a `function_call` is a call, and what the role
+`function` says the result of one, both with an empty id.
 """
 
 import copy
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias, TypeGuard
 
 from agentloop.errors import UsageError
+from agentloop.originals import difference, merged, said_anew
 
 Json: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = str | tuple[Json, ...] | None
@@ -46,12 +48,15 @@ class ToolCall:
             name=_text(function.get("name") or custom.get("name")),
             arguments=_text(arguments),
         )
-        extra, omits = _difference(data, typed._plain())
-        return replace(typed, extra=extra, omits=omits)
+        return replace(typed, **difference(data, typed._plain()))
 
     def to_openai(self) -> dict[str, Any]:
         """The dict this call came from, or the plain form of one made here."""
-        return _merged(self._plain(), self.extra, self.omits)
+        return merged(self._plain(), self.extra, self.omits)
+
+    def with_id(self, call_id: str) -> Self:
+        """The same call by another id, whatever the original said of its id."""
+        return replace(self, id=call_id, **said_anew(self.extra, self.omits, "id"))
 
     def decoded(self) -> dict[str, Any] | None:
         """The arguments as a dict; None where the text is no JSON object. Blank text is no argument."""
@@ -109,28 +114,34 @@ class Message:
         if not isinstance(data, Mapping) or not isinstance(data.get("role"), str):
             raise UsageError("a message must be a JSON object with a text field 'role'")
         _check_nesting(data)
-        call_id, name = data.get("tool_call_id"), data.get("name")
+        is_function, name = data["role"] == "function", data.get("name")
+        call_id = data.get("tool_call_id", "" if is_function else None)
         typed = cls(
-            role=data["role"],
+            role="tool" if is_function else data["role"],
             content=_content(data),
-            tool_calls=_calls(data.get("tool_calls")),
+            tool_calls=_calls(data),
             tool_call_id=None if call_id is None else _text(call_id),
             name=name if isinstance(name, str) else None,
         )
-        extra, omits = _difference(data, typed._plain())
-        return replace(typed, extra=extra, omits=omits)
+        return replace(typed, **difference(data, typed._plain()))
 
     def to_openai(self) -> dict[str, Any]:
         """The dict this message came from, or the plain form of one made here."""
-        return _merged(self._plain(), self.extra, self.omits)
+        return merged(self._plain(), self.extra, self.omits)
+
+    def with_calls(self, calls: Sequence[ToolCall]) -> Self:
+        """The same message with other calls, whatever the original said of its calls."""
+        return replace(self, tool_calls=tuple(calls), **said_anew(self.extra, self.omits, "tool_calls"))
+
+    def answering(self, call_id: str) -> Self:
+        """The same result for the call by that id, whatever the original said of its role and its call."""
+        kept = said_anew(self.extra, self.omits, "tool_call_id", "role")
+        return replace(self, tool_call_id=call_id, **kept)
 
     @property
     def text(self) -> str:
         """The text of the content, texts and refusals joined by newlines; other parts say nothing here."""
-        if isinstance(self.content, str):
-            return self.content
-        parts = (part.get("text") or part.get("refusal") for part in self.content or ())
-        return "\n".join(part for part in parts if isinstance(part, str))
+        return text_of(self.content)
 
     def _plain(self) -> dict[str, Any]:
         content = copy.deepcopy(list(self.content)) if isinstance(self.content, tuple) else self.content
@@ -176,12 +187,26 @@ class Usage:
         )
 
 
+def text_of(content: object) -> str:
+    """The text of a message's content, that of its parts one a line.
+
+    Example:
+        >>> text_of([{"type": "text", "text": "Hello"}, {"type": "refusal", "refusal": "No."}])
+        'Hello\\nNo.'
+    """
+    if not isinstance(content, list | tuple):
+        return content if isinstance(content, str) else ""
+    texts = (part.get("text") or part.get("refusal") for part in content if isinstance(part, Mapping))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
 def _content(data: Json) -> Content:
     match data.get("content"):
         case str(text):
             return text
         case None:
-            return _said_elsewhere(data)
+            refusal = data.get("refusal")
+            return refusal if isinstance(refusal, str) and refusal else None
         case list(parts):
             return tuple(_part(part) for part in parts)
         case {"type": str()} as part:
@@ -190,25 +215,25 @@ def _content(data: Json) -> Content:
             return _text(value)
 
 
-def _said_elsewhere(data: Json) -> str | None:
-    """What a message without content says: a refusal, or a call in the form that tool calls replaced."""
-    match data:
-        case {"refusal": str(text)} if text:
-            return text
-        case {"function_call": {"name": str(name), **rest}} if not data.get("tool_calls"):
-            return f"[called {name}({_text(rest.get('arguments'))})]"
-    return None
-
-
 def _part(value: object) -> Json:
     if isinstance(value, Mapping):
         return copy.deepcopy(value)
     return {"type": "text", "text": _text(value)}
 
 
-def _calls(value: object) -> tuple[ToolCall, ...]:
+def _calls(data: Json) -> tuple[ToolCall, ...]:
+    value = data.get("tool_calls") or _in_the_form_before(data)
     calls = value if isinstance(value, list) else [value]
     return tuple(ToolCall.from_openai(call) for call in calls if isinstance(call, Mapping))
+
+
+def _in_the_form_before(data: Json) -> Json | None:
+    """The call in the field that `tool_calls` replaced
+    (https://platform.openai.com/docs/api-reference/chat/object)."""
+    match data:
+        case {"role": "assistant", "function_call": {"name": str(name)} as function} if name:
+            return {"id": "", "type": "function", "function": function}
+    return None
 
 
 def _object(value: object) -> Json:
@@ -242,21 +267,9 @@ def _count(value: object) -> int:
     return int(value) if 0 <= value <= MOST_REPORTED_TOKENS else 0
 
 
-def _difference(data: Json, plain: Json) -> tuple[Json, tuple[str, ...]]:
-    extra = {key: copy.deepcopy(value) for key, value in data.items() if plain.get(key, _NOTHING) != value}
-    return extra, tuple(key for key in plain if key not in data)
-
-
-def _merged(plain: dict[str, Any], extra: Json, omits: tuple[str, ...]) -> dict[str, Any]:
-    for key in omits:
-        del plain[key]
-    return plain | copy.deepcopy(dict(extra)) if extra else plain
-
-
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-_NOTHING = object()
 STRICT_JSON = json.JSONDecoder(parse_constant=_refuse)
 """Decodes what is JSON by its standard: NaN and the infinities are a ValueError."""

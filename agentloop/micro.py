@@ -144,7 +144,7 @@ def _shortened(entry: Entry, policy: MicroCompact) -> Message:
     if message.role == "tool":
         return _with_text(message, stub(message.text, policy.max_chars, way_back(entry)))
     calls = tuple(_short_call(call, policy.max_argument_chars) for call in message.tool_calls)
-    return replace(message, tool_calls=calls)
+    return message.with_calls(calls)
 
 
 def _with_text(message: Message, text: str) -> Message:

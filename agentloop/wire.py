@@ -8,7 +8,6 @@ is never touched: this is its view.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from agentloop.call_ids import CallIds
@@ -99,4 +98,4 @@ def alternating(messages: Iterable[Message]) -> Iterator[Message]:
 def _answer(call_id: str, result: Message | None) -> Message:
     if result is None:
         return interrupted(call_id)
-    return result if result.tool_call_id == call_id else replace(result, tool_call_id=call_id)
+    return result if result.tool_call_id == call_id else result.answering(call_id)

@@ -5,7 +5,9 @@ runs and calls make up a session. They are never rewritten, whatever they look l
 be `assistant` would leave no message anybody can read. Files and folders are found by their names.
 """
 
+import re
 from collections.abc import Mapping
+from typing import Any
 
 FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     "Message": ("content", "tool_calls", "extra"),
@@ -51,3 +53,20 @@ STRUCTURE = frozenset(
     }
 )
 """Keys in those mappings whose texts stay too."""
+
+_SEALED_KEY = re.compile(r"signatures?$|encrypted|opaque|redacted_?content", re.IGNORECASE)
+_SEALED_TYPE = re.compile(r"encrypted|redacted", re.IGNORECASE)
+
+
+def is_sealed(key: object, beside: Mapping[Any, Any]) -> bool:
+    """Whether a provider alone can read what stands behind this key of a mapping, and wants it back as it is.
+
+    It is base64 as a rule, which has the shape of a key now and then. Documented at
+    https://platform.openai.com/docs/guides/reasoning (`encrypted_content`),
+    https://docs.claude.com/en/docs/build-with-claude/extended-thinking (`signature`, `redacted_thinking`),
+    https://ai.google.dev/gemini-api/docs/thought-signatures and
+    https://openrouter.ai/docs/use-cases/reasoning-tokens (`reasoning.encrypted`).
+    """
+    if key == "data":
+        return _SEALED_TYPE.search(str(beside.get("type"))) is not None
+    return isinstance(key, str) and _SEALED_KEY.search(key) is not None

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from agentloop.errors import UsageError
-from agentloop.redaction.free_text import FREE_TEXT, PROVIDER_FIELDS, STRUCTURE
-from agentloop.redaction.secrets import Redact
+from agentloop.redaction.free_text import FREE_TEXT, PROVIDER_FIELDS, STRUCTURE, is_sealed
+from agentloop.redaction.secrets import KnowsValues, Redact
 
 T = TypeVar("T")
 
@@ -26,7 +26,8 @@ def redacted(value: T, redact: Redact | None) -> T:
     """The value with every text inside redacted, itself where that changes nothing or `redact` is None.
 
     Mappings, lists, tuples and dataclasses are looked into, these where `FREE_TEXT` says that somebody
-    speaks; arguments that are JSON stay JSON.
+    speaks; arguments that are JSON stay JSON. From what a provider has sealed known values alone are taken,
+    where the redaction can tell them apart.
     """
     clean: T = value if redact is None else _inside(value, redact)
     return clean
@@ -34,7 +35,7 @@ def redacted(value: T, redact: Redact | None) -> T:
 
 def redacted_or_said_why(value: T, redact: Redact | None) -> T:
     """The same; where the redaction fails, its error's words stand for every text."""
-    return redacted(value, redact and _saying_why(redact))
+    return redacted(value, redact and _SayingWhy(redact))
 
 
 def redact_error(error: BaseException, redact: Redact | None) -> None:
@@ -65,19 +66,31 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             waiting += each.exceptions
 
 
-def _saying_why(redact: Redact) -> Redact:
-    def safe(text: str, /) -> str:
+@dataclass(frozen=True, slots=True)
+class _SayingWhy:
+    """A redaction whose failure stands in place of the text."""
+
+    redact: Redact
+
+    def __call__(self, text: str, /) -> str:
         try:
-            return redact(text)
+            return self.redact(text)
         except UsageError as failed:
             return str(failed)
 
-    return safe
+    def known(self, text: str, /) -> str:
+        """The same without known values alone."""
+        return _SayingWhy(_of_values(self.redact))(text)
+
+
+def _of_values(redact: Redact) -> Redact:
+    """Takes known values alone out; all that it takes for a secret where it knows no values."""
+    return redact.known if isinstance(redact, KnowsValues) else redact
 
 
 def _said(value: Any, redact: Redact) -> Any:
     try:
-        return _inside(value, _saying_why(redact))
+        return _inside(value, _SayingWhy(redact))
     except RecursionError:
         # What a server nests so deep nobody has looked through: it goes whole.
         return "…"
@@ -102,10 +115,16 @@ def _inside(value: Any, redact: Redact, *, provided: bool = False) -> Any:
 def _mapping(value: Mapping[Any, Any], redact: Redact, *, provided: bool) -> dict[Any, Any]:
     if not provided:
         return {_key(key, redact): _pair(key, item, redact) for key, item in value.items()}
-    return {
-        key: item if key in STRUCTURE and isinstance(item, str) else _pair(key, item, redact, provided=True)
-        for key, item in value.items()
-    }
+    return {key: _provided(key, item, value, redact) for key, item in value.items()}
+
+
+def _provided(key: Any, item: Any, beside: Mapping[Any, Any], redact: Redact) -> Any:
+    """The item behind a key that a provider named."""
+    if key in STRUCTURE and isinstance(item, str):
+        return item
+    if is_sealed(key, beside):
+        redact = _of_values(redact)
+    return _pair(key, item, redact, provided=True)
 
 
 def _same_or(value: Any, clean: Any) -> Any:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agentloop.checks import shown
 from agentloop.errors import UsageError
@@ -21,6 +21,13 @@ class Redact(Protocol):
     """Takes secrets out of a text. Doing it twice must change no more than doing it once."""
 
     def __call__(self, text: str, /) -> str: ...
+
+
+@runtime_checkable
+class KnowsValues(Protocol):
+    """A redaction that can take the values alone out that it knows, whatever else looks like a secret."""
+
+    def known(self, text: str, /) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,10 @@ class Secrets:
         """The text without them."""
         return replaced(text, self._found(text))
 
+    def known(self, text: str, /) -> str:
+        """The text without the known values; what has the shape of a secret stays."""
+        return replaced(text, joined([*self._marks(text), *self._known(text)]))
+
     def settled(self, text: str, /) -> int:
         """How much of the text can be shown, as whatever follows makes no part of it a secret.
 
@@ -84,8 +95,7 @@ class Secrets:
 
     def _found(self, text: str) -> list[Span]:
         """What is to be replaced, and the marks that stand there already, in order and apart."""
-        marks = [span_of(m, 0, "") for m in self._mark.finditer(text)] if MARK in text else []
-        known = joined([*marks, *self._known(text)])
+        known = joined([*self._marks(text), *self._known(text)])
         found, waiting = known, gaps(known, 0, len(text))
         while waiting:
             start, end = waiting.pop()
@@ -94,6 +104,9 @@ class Secrets:
                 found += shaped
                 waiting += gaps(shaped, start, end)
         return joined(found)
+
+    def _marks(self, text: str) -> list[Span]:
+        return [span_of(m, 0, "") for m in self._mark.finditer(text)] if MARK in text else []
 
     def _known(self, text: str) -> Iterator[Span]:
         for form in self._forms:
