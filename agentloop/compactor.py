@@ -149,7 +149,11 @@ class _Work:
         return missing(texts, present, most=MOST_LOST)
 
     async def _append(self, event: Compacted) -> None:
-        """Write the compaction; messages that others added meanwhile do not invalidate it."""
+        """Write the compaction; messages that others added meanwhile do not invalidate it.
+
+        No lease is held for it, and its summary took a while: a log of the same length may be another's.
+        """
+        await self.session.newer()
         self.compacted = await appended(self.session, (*self.calls, event), self._caught_up)
         faults = "; ".join(filter(None, (self.fault, self.unsaved)))
         self.result = self._done(event, faults or None)

@@ -130,6 +130,14 @@ class ConflictError(StoreError):
         self.actual = actual
 
 
+class BegunAnewError(ConflictError):
+    """The session was deleted, and another one has its id now; nothing was written to that one."""
+
+    def __init__(self, session_id: str, *, length: int) -> None:
+        super().__init__(session_id, expected=length, actual=length)
+        self.args = (f"session {session_id!r} was deleted and begun anew meanwhile; nothing more is stored",)
+
+
 class TakenOverError(StoreError):
     """Another run began on the session and goes on with it; this one has stopped and stores nothing more."""
 

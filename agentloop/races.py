@@ -52,7 +52,7 @@ async def reloaded(session: Session, conflict: ConflictError) -> Session:
     """The session with all that others wrote meanwhile.
 
     Raises:
-        ConflictError: nobody did; the session may have been deleted.
+        ConflictError: nobody did; the session may have been deleted, and its id be another's now.
     """
     return await session.having(await _newer(session, conflict))
 
@@ -96,7 +96,7 @@ def has_begun(records: Sequence[Record], *, other_than: str) -> bool:
 
 
 async def _newer(session: Session, conflict: ConflictError) -> Sequence[Record]:
-    newer = await session.store.read(session.id, after=session.context.length)
+    newer = await session.newer()
     if not newer:
         raise conflict
     return newer

@@ -11,9 +11,10 @@ from typing import Self
 
 from agentloop.checkpoints import CHECKPOINT_EVERY, agree, checkpoint_of, context_in, is_due
 from agentloop.context import Context
-from agentloop.errors import AgentLoopError
+from agentloop.errors import AgentLoopError, BegunAnewError, ConflictError
 from agentloop.events import Event, Record, Restored
-from agentloop.host_logger import host_logger
+from agentloop.host_logger import note
+from agentloop.plain_values import words_of
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
 from agentloop.threads import in_thread
 
@@ -22,13 +23,16 @@ from agentloop.threads import in_thread
 class Session:
     """One conversation as it was when read or last written; a change makes a new value.
 
-    `kept` is how much of the log the newest checkpoint covers that it knows of.
+    `kept` is how much of the log the newest checkpoint covers that it knows of, `newest` the id of the last
+    record that it does, empty where that is not known: the log of another session, begun anew under this id,
+    has another one there.
     """
 
     id: str
     store: SessionStore
     context: Context
     kept: int = 0
+    newest: str = ""
 
     @classmethod
     async def open(cls, session_id: str, store: SessionStore) -> Self:
@@ -45,8 +49,8 @@ class Session:
         if kept and (session := await empty._from_checkpoint(*kept)):
             return session
         records = await store.read(session_id)
-        session = replace(empty, context=await _extended(empty.context, records))
-        return await session._checkpointed(records[-1].event) if records else session
+        session = await empty._with([record.event for record in records])
+        return await session._checkpointed() if records else session
 
     async def append(self, *events: Event) -> Self:
         """This session with these events at the end of its log: all of them are stored, or none.
@@ -58,11 +62,34 @@ class Session:
         session = await self._ready_for(events)
         await self.store.append(self.id, events, expect=self.context.length)
         session = await session._with(events)
-        return await session._checkpointed(events[-1]) if events else session
+        return await session._checkpointed() if events else session
 
     async def reload(self) -> Self:
-        """The session as it is in the store now."""
-        return await self.having(await self.store.read(self.id, after=self.context.length))
+        """The session as it is in the store now.
+
+        Raises:
+            ConflictError: see `newer`.
+            StoreError: it could not be read.
+        """
+        return await self.having(await self.newer())
+
+    async def newer(self) -> Sequence[Record]:
+        """The records that the log holds behind what this session knows of.
+
+        Raises:
+            ConflictError: the session was deleted meanwhile; `BegunAnewError` where its id is another's now.
+            StoreError: it could not be read.
+        """
+        length = self.context.length
+        records = await self.store.read(self.id, after=max(length - 1, 0))
+        if not length:
+            return records
+        if not records:
+            line = await self.store.info(self.id)
+            raise ConflictError(self.id, expected=length, actual=line.length if line else 0)
+        if self.newest and records[0].event.id != self.newest:
+            raise BegunAnewError(self.id, length=length)
+        return records[1:]
 
     async def having(self, newer: Sequence[Record]) -> Self:
         """This session with these records, which the log holds behind what it knows of."""
@@ -94,7 +121,8 @@ class Session:
 
     async def _with(self, events: Sequence[Event]) -> Self:
         records = [Record(seq=seq, event=event) for seq, event in enumerate(events, self.context.length + 1)]
-        return replace(self, context=await _extended(self.context, records))
+        newest = events[-1].id if events else self.newest
+        return replace(self, context=await _extended(self.context, records), newest=newest)
 
     async def _from_checkpoint(self, checkpoint: Checkpoint, context: Context) -> Self | None:
         """The session from there on; None where the log is another, or its end takes a compaction back."""
@@ -105,15 +133,15 @@ class Session:
         events = [record.event for record in records]
         if context.base and any(isinstance(event, Restored) for event in events[1:]):
             return None
-        session = await replace(self, context=context, kept=checkpoint.seq)._with(events[1:])
-        return await session._checkpointed(events[-1])
+        covered = replace(self, context=context, kept=checkpoint.seq, newest=checkpoint.event_id)
+        return await (await covered._with(events[1:]))._checkpointed()
 
-    async def _checkpointed(self, newest: Event) -> Self:
-        """This session, with a checkpoint kept where it is time for one; `newest` is the log's last event."""
-        if not (isinstance(self.store, KeepsCheckpoints) and newest.id and is_due(self.context, self.kept)):
+    async def _checkpointed(self) -> Self:
+        """This session, with a checkpoint kept where it is time for one."""
+        if not (isinstance(self.store, KeepsCheckpoints) and self.newest and is_due(self.context, self.kept)):
             return self
         try:
-            checkpoint = await in_thread(checkpoint_of, self.context, newest.id)
+            checkpoint = await in_thread(checkpoint_of, self.context, self.newest)
             if not self.kept:
                 await _dropped(self.store, self.id)  # a damaged one may say that it is the newer one
             await self.store.keep_checkpoint(self.id, checkpoint)
@@ -159,5 +187,4 @@ async def _dropped(store: object, session_id: str) -> None:
 
 
 def _note(what: str, session_id: str, error: Exception) -> None:
-    if (logger := host_logger()) is not None:
-        logger.debug(what, session_id=session_id, error=str(error) or type(error).__name__)
+    note(what, session_id=session_id, error=words_of(error))

@@ -346,6 +346,23 @@ async def test_a_session_deleted_during_its_run_stays_deleted(where: str, how: s
     assert await store.info("s") is None
 
 
+@pytest.mark.parametrize("more", [-2, 0, 3])
+async def test_a_compaction_of_a_deleted_session_is_not_written_to_the_next_of_its_id(more: int) -> None:
+    store = InMemoryStore()
+    await runner_for(ScriptedModel(reading(6)), store).run("Read it all", session_id="s")
+    others = [Noted(source="another", data={"at": at}) for at in range(len(await log(store)) + more)]
+
+    async def begun_anew(request: ModelRequest) -> str:
+        await store.delete("s")
+        await store.append("s", others, expect=0)
+        return every_fact(request)
+
+    runner = runner_for(ScriptedModel([], window=WINDOW, summary=begun_anew), store)
+    with pytest.raises(ConflictError, match=r"begun anew|deleted meanwhile"):
+        await runner.compact("s")
+    assert await log(store) == others
+
+
 async def test_a_session_deleted_during_a_compaction_from_outside_is_told_in_one_line() -> None:
     store = InMemoryStore()
     await runner_for(ScriptedModel(reading(6)), store).run("Read it all", session_id="s")

@@ -178,12 +178,13 @@ async def test_l14_a_step_writes_what_is_new_and_reads_nothing() -> None:
 async def test_a_session_reads_what_no_checkpoint_covers_once_and_then_what_is_new(
     length: int, not_covered: int
 ) -> None:
+    """And the last record that it knows, which tells whether it is the same log."""
     session = await session_of(length)
     moved = moved_in(session)
     other = await Session.open(session.id, session.store)
     await session.append(added(Message.user("from elsewhere")))
     assert (await other.reload()).context.length == length + 1
-    assert moved == [("read", not_covered), ("append", 1), ("read", 1)]
+    assert moved == [("read", not_covered), ("append", 1), ("read", 2)]
 
 
 async def test_l14_a_request_is_built_from_the_visible_context_alone() -> None:
