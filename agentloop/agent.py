@@ -8,6 +8,7 @@ from typing import Any
 from agentloop.checks import shown, text_or_none, whole
 from agentloop.compact_tool import COMPACT, COMPACT_SCHEMA
 from agentloop.errors import ToolDefinitionError, UsageError
+from agentloop.limits import MOST_STEPS
 from agentloop.messages import Json
 from agentloop.models import ChatModel, check_model
 from agentloop.policy import Compaction
@@ -30,7 +31,7 @@ class Agent:
     tools: Iterable[Tool | Callable[..., Any]] = field(default=(), kw_only=True)
     instructions: str | None = field(default=None, kw_only=True)
     compaction: Compaction | None = field(default_factory=Compaction, kw_only=True)
-    max_steps: int = field(default=200, kw_only=True)
+    max_steps: int = field(default=MOST_STEPS, kw_only=True)
 
     def __post_init__(self) -> None:
         check_model("model", self.model)
@@ -45,6 +46,12 @@ class Agent:
             raise ToolDefinitionError(
                 f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"
             )
+
+    @property
+    def models(self) -> tuple[ChatModel, ...]:
+        """Who answers, and who writes summaries where that is another."""
+        writer = self.compaction.model if self.compaction else None
+        return (self.model, writer) if writer else (self.model,)
 
     @cached_property
     def registry(self) -> ToolRegistry:

@@ -51,11 +51,11 @@ async def within(
     return task.result()
 
 
-async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+async def to_its_end(work: Coroutine[Any, Any, T], *, grace_seconds: float = CANCEL_GRACE_SECONDS) -> T:
     """Run the work to its end even when cancelled meanwhile; the cancellation goes on after it.
 
-    What the work raises after a cancellation is dropped. A second cancellation gives it
-    `CANCEL_GRACE_SECONDS` more, however many others follow, then leaves it to itself.
+    What the work raises after a cancellation is dropped. A second cancellation gives it `grace_seconds`
+    more, however many others follow, then leaves it to itself.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -65,8 +65,14 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:
-            await _waited(task, CANCEL_GRACE_SECONDS)
+            await _waited(task, grace_seconds)
         raise
+
+
+def is_leaked(error: BaseException) -> bool:
+    """Whether it is a cancellation that nobody asked for: what was awaited raised it by itself."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
 
 
 async def _stopped(task: asyncio.Task[Any], grace_seconds: float) -> None:

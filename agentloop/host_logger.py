@@ -15,3 +15,15 @@ def host_logger() -> Any | None:
     if structlog is None or not structlog.is_configured():
         return None
     return structlog.get_logger("agentloop")
+
+
+def note(event: str, **fields: object) -> None:
+    """Log what only who looks for a fault wants to know, where the host listens."""
+    if (logger := host_logger()) is not None:
+        logger.debug(event, **fields)
+
+
+def warn(event: str, **fields: object) -> None:
+    """Log what somebody should look after, where the host listens."""
+    if (logger := host_logger()) is not None:
+        logger.warning(event, **fields)

@@ -9,6 +9,9 @@ from agentloop.errors import UsageError
 from agentloop.messages import Usage
 from agentloop.models import ChatModel, Priced
 
+MOST_STEPS = 200
+"""Answers to an agent in one run, where nothing else is asked for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
@@ -70,7 +73,8 @@ class Limits:
         if self.tokens is not None and spent.tokens >= self.tokens:
             yield f"the limit of {self.tokens:,} tokens is reached: {spent.tokens:,} are used"
         if self.seconds is not None and spent.seconds >= self.seconds:
-            yield f"the limit of {self.seconds:,g} seconds is reached: {spent.seconds:,.1f} are over"
+            over = f"{spent.seconds:,.1f}" if spent.seconds >= 1 else f"{spent.seconds:.2g}"
+            yield f"the limit of {self.seconds:,g} seconds is reached: {over} are over"
         if self.cost is not None and spent.cost is None:
             yield f"the limit of ${self.cost:,g} cannot be held: the model does not say what it cost"
         elif self.cost is not None and spent.cost is not None and spent.cost >= self.cost:

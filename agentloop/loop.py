@@ -1,13 +1,12 @@
 """The loop: what to do next is read from the log; what it does stands elsewhere."""
 
 from dataclasses import dataclass
-from itertools import takewhile
 
 from agentloop.answering import answer
 from agentloop.asking import ask
 from agentloop.run import Run
 from agentloop.sessions import Session
-from agentloop.steps import AskModel, Finish, RunTools, next_step
+from agentloop.steps import AskModel, Finish, RunTools, next_step, partial_answer
 from agentloop.stream import RunStatus
 
 
@@ -34,15 +33,9 @@ async def loop(run: Run, session: Session) -> Ended:
             case RunTools(calls=calls):
                 session = await answer(run, session, calls)
             case AskModel():
-                if not run.limit_reached():
+                if not run.spending.limit_reached():
                     session = await run.room.make(session)
-                if reason := run.limit_reached():
-                    return Ended(session=session, status="limit", output=_partial(session), reason=reason)
+                if reason := run.spending.limit_reached():
+                    partial = partial_answer(session.context.visible)
+                    return Ended(session=session, status="limit", output=partial, reason=reason)
                 session = await ask(run, session)
-
-
-def _partial(session: Session) -> str:
-    """What there is of an answer: the newest thing the model said to the newest user message."""
-    since = takewhile(lambda entry: not entry.is_user, reversed(session.context.visible))
-    said = (entry for entry in since if entry.kind == "said" and entry.message.role == "assistant")
-    return next((entry.message.text for entry in said if entry.message.text.strip()), "")

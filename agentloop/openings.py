@@ -28,10 +28,16 @@ def first_description(
     """What a session that begins with this message is called, and whose it is; nothing for an older one."""
     if session.context.said or message is None:
         return ()
+    title = title_of(message) or None
+    return (Described(title=title, folder=folder, owner=owner, ttl_seconds=ttl_seconds),)
+
+
+def title_of(message: Message) -> str:
+    """The first words of what is said, on one line of at most 60 characters."""
     title = " ".join(message.text.split())
-    if len(title) > MOST_TITLE_CHARS:
-        title = head(title, MOST_TITLE_CHARS - 1).rstrip() + "…"
-    return (Described(title=title or None, folder=folder, owner=owner, ttl_seconds=ttl_seconds),)
+    if len(title) <= MOST_TITLE_CHARS:
+        return title
+    return head(title, MOST_TITLE_CHARS - 1).rstrip() + "…"
 
 
 def check_prompt(budget: Budget, said: MessageAdded | None) -> None:

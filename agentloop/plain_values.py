@@ -36,6 +36,18 @@ def error_text(error: BaseException) -> str:
     return _error_text(error, levels=3)
 
 
+def words_of(error: BaseException) -> str:
+    """What the error says, or its type where that is nothing.
+
+    >>> words_of(ValueError("too long")), words_of(TimeoutError())
+    ('too long', 'TimeoutError')
+    """
+    try:
+        return str(error).strip() or type(error).__name__
+    except Exception:  # noqa: BLE001 — an error whose __str__ raises must still be named
+        return type(error).__name__
+
+
 def rest_failed(error: BaseException) -> str:
     """The note behind values of which the next one raised this."""
     return f"[the rest failed: {error_text(error)}]"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from agentloop.compactions import CompactionResult
 from agentloop.errors import (
+    AgentLoopError,
     ContextOverflowError,
     ContextTooLongError,
     ModelUnavailableError,
@@ -13,6 +14,7 @@ from agentloop.errors import (
     UsageError,
 )
 from agentloop.messages import Message, Usage
+from agentloop.plain_values import error_text
 from agentloop.stream import ContextStatus, RunStatus
 
 
@@ -84,3 +86,8 @@ def status_of(error: BaseException) -> RunStatus:
         case ModelUnavailableError() | SessionBusyError():
             return "try_later"
     return "failed"
+
+
+def unasked(error: BaseException) -> AgentLoopError:
+    """A run's failure by what ends tasks or programs, though nobody asked for that: a model may raise it."""
+    return AgentLoopError(f"ended by {error_text(error)}, which nobody here asked for")

@@ -1,8 +1,8 @@
-"""What one run carries along: its agent, its room, its watchers, and what it has used."""
+"""What one run carries along: its agent, its room, its watchers, and its session as it last stored it."""
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -10,11 +10,9 @@ from typing import Any
 
 from agentloop.agent import Agent
 from agentloop.call_ids import CallIds
-from agentloop.compaction_told import Took
-from agentloop.compactions import CompactionResult
 from agentloop.events import Event, MessageAdded, RunEnded
 from agentloop.holds import Hold
-from agentloop.limits import Limits, Spent, charge, total
+from agentloop.limits import Limits
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer
 from agentloop.races import CatchUp, appended, has_begun
@@ -22,7 +20,9 @@ from agentloop.redaction import redacted
 from agentloop.room import Room
 from agentloop.run_context import RunContext
 from agentloop.sessions import Session
+from agentloop.spending import Spending
 from agentloop.stream import MessageAdded as MessageShown
+from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus, ToolProgress
 from agentloop.tokens import TokenCounter, count_message
 from agentloop.watch import Watch
@@ -40,11 +40,10 @@ class Stored:
 class Run:
     """One run while it goes on; `spills` is the folder for results too long to show, None for nowhere.
 
-    `limits` are held against what it uses. `steps` counts the agent's answers, `answered` is what they used
-    and `unreported` what those did that reported nothing; `charged` is their price as far as a limit needs
-    it. `in_vain` is how many answers in a row came to nothing, `session` the session as this run last stored
-    it, None before the log knows of the run and once it knows of its end. `hold` is what it holds it by,
-    `catch_up` says when what it writes still holds though others wrote.
+    `spending` is what it has used, held against `limits`. `in_vain` is how many answers in a row came to
+    nothing, `session` the session as this run last stored it, None before the log knows of the run and once
+    it knows of its end. `hold` is what it holds it by, `catch_up` says when what it writes still holds
+    though others wrote.
     """
 
     agent: Agent
@@ -55,88 +54,37 @@ class Run:
     spills: Path | None
     limits: Limits = field(default_factory=Limits)
     deps: Any = None
-    steps: int = 0
-    answered: Usage = field(default_factory=Usage)
-    unreported: Usage = field(default_factory=Usage)
-    paid: float | None = None
-    charged: float | None = 0.0
     in_vain: int = 0
     session: Session | None = None
     hold: Hold | None = None
-    started: float = field(init=False)
+    spending: Spending = field(init=False)
     _call_ids: CallIds | None = None
 
     def __post_init__(self) -> None:
-        self.started = self.limits.clock()
+        ladder = self.room.ladder
+        self.spending = Spending(
+            limits=self.limits,
+            model=self.agent.model,
+            writer=ladder.policy.model or self.agent.model,
+            counter=self.counter,
+            outcomes=ladder.outcomes,
+        )
 
     @property
     def id(self) -> str:
         """The run's id."""
         return self.watch.run_id
 
-    @property
-    def usage(self) -> Usage:
-        """What all requests of this run used, those for summaries too."""
-        return sum((outcome.usage for outcome in self.room.ladder.outcomes), self.answered)
-
-    @property
-    def cost(self) -> float | None:
-        """What they cost in US dollars; None where no price is known."""
-        costs = [self.paid, *(outcome.cost for outcome in self.room.ladder.outcomes)]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if known else None
-
     def spend(self, answer: Answer, counted: int) -> None:
         """Add what one request of the agent used; `counted` is its length by our own count."""
-        self.steps += 1
         self.room.budget = self.room.budget.having_answered(counted)
-        self.answered += answer.usage or Usage()
-        used = answer.usage
-        if used is None or not used.input_tokens:
-            used = Usage(input_tokens=counted, output_tokens=count_message(answer.message, self.counter))
-            self.unreported += used
-        if answer.cost is not None:
-            self.paid = (self.paid or 0.0) + answer.cost
-        if self.limits.cost is not None:
-            self.charged = total(self.charged, charge(self.agent.model, used, answer.cost))
-
-    def spend_beside(self, took: Took) -> None:
-        """Add what summaries took that an earlier execution of this run had written."""
-        self.answered += took.usage
-        self.unreported += took.unreported
-        if took.cost is not None:
-            self.paid = (self.paid or 0.0) + took.cost
-        if self.limits.cost is not None:
-            self.charged = total(self.charged, *self._charged_for(took))
+        self.spending.add(answer, counted)
 
     def call_ids(self, session: Session) -> CallIds:
         """What gives the calls of the next answer ids of their own in the session."""
         if self._call_ids is None:
             self._call_ids = CallIds(session.context.call_ids)
         return self._call_ids
-
-    def limit_reached(self) -> str | None:
-        """Which limit is reached, in words; None where the model may be asked on."""
-        outcomes = self.room.ladder.outcomes
-        used = sum((outcome.unreported for outcome in outcomes), self.usage + self.unreported)
-        spent = Spent(
-            steps=self.steps,
-            tokens=used.input_tokens + used.output_tokens,
-            seconds=self.limits.clock() - self.started,
-            cost=None if self.limits.cost is None else self._charges(),
-        )
-        return self.limits.reached(spent)
-
-    def _charges(self) -> float | None:
-        """What all requests cost, by their answers or by the price of who gave them."""
-        outcomes = self.room.ladder.outcomes
-        return total(self.charged, *(each for outcome in outcomes for each in self._charged_for(outcome)))
-
-    def _charged_for(self, took: Took | CompactionResult) -> Sequence[float | None]:
-        """What a summary cost, by its answers or by the price of who wrote it."""
-        writer = self.room.ladder.policy.model or self.agent.model
-        parts = ((took.usage, took.cost), (took.unreported, None))
-        return [charge(writer, usage, cost) for usage, cost in parts if usage != Usage()]
 
     def added(
         self,
@@ -205,11 +153,17 @@ class Run:
         try:
             if session is not None:
                 reason = redacted(reason, self.watch.redact)
-                ended = RunEnded(run_id=self.id, status=status, usage=self.usage, reason=reason)
+                ended = RunEnded(run_id=self.id, status=status, usage=self.spending.usage, reason=reason)
                 await appended(session, [ended], self.catch_up)
         finally:
             if self.hold is not None:
                 await self.hold.free()
+
+    async def show_end(self, status: RunStatus, *, output: str = "", error: str | None = None) -> None:
+        """Show how the run ended; nothing is shown after it."""
+        spent = self.spending
+        ended = RunEndedShown(status=status, output=output, usage=spent.usage, cost=spent.cost, error=error)
+        await self.watch.say(ended)
 
     async def is_alone(self) -> bool:
         """Whether no other run has begun on the session since this one last stored something.
@@ -244,7 +198,7 @@ class Run:
                 run_id=self.id,
                 call_id=call_id,
                 deps=self.deps,
-                usage=self.usage,
+                usage=self.spending.usage,
                 on_progress=progress,
                 redact=partial(redacted, redact=self.watch.redact),
             )

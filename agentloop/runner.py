@@ -2,26 +2,27 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
-from agentloop.checks import above_zero, shown
+from agentloop.checks import above_zero
 from agentloop.compactions import CompactionResult
-from agentloop.errors import SessionNotFoundError, UsageError
+from agentloop.errors import SessionNotFoundError
 from agentloop.events import Record
 from agentloop.filters import EventFilter, select
 from agentloop.leases import Leases, WhenBusy
 from agentloop.limits import Limits
 from agentloop.messages import Message
-from agentloop.openings import folder_of, instances, spoken, transcripts_folder
+from agentloop.openings import spoken
 from agentloop.owners import check_seen
-from agentloop.redaction import Redact, checked_redaction, redacted
+from agentloop.redaction import Redact, redacted
 from agentloop.results import CompactionPreview, RunResult
 from agentloop.runs import one_run
 from agentloop.sessions import Session, new_session_id
-from agentloop.setting import Setting
+from agentloop.setting import setting_of
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
 from agentloop.stream import AnyStreamEvent, ContextStatus
@@ -74,19 +75,20 @@ class Runner:
         ttl_seconds: float | None = None,
     ) -> None:
         above_zero("callback_seconds", callback_seconds)
-        if not isinstance(agent, Agent):
-            raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
-        self._setting = Setting(
-            agent=agent,
-            store=open_store(store),
+        setting = setting_of(
+            agent,
+            open_store(store),
+            callbacks=callbacks,
+            transcripts=transcripts,
+            folder=folder,
+            redact=redact,
+        )
+        self._setting = replace(
+            setting,
             leases=when_busy if isinstance(when_busy, Leases) else Leases(when_busy=when_busy),
-            callbacks=instances(callbacks),
-            transcripts=transcripts_folder(transcripts),
-            folder=folder_of(folder),
             owner=checked_owner(owner),
             ttl_seconds=checked_ttl(ttl_seconds),
             callback_seconds=callback_seconds,
-            redact=None if redact is None else checked_redaction(redact),
         )
 
     @property

@@ -4,19 +4,20 @@ import asyncio
 import contextlib
 from typing import Any
 
-from agentloop.deadlines import to_its_end
+from agentloop.beginnings import begin
+from agentloop.deadlines import is_leaked, to_its_end
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
 from agentloop.holds import Hold
 from agentloop.limits import Limits, check_priced, limited
 from agentloop.loop import Ended, loop
 from agentloop.messages import Message
 from agentloop.owners import check_free, check_seen
+from agentloop.plain_values import words_of
 from agentloop.redaction import redact_error, redacted
-from agentloop.results import RunResult, status_of
+from agentloop.results import RunResult, status_of, unasked
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.setting import Setting
-from agentloop.stream import RunEnded, RunStatus
 from agentloop.watch import Sink
 from agentloop.wire import arranged
 
@@ -38,7 +39,7 @@ async def one_run(
         AgentLoopError: see `Runner.run` and `Runner.resume`.
     """
     limits = limited(limits, setting.agent.max_steps)
-    check_priced(limits, *setting.models)
+    check_priced(limits, *setting.agent.models)
     await _admit(setting, message, session_id)
     async with setting.leases.held(session_id, setting.store) as hold:
         await _admit(setting, message, session_id)  # it may have been begun while this run waited
@@ -46,16 +47,20 @@ async def one_run(
         run = await setting.new_run(session_id, sink, hold=hold, deps=deps, limits=limits)
         ended = await _ended(setting, run, hold, session, message)
     output = redacted(ended.output, setting.redact)
-    await _show_end(run, ended.status, output=output, error=ended.reason)
+    await run.show_end(ended.status, output=output, error=ended.reason)
     return _result(run, ended, output)
 
 
 async def _ended(setting: Setting, run: Run, hold: Hold, session: Session, message: Message | None) -> Ended:
     try:
         with hold.working(run.is_alone):
-            ended = await loop(run, await setting.begin(run, session, message))
+            ended = await loop(run, await begin(setting, run, session, message))
         await to_its_end(run.end(ended.status, ended.reason))
     except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
+        if is_leaked(error):
+            failure = unasked(error)
+            await to_its_end(_fail(run, failure))
+            raise failure from error
         await to_its_end(_fail(run, error))
         raise
     finally:
@@ -86,13 +91,8 @@ async def _fail(run: Run, error: BaseException) -> None:
     with contextlib.suppress(AgentLoopError):
         await run.end(status)
     is_cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
-    text = "cancelled" if is_cancelled else str(error) or type(error).__name__
-    await _show_end(run, status, output="", error=text)
-
-
-async def _show_end(run: Run, status: RunStatus, *, output: str, error: str | None) -> None:
-    ended = RunEnded(status=status, output=output, usage=run.usage, cost=run.cost, error=error)
-    await run.watch.say(ended)
+    text = "cancelled" if is_cancelled else words_of(error)
+    await run.show_end(status, error=text)
 
 
 def _result(run: Run, ended: Ended, output: str) -> RunResult:
@@ -101,8 +101,8 @@ def _result(run: Run, ended: Ended, output: str) -> RunResult:
         status=ended.status,
         session_id=run.watch.session_id,
         run_id=run.id,
-        usage=run.usage,
-        cost=run.cost,
+        usage=run.spending.usage,
+        cost=run.spending.cost,
         messages=tuple(arranged(ended.session.context.messages)),
         compactions=tuple(run.room.ladder.outcomes),
         reason=ended.reason,

@@ -1,35 +1,30 @@
-"""What all runs of one runner have in common, and how each of them begins."""
+"""What all runs of one runner have in common."""
 
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentloop.agent import Agent
-from agentloop.answering import settle
 from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks
+from agentloop.checks import shown
 from agentloop.compactor import Compactor
-from agentloop.errors import ConflictError, TakenOverError
-from agentloop.events import Event, MessageAdded, RunStarted
+from agentloop.errors import UsageError
 from agentloop.holds import Hold
 from agentloop.ladder import Ladder
 from agentloop.leases import Leases
 from agentloop.limits import Limits
-from agentloop.messages import Message, ToolCall
-from agentloop.models import AsksWindow, ChatModel
-from agentloop.openings import check_prompt, first_description
+from agentloop.models import AsksWindow
+from agentloop.openings import folder_of, instances, transcripts_folder
 from agentloop.policy import Compaction
 from agentloop.races import CatchUp, reloaded, written_beside
-from agentloop.redaction import Redact
+from agentloop.redaction import Redact, checked_redaction
 from agentloop.room import Room
-from agentloop.run import Run, Stored
-from agentloop.sessions import Session
-from agentloop.steps import RunTools, next_step
+from agentloop.run import Run
 from agentloop.stores.base import SessionStore
-from agentloop.stream import RunStarted as RunStartedShown
 from agentloop.tokens import TokenCounter, counter_for
 from agentloop.watch import CALLBACK_SECONDS, Sink, Watch, unseen
 
@@ -59,12 +54,6 @@ class Setting:
     callback_seconds: float = CALLBACK_SECONDS
     redact: Redact | None = None
     learnt: Learnt = field(default_factory=Learnt)
-
-    @property
-    def models(self) -> tuple[ChatModel, ...]:
-        """Who answers, and who writes summaries where that is another."""
-        writer = self.agent.compaction.model if self.agent.compaction else None
-        return (self.agent.model, writer) if writer else (self.agent.model,)
 
     @property
     def counter(self) -> TokenCounter:
@@ -125,52 +114,6 @@ class Setting:
         ladder = Ladder(policy=carried_out, model=self.agent.model, compactor=compactor)
         return Room(policy=policy, budget=self._first_budget(), ladder=ladder)
 
-    async def begin(self, run: Run, session: Session, message: Message | None) -> Session:
-        """Store that the run began, with its prompt, before anybody is told; settle what was in flight."""
-        said = run.added(message) if message else None
-        try:
-            check_prompt(run.room.budget, said)
-            begun, pending = await self._begun(run, session, said)
-        finally:
-            await run.watch.say(RunStartedShown(model=self.agent.model.name))
-        await run.show(begun)
-        session = await settle(run, begun.session, pending) if pending else begun.session
-        return await run.record(session, said) if said and pending else session
-
-    async def _begun(
-        self, run: Run, session: Session, said: MessageAdded | None
-    ) -> tuple[Stored, Sequence[ToolCall]]:
-        """The run's first records stored, and the calls in flight.
-
-        A run that was put out may have written until now; then they are written behind what it wrote.
-        """
-        while True:
-            step = next_step(session.context.messages)
-            pending = step.calls if isinstance(step, RunTools) else ()
-            try:
-                return await run.stored(session, *self._first(run, session, said, pending)), pending
-            except (ConflictError, TakenOverError):
-                now = await session.reload()
-                is_there = 0 < session.context.length < now.context.length
-                if not (is_there and run.hold and await run.hold.is_sure()):
-                    raise
-                session = now
-
-    def _first(
-        self, run: Run, session: Session, said: MessageAdded | None, pending: Sequence[ToolCall]
-    ) -> Iterator[Event]:
-        """That the run began; a prompt follows the results of calls in flight."""
-        yield RunStarted(run_id=run.id, model=self.agent.model.name)
-        yield from first_description(
-            session,
-            said.message if said else None,
-            folder=self.folder,
-            owner=self.owner,
-            ttl_seconds=self.ttl_seconds,
-        )
-        if said and not pending:
-            yield said
-
     def learn(self, run: Run) -> None:
         """Keep what this run learnt of the server for the next one."""
         self.learnt.budget = self._first_budget().keeping(run.room.budget)
@@ -178,7 +121,7 @@ class Setting:
     async def _ask_windows(self) -> None:
         """Let models whose window nobody knows ask their servers, before it is first reckoned with."""
         if self.learnt.budget is None:
-            for model in self.models:
+            for model in self.agent.models:
                 if model.window is None and isinstance(model, AsksWindow):
                     await model.ask_window()
 
@@ -188,3 +131,30 @@ class Setting:
             agent = self.agent
             self.learnt.budget = Budget.of(agent.model, agent.instructions, agent.schemas, self.counter)
         return self.learnt.budget
+
+
+def setting_of(
+    agent: Agent,
+    store: SessionStore,
+    *,
+    callbacks: Iterable[Callbacks],
+    transcripts: Path | str | None,
+    folder: str | None,
+    redact: Redact | None,
+) -> Setting:
+    """The setting of the runs of this agent; what its caller gave is checked.
+
+    Raises:
+        UsageError: the agent or a callback is none, `redact` is no function or gives no text, or
+            `transcripts` or `folder` is no path.
+    """
+    if not isinstance(agent, Agent):
+        raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
+    return Setting(
+        agent=agent,
+        store=store,
+        callbacks=instances(callbacks),
+        transcripts=transcripts_folder(transcripts),
+        folder=folder_of(folder),
+        redact=None if redact is None else checked_redaction(redact),
+    )

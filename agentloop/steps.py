@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeAlias
 
+from agentloop.entries import Entry
 from agentloop.messages import Message, ToolCall
 from agentloop.unsaid import says_nothing
 
@@ -58,3 +60,10 @@ def unanswered(message: Message, results: Sequence[Message]) -> tuple[ToolCall, 
         else:
             open_calls.append(call)
     return tuple(open_calls)
+
+
+def partial_answer(visible: Sequence[Entry]) -> str:
+    """What there is of an answer: the newest text that the model said to the newest user message."""
+    since = takewhile(lambda entry: not entry.is_user, reversed(visible))
+    said = (entry for entry in since if entry.kind == "said" and entry.message.role == "assistant")
+    return next((entry.message.text for entry in said if entry.message.text.strip()), "")

@@ -1,22 +1,17 @@
 """Workers of durable runs in processes of their own, that a test can kill at any moment.
 
-Run as a module it is a warm process that has everything imported: each line on its standard input is one
-worker to be, as JSON, which it forks off; it answers with the process id. Workers end with it, and it ends
-with whoever holds its standard input: so none is left where the tests are killed.
+Run as a module it is a warm process (`tests.warm_kit`): each line is one worker to be, which it forks off; it
+answers with the process id. Workers end with it.
 """
 
 import asyncio
 import contextlib
-import json
 import os
-import select
 import signal
-import subprocess
-import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -30,6 +25,7 @@ from agentloop.messages import ToolCall
 from agentloop.models import ModelRequest
 from agentloop.testing import Reply, ScriptedModel, calls
 from agentloop.tokens import counter_for
+from tests.warm_kit import Warm, serve, warm
 
 BATCHES = 3
 DONE = "all is stamped"
@@ -101,20 +97,14 @@ class Fleet:
     of a transaction keeps the others waiting.
     """
 
-    def __init__(self, zygote: "subprocess.Popen[str]", url: str, marks: Path, **options: Any) -> None:
+    def __init__(self, zygote: Warm, url: str, marks: Path, **options: Any) -> None:
         self._zygote = zygote
         self._order = {"url": url, "marks": str(marks), **options}
         self.pids: list[int] = []
 
     def start(self, **options: Any) -> int:
         """One more worker; its process id."""
-        assert self._zygote.stdin
-        assert self._zygote.stdout
-        self._zygote.stdin.write(json.dumps({**self._order, **options}) + "\n")
-        self._zygote.stdin.flush()
-        ready, _, _ = select.select([self._zygote.stdout], [], [], LONGEST_SECONDS)
-        assert ready, "the warm process does not answer"
-        pid = int(self._zygote.stdout.readline())
+        pid = int(self._zygote.ask({**self._order, **options}))
         self.pids.append(pid)
         return pid
 
@@ -142,24 +132,9 @@ class Fleet:
                 self.kill(pid)
 
 
-@contextmanager
-def zygote() -> Iterator["subprocess.Popen[str]"]:
+def zygote() -> AbstractContextManager[Warm]:
     """The warm process."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.durable_kit"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parent.parent,
-    )
-    try:
-        yield process
-    finally:
-        assert process.stdin
-        process.stdin.close()
-        process.wait(timeout=LONGEST_SECONDS)
-        assert process.stdout
-        process.stdout.close()
+    return warm("tests.durable_kit")
 
 
 async def _work(order: dict[str, Any]) -> None:
@@ -213,8 +188,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     counter_for("scripted")("loads the vocabulary")
     life = os.pipe()
-    for line in sys.stdin:
-        print(_fork(json.loads(line), life), flush=True)
+    serve(lambda order: _fork(order, life))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
+import psycopg
 import pytest
 
 from agentloop import Agent
@@ -66,6 +67,22 @@ async def said(store: SessionStore, session_id: str) -> list[tuple[str, str]]:
 def messages(records: Sequence[Record]) -> list[MessageAdded]:
     """The messages among the records."""
     return [record.event for record in records if isinstance(record.event, MessageAdded)]
+
+
+def locked_out(connection: "psycopg.Connection[Any]", table: str) -> int:
+    """How many others wait for a lock with a query that names this table."""
+    return connection.execute(
+        "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+        " AND datname = current_database() AND pid <> pg_backend_pid()",
+        [f"%{table}%"],
+    ).rowcount
+
+
+async def become(condition: Callable[[], object]) -> None:
+    """Look until it is so; only the server can tell."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 class Heard:

@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,22 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from agentloop import Agent, Compaction, Limits, Runner, Secrets, UsageError, tool
+from agentloop import Agent, Compaction, Limits, Runner, Secrets, UsageError
 from agentloop.durable import QueueLimits, Rate, RunQueue, Worker
 from agentloop.durable import database as durable_database
 from agentloop.errors import ModelRefusedError, ModelUnavailableError, StoreError
 from agentloop.events import Compacted, Described, ModelCalled, RunEnded, RunStarted
+from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore
+from agentloop.stream import AnyStreamEvent
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStarted as RunStartedShown
 from agentloop.testing import FailingModel, Reply, ScriptedModel, calls
 from agentloop.triggers import WindowFraction
 from tests import durable_work_kit
-from tests.durable_work_kit import Gate, Heard, at_work, messages, over, said
+from tests.durable_work_kit import Gate, Heard, at_work, become, locked_out, messages, over, said
 from tests.kit import assert_valid, read, until
 from tests.postgres_kit import Server
 
@@ -62,27 +63,12 @@ def echo(text: str) -> str:
 async def looked_at(url: str, session_id: str) -> None:
     """Hold the lease on a session for as long as nobody else wants to take it."""
     with psycopg.connect(url, autocommit=True) as watching:
-        await _seen(lambda: not _wait_at_leases(watching))
+        await become(lambda: not locked_out(watching, "agentloop_leases"))
         async with await psycopg.AsyncConnection.connect(url) as holding:
             await holding.execute(
                 "SELECT FROM agentloop_leases WHERE session_id = %s FOR UPDATE", [session_id]
             )
-            await _seen(lambda: _wait_at_leases(watching))
-
-
-def _wait_at_leases(connection: "psycopg.Connection[Any]") -> int:
-    """How many wait for a row of the leases."""
-    return connection.execute(
-        "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%agentloop_leases%'"
-        " AND datname = current_database() AND pid <> pg_backend_pid()"
-    ).rowcount
-
-
-async def _seen(condition: Callable[[], object]) -> None:
-    """Look until it is so; only the server can tell."""
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+            await become(lambda: locked_out(watching, "agentloop_leases"))
 
 
 async def test_each_model_and_tool_call_is_a_step_and_the_log_is_that_of_any_run(
@@ -149,19 +135,29 @@ async def test_a_run_cancelled_in_a_tool_goes_on_when_resumed_and_the_tool_is_to
     assert_valid(model.requests)
 
 
-async def test_limits_hold_across_executions(url: str, queue: RunQueue) -> None:
-    gate, cancelled = Gate(), Heard(RunEndedShown)
-    model = ScriptedModel([calls(echo={"text": "1"}), calls(("wait", {})), calls(echo={"text": "2"})])
+async def test_limits_hold_across_executions_and_there_is_what_there_is_of_an_answer(
+    url: str, queue: RunQueue
+) -> None:
+    gate, ends, cancelled = Gate(), list[RunEndedShown](), asyncio.Event()
+
+    def heard(event: AnyStreamEvent) -> None:
+        if isinstance(event, RunEndedShown):
+            ends.append(event)
+            cancelled.set()
+
+    half = Message.assistant("Half of it: A.", calls(("wait", {})))
+    model = ScriptedModel([calls(echo={"text": "1"}), half, calls(echo={"text": "2"})])
     run_id = await queue.submit("Never end.", session_id="limited")
     agent = Agent(model, tools=[gate.wait, echo])
-    async with at_work(agent, url, limits=Limits(steps=3), on_event=cancelled):
+    async with at_work(agent, url, limits=Limits(steps=3), on_event=heard):
         await until(gate.entered)
         await queue.cancel(run_id)
-        await until(cancelled.is_heard)
+        await until(cancelled)
         await queue.resume(run_id)
         run = await over(queue, run_id)
     assert (run.state, run.error) == ("limit", "the limit of 3 model calls is reached")
     assert len(model.requests) == 3
+    assert await queue.answer(run_id) == ends[-1].output == "Half of it: A."
 
 
 async def test_a_run_whose_session_went_on_without_it_stops(
@@ -337,82 +333,6 @@ async def test_a_worker_takes_runs_of_its_own_queues_alone(url: str, queue: RunQ
     assert (await queue.cancel(elsewhere)).state == "cancelled"
 
 
-async def test_a_worker_told_to_stop_lets_what_is_in_flight_end_and_hands_the_run_back(
-    url: str, queue: RunQueue, store: SessionStore
-) -> None:
-    gate = Gate()
-    model = ScriptedModel([calls(("wait", {})), "done"])
-    agent = Agent(model, tools=[gate.wait])
-    run_id = await queue.submit("Go through.", session_id="handed-back")
-    async with at_work(agent, url, grace_seconds=20.0) as worker:
-        await until(gate.entered)
-        worker.stop()
-        gate.leave.set()
-    assert (await queue.run(run_id)).state == "queued"
-    async with at_work(agent, url):
-        run = await over(queue, run_id)
-    assert (run.state, run.tries, gate.times) == ("answered", 2, 1)
-    assert ("tool", "through") in await said(store, "handed-back")
-    assert [type(r.event) for r in await store.read("handed-back")].count(RunStarted) == 1
-
-
-async def test_a_tool_that_outlasts_the_grace_is_cut_off_and_told_as_interrupted(
-    url: str, queue: RunQueue, store: SessionStore
-) -> None:
-    gate, tries = Gate(), []
-
-    @tool(idempotent=True)
-    async def again() -> str:
-        """Wait at the gate the first time."""
-        tries.append(1)
-        return await gate.wait() if len(tries) == 1 else "through"
-
-    model = ScriptedModel([calls(("wait", {}), ("again", {})), "done"])
-    run_id = await queue.submit("Go through.", session_id="cut-off")
-    async with at_work(Agent(model, tools=[gate.wait, again]), url, grace_seconds=0.05):
-        await until(gate.entered)
-    assert (await queue.run(run_id)).state == "queued"
-    async with at_work(Agent(model, tools=[gate.wait, again]), url):
-        assert (await over(queue, run_id)).state == "answered"
-    results = [text for role, text in await said(store, "cut-off") if role == "tool"]
-    assert sorted(results) == sorted([INTERRUPTED, "through"])
-    assert (len(tries), gate.times) == (2, 2)
-
-
-async def test_a_hand_back_has_time_of_its_own_however_short_the_grace_is(url: str, queue: RunQueue) -> None:
-    gate = Gate()
-    agent = Agent(ScriptedModel([calls(("wait", {}))]), tools=[gate.wait])
-    run_id = await queue.submit("Go through.", session_id="slowly")
-    worker = Worker(agent, url, transcripts=None, poll_seconds=0.05, grace_seconds=0.05)
-    working = asyncio.create_task(worker.run())
-    await until(gate.entered)
-    async with await psycopg.AsyncConnection.connect(url) as connection:
-        await connection.execute("LOCK TABLE dbos.workflow_status IN ACCESS EXCLUSIVE MODE")
-        worker.stop()
-        await asyncio.wait({working}, timeout=0.5)
-    await working
-    assert (await queue.run(run_id)).state == "queued"
-    await queue.cancel(run_id)
-
-
-async def test_a_hand_back_that_fails_leaves_nothing_of_the_worker_behind(url: str, queue: RunQueue) -> None:
-    gate = Gate()
-    agent = Agent(ScriptedModel([calls(("wait", {})), "done"]), tools=[gate.wait])
-    run_id = await queue.submit("Go through.", session_id="not-handed-back")
-    threads = set(threading.enumerate())
-    with psycopg.connect(url, autocommit=True) as connection:
-        try:
-            async with at_work(agent, url, grace_seconds=0.05):
-                await until(gate.entered)
-                connection.execute("ALTER TABLE dbos.workflow_status RENAME TO elsewhere")
-        finally:
-            connection.execute("ALTER TABLE dbos.elsewhere RENAME TO workflow_status")
-    assert [each.name for each in threading.enumerate() if each not in threads and "dbos" in each.name] == []
-    assert (await queue.run(run_id)).state == "running"
-    async with at_work(agent, url):
-        assert (await over(queue, run_id)).state == "answered"
-
-
 async def test_a_database_that_allows_no_tables_is_told_as_every_fault_of_a_store(
     postgres: Server, database: str
 ) -> None:
@@ -420,8 +340,6 @@ async def test_a_database_that_allows_no_tables_is_told_as_every_fault_of_a_stor
         connection.execute("DROP ROLE IF EXISTS weak")
         connection.execute("CREATE ROLE weak LOGIN")
         weak = postgres.url_of(connection.info.dbname, user="weak")
-    with pytest.raises(StoreError, match="permission denied"):
-        await Worker(Agent(ScriptedModel([])), weak, transcripts=None).run()
     async with RunQueue(weak) as queue:
         with pytest.raises(StoreError, match="permission denied"):
             await queue.runs()
@@ -435,23 +353,6 @@ async def test_a_server_that_accepts_and_says_nothing_is_not_waited_for(
         async with RunQueue(f"postgresql://me@127.0.0.1:{server.getsockname()[1]}/x") as queue:
             with pytest.raises(StoreError, match="timeout"):
                 await asyncio.wait_for(queue.runs(), timeout=60)
-
-
-async def test_who_stops_a_worker_twice_still_has_its_runs_handed_back(url: str, queue: RunQueue) -> None:
-    gate = Gate()
-    agent = Agent(ScriptedModel([calls(("wait", {})), "done"]), tools=[gate.wait])
-    run_id = await queue.submit("Go through.", session_id="stopped-twice")
-    worker = Worker(agent, url, transcripts=None, poll_seconds=0.05, grace_seconds=0.3)
-    working = asyncio.create_task(worker.run())
-    await until(gate.entered)
-    for _ in range(2):
-        working.cancel()
-        await asyncio.wait({working}, timeout=0.05)
-    with pytest.raises(asyncio.CancelledError):
-        await working
-    assert (await queue.run(run_id)).state == "queued"
-    async with at_work(agent, url):
-        assert (await over(queue, run_id)).state == "answered"
 
 
 async def test_a_run_waits_for_a_session_that_somebody_else_works_on(
@@ -494,6 +395,18 @@ async def test_who_works_for_an_owner_sees_that_owners_runs_alone(url: str, stor
     info = await store.info("anns")
     assert info is not None
     assert info.owner == "ann"
+
+
+async def test_a_session_that_begins_with_a_run_lives_as_long_as_that_says(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    with pytest.raises(UsageError, match="ttl_seconds"):
+        await queue.submit("x", ttl_seconds=0)
+    async with at_work(Agent(ScriptedModel(["one", "two"])), url):
+        await over(queue, await queue.submit("First.", session_id="short-lived", ttl_seconds=60))
+        await over(queue, await queue.submit("Second.", session_id="short-lived", ttl_seconds=3600))
+    described = [r.event for r in await store.read("short-lived") if isinstance(r.event, Described)]
+    assert [event.ttl_seconds for event in described] == [60.0]
 
 
 async def test_nothing_is_printed_and_no_logging_of_the_host_is_touched(

@@ -12,7 +12,7 @@ import structlog
 
 from agentloop import Agent, Runner, Secrets, UsageError
 from agentloop.durable import RunQueue
-from agentloop.errors import ModelRefusedError, ModelUnavailableError, SessionBusyError
+from agentloop.errors import ModelRefusedError, ModelUnavailableError, SessionBusyError, StoreError
 from agentloop.events import Described, MessageAdded, RunEnded
 from agentloop.messages import Message, Usage
 from agentloop.models import ModelRequest
@@ -20,7 +20,7 @@ from agentloop.stores import SessionStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from tests import durable_work_kit
-from tests.durable_work_kit import Gate, at_work, over, said
+from tests.durable_work_kit import Gate, at_work, become, locked_out, over, said
 from tests.kit import until
 
 SECRET = "sk-proj-" + "a1B2" * 12
@@ -183,6 +183,22 @@ async def test_a_run_whose_session_another_run_works_on_is_deleted(
     assert (await theirs).output == "theirs"
 
 
+async def test_nobody_works_on_a_session_while_a_run_of_it_is_deleted(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    run_id = await queue.submit("Hello.", session_id="deleting")
+    await queue.cancel(run_id)
+    chat = Runner(Agent(ScriptedModel(["hi"])), store=store)
+    with psycopg.connect(url) as holding, psycopg.connect(url, autocommit=True) as watching:
+        holding.execute("LOCK TABLE dbos.workflow_status IN EXCLUSIVE MODE")
+        deleting = asyncio.create_task(queue.delete(run_id))
+        await become(lambda: locked_out(watching, "workflow_status"))
+        with pytest.raises(SessionBusyError, match="is busy"):
+            await chat.run("Me too.", session_id="deleting")
+    await deleting
+    assert (await chat.run("Me now.", session_id="deleting")).output == "hi"
+
+
 async def test_a_run_deleted_while_its_worker_waits_for_the_session_gives_its_place_up(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
@@ -245,6 +261,21 @@ async def test_errors_of_runs_are_shown_redacted(url: str, queue: RunQueue) -> N
         for seen in (listed, await careful.run(run_id), await over(careful, run_id)):
             assert "bad key" in str(seen.error)
             assert SECRET not in str(seen)
+
+
+async def test_who_loses_the_database_while_waiting_is_told_that_the_run_is_not_lost(
+    url: str, queue: RunQueue
+) -> None:
+    run_id = await queue.submit("Hello.")
+    for asked in (queue.wait(run_id), queue.answer(run_id)):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE dbos.workflow_status RENAME TO elsewhere")
+            try:
+                with pytest.raises(StoreError, match=f"the queue cannot be used: .*; run {run_id} stays in"):
+                    await asked
+            finally:
+                connection.execute("ALTER TABLE dbos.elsewhere RENAME TO workflow_status")
+    assert (await queue.cancel(run_id)).state == "cancelled"
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import asyncio
 import random
 import signal
 import statistics
-import subprocess
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -20,21 +19,22 @@ from agentloop.events import MessageAdded, Record, RunEnded, RunStarted
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore, open_store
 from agentloop.wire import wire_messages
-from tests.durable_kit import BATCHES, DONE, LONGEST_SECONDS, Fleet, marks, zygote
+from tests.durable_kit import BATCHES, DONE, LONGEST_SECONDS, LOOK_SECONDS, Fleet, marks, zygote
 from tests.strict_rules import violations
+from tests.warm_kit import Warm
 
 RUNS, WORKERS, KILLS = 24, 3, 10
 
 
 @pytest.fixture(scope="module")
-def warm() -> Iterator["subprocess.Popen[str]"]:
+def warm() -> Iterator[Warm]:
     """The process that workers are forked from."""
     with zygote() as process:
         yield process
 
 
 @pytest.fixture
-def fleet(warm: "subprocess.Popen[str]", database: str, tmp_path: Path) -> Iterator[Fleet]:
+def fleet(warm: Warm, database: str, tmp_path: Path) -> Iterator[Fleet]:
     """Workers on a database of the test's own."""
     fleet = Fleet(warm, database, tmp_path / "marks")
     yield fleet
@@ -141,6 +141,25 @@ async def test_a_worker_that_was_given_up_for_dead_and_wakes_up_again_changes_no
     _check_marks(run_id, log, left, "")
 
 
+async def test_living_workers_that_lose_their_connections_are_not_taken_for_dead(
+    fleet: Fleet, queue: RunQueue, store: SessionStore, database: str, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    ids = [await queue.submit(f"Stamp {number}.") for number in range(2)]
+    for _ in range(2):
+        fleet.start(gate=str(gate))
+    async with asyncio.timeout(LONGEST_SECONDS):
+        for run_id in ids:
+            await _asked(store, (await queue.run(run_id)).session_id)
+        for _ in range(4):
+            await _signs_of_life(database, 2)
+            _cut_locks(database)
+        await _signs_of_life(database, 2)
+        gate.touch()
+        runs = [await queue.wait(run_id, poll_seconds=0.05) for run_id in ids]
+    assert [(run.state, run.tries) for run in runs] == [("answered", 1)] * 2
+
+
 async def test_a_worker_ends_in_order_when_it_is_told_to(
     fleet: Fleet, queue: RunQueue, store: SessionStore, tmp_path: Path
 ) -> None:
@@ -164,6 +183,26 @@ async def test_a_worker_ends_in_order_when_it_is_told_to(
         assert INTERRUPTED not in [event.message.text for event in _messages(log)]
 
 
+async def test_a_run_whose_worker_was_killed_says_so_until_another_goes_on_with_it(
+    fleet: Fleet, queue: RunQueue, store: SessionStore, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    run_id = await queue.submit("Stamp.")
+    first = fleet.start(gate=str(gate))
+    async with asyncio.timeout(LONGEST_SECONDS):
+        await _asked(store, (await queue.run(run_id)).session_id)
+        assert (await queue.run(run_id)).error is None
+        fleet.kill(first)
+        while not (left := (await queue.run(run_id)).error):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        assert "its worker gives no sign of life" in left
+        assert [run.error for run in await queue.runs()] == [left]
+        gate.touch()
+        fleet.start()
+        run = await queue.wait(run_id, poll_seconds=0.05)
+    assert (run.state, run.error, run.tries) == ("answered", None, 2)
+
+
 async def test_workers_end_with_the_process_that_they_were_forked_from(
     database: str, queue: RunQueue, store: SessionStore, tmp_path: Path
 ) -> None:
@@ -173,9 +212,8 @@ async def test_workers_end_with_the_process_that_they_were_forked_from(
         pid = fleet.start()
         async with asyncio.timeout(LONGEST_SECONDS):
             await _asked(store, (await queue.run(run_id)).session_id)
-        process.kill()
+        assert process.kill() == -signal.SIGKILL
         await fleet.gone(pid)
-    assert process.returncode == -signal.SIGKILL
 
 
 def _runs_of(pid: int, runs: Sequence[QueuedRun]) -> frozenset[str]:
@@ -230,6 +268,17 @@ async def _asked(store: SessionStore, session_id: str) -> None:
     """Look into the log until tools are in flight: another process writes it."""
     while not any(event.message.tool_calls for event in _messages(await store.read(session_id))):  # noqa: ASYNC110
         await asyncio.sleep(0.005)
+
+
+async def _signs_of_life(url: str, wanted: int) -> None:
+    """Look until so many workers hold their locks, and each has looked for the others since."""
+    query = (
+        "SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory'"
+        " AND datname = current_database() AND now() - backend_start > %s * interval '1 second'"
+    )
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute(query, [LOOK_SECONDS]).rowcount < wanted:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 def _cut_locks(url: str) -> None:

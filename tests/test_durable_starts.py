@@ -8,10 +8,11 @@ import psycopg
 import pytest
 
 from agentloop import Agent, Runner, UsageError
-from agentloop.durable import QueueLimits, Rate, Worker
+from agentloop.durable import QueueLimits, Rate, RunQueue, Worker
+from agentloop.durable.queues import with_limits
 from agentloop.errors import StoreError
 from agentloop.testing import ScriptedModel
-from tests.durable_work_kit import at_work
+from tests.durable_work_kit import at_work, over
 from tests.kit import until
 
 TOO_MANY = 10**20
@@ -90,6 +91,27 @@ async def test_tables_that_cannot_be_used_are_told_once_and_once_that_they_can_a
     assert works == "the worker can do its work again"
 
 
+async def test_new_runs_go_to_the_version_of_the_worker_that_started_last(database: str) -> None:
+    async with RunQueue(database) as queue:
+        for version in ("1", "2", "1"):
+            async with at_work(Agent(ScriptedModel(["well"])), database, version=version):
+                assert (await over(queue, await queue.submit("Hello."))).state == "answered"
+
+
+async def test_a_worker_says_that_new_runs_go_to_another_version(database: str) -> None:
+    lines = Lines("waits for runs")
+    async with at_work(Agent(ScriptedModel([])), database, version="old", look_seconds=0.02, on_notice=lines):
+        await until(lines.is_heard)
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(
+                "INSERT INTO dbos.application_versions (version_id, version_name, version_timestamp)"
+                " VALUES ('later', '1 new', (extract(epoch FROM now()) * 1000 + 60000)::bigint)"
+            )
+        await lines.next("new runs go to")
+    assert "version '1 new'" in lines.said[-1]
+    assert "'1 old'" in lines.said[-1]
+
+
 async def test_a_listener_of_lines_that_raises_ends_no_worker(database: str) -> None:
     heard = asyncio.Event()
 
@@ -139,3 +161,5 @@ def test_what_is_out_of_range_is_refused_by_name(bad: Callable[[], object], word
 
 def test_a_queue_named_twice_in_the_same_way_is_one() -> None:
     assert worker(queues=["a", "a", QueueLimits(name="b")])
+    found = with_limits(["a", "a", QueueLimits(name="b"), QueueLimits(name="a", each=3)], 3)
+    assert [(queue.name, queue.each) for queue in found] == [("a", 3), ("b", None)]

@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Awaitable, Coroutine, Iterator
-from itertools import repeat
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise, repeat
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,27 +25,29 @@ from agentloop.durable.execution import Execution, Todo
 from agentloop.durable.flow import Deed, Flow
 from agentloop.durable.live import Live, Place
 from agentloop.durable.orders import Order
-from agentloop.events import Described, MessageAdded, ModelCalled, RunEnded, RunStarted
+from agentloop.events import Described, Event, MessageAdded, ModelCalled, RunEnded, RunStarted
+from agentloop.guard import STRIKES
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
 from agentloop.run import Run
 from agentloop.setting import Setting
 from agentloop.stores import InMemoryStore
-from agentloop.stream import AnyStreamEvent
+from agentloop.stream import AnyStreamEvent, CompactionStarted
+from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.testing import Reply, ScriptedModel, calls
-from agentloop.triggers import WindowFraction
+from agentloop.triggers import TokenCount, WindowFraction
 from agentloop.wire import wire_messages
 from tests.kit import read
 from tests.strict_rules import violations
 
 BATCHES = 2
-FATES = ("well", "record lost", "taken over", "cut off", "renamed")
+FATES = ("well", "record lost", "taken over", "cut off", "renamed", "crossed")
 RUN = "the-run"
 ORDER = Order(session_id="s", prompt=Message.user("Do it."))
 
 
-class TakenOver(Exception):  # noqa: N818 — it is no error
+class TakenOver(BaseException):
     """The worker is gone; another goes on with the run."""
 
 
@@ -65,34 +69,53 @@ class FatedSteps:
             assert kept == name
             return todo
         await self._fated(next(self._fates), name, deed)
-        todo = await deed(True)
+        todo = await deed()
         self._kept[place] = (name, todo)
         return todo
 
     async def _fated(self, fate: str, name: str, deed: Deed) -> None:
         match fate:
             case "record lost":
-                await deed(True)
+                await deed()
             case "taken over":
-                await deed(True)
+                await deed()
                 raise TakenOver
             case "cut off":
-                await self._world.cut_off(name, deed(True))
+                await self._world.cut_off(name, deed())
                 raise TakenOver
             case "renamed":
                 self._world.is_renamed = True
+            case "crossed":
+                self._world.store.is_crossed = True
+
+
+class CrossedStore(InMemoryStore):
+    """Where it `is_crossed`, somebody's rename lands just before what is appended next."""
+
+    is_crossed = False
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        if self.is_crossed and expect:
+            self.is_crossed = False
+            await self.rename(session_id)
+        return await super().append(session_id, events, expect=expect)
+
+    async def rename(self, session_id: str) -> None:
+        """What somebody else does."""
+        length = len(await self.read(session_id))
+        await super().append(session_id, [Described(title="Another")], expect=length)
 
 
 class World:
     """A store, an agent whose tools count what they did, and whoever has the run just now."""
 
     def __init__(self, fates: Iterator[str], **model: Any) -> None:
-        self.store = InMemoryStore()
+        self.store = CrossedStore()
         self.done: Counter[str] = Counter()
         self.is_renamed = False
         self._cut_off: dict[str, asyncio.Event] = {}
         self.model = ScriptedModel(repeat(self._reply), **model)
-        setting = Setting(agent=Agent(self.model, tools=self._tools()), store=self.store)
+        setting = Setting(agent=Agent(self.model, tools=self.tools()), store=self.store)
         self.place = Place(setting=setting, limits=Limits(steps=9), sink=_unseen)
         self._steps = FatedSteps(self, fates)
 
@@ -119,7 +142,9 @@ class World:
             with contextlib.suppress(TakenOver):
                 return await Flow(place=self.place, steps=self._steps).run(RUN, order)
 
-    def _tools(self) -> list[Any]:
+    def tools(self) -> list[Any]:
+        """One that must run once, one that may run again."""
+
         @tool
         async def once(context: RunContext[Any]) -> str:
             """Do what must be done once."""
@@ -147,8 +172,7 @@ class World:
     async def _rename(self) -> None:
         if self.is_renamed:
             self.is_renamed = False
-            length = len(await self.store.read("s"))
-            await self.store.append("s", [Described(title="Another")], expect=length)
+            await self.store.rename("s")
 
 
 def _reply(request: ModelRequest) -> Reply:
@@ -166,6 +190,7 @@ def _unseen(event: AnyStreamEvent) -> None:
 def test_the_log_is_that_of_one_run_whatever_becomes_of_its_steps(fates: list[str]) -> None:
     async def whole() -> None:
         world = World(iter([*fates, *repeat("well", 99)]))
+        await world.store.append("s", [Described(title="Before")], expect=0)
         ended = await world.run()
         log = await world.store.read("s")
         said = [record.event for record in log if isinstance(record.event, MessageAdded)]
@@ -209,6 +234,52 @@ async def test_a_begin_that_was_cut_off_before_the_prompt_settles_what_was_in_fl
     assert [type(r.event) for r in await world.store.read("s")].count(RunStarted) == 1
 
 
+async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells_it() -> None:
+    told: list[AnyStreamEvent] = []
+
+    async def steps(name: str, deed: Deed, /) -> Todo:
+        todo = await deed()
+        if name.startswith("tool"):
+            raise RuntimeError("it cannot be kept")
+        return todo
+
+    world = World(repeat("well"))
+    place = replace(world.place, sink=told.append)
+    order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+    with pytest.raises(RuntimeError):
+        await Flow(place=place, steps=steps).run(RUN, order)
+    last = (await world.store.read("s"))[-1].event
+    assert isinstance(last, RunEnded)
+    assert isinstance(told[-1], RunEndedShown)
+    assert (last.status, told[-1].status, told[-1].error) == ("failed", "failed", "it cannot be kept")
+
+
+async def test_compaction_that_is_paused_costs_no_steps_and_none_falls_into_the_asking() -> None:
+    done: list[str] = []
+
+    def steps(name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
+        done.append(name.split()[0])
+        return deed()  # type: ignore[return-value]
+
+    def heard(event: AnyStreamEvent) -> None:
+        if isinstance(event, CompactionStarted):
+            done.append("compaction")
+
+    model = ScriptedModel([*[calls(often={})] * 12, "done"], window=100_000)
+    policy = Compaction(trigger=TokenCount(60), micro=None)
+    agent = Agent(model, tools=World(repeat("well")).tools(), compaction=policy)
+    setting = Setting(agent=agent, store=InMemoryStore())
+    place = Place(setting=setting, limits=Limits(steps=20), sink=heard)
+    order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+    await Flow(place=place, steps=steps).run(RUN, order)
+    started = [before for before, name in pairwise(done) if name == "compaction"]
+    assert started
+    assert set(started) == {"make_room"}
+    assert done.count("make_room") <= STRIKES + 1
+    asked = [request for request in model.requests if request.purpose == "agent"]
+    assert done.count("ask") == len(asked) + done.count("make_room")
+
+
 async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_report_nothing_too() -> None:
     summary = "In short: " + "all of it was read. " * 20
     reads = [calls(("read", {"name": f"file_{n}", "words": 300})) for n in range(6)]
@@ -237,10 +308,13 @@ async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_repo
     await after.let_go()
     assert before.run
     assert before.run.room.ladder.outcomes
-    assert (run.steps, _used(run)) == (7, _used(before.run))
+    assert (run.spending.steps, _used(run)) == (7, _used(before.run))
 
 
 def _used(run: Run) -> int:
     """Tokens of all kinds."""
-    outcomes = sum((outcome.unreported for outcome in run.room.ladder.outcomes), run.usage + run.unreported)
+    outcomes = sum(
+        (outcome.unreported for outcome in run.room.ladder.outcomes),
+        run.spending.usage + run.spending.unreported,
+    )
     return outcomes.input_tokens + outcomes.output_tokens

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -450,6 +451,15 @@ def child(folder: Path, seconds: float = 600.0) -> Iterator["subprocess.Popen[st
             process.kill()
 
 
+def stop_between_writes(process: "subprocess.Popen[str]", database: Path) -> None:
+    """Stop the process while it writes nothing, or it would keep the database locked for as long."""
+    with closing(sqlite3.connect(database, isolation_level=None, timeout=20)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        other.execute("ROLLBACK")
+
+
 @pytest.mark.parametrize("collected", [True, False])
 async def test_l7_a_killed_process_holds_nothing_and_a_live_one_is_not_put_out(
     tmp_path: Path, collected: bool
@@ -473,7 +483,7 @@ async def test_l7_a_killed_process_holds_nothing_and_a_live_one_is_not_put_out(
 async def test_a_process_stopped_for_longer_than_its_lease_overwrites_nothing(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "s.db")
     with child(tmp_path, seconds=0.5) as process:
-        process.send_signal(signal.SIGSTOP)
+        stop_between_writes(process, tmp_path / "s.db")
         second = runner_for(["second"], store=store, when_busy="wait")
         assert (await second.run("Me too", session_id="s")).output == "second"
         after = await log(store)
@@ -510,7 +520,7 @@ def test_the_command_line_is_refused_waits_or_takes_over(tmp_path: Path, rule: s
     given = ("--when-busy", rule) if rule == "take-over" else ()
     with child(tmp_path, seconds=2.0) as process:
         if rule == "wait":
-            process.send_signal(signal.SIGSTOP)
+            stop_between_writes(process, tmp_path / "s.db")
         done = agentloop(*options, *given, cwd=tmp_path, env=env)
     if rule:
         assert done.status == 0, done.err

@@ -17,8 +17,8 @@ try:
 except ImportError as error:
     raise UsageError("durable runs need the extra 'durable': install agentloop-kit[durable]") from error
 
-from agentloop.durable.engine import QueueLimits, Rate
 from agentloop.durable.orders import QUEUE, QueuedRun, RunState
+from agentloop.durable.queues import QueueLimits, Rate
 from agentloop.durable.run_queue import RunQueue
 from agentloop.durable.worker import Worker
 

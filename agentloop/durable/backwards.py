@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from agentloop.events import Event, MessageAdded, Record, RunStarted
+from agentloop.messages import Message
 from agentloop.stores.base import SessionStore
 
 _BLOCK = 256
@@ -31,10 +32,26 @@ async def said_in(store: SessionStore, session_id: str, run_id: str) -> AsyncGen
 
 async def answer_in(store: SessionStore, session_id: str, run_id: str) -> str:
     """What the model answered in that run; empty where it has not."""
+    async with contextlib.aclosing(_by_model(store, session_id, run_id)) as messages:
+        async for message in messages:
+            return "" if message.tool_calls else message.text
+    return ""
+
+
+async def partial_in(store: SessionStore, session_id: str, run_id: str) -> str:
+    """What there is of an answer in that run: the newest text of the model; see `steps.partial_answer`."""
+    async with contextlib.aclosing(_by_model(store, session_id, run_id)) as messages:
+        async for message in messages:
+            if message.text.strip():
+                return message.text
+    return ""
+
+
+async def _by_model(store: SessionStore, session_id: str, run_id: str) -> AsyncGenerator[Message, None]:
+    """What the model said in that run, newest first."""
     async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
         async for event in events:
-            if isinstance(event, MessageAdded) and event.run_id == run_id:
-                message = event.message
-                if message.role == "assistant":
-                    return "" if message.tool_calls else message.text
-    return ""
+            if not isinstance(event, MessageAdded) or event.run_id != run_id:
+                continue
+            if event.message.role == "assistant":
+                yield event.message

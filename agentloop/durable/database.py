@@ -1,13 +1,15 @@
 """DBOS's tables in the database of the sessions: how it is reached, and whose errors come of it."""
 
 import contextlib
+import logging
 from collections.abc import Iterator
 
 from dbos import DBOS
 from sqlalchemy import make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from agentloop.errors import AgentLoopError, StoreError
+from agentloop.plain_values import words_of
 from agentloop.threads import in_thread
 
 CONNECT_SECONDS = 10
@@ -23,6 +25,13 @@ def limited(url: str) -> str:
     ours = {"connect_timeout": str(CONNECT_SECONDS), "tcp_user_timeout": str(ANSWER_SECONDS * 1000)}
     added = {name: value for name, value in ours.items() if name not in parsed.query}
     return parsed.update_query_dict(added).render_as_string(hide_password=False)
+
+
+def quiet() -> None:
+    """Leave DBOS's log to the host: without a handler of ours it would write to standard error itself."""
+    logger = logging.getLogger("dbos")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
 
 
 async def migrated(url: str) -> None:
@@ -44,9 +53,25 @@ def faults_told() -> Iterator[None]:
         raise
     except Exception as error:  # DBOS has no tree of errors for a database that it cannot use
         behind = error.orig if isinstance(error, DBAPIError) and error.orig else error
-        raise StoreError(f"the queue cannot be used: {first_line(behind)}") from error
+        raise StoreError(f"the queue cannot be used: {first_line(behind)}{_advice(error)}") from error
+
+
+def _advice(error: Exception) -> str:
+    """What to do about it: a server that was never reached gives no SQLSTATE."""
+    is_away = isinstance(error, OperationalError) and getattr(error.orig, "sqlstate", None) is None
+    return ": check the address, and that the server runs" if is_away else ""
+
+
+@contextlib.contextmanager
+def not_lost(run_id: str) -> Iterator[None]:
+    """A fault of the database in the block says that the run does not end by it."""
+    try:
+        yield
+    except StoreError as error:
+        text = f"{error}; run {run_id} stays in its queue: `agentloop runs {run_id}` says how it stands"
+        raise StoreError(text) from error
 
 
 def first_line(error: BaseException) -> str:
     """What is wrong, in one line."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    return words_of(error).partition("\n")[0]

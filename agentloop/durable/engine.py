@@ -1,7 +1,6 @@
 """DBOS in this process, set up so that it does our runs and nothing else: no port, no service, no log."""
 
 import asyncio
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,15 +9,12 @@ from typing import Any, TypeAlias
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-from agentloop.checks import MOST_COUNT, shown, up_to, whole, whole_or_none
-from agentloop.durable.database import faults_told, limited, migrated
-from agentloop.durable.flow import RunCancelledError
-from agentloop.durable.orders import checked_queue
+from agentloop.durable.database import faults_told, limited, migrated, quiet
+from agentloop.durable.orders import APPLICATION, WORKFLOW, RunCancelledError
+from agentloop.durable.queues import QueueLimits
 from agentloop.errors import UsageError
 from agentloop.threads import in_thread
 
-APPLICATION = "agentloop"
-WORKFLOW = "agentloop_run"
 SHAPE = "1"
 """The order of a run's steps, as a number. It changes when that does: a worker replays no run of another."""
 
@@ -35,47 +31,6 @@ Work: TypeAlias = Callable[[str, str], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
-    """No more than `runs` of a queue begin within any `seconds`.
-
-    Raises:
-        UsageError: `runs` is no whole number from 1 to 2,147,483,647, or `seconds` no number above 0 and at
-            most that.
-    """
-
-    runs: int
-    seconds: float
-
-    def __post_init__(self) -> None:
-        whole("runs", self.runs, 1, most=MOST_COUNT)
-        up_to("seconds", self.seconds, MOST_COUNT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLimits:
-    """How a queue is worked off: by all workers together, and by each.
-
-    `most` is how many of its runs go on at once over all workers, `each` in one worker; None for no limit.
-    They stand in the database and hold for all workers of the queue: those of the worker that started last.
-
-    Raises:
-        UsageError: the name is none of a queue, or a limit no whole number from 1 to 2,147,483,647.
-    """
-
-    name: str
-    most: int | None = None
-    each: int | None = None
-    rate: Rate | None = None
-
-    def __post_init__(self) -> None:
-        checked_queue(self.name)
-        whole_or_none("most", self.most, 1, most=MOST_COUNT)
-        whole_or_none("each", self.each, 1, most=MOST_COUNT)
-        if not isinstance(self.rate, Rate | None):
-            raise UsageError(f"rate must be a Rate(runs=…, seconds=…), not {shown(self.rate)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineChoice:
     """How DBOS runs in this process."""
 
@@ -85,13 +40,6 @@ class EngineChoice:
     queues: Sequence[QueueLimits]
     connections: int
     poll_seconds: float
-
-
-def quiet() -> None:
-    """Leave DBOS's log to the host: without a handler of ours it would write to standard error itself."""
-    logger = logging.getLogger("dbos")
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
 
 
 async def started(choice: EngineChoice, work: Work) -> DBOS:
@@ -114,6 +62,8 @@ async def started(choice: EngineChoice, work: Work) -> DBOS:
         DBOS.listen_queues([queue.name for queue in choice.queues])
         with faults_told():
             DBOS.launch()
+            # New runs go to the version that DBOS has as the latest, though nobody may work with it any more.
+            await DBOS.set_latest_application_version_async(choice.version)
             for queue in choice.queues:
                 await _register(queue, choice.poll_seconds)
     except BaseException:  # whatever keeps it from starting, nothing of it is left; raised again
@@ -146,6 +96,19 @@ async def forgotten(runs: Sequence[str]) -> Sequence[str]:
     """Those of these runs that somebody has deleted."""
     known = await DBOS.list_workflows_async(workflow_ids=list(runs), load_input=False, load_output=False)
     return sorted(set(runs) - {each.workflow_id for each in known})
+
+
+async def cancelled(run_id: str) -> bool:
+    """Whether somebody has cancelled that run."""
+    found = await DBOS.list_workflows_async(
+        workflow_ids=[run_id], status="CANCELLED", load_input=False, load_output=False
+    )
+    return bool(found)
+
+
+async def newest_version() -> str:
+    """The version that new runs go to: that of the worker that started last."""
+    return str((await DBOS.get_latest_application_version_async())["version_name"])
 
 
 async def handed_back(dbos: DBOS, worker: str) -> int:

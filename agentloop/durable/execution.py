@@ -21,12 +21,10 @@ from agentloop.events import MessageAdded
 from agentloop.owners import check_free
 from agentloop.races import MovedOnError
 from agentloop.redaction import redacted
-from agentloop.room import OVERFLOW
 from agentloop.run import Run
-from agentloop.rungs import fired_by
 from agentloop.sessions import Session
-from agentloop.steps import AskModel, Finish, RunTools, next_step
-from agentloop.stream import RunEnded, RunStatus, ToolEnded
+from agentloop.steps import AskModel, Finish, RunTools, next_step, partial_answer
+from agentloop.stream import RunStatus, ToolEnded
 
 Todo = dict[str, Any]
 """What is to be done next, as plain data: `do` is ask, make_room, tools or end."""
@@ -69,11 +67,11 @@ class Execution:
         run, session = await self.live.opened()
         if not isinstance(next_step(session.context.messages), AskModel):
             return self._todo(session)
-        if not made and not run.limit_reached():
-            if _is_due(run, session):
+        if not made and not run.spending.limit_reached():
+            if run.room.is_due(session.context):
                 return {"do": "make_room"}
             session = self.live.session = await run.room.make(session)
-        if reason := run.limit_reached():
+        if reason := run.spending.limit_reached():
             return {"do": "end", "status": "limit", "reason": reason}
         session = self.live.session = await ask(run, session)
         return self._todo(session)
@@ -109,20 +107,22 @@ class Execution:
             await self._store_end(status, how.get("reason"))
         run = self.live.run
         if run is None:
+            self.live.say_end(status, error)
             return {"status": status, "error": error}
         self.live.place.setting.learn(run)
-        await self._show_end(run, status, error=error)
-        usage = {"input": run.usage.input_tokens, "output": run.usage.output_tokens}
-        return {"status": status, "error": error, "usage": usage, "cost": run.cost}
+        await run.show_end(status, output=self._output(run, status), error=error)
+        usage = {"input": run.spending.usage.input_tokens, "output": run.spending.usage.output_tokens}
+        return {"status": status, "error": error, "usage": usage, "cost": run.spending.cost}
 
-    async def note_cancelled(self) -> None:
-        """Note that the run was cancelled, where it had begun and the log can be written."""
-        run = self.live.run
+    async def note_end(self, status: RunStatus, error: str) -> None:
+        """Note an end that no step came to, where the run had begun and the log can be written."""
+        run, error = self.live.run, redacted(error, self.live.place.setting.redact)
         if run is None:
+            self.live.say_end(status, error)
             return
         with contextlib.suppress(StoreError):
-            await self._store_end_of_cancelled()
-        await self._show_end(run, "interrupted", error="cancelled")
+            await self._store_end_of_cut_off(status)
+        await run.show_end(status, error=error)
 
     async def _say_prompt(self, run: Run, session: Session) -> None:
         """What comes after the first record of a run, where another execution stored that."""
@@ -171,23 +171,19 @@ class Execution:
             run.session = session
             await to_its_end(run.end(status, reason))
 
-    async def _store_end_of_cancelled(self) -> None:
+    async def _store_end_of_cut_off(self, status: RunStatus) -> None:
         """Store that end, also where a tool that was cut off still stored its result meanwhile."""
         for _ in range(CONFLICTS):
             with contextlib.suppress(MovedOnError):
-                await self._store_end("interrupted", None)
+                await self._store_end(status, None)
                 break
 
-    async def _show_end(self, run: Run, status: RunStatus, *, error: str | None) -> None:
-        output, session = "", self.live.session
-        if status == "answered" and session is not None:
-            step = next_step(session.context.messages)
-            output = redacted(step.answer, run.watch.redact) if isinstance(step, Finish) else ""
-        ended = RunEnded(status=status, output=output, usage=run.usage, cost=run.cost, error=error)
-        await run.watch.say(ended)
-
-
-def _is_due(run: Run, session: Session) -> bool:
-    """Whether the next request will be preceded by a compaction."""
-    policy, context, budget = run.room.policy, session.context, run.room.budget
-    return bool(policy and (OVERFLOW(context, budget) or fired_by(policy.trigger, context, budget)))
+    def _output(self, run: Run, status: RunStatus) -> str:
+        """What is answered, or at a limit what there is of that."""
+        if self.live.session is None:
+            return ""
+        context = self.live.session.context
+        if status == "limit":
+            return redacted(partial_answer(context.visible), run.watch.redact)
+        step = next_step(context.messages) if status == "answered" else None
+        return redacted(step.answer, run.watch.redact) if isinstance(step, Finish) else ""

@@ -1,26 +1,28 @@
 """A run as a durable workflow: its body does nothing but steps, so that it can be replayed anywhere."""
 
 import asyncio
+import contextlib
 import functools
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from agentloop.deadlines import is_leaked
 from agentloop.durable.execution import CONFLICTS, Execution, Todo
 from agentloop.durable.live import ElsewhereError, Live, Place
-from agentloop.durable.orders import Order
-from agentloop.errors import AgentLoopError, ConflictError, ModelUnavailableError, StoreError, TakenOverError
+from agentloop.durable.orders import Order, RunCancelledError
+from agentloop.durable.tries import RETRY_SECONDS, may_work_later, pause_after
+from agentloop.errors import AgentLoopError, StoreError
+from agentloop.host_logger import warn
 from agentloop.interrupts import is_ctrl_c
-from agentloop.plain_values import error_text
+from agentloop.plain_values import words_of
 from agentloop.races import MovedOnError
 from agentloop.redaction import redact_error, redacted
-from agentloop.results import status_of
+from agentloop.results import status_of, unasked
 
-_FOR_GOOD = (ConflictError, TakenOverError)
-
-Deed: TypeAlias = Callable[[bool], Awaitable[Todo]]
-"""What a step does; it is told whether this is the last try. What it raises before that may work later."""
+Deed: TypeAlias = Callable[[], Awaitable[Todo]]
+"""What a step does; whatever fails in it is plain data too."""
 
 
 class Steps(Protocol):
@@ -30,17 +32,17 @@ class Steps(Protocol):
         """What the step came to, once that is awaited; its place among the others is that of this call."""
 
 
-class RunCancelledError(Exception):
-    """Somebody cancelled the run; its next step says so."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Flow:
-    """What the workers of this process do with each run; `stopping` says that no more is to be begun."""
+    """What the workers of this process do with each run.
+
+    A step whose server or database is away is tried again after `retry_seconds`, see `tries`.
+    """
 
     place: Place
     steps: Steps
-    stopping: bool = False
+    retry_seconds: float = RETRY_SECONDS
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     under_way: dict[str, "asyncio.Task[Any]"] = field(default_factory=dict)
 
     async def run(self, run_id: str, order: str) -> dict[str, Any]:
@@ -59,7 +61,10 @@ class Flow:
         try:
             return await self._all_steps(execution)
         except RunCancelledError:
-            await execution.note_cancelled()
+            await execution.note_end("interrupted", "cancelled")
+            raise
+        except Exception as error:  # DBOS failed at a step: for DBOS the run is over too; raised again
+            await execution.note_end("failed", words_of(error))
             raise
         finally:
             if self.under_way.get(run_id) is task:
@@ -71,6 +76,17 @@ class Flow:
         for run_id in runs:
             if (task := self.under_way.get(run_id)) is not None:
                 task.cancel()
+
+    def begin_no_more(self) -> None:
+        """From now on no step is begun, nor waited to be tried again; the runs are to be handed back."""
+        self._stopping.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before a step is tried again, unless the worker is about to stop."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        self._may_go_on()
 
     async def _all_steps(self, execution: Execution) -> dict[str, Any]:
         self._may_go_on()
@@ -111,7 +127,7 @@ class Flow:
 
     def _may_go_on(self) -> None:
         """End here, the run being handed back, where the worker is about to stop."""
-        if self.stopping:
+        if self._stopping.is_set():
             raise asyncio.CancelledError("the worker stops")
 
     def _step(
@@ -119,17 +135,36 @@ class Flow:
     ) -> Coroutine[Any, Any, Todo]:
         # The end is noted also of a run that was put out.
         held = work if name == "end" else functools.partial(execution.live.done, work)
-        return self.steps(name, _Deed(execution, held))
+        return self.steps(_clean(name), _Deed(self, execution, held))
 
 
 @dataclass(frozen=True, slots=True)
 class _Deed:
     """A step's work whose failure is plain data, but for what may work later."""
 
+    flow: Flow
     execution: Execution
     work: Callable[[], Awaitable[Todo]]
 
-    async def __call__(self, is_last_try: bool, /) -> Todo:
+    async def __call__(self) -> Todo:
+        tries = 0
+        while True:
+            try:
+                return await self._tried()
+            except AgentLoopError as error:
+                tries += 1
+                pause = pause_after(tries, error, retry_seconds=self.flow.retry_seconds)
+                if pause is None:
+                    return self._failed(error)
+                self._warn(error, pause)
+            await self.flow.pause(pause)
+
+    async def _tried(self) -> Todo:
+        """What the step comes to, its failure too.
+
+        Raises:
+            AgentLoopError: it failed, and may work later.
+        """
         for _ in range(CONFLICTS):
             try:
                 return await self.work()
@@ -138,22 +173,25 @@ class _Deed:
                 last = error
             except Exception as error:  # every fault of a run has its word and its line, ours too
                 self.execution.live.look_again()
-                if may_work_later(error) and not is_last_try:
+                if may_work_later(error):
                     raise
                 return self._failed(error)
             except BaseException as error:  # a model may raise what ends programs; what is meant to goes on
                 if _is_meant(error):
                     raise
                 self.execution.live.look_again()
-                return self._failed(
-                    AgentLoopError(f"ended by {error_text(error)}, which nobody here asked for")
-                )
+                return self._failed(unasked(error))
         return self._failed(last)
+
+    def _warn(self, error: AgentLoopError, pause: float) -> None:
+        live = self.execution.live
+        words = redacted(words_of(error), live.place.setting.redact)
+        warn("step_to_be_tried_again", run_id=live.run_id, error=words, after_seconds=pause)
 
     def _failed(self, error: Exception) -> Todo:
         redact = self.execution.live.place.setting.redact
         redact_error(error, redact)
-        text = str(redacted(str(error) or type(error).__name__, redact))
+        text = str(redacted(words_of(error), redact))
         clean = text.encode("utf-8", "replace").decode("utf-8")
         todo: Todo = {"do": "end", "status": status_of(error), "error": clean}
         return {**todo, "unwritten": True} if isinstance(error, StoreError) else todo
@@ -162,11 +200,10 @@ class _Deed:
 def _is_meant(error: BaseException) -> bool:
     """Whether somebody ends the step: by cancelling it, by going on with it elsewhere, or by Ctrl-C."""
     if isinstance(error, asyncio.CancelledError) and not isinstance(error, ElsewhereError):
-        task = asyncio.current_task()
-        return task is None or task.cancelling() > 0
+        return not is_leaked(error)
     return isinstance(error, ElsewhereError) or is_ctrl_c(error)
 
 
-def may_work_later(error: BaseException) -> bool:
-    """Whether the same step may do when it is tried again."""
-    return isinstance(error, ModelUnavailableError | StoreError) and not isinstance(error, _FOR_GOOD)
+def _clean(name: str) -> str:
+    """A step's name as a database can hold it: the id of a call is whatever a server made it."""
+    return "".join(each if each.isprintable() else "?" for each in name)

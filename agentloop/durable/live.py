@@ -2,27 +2,29 @@
 
 import asyncio
 import contextlib
-import uuid
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from agentloop.beginnings import begin
 from agentloop.durable.backwards import backwards, said_in
+from agentloop.durable.holding import is_of_run, leases_of
 from agentloop.durable.orders import Order
-from agentloop.durable.spending import spend_again
+from agentloop.durable.replaying import spend_again
 from agentloop.errors import ConflictError, TakenOverError
-from agentloop.events import Described, Event, MessageAdded, Record, RunEnded, RunStarted
-from agentloop.holders import is_dead, new_lease, part_of
-from agentloop.holds import LEASE_SECONDS, Hold
-from agentloop.leases import Leases
+from agentloop.events import Event, MessageAdded, Record, RunEnded, RunStarted
+from agentloop.holders import part_of
+from agentloop.holds import Hold
 from agentloop.limits import Limits
-from agentloop.messages import ToolCall
-from agentloop.races import appended, has_begun, kept_up
+from agentloop.messages import ToolCall, Usage
+from agentloop.races import has_begun, kept_up
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.setting import Setting
 from agentloop.steps import RunTools, next_step
-from agentloop.stores.base import Lease, SessionStore
+from agentloop.stores.base import SessionStore
+from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus
 from agentloop.watch import Sink
 
@@ -109,7 +111,7 @@ class Live:
         """
         if self._held is None:
             stack = contextlib.AsyncExitStack()
-            leases = _leases_of(self.run_id)
+            leases = leases_of(self.run_id)
             hold = await stack.enter_async_context(leases.held(self.order.session_id, self.place.store))
             self._held = stack, hold
         return self._held[1]
@@ -127,13 +129,27 @@ class Live:
 
     async def begin(self) -> None:
         """Store that the run began, with its prompt."""
-        session = await Session.open(self.order.session_id, self.place.store)
+        order = self.order
+        session = await Session.open(order.session_id, self.place.store)
+        setting = replace(self.place.setting, owner=order.owner, ttl_seconds=order.ttl_seconds)
         self.run = run = await self._new_run()
-        if self.order.owner is not None and not session.context.length:
-            session = await appended(session, [Described(owner=self.order.owner)], kept_up)
-        since = session.context.length + 1
-        self.session = await self.place.setting.begin(run, session, self.order.prompt)
-        self.since = since
+        self.session = await begin(setting, run, session, order.prompt)
+        # Asked of the log, since others may have written just before it.
+        self.since = await self.began_at()
+
+    def say_end(self, status: RunStatus, error: str | None) -> None:
+        """Tell the worker's own listener the end of a run that never came to its beginning here."""
+        ended = RunEndedShown(
+            session_id=self.order.session_id,
+            run_id=self.run_id,
+            time=time.time(),
+            status=status,
+            output="",
+            usage=Usage(),
+            cost=None,
+            error=error,
+        )
+        self.place.sink(ended)
 
     async def has_begun(self) -> bool:
         """Whether the log has this run's beginning."""
@@ -216,20 +232,3 @@ class Live:
     def _check_alone(self, records: Sequence[Record]) -> None:
         if has_begun(records, other_than=self.run_id):
             raise TakenOverError(self.order.session_id)
-
-
-def is_of_run(lease: Lease, run_id: str) -> bool:
-    """Whether an execution of the run has that lease."""
-    return lease.holder.startswith(f"{run_id}.")
-
-
-def _leases_of(run_id: str) -> Leases:
-    """How an execution of the run comes by its session: it puts those before it out, and waits for others."""
-
-    def new() -> Lease:
-        return replace(new_lease(), holder=f"{run_id}.{uuid.uuid4().hex}")
-
-    def is_over(lease: Lease) -> bool:
-        return is_of_run(lease, run_id) or is_dead(lease)
-
-    return Leases(when_busy="wait", seconds=LEASE_SECONDS, new=new, is_over=is_over)

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
-from agentloop.durable import engine
-from agentloop.durable.database import faults_told, limited
+from agentloop.durable.database import faults_told, limited, quiet
+from agentloop.durable.orders import APPLICATION
 from agentloop.threads import in_thread
 
 T = TypeVar("T")
@@ -45,11 +45,11 @@ class QueueClient:
 
 def _client(url: str) -> DBOSClient:
     """A client; DBOS's tables are made where they are not there, since no worker may have started."""
-    engine.quiet()
+    quiet()
     client = DBOSClient(
         system_database_url=url,
         serializer=DBOSPortableJSONSerializer(),
-        application_name=engine.APPLICATION,
+        application_name=APPLICATION,
         system_database_pool_size=1,
         retry_connection_errors=False,
     )

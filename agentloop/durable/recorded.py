@@ -1,54 +1,42 @@
-"""The steps of a run as DBOS does them: each has its place in its tables, and is tried again for a while."""
+"""The steps of a run as DBOS does them: each has its place in its tables."""
 
+import asyncio
+import contextvars
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from dbos import DBOS, StepReservation
 from dbos import error as dbos_error
 
+from agentloop.durable import engine
 from agentloop.durable.execution import Todo
-from agentloop.durable.flow import Deed, RunCancelledError, may_work_later
-
-TRIES = 5
-"""So often a step is tried whose server or database is away, with waits that double from the first (2, 4, 8,
-16 s), on top of the model's own retries."""
-
-RETRY_SECONDS = 2.0
+from agentloop.durable.flow import Deed
+from agentloop.durable.orders import RunCancelledError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedSteps:
-    """Steps of the workflow that calls; one that fails is first tried again after `retry_seconds`."""
+def recorded_steps(name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
+    """A step of the workflow that calls: its result, from DBOS's tables where it stands there."""
+    return _done(DBOS.reserve_step(), name, deed)
 
-    retry_seconds: float
 
-    def __call__(self, name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
-        """The step's result, from DBOS's tables where it stands there."""
-        return self._done(DBOS.reserve_step(), name, deed)
+async def _done(place: StepReservation, name: str, deed: Deed) -> Todo:
+    async def work() -> Todo:
+        return await deed()
 
-    async def _done(self, place: StepReservation, name: str, deed: Deed) -> Todo:
-        async def work() -> Todo:
-            return await deed(_is_last_try())
-
-        try:
-            return await place.run_async(
-                {
-                    "name": name,
-                    "preemptible": name != "end",
-                    "retries_allowed": True,
-                    "max_attempts": TRIES,
-                    "interval_seconds": self.retry_seconds,
-                    "should_retry": may_work_later,
-                },
-                work,
-            )
-        except dbos_error.DBOSWorkflowCancelledError as error:
+    try:
+        return await place.run_async({"name": name, "preemptible": name != "end"}, work)
+    except dbos_error.DBOSWorkflowCancelledError as error:
+        raise RunCancelledError from error
+    except dbos_error.DBOSWorkflowConflictIDError as error:
+        # So a step ends that was done before DBOS saw that the run is cancelled, or that another has it now.
+        if await _is_cancelled():
             raise RunCancelledError from error
+        raise
 
 
-def _is_last_try() -> bool:
-    status = DBOS.step_status
-    if status is None or status.current_attempt is None or status.max_attempts is None:
-        return True
-    return status.current_attempt + 1 >= status.max_attempts
+async def _is_cancelled() -> bool:
+    """Asked outside of the workflow, in which the question would be a step of its own."""
+    run_id = DBOS.workflow_id
+    assert run_id is not None
+    asking = contextvars.Context().run(asyncio.create_task, engine.cancelled(run_id))
+    return await asking

@@ -1,34 +1,31 @@
 """The queue from outside: put runs in, see how they stand, wait for them, cancel them."""
 
 import asyncio
-import contextlib
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 from dbos import EnqueueOptions, WorkflowStatus
 
 from agentloop.checks import MOST_COUNT, whole_or_none
-from agentloop.deadlines import to_its_end
-from agentloop.durable import engine
-from agentloop.durable.backwards import answer_in
-from agentloop.durable.live import is_of_run
-from agentloop.durable.orders import QUEUE, Order, QueuedRun, checked_queue, checked_url
+from agentloop.durable.backwards import answer_in, partial_in
+from agentloop.durable.database import not_lost
+from agentloop.durable.holding import let_go
+from agentloop.durable.missing import with_missing
+from agentloop.durable.orders import QUEUE, WORKFLOW, Order, QueuedRun, checked_queue, checked_url
 from agentloop.durable.queue_client import QueueClient
 from agentloop.durable.seen import CAN_GO_ON, OPEN, seen
-from agentloop.errors import SessionBusyError, UsageError
-from agentloop.holders import is_dead, new_lease
-from agentloop.holds import Claim
+from agentloop.errors import UsageError
 from agentloop.messages import Message
-from agentloop.openings import spoken
+from agentloop.openings import spoken, title_of
 from agentloop.owners import check_free
 from agentloop.redaction import Redact, checked_redaction, redacted
 from agentloop.sessions import new_session_id
 from agentloop.stores import open_store
-from agentloop.stores.base import GrantsLeases, checked_owner, checked_session_id
+from agentloop.stores.base import checked_owner, checked_session_id, checked_ttl
 
 _POLL_SECONDS = 0.5
 
@@ -56,26 +53,35 @@ class RunQueue:
         *,
         session_id: str | None = None,
         queue: str = QUEUE,
+        ttl_seconds: float | None = None,
     ) -> str:
         """Put a run in the queue; its id. A session that is not named is a new one.
 
-        Runs of one session in one queue are done one after the other, in the order submitted.
+        Runs of one session in one queue are done one after the other, in the order submitted. A session that
+        begins with this run may be swept `ttl_seconds` after its newest record, None for never.
 
         Raises:
-            UsageError: the prompt is empty, a name is not allowed, or the session is somebody else's.
+            UsageError: the prompt is empty, a name is not allowed, the session is somebody else's, or
+                `ttl_seconds` no number above 0.
             StoreError: the database could not be reached.
         """
         message = redacted(spoken(prompt), self._redact)
         session = new_session_id() if session_id is None else checked_session_id(session_id)
         await check_free(session, self._store, self._owner)
-        order = Order(session_id=session, prompt=message, owner=self._owner)
+        ttl_seconds = checked_ttl(ttl_seconds)
+        order = Order(session_id=session, prompt=message, owner=self._owner, ttl_seconds=ttl_seconds)
         run_id = uuid.uuid4().hex
         options: EnqueueOptions = {
-            "workflow_name": engine.WORKFLOW,
+            "workflow_name": WORKFLOW,
             "queue_name": checked_queue(queue),
             "workflow_id": run_id,
             "queue_partition_key": session,
-            "attributes": {"session": session, "queue": queue, "owner": self._owner},
+            "attributes": {
+                "session": session,
+                "queue": queue,
+                "owner": self._owner,
+                "prompt": _first_words(message),
+            },
         }
         text = json.dumps({**order.to_json(), "submitted": time.time()})
         await self._client.asked(lambda client: client.enqueue(options, text))
@@ -104,7 +110,7 @@ class RunQueue:
             status=list(OPEN) if only_open else None,
             workflow_id_prefix=id_prefix or None,
         )
-        return [self._shown(each) for each in found]
+        return await with_missing(self._url, [self._shown(each) for each in found])
 
     async def run(self, run_id: str) -> QueuedRun:
         """One run, with what it is doing.
@@ -112,30 +118,35 @@ class RunQueue:
         Raises:
             UsageError: there is none of that id.
         """
-        found = await self._one(run_id)
+        [found] = await with_missing(self._url, [await self._one(run_id)])
         steps = await self._client.asked(lambda client: client.list_workflow_steps(run_id))
         return replace(found, doing=steps[-1]["function_name"] if steps else None)
 
     async def answer(self, run_id: str) -> str:
-        """What the model answered in that run; empty where it has not, or said nothing.
+        """What the model answered in that run, at a limit what there is of that; empty where it has not.
 
         Raises:
             UsageError: there is no run of that id.
+            StoreError: the database could not be reached.
         """
-        found = await self._one(run_id)
-        return redacted(await answer_in(self._store, found.session_id, run_id), self._redact)
+        with not_lost(run_id):
+            found = await self._one(run_id)
+            answer = partial_in if found.state == "limit" else answer_in
+            return redacted(await answer(self._store, found.session_id, run_id), self._redact)
 
     async def wait(self, run_id: str, *, poll_seconds: float = _POLL_SECONDS) -> QueuedRun:
         """The run once it is over.
 
         Raises:
             UsageError: there is none of that id.
+            StoreError: the database could not be reached; the run does not end by that.
         """
-        while True:
-            found = await self._one(run_id)
-            if found.is_over:
-                return found
-            await asyncio.sleep(poll_seconds)
+        with not_lost(run_id):
+            while True:
+                found = await self._one(run_id)
+                if found.is_over:
+                    return found
+                await asyncio.sleep(poll_seconds)
 
     async def cancel(self, run_id: str) -> QueuedRun:
         """Take the run out of the queue, or have its worker stop it within seconds; one that is over stays.
@@ -155,8 +166,11 @@ class RunQueue:
         """
         status = await self._status(run_id)
         if status.status not in CAN_GO_ON:
-            state = seen(status).state
-            raise UsageError(f"run {run_id!r} is {state}: what was cancelled or given up can be resumed")
+            found = seen(status)
+            raise UsageError(
+                f"run {run_id!r} is {found.state}: what was cancelled or given up can be resumed; to go on "
+                f"in its session, submit another prompt: `agentloop submit --session {found.session_id} …`"
+            )
         queue = seen(status).queue
         await self._client.asked(lambda client: client.resume_workflow(run_id, queue_name=queue))
         return await self._one(run_id)
@@ -171,7 +185,7 @@ class RunQueue:
         found = await self._one(run_id)
         if not found.is_over:
             raise UsageError(f"run {run_id!r} is {found.state}: cancel it first")
-        async with self._let_go(found):
+        async with let_go(self._store, found):
             await self._client.asked(lambda client: client.delete_workflow(run_id))
 
     async def close(self) -> None:
@@ -185,27 +199,13 @@ class RunQueue:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @contextlib.asynccontextmanager
-    async def _let_go(self, run: QueuedRun) -> AsyncIterator[None]:
-        """No worker has the run within the block: a deleted run is no longer told that it was cancelled."""
-        if not isinstance(self._store, GrantsLeases):
-            yield
-            return
-        claim = Claim(session_id=run.session_id, store=self._store, lease=new_lease())
-        try:
-            held = await claim.taken()
-            if held is not None and is_of_run(held, run.id) and not is_dead(held):
-                raise SessionBusyError(f"run {run.id!r} is {run.state}, its worker still stops it: try again")
-            yield
-        finally:
-            await to_its_end(claim.free())
-
     async def _one(self, run_id: str) -> QueuedRun:
         return self._shown(await self._status(run_id))
 
     def _shown(self, status: WorkflowStatus) -> QueuedRun:
         found = seen(status)
-        return replace(found, error=redacted(found.error, self._redact))
+        error, prompt = redacted((found.error, found.prompt), self._redact)
+        return replace(found, error=error, prompt=prompt)
 
     async def _status(self, run_id: str) -> WorkflowStatus:
         found = await self._listed(workflow_ids=[run_id])
@@ -218,6 +218,11 @@ class RunQueue:
         attributes = {name: value for name, value in wanted.items() if value is not None}
         return await self._client.asked(
             lambda client: client.list_workflows(
-                name=engine.WORKFLOW, load_input=False, attributes=attributes or None, **only
+                name=WORKFLOW, load_input=False, attributes=attributes or None, **only
             )
         )
+
+
+def _first_words(message: Message) -> str:
+    """What the queue shows of a prompt; its column takes neither NUL nor half a character."""
+    return title_of(message).replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")

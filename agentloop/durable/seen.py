@@ -34,6 +34,7 @@ def seen(status: WorkflowStatus) -> QueuedRun:
         usage=Usage(input_tokens=used["input"], output_tokens=used["output"]) if used else None,
         cost=outcome.get("cost"),
         error=outcome.get("error") or _error_of(status),
+        prompt=attributes.get("prompt", ""),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from agentloop.host_logger import host_logger
+from agentloop.host_logger import warn
 from agentloop.interrupts import is_ctrl_c
 from agentloop.log import log_event
 from agentloop.plain_values import error_text
@@ -59,11 +59,15 @@ class Told:
 
 @dataclass(slots=True, kw_only=True)
 class Notices:
-    """Tells people how a worker's database stands: once that it cannot be used, once that it can again."""
+    """Tells people how a worker's database stands: once that it cannot be used, once that it can again.
+
+    And once that new runs go to workers of another version than its own.
+    """
 
     worker: str
     hears: Hears
     _in_trouble: bool = False
+    _said_newest: str | None = None
 
     def waits(self) -> None:
         """It is connected."""
@@ -91,11 +95,19 @@ class Notices:
             self._say("the worker can do its work again")
         self._in_trouble = False
 
+    def new_runs_go_to(self, newest: str, own: str) -> None:
+        """It is of one version, and new runs go to that of the worker that started last."""
+        if newest not in (own, self._said_newest):
+            self._say(
+                f"new runs go to workers of version {newest!r}, the last to start; "
+                f"this one, of {own!r}, goes on with its own"
+            )
+        self._said_newest = newest
+
     def _say(self, line: str) -> None:
         try:
             self.hears(line)
         except BaseException as error:  # what a user's function raises is reported, as of any callback
             if is_ctrl_c(error):
                 raise
-            if (logger := host_logger()) is not None:
-                logger.warning("notice_not_heard", worker=self.worker, error=error_text(error))
+            warn("notice_not_heard", worker=self.worker, error=error_text(error))

@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from dbos import DBOS
@@ -12,21 +12,24 @@ from dbos import DBOS
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.checks import MOST_COUNT, called, shown, up_to, whole
-from agentloop.deadlines import to_its_end
+from agentloop.deadlines import CANCEL_GRACE_SECONDS, to_its_end
 from agentloop.durable import engine
 from agentloop.durable.database import faults_told, first_line
-from agentloop.durable.engine import EngineChoice, QueueLimits
+from agentloop.durable.engine import EngineChoice
 from agentloop.durable.flow import Flow
 from agentloop.durable.live import Place
+from agentloop.durable.missing import Missing, sign_of
 from agentloop.durable.orders import QUEUE, checked_url
-from agentloop.durable.recorded import RETRY_SECONDS, RecordedSteps
+from agentloop.durable.queues import QueueLimits, with_limits
+from agentloop.durable.recorded import recorded_steps
 from agentloop.durable.telling import Hears, Notices, Told, unheard
+from agentloop.durable.tries import RETRY_SECONDS
 from agentloop.errors import UsageError
-from agentloop.host_logger import host_logger
+from agentloop.host_logger import warn
 from agentloop.limits import Limits, check_priced, limited
-from agentloop.openings import folder_of, instances, transcripts_folder
-from agentloop.redaction import Redact, checked_redaction
-from agentloop.setting import Setting
+from agentloop.plain_values import words_of
+from agentloop.redaction import Redact
+from agentloop.setting import Setting, setting_of
 from agentloop.stores import open_store
 from agentloop.stores.postgres.locks import HeldLock
 from agentloop.watch import Sink, unseen
@@ -53,13 +56,15 @@ class Worker:
     gives what is in flight `grace_seconds` to end, what it then cuts off as long again, and hands its runs
     back for others to go on with, for which the database has `HAND_BACK_SECONDS`. A run whose session
     somebody else works on waits as long as that lasts, and is one of the `concurrency` meanwhile. It looks
-    for dead workers every `look_seconds`, and into its queues every `poll_seconds`. A step whose server or
-    database is away is tried again after `retry_seconds`, then after twice as long, five times in all: then
-    the run ends as `try_later`. A run stays with the workers of the `version` that began it; new ones go to
-    the newest: give another where an agent is so changed that it must not go on with what the old one began.
+    for dead workers every `look_seconds` (one is dead where it is missing three times in a row, so give all
+    workers the same), and into its queues every `poll_seconds`. A step whose server or
+    database is away is tried again after `retry_seconds`, then after twice as long, or as the server asks,
+    five times in all: then the run ends as `try_later`. A run stays with the workers of the `version` that
+    began it; new ones go to that of the worker that started last: give another where an agent is so changed
+    that it must not go on with what the old one began.
     The other arguments are those of `Runner` and of `Runner.run`; `on_event` gets each event of each run, and
-    `on_notice` one line when the worker is connected, when its database cannot be used, and when it can
-    again. A worker is run once, and alone in its process.
+    `on_notice` one line when the worker is connected, when its database cannot be used, when it can again,
+    and when new runs go to another version. A worker is run once, and alone in its process.
 
     Raises:
         UsageError: the store is no PostgreSQL database, or an argument is not what it must be.
@@ -89,30 +94,29 @@ class Worker:
         whole("concurrency", concurrency, 1, most=MOST_COUNT)
         called("on_event", on_event, "a function of an event")
         called("on_notice", on_notice, "a function of a text")
-        if not isinstance(agent, Agent):
-            raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
         url = checked_url(store)
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store = open_store(url)
-        setting = Setting(
-            agent=agent,
-            store=self._store,
-            callbacks=instances(callbacks),
-            transcripts=transcripts_folder(transcripts),
-            folder=folder_of(folder),
-            redact=None if redact is None else checked_redaction(redact),
+        setting = setting_of(
+            agent,
+            self._store,
+            callbacks=callbacks,
+            transcripts=transcripts,
+            folder=folder,
+            redact=redact,
         )
         place = _place(setting, limits, on_event)
-        self._flow = Flow(place=place, steps=RecordedSteps(retry_seconds=retry_seconds))
+        self._flow = Flow(place=place, steps=recorded_steps, retry_seconds=retry_seconds)
         self._choice = EngineChoice(
             url=url,
             worker=self.id,
             version=f"{engine.SHAPE} {_checked_version(version)}".strip(),
-            queues=_with_limits(queues, concurrency),
+            queues=with_limits(queues, concurrency),
             connections=min(20, concurrency + _OWN_CONNECTIONS),
             poll_seconds=poll_seconds,
         )
-        self._life = HeldLock(url, _sign_of(self.id))
+        self._life = HeldLock(url, sign_of(self.id))
+        self._missing = Missing()
         self._grace_seconds = grace_seconds
         self._look_seconds = look_seconds
         self._stop = asyncio.Event()
@@ -144,7 +148,8 @@ class Worker:
         try:
             await self._stop.wait()
         finally:
-            await to_its_end(self._wind_up(dbos, looking))
+            longest = 2 * self._grace_seconds + 2 * HAND_BACK_SECONDS + CANCEL_GRACE_SECONDS
+            await to_its_end(self._wind_up(dbos, looking), grace_seconds=longest)
 
     async def _look_after_others(self, dbos: DBOS) -> None:
         while True:
@@ -154,10 +159,12 @@ class Worker:
 
     async def _look(self, dbos: DBOS) -> None:
         try:
-            await self._life.keep()
+            if not await self._life.keep():
+                self._missing.forget()
             with faults_told():
                 await self._take_over_from_dead(dbos)
                 await self._stop_forgotten()
+                self._notices.new_runs_go_to(await engine.newest_version(), self._choice.version)
         except Exception as error:  # noqa: BLE001 — whatever it is, dead workers are looked for again
             self._warn("dead_workers_not_looked_for", error)
             self._notices.trouble(first_line(error))
@@ -170,8 +177,8 @@ class Worker:
         for worker in await engine.busy_workers(self._choice.version):
             if worker == self.id:
                 continue
-            async with self._life.is_free(_sign_of(worker)) as is_dead:
-                if is_dead:
+            async with self._life.is_free(sign_of(worker)) as is_free:
+                if self._missing.is_dead(worker, is_free=is_free):
                     await engine.handed_back(dbos, worker)
 
     async def _stop_forgotten(self) -> None:
@@ -180,7 +187,7 @@ class Worker:
             self._flow.stop(await engine.forgotten(runs))
 
     async def _wind_up(self, dbos: DBOS, looking: "asyncio.Task[None]") -> None:
-        self._flow.stopping = True
+        self._flow.begin_no_more()
         engine.take_no_more(dbos)
         looking.cancel()
         try:
@@ -209,8 +216,7 @@ class Worker:
             self._warn("runs_not_handed_back", error)
 
     def _warn(self, event: str, error: Exception) -> None:
-        if (logger := host_logger()) is not None:
-            logger.warning(event, worker=self.id, error=str(error) or type(error).__name__)
+        warn(event, worker=self.id, error=words_of(error))
 
     async def _close(self) -> None:
         await self._life.free()
@@ -231,23 +237,5 @@ def _checked_version(version: str) -> str:
 
 def _place(setting: Setting, limits: Limits | None, sink: Sink) -> Place:
     limits = limited(limits, setting.agent.max_steps)
-    check_priced(limits, *setting.models)
+    check_priced(limits, *setting.agent.models)
     return Place(setting=setting, limits=limits, sink=Told(on_event=sink, redact=setting.redact))
-
-
-def _with_limits(queues: Iterable[str | QueueLimits], concurrency: int) -> Sequence[QueueLimits]:
-    if isinstance(queues, str | QueueLimits):
-        queues = (queues,)
-    found: dict[str, QueueLimits] = {}
-    for queue in queues:
-        limits = queue if isinstance(queue, QueueLimits) else QueueLimits(name=queue, each=concurrency)
-        if found.setdefault(limits.name, limits) != limits:
-            raise UsageError(f"queue {limits.name!r} is named twice, with other limits: name it once")
-    if not found:
-        raise UsageError("queues is empty: name one, e.g. 'agentloop'")
-    return list(found.values())
-
-
-def _sign_of(worker: str) -> str:
-    """The name of the lock that a worker holds for as long as it lives."""
-    return f"agentloop worker {worker}"

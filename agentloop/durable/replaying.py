@@ -16,7 +16,7 @@ def spend_again(run: Run, records: Sequence[Record]) -> None:
     Its seconds are counted from there too, by the clock on the wall.
     """
     if records:
-        run.started -= max(0.0, time.time() - records[0].event.time)
+        run.spending.started -= max(0.0, time.time() - records[0].event.time)
     asked: ModelCalled | None = None
     beside: list[ModelCalled] = []
     for record in records:
@@ -26,13 +26,13 @@ def spend_again(run: Run, records: Sequence[Record]) -> None:
             case ModelCalled() as called:
                 beside.append(called)
             case Compacted(tokens=tokens):
-                run.spend_beside(took(beside, tokens))
+                run.spending.add_beside(took(beside, tokens))
                 beside = []
             case MessageAdded() as said if asked and said.message.role == "assistant":
                 run.spend(_answer(said, asked), asked.counted)
                 run.in_vain = run.in_vain + 1 if came_to_nothing(said.message, said.finish) else 0
                 asked = None
-    run.spend_beside(took(beside, 0))
+    run.spending.add_beside(took(beside, 0))
 
 
 def _answer(said: MessageAdded, called: ModelCalled) -> Answer:

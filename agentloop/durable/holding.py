@@ -1,0 +1,52 @@
+"""How the executions of a run hold its session: by leases that say which run they are of."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from agentloop.deadlines import to_its_end
+from agentloop.durable.orders import QueuedRun
+from agentloop.errors import SessionBusyError
+from agentloop.holders import is_dead, new_lease, working_for
+from agentloop.holds import LEASE_SECONDS, Claim
+from agentloop.leases import Leases
+from agentloop.stores.base import GrantsLeases, Lease, SessionStore
+
+
+def leases_of(run_id: str) -> Leases:
+    """How an execution of the run comes by its session: it puts those before it out, and waits for others."""
+
+    def new() -> Lease:
+        return replace(new_lease(), holder=f"{run_id}.{uuid.uuid4().hex}")
+
+    def is_over(lease: Lease) -> bool:
+        return is_of_run(lease, run_id) or is_dead(lease)
+
+    return Leases(when_busy="wait", seconds=LEASE_SECONDS, new=new, is_over=is_over)
+
+
+def is_of_run(lease: Lease, run_id: str) -> bool:
+    """Whether an execution of the run has that lease."""
+    return lease.holder.startswith(f"{run_id}.")
+
+
+@contextlib.asynccontextmanager
+async def let_go(store: SessionStore, run: QueuedRun) -> AsyncIterator[None]:
+    """No worker has the run within the block: a deleted run is no longer told that it was cancelled.
+
+    Raises:
+        SessionBusyError: one has it.
+    """
+    if not isinstance(store, GrantsLeases):
+        yield
+        return
+    claim = Claim(session_id=run.session_id, store=store, lease=new_lease())
+    with working_for(claim.lease):
+        try:
+            held = await claim.taken()
+            if held is not None and is_of_run(held, run.id) and not is_dead(held):
+                raise SessionBusyError(f"run {run.id!r} is {run.state}, its worker still stops it: try again")
+            yield
+        finally:
+            await to_its_end(claim.free())
