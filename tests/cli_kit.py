@@ -24,6 +24,7 @@ from typing import Any
 from agentloop.cli.main import main
 from agentloop.stores.words import words_of
 from agentloop.tokens import counter_for
+from tests.warm_kit import Warm, serve
 
 ROOT = Path(__file__).parent.parent
 LONGEST_SECONDS = 60.0
@@ -74,7 +75,7 @@ def agentloop(
     loaded already, which saves half a second a call.
     """
     if stdin is None:
-        return _fork_server().call(arguments, cwd, environment(cwd, **(env or {})))
+        return Finished(**_fork_server().ask([arguments, str(cwd), environment(cwd, **(env or {}))]))
     done = subprocess.run(
         command(*arguments),
         cwd=cwd,
@@ -87,43 +88,10 @@ def agentloop(
     return Finished(status=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
 
 
-class ForkServer:
-    """A process that has the program loaded and runs each call in a fork of itself."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cli_kit"],
-            cwd=ROOT,
-            env=environment(ROOT),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def call(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Finished:
-        """One call to its end."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(json.dumps([arguments, str(cwd), env]) + "\n")
-        self._process.stdin.flush()
-        ready, _, _ = select.select([self._process.stdout], [], [], LONGEST_SECONDS)
-        assert ready, f"{arguments} did not end"
-        return Finished(**json.loads(self._process.stdout.readline()))
-
-    def close(self) -> None:
-        """End it."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.kill()
-        self._process.wait()
-        self._process.stdin.close()
-        self._process.stdout.close()
-
-
 @cache
-def _fork_server() -> ForkServer:
-    server = ForkServer()
-    atexit.register(server.close)
+def _fork_server() -> Warm:
+    server = Warm("tests.cli_kit", environment=environment(ROOT), longest_seconds=LONGEST_SECONDS)
+    atexit.register(server.end)
     return server
 
 
@@ -253,7 +221,7 @@ def _run_and_leave(arguments: Sequence[str]) -> None:
 
 def load_program() -> None:
     """Load what a call of the program needs, so that its forks need not."""
-    for name in ("app", "start", "running", "sessions", "compacting", "lessons", "faults", "models"):
+    for name in ("app", "start", "one_call", "sessions", "compacting", "lessons", "faults", "models"):
         import_module(f"agentloop.cli.{name}")
     for name in ("openai_chat", "openai_responses", "windows", "durable"):
         import_module(f"agentloop.{name}")
@@ -261,11 +229,6 @@ def load_program() -> None:
     words_of("Ä first word that is not ASCII has all characters gone through.")
 
 
-def _serve() -> None:
-    load_program()
-    for line in sys.stdin:
-        print(json.dumps(_forked(*json.loads(line))), flush=True)
-
-
 if __name__ == "__main__":
-    _serve()
+    load_program()
+    serve(lambda asked: _forked(*asked))

@@ -1,10 +1,16 @@
 """The chat and the live progress, in a real terminal."""
 
 import email
+import json
+import re
 import signal
+import sqlite3
 import threading
 from pathlib import Path
 
+import pytest
+
+from agentloop.cli.chat_commands import HELP
 from tests.cli_kit import Terminal, agentloop, terminal
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
@@ -12,6 +18,8 @@ from tests.strict_replies import Answered, Drop, Fault, Hang, Reply, calling
 
 READY = "\x1b[?2004h"
 """What a terminal is told when the prompt line is open."""
+
+ENDING = ("/quit", "/exit")
 
 
 def say(screen: Terminal, text: str, answer: str) -> None:
@@ -48,6 +56,45 @@ def test_commands_of_the_chat(tmp_path: Path) -> None:
         screen.wait_for(READY)
         screen.type("/quit\n")
         assert screen.end() == 0
+
+
+@pytest.mark.parametrize("word", re.findall(r"^/[a-z]+", HELP, re.MULTILINE))
+def test_each_command_may_be_the_first_word_of_a_new_chat(word: str, tmp_path: Path) -> None:
+    with terminal("-m", "offline", "--no-session", cwd=tmp_path) as screen:
+        screen.wait_for(READY)
+        screen.type(f"{word}\n")
+        if word not in ENDING:
+            screen.wait_for(READY)
+            screen.type("\x04")
+        assert screen.end() == 0
+    assert "Traceback" not in screen.screen
+
+
+def test_a_session_that_cannot_be_read_does_not_end_the_chat(tmp_path: Path) -> None:
+    agentloop("-p", "hello", "--session", "s", "-m", "offline", cwd=tmp_path)
+    with sqlite3.connect(tmp_path / "agentloop" / "sessions.db") as database:
+        database.execute("UPDATE events SET body = 'gone'")
+        database.execute("DELETE FROM checkpoints")
+    database.close()
+    with terminal("-r", "s", "-m", "offline", cwd=tmp_path) as screen:
+        screen.wait_for("damaged")
+        say(screen, "/preview", "damaged")
+        screen.wait_for(READY)
+        screen.type("\x04")
+        assert screen.end() == 0
+
+
+def test_a_history_that_cannot_be_written_does_not_end_the_chat(tmp_path: Path) -> None:
+    with terminal("-m", "offline", cwd=tmp_path) as screen:
+        screen.wait_for(READY)
+        (tmp_path / "agentloop" / "history").unlink()
+        (tmp_path / "agentloop" / "history").mkdir()
+        screen.type("hello\n")
+        screen.wait_for("offline · ")
+        screen.wait_for(READY)
+        screen.type("\x04")
+        assert screen.end() == 0
+    assert "Unhandled" not in screen.screen
 
 
 def test_compact_and_undo_in_the_chat(tmp_path: Path) -> None:
@@ -139,6 +186,29 @@ def test_what_a_model_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
         assert screen.end() == 0
     assert "\x1b]0;owned" not in screen.screen
     assert "\x1b[2J" not in screen.screen
+
+
+def test_why_a_compaction_failed_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    refusal = json.dumps({"error": {"message": "no \x1b]0;owned\x07\x1b[2J summary"}})
+
+    def brain(body: Body) -> Answered | str:
+        return "words " * 400 if body.get("tools") else Fault(status=400, body=refusal)
+
+    with (
+        StrictProvider(brain) as provider,
+        terminal("--base-url", provider.url, "--window", "32k", cwd=tmp_path) as screen,
+    ):
+        for number in range(3):
+            say(screen, f"question {number} " + "please " * 100, "0 compactions")
+        screen.wait_for(READY)
+        screen.type("/compact\n")
+        told = screen.wait_for(" summary")
+        screen.wait_for(READY)
+        screen.type("\x04")
+        assert screen.end() == 0
+    assert "not compacted, failed: " in told
+    assert "\x1b]0;owned" not in told
+    assert "\x1b[2J" not in told
 
 
 def test_one_run_in_a_terminal_shows_its_tools_and_a_live_line(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.cli_kit import LONGEST_SECONDS, ROOT, Finished, agentloop, started
+from agentloop.durable import RunQueue
+from tests.cli_kit import LONGEST_SECONDS, ROOT, Finished, agentloop, started, terminal
 from tests.postgres_kit import Server
 
 
@@ -40,19 +41,26 @@ class Worked:
     queued: Mapping[str, Any]
     waited: str
     narrow: Mapping[str, Any]
+    refused: str
 
 
 @pytest.fixture(scope="module")
 def worked(url: str, tmp_path_factory: pytest.TempPathFactory) -> Worked:
     """One worker for all tests here, told to stop when its runs are done: to start one takes seconds."""
     cwd = tmp_path_factory.mktemp("worked")
-    run_id = done("submit", "Hello there", "--session", "first", cwd=cwd, url=url).out.strip()
+    run_id = done("submit", "Hello there", "--session", "first", "--ttl", "30d", cwd=cwd, url=url).out.strip()
     queued = json.loads(done("runs", run_id, "--json", cwd=cwd, url=url).out)
+    taken = [
+        done("submit", "Hi", "--session", "taken", "--owner", name, cwd=cwd, url=url).out.strip()
+        for name in ("ann", "bob")
+    ]
     options = ("--queue", "agentloop", "--queue", "narrow:3", "--concurrency", "2", "--rate", "50/10")
     arguments = ("worker", "-m", "offline", "--store", url, "--system", "Be brief.", *options)
     with started(*arguments, cwd=cwd) as worker:
         waited = done("submit", "And again", "--session", "first", "--wait", cwd=cwd, url=url)
-        narrow = done("submit", "Hi", "--queue", "narrow", "--wait", "--json", cwd=cwd, url=url)
+        call = ("submit", "Hi", "--queue", "narrow", "--wait", "--json", "--store", url)
+        done("submit", "Hi", "--session", "taken", "--owner", "ann", "--wait", cwd=cwd, url=url)
+        narrow = agentloop(*call, cwd=cwd, env={"AGENTLOOP_TTL": "7d"})
         worker.send_signal(signal.SIGTERM)
         out, err = worker.communicate(timeout=LONGEST_SECONDS)
     return Worked(
@@ -63,6 +71,7 @@ def worked(url: str, tmp_path_factory: pytest.TempPathFactory) -> Worked:
         queued=queued,
         waited=waited.out,
         narrow=json.loads(narrow.out),
+        refused=taken[-1],
     )
 
 
@@ -78,12 +87,20 @@ def test_a_prompt_is_put_in_the_queue_worked_off_and_shown(worked: Worked, url: 
     assert "state: answered" in shown
     assert "last step: end" in shown
     assert "Hello there" in shown
-    rows = done("runs", "--session", "first", cwd=tmp_path, url=url).out.splitlines()
-    assert [row.split("\t")[1:3] for row in rows] == [["answered", "first"]] * 2
+    heading, *rows = done("runs", "--session", "first", cwd=tmp_path, url=url).out.splitlines()
+    shown = [dict(zip(heading.split("\t"), row.split("\t"), strict=True)) for row in rows]
+    assert [(row["state"], row["session"], row["queue"]) for row in shown] == [
+        ("answered", "first", "agentloop")
+    ] * 2
+    assert [row["prompt"] for row in shown] == ["And again", "Hello there"]
     listed = json.loads(done("runs", "--json", "--limit", "1", cwd=tmp_path, url=url).out)
     assert len(listed) == 1
     kept = agentloop("sessions", "show", "first", "--store", url, cwd=tmp_path)
     assert "And again" in kept.out
+
+
+def test_a_worker_says_of_a_run_that_cannot_begin_how_it_ended(worked: Worked) -> None:
+    assert f"run {worked.refused} usage: session id 'taken' is taken" in worked.err
 
 
 def test_a_run_is_cancelled_and_put_back(url: str, tmp_path: Path) -> None:
@@ -97,6 +114,64 @@ def test_a_run_is_cancelled_and_put_back(url: str, tmp_path: Path) -> None:
     assert done("runs", "cancel", order["run_id"], cwd=tmp_path, url=url).out.split("\t")[1] == "cancelled"
     done("runs", "delete", order["run_id"], cwd=tmp_path, url=url)
     assert agentloop("runs", order["run_id"], "--store", url, cwd=tmp_path).status == 2
+
+
+def test_a_list_in_a_terminal_has_its_columns_one_under_the_other(url: str, tmp_path: Path) -> None:
+    queue = ("--queue", "shown", "--session", "shown")
+    done("submit", "日本語 and a\nsecond line", *queue, cwd=tmp_path, url=url)
+    done("submit", "x" * 200, *queue, cwd=tmp_path, url=url)
+    with terminal("runs", "--session", "shown", "--store", url, cwd=tmp_path) as screen:
+        assert screen.end() == 0
+    heading, long, wide = [line for line in screen.screen.splitlines() if "shown" in line or "run " in line]
+    assert long.index("shown") == wide.index("shown") == heading.index("session")
+    assert long.index("xxx") == wide.index("日本語 and a second line") == heading.index("prompt")
+    assert "x" * 59 + "…" in long
+
+
+@pytest.mark.parametrize("prompt", ["half \ud83d", "nothing \0 here"])
+async def test_the_queue_shows_the_beginning_of_whatever_was_said(prompt: str, url: str) -> None:
+    async with RunQueue(url) as queue:
+        run_id = await queue.submit(prompt, queue="odd")
+        shown = (await queue.run(run_id)).prompt
+        await queue.cancel(run_id)
+    assert shown.startswith(prompt.partition(" ")[0])
+
+
+def test_a_submitted_session_has_its_time_to_live(worked: Worked, url: str, tmp_path: Path) -> None:
+    listed = done("sessions", "list", "--all", "--json", cwd=tmp_path, url=url).out
+    lives = {session["id"]: session["ttl_seconds"] for session in json.loads(listed)}
+    assert (lives["first"], lives[worked.narrow["session_id"]]) == (30 * 86_400, 7 * 86_400)
+
+
+def test_a_wait_that_is_broken_off_says_that_the_run_stays(url: str, tmp_path: Path) -> None:
+    call = ("submit", "Hi", "--queue", "nobodys", "--wait", "--json", "--store", url)
+    with started(*call, cwd=tmp_path) as waiting:
+        run_id = waiting.stderr.readline().split()[2]
+        waiting.send_signal(signal.SIGTERM)
+        out, err = waiting.communicate(timeout=LONGEST_SECONDS)
+    assert waiting.returncode == 130
+    assert f"run {run_id} stays in the queue: `agentloop runs {run_id}` shows it" in err
+    assert json.loads(out) == json.loads(done("runs", run_id, "--json", cwd=tmp_path, url=url).out)
+
+
+def test_a_wait_whose_database_goes_away_says_that_the_run_stays(postgres: Server, tmp_path: Path) -> None:
+    with postgres.database() as url:
+        with started("submit", "Hi", "--wait", "--store", url, cwd=tmp_path) as waiting:
+            run_id = waiting.stderr.readline().split()[2]
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("ALTER TABLE dbos.workflow_status RENAME TO gone")
+            _, err = waiting.communicate(timeout=LONGEST_SECONDS)
+        assert waiting.returncode == 1
+        assert f"run {run_id} stays in the queue: `agentloop runs {run_id}` shows it" in err
+
+
+def test_a_wait_for_a_run_that_is_cancelled_says_so(url: str, tmp_path: Path) -> None:
+    with started("submit", "Hi", "--queue", "nobodys", "--wait", "--store", url, cwd=tmp_path) as waiting:
+        run_id = waiting.stderr.readline().split()[2]
+        done("runs", "cancel", run_id, cwd=tmp_path, url=url)
+        _, err = waiting.communicate(timeout=LONGEST_SECONDS)
+    assert waiting.returncode == 130
+    assert f"run {run_id} was cancelled: `agentloop runs resume {run_id}`" in err
 
 
 def test_the_numbers_of_a_worker_reach_its_queue_and_its_runs_the_agent(worked: Worked, url: str) -> None:
@@ -171,6 +246,7 @@ def test_a_database_that_is_away_is_said_without_its_password(tmp_path: Path) ->
         assert finished.status == 1
         assert "very-secret" not in finished.err
         assert "refused" in finished.err
+        assert "check the address, and that the server runs" in finished.err
         assert "waits for runs" not in finished.err
 
 

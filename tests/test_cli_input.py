@@ -45,14 +45,27 @@ def test_a_piped_text_cannot_close_its_block() -> None:
     assert block.endswith("</standard_input>")
 
 
-def test_bytes_that_are_no_text_do_not_stop_a_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prompt", [(), ("-p", "-"), ("-p", "what?")])
+def test_bytes_that_are_no_text_do_not_stop_a_run_and_are_told(
+    prompt: tuple[str, ...], tmp_path: Path
+) -> None:
     with StrictProvider(["ok"]) as provider:
-        arguments = ("-p", "what?", "--base-url", provider.url, "--window", "32k")
+        arguments = (*prompt, "--base-url", provider.url, "--window", "32k")
         with started(*arguments, cwd=tmp_path, stdin=subprocess.PIPE) as process:
-            process.stdin.buffer.write(b"\xff\xfe\x00 raw")
+            process.stdin.buffer.write(b"one\n\xff\xfe raw")
             process.stdin.close()
-            assert process.wait() == 0
-    assert "raw" in provider.bodies[0]["messages"][-1]["content"]
+            process.stdin = None
+            _, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "one\n\ufffd\ufffd raw" in provider.bodies[0]["messages"][-1]["content"]
+    assert "line 2 of standard input is not in UTF-8" in err
+
+
+def test_a_prompt_that_is_not_all_utf_8_is_told(tmp_path: Path) -> None:
+    done = agentloop("-p", os.fsdecode(b"caf\xe9?"), "--no-session", "-m", "offline", cwd=tmp_path, stdin="")
+    assert (done.status, "the prompt is not in UTF-8" in done.err) == (0, True)
+    whole = agentloop("-p", "café \ufffd?", "--no-session", "-m", "offline", cwd=tmp_path, stdin="")
+    assert "UTF-8" not in whole.err
 
 
 def test_a_pipe_that_says_nothing_never_hangs_a_run_that_has_its_prompt(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The parts of the command line that are functions: what they say for what they are given."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from agentloop.cli.chat_commands import Command, command_in
 from agentloop.cli.happenings import Happenings, call_in_brief
 from agentloop.cli.instructions import DEFAULT, LONGEST_CHARS, default_instructions
 from agentloop.cli.output import printable
+from agentloop.cli.runs_shown import RunEdges
 from agentloop.cli.settings import ENVIRONMENT, settings_for
 from agentloop.cli.tally import Tally, bar, short, status_line
 from agentloop.limits import Limits
@@ -24,6 +26,7 @@ from agentloop.stream import (
     MessageAdded,
     ResultsCleared,
     Retrying,
+    RunEnded,
     RunStarted,
     StreamEvent,
     ToolEnded,
@@ -137,6 +140,42 @@ def test_each_happening_has_its_line_in_words() -> None:
         "! callback Mine.on_event: ValueError: x",
         "! the window is nearly full: 120k of 128k tokens",
     ]
+
+
+def test_a_worker_says_which_runs_begin_go_on_here_and_end() -> None:
+    edges = RunEdges()
+    ended = RunEnded(**AT, status="failed", output="", usage=Usage(), cost=None, error="no such model")
+    taken = replace(answered(tokens=1), run_id="taken over")
+    told = [edges.line(event) for event in (RunStarted(**AT, model="m"), answered(tokens=1), taken, taken)]
+    assert told == ["run r begins, session s", None, "run taken over goes on here, session s", None]
+    assert [edges.line(ended), edges.line(answered(tokens=1))] == [
+        "run r failed: no such model",
+        "run r goes on here, session s",
+    ]
+
+
+def test_no_line_of_a_run_steers_a_terminal() -> None:
+    bad = "x\x1b[2J\x07\ny\u202e"
+    happenings = Happenings()
+    told = [
+        str(happenings.line(event))
+        for event in (
+            RunStarted(**AT, model=bad),
+            ToolEnded(**AT, call_id="2", name=bad, status="ok", duration_seconds=0.04),
+            CompactionStarted(
+                **AT, reason="threshold", why=bad, strategy="s",
+                tokens_before=1, messages_before=1, first=1, last=2,
+            ),
+            replace(compaction(), transcript=bad),
+            compaction("failed", bad),
+            Retrying(**AT, attempt=2, wait_seconds=1.5, error=bad),
+            CallbackFailed(**AT, callback=bad, point="on_event", error=bad),
+        )
+    ]  # fmt: skip
+    assert [line for line in told if not line.isprintable()] == []
+    assert call_in_brief(bad, "{").isprintable()
+    assert call_in_brief(bad, json.dumps({bad: bad})).isprintable()
+    assert status_line(Tally(model=bad)).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def test_the_installed_script_is_the_same_program(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert "go on with: agentloop -r" in done.stderr
+    assert "go on with: /bin/agentloop -r" in done.stderr
 
 
 def test_models_lists_what_the_server_offers(tmp_path: Path) -> None:
@@ -403,13 +403,16 @@ def test_a_model_that_answers_nothing_is_asked_thrice(shape: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("shape", ["text", "json", "stream-json"])
-def test_an_answer_cut_off_by_the_output_limit_is_told(shape: str, tmp_path: Path) -> None:
-    with StrictProvider([Reply(text="half of it", finish="length")]) as provider:
+@pytest.mark.parametrize(
+    ("finish", "by"), [("length", "the output limit"), ("content_filter", "a content filter")]
+)
+def test_an_answer_that_is_cut_off_is_told(finish: str, by: str, shape: str, tmp_path: Path) -> None:
+    with StrictProvider([Reply(text="half of it", finish=finish)]) as provider:
         url = ("--base-url", provider.url, "--window", "32k", "--output-format", shape)
         done = agentloop("-p", "x", *url, cwd=tmp_path)
     assert done.status == 0, done.err
     assert "half of it" in done.out
-    assert "the answer was cut off by the output limit" in done.err
+    assert done.err.count(f"the answer was cut off by {by}\n") == 1
 
 
 @pytest.mark.parametrize(

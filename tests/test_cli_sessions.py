@@ -36,11 +36,21 @@ def imported(text: str, name: str, *, cwd: Path) -> None:
 
 
 def test_the_list_holds_this_folder_and_all_of_them_when_asked(place: Path) -> None:
-    own = [line.split("\t")[0] for line in sessions("list", cwd=place).out.splitlines()]
-    everywhere = [line.split("\t")[0] for line in sessions("list", "--all", cwd=place).out.splitlines()]
+    own = [line.split("\t")[0] for line in sessions("list", cwd=place).out.splitlines()][1:]
+    everywhere = [line.split("\t")[0] for line in sessions("list", "--all", cwd=place).out.splitlines()][1:]
     assert "short" in own
     assert "long" not in own
     assert {"long", "short"} <= set(everywhere)
+
+
+def test_a_list_in_a_terminal_has_its_columns_under_their_heads(place: Path) -> None:
+    with terminal("sessions", "list", cwd=place) as screen:
+        assert screen.end() == 0
+    heading, *rows = screen.screen.splitlines()
+    assert heading.split() == ["session", "updated", "length", "title", "folder", "owner", "expires"]
+    assert all(row[heading.index("length") :].split()[1] == "records" for row in rows)
+    piped, *_ = sessions("list", cwd=place).out.splitlines()
+    assert piped.split("\t") == heading.split()
 
 
 def test_the_list_for_scripts_is_json(place: Path) -> None:
@@ -138,7 +148,7 @@ def test_compact_preview_compact_and_undo(place: Path) -> None:
 
 def test_a_session_goes_with_the_transcripts_that_it_made(place: Path) -> None:
     imported(sessions("export", "long", cwd=place).out, "brief", cwd=place)
-    before = set((place / ".transcripts").iterdir())
+    before = set((place / ".transcripts").glob("*"))
     assert agentloop("compact", "brief", cwd=place).out.startswith("compacted: ")
     assert len(set((place / ".transcripts").iterdir()) - before) == 1
     sessions("delete", "brief", "--with-transcripts", "--yes", cwd=place)
@@ -223,7 +233,8 @@ def test_filtered_events_keep_their_positions_and_filtered_text_its_branch(merge
 
     events = [json.loads(line) for line in export("events", "--kind", "compacted").splitlines()]
     assert [(event["position"], event["covers"]) for event in events] == [(7, [[4, 4]])]
-    assert export("markdown", "--range", "3-4") == "## 3 User in scout\n\naside\n\n## 4 Assistant\n\ndone\n"
+    text = "# task\n\n## 3 User in scout\n\naside\n\n## 4 Assistant\n\ndone\n"
+    assert export("markdown", "--range", "3-4") == text
     assert export("events").startswith('{"v":1,')
 
 
@@ -250,9 +261,9 @@ def test_a_filtered_export_comes_back_in_where_nothing_is_missing_that_it_points
         (("--range", "٣"), "--range must be like"),
         (("--kind", "dreamt"), "'dreamt' is not one of 'message_added', "),
         (("--kind", "compacted"), "--format openai holds messages alone"),
-        (("--branch", "scuot"), "--branch: the session has no 'scuot'; it has 'main', 'scout'"),
+        (("--branch", "scuot"), "--branch: the session has no 'scuot'; it has 'scout', 'main'"),
         (("--branch", " "), "--branch is empty"),
-        (("--run", "r3"), "--run: the session has no 'r3'; it has 'r1', 'r2'"),
+        (("--run", "r3"), "--run: the session has no 'r3'; it has 'r2', 'r1'"),
         (("--run", ""), "--run is empty"),
     ],
 )

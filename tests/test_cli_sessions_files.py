@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.cli.selecting import check_there
+from agentloop.cli.sessions.selecting import check_there
 from agentloop.cli.sessions.texts import texts_of
 from agentloop.cli.sessions.work import PAGE_RECORDS, Opened, pages
+from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.settings import settings_for
-from agentloop.cli.writing import whole_file
 from agentloop.codec import encode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import Described, Event, MessageAdded, Noted, Unknown
-from agentloop.exports import parse
 from agentloop.filters import EventFilter
+from agentloop.imports import parse
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
 from tests.cli_kit import agentloop, command, environment, started
@@ -71,9 +71,9 @@ def imported(data: bytes, folder: Path) -> list[str] | str:
         (f"{HI}\n{HELLO}".encode(), ["hi", "hello"]),
         (f"\ufeff{HI}\r\n\r\n{HELLO}\r\n".encode(), ["hi", "hello"]),
         (f'{HI}\n{{"v":9,"kind":"dreamt","of":[1e999,NaN]}}\n{HELLO}'.encode(), ["hi", "hello"]),
-        (f'{HI}\n{{"v":1,"kind":"noted","source":"x","time":NaN}}'.encode(), "line 2: 'time' is nan"),
+        (f'{HI}\n{{"v":1,"kind":"noted","source":"x","time":NaN}}'.encode(), "line 2: NaN is no number"),
         (f'{HI}\n{{"v":1,"kind":"described","ttl_seconds":-5}}'.encode(), "line 2: ttl_seconds must be"),
-        (f'{HI}\n{{"v":1,"kind":"described","ttl_seconds":NaN}}'.encode(), "line 2: ttl_seconds must be"),
+        (f'{HI}\n{{"v":1,"kind":"described","ttl_seconds":NaN}}'.encode(), "line 2: NaN is no number"),
         (f'{HI}\n{{"v":1,"kind":"described","owner":"a\\nb"}}'.encode(), "line 2: bad owner"),
     ],
 )
@@ -213,6 +213,20 @@ async def test_a_session_that_goes_meanwhile_is_no_shorter_one(tmp_path: Path) -
         await anext(read)
 
 
+@pytest.mark.parametrize("said", [HI, f"[{HI},{HELLO}]"])
+def test_imported_messages_are_called_by_their_first_words(said: str, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text(said)
+    made = agentloop("sessions", "import", "in", cwd=tmp_path).out.strip()
+    events = agentloop("sessions", "export", made, "--format", "events", "-o", "out", cwd=tmp_path)
+    assert events.status == 0
+    agentloop("sessions", "rename", made, "Mine", cwd=tmp_path)
+    agentloop("sessions", "export", made, "--format", "events", "-o", "mine", cwd=tmp_path)
+    agentloop("sessions", "import", "mine", "--session", "again", cwd=tmp_path)
+    listed = json.loads(agentloop("sessions", "list", "--all", "--json", cwd=tmp_path).out)
+    assert {each["id"]: each["title"] for each in listed} == {made: "Mine", "again": "Mine"}
+    assert '"title":"hi"' in (tmp_path / "out").read_text()
+
+
 async def test_what_a_filter_names_is_looked_for_on_every_page(tmp_path: Path) -> None:
     opened, store = await opened_on(PAGE_RECORDS, tmp_path)
     await store.append(
@@ -221,7 +235,7 @@ async def test_what_a_filter_names_is_looked_for_on_every_page(tmp_path: Path) -
     info = await store.info("s")
     assert info
     await check_there(EventFilter(branch="late"), pages(opened.store, info))
-    with pytest.raises(UsageError, match=r"--branch: the session has no 'lat'; it has 'main', 'late'$"):
+    with pytest.raises(UsageError, match=r"--branch: the session has no 'lat'; it has 'late', 'main'$"):
         await check_there(EventFilter(branch="lat"), pages(opened.store, info))
 
 

@@ -1,11 +1,19 @@
 """The command line's surface: what is understood, what is refused, and with which words."""
 
+import email
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
+import click
 import pytest
 
+from agentloop.cli.app import COMMANDS, load, program
+from agentloop.cli.exits import EXIT_STATUS
+from agentloop.cli.options import BUSY, LIMITS, SESSION, TTL, KnownOption
+from agentloop.stream import RunStatus
 from tests.cli_kit import ROOT, agentloop, command, environment
 
 HEAVY = ("openai", "tiktoken", "pydantic", "prompt_toolkit", "genai_prices")
@@ -46,7 +54,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["-p", "x", "--max-cost", "0"], "--max-cost: '0' is no number of US dollars"),
     (["-p", "x", "--max-cost", "nan"], "--max-cost"),
     (["-p", "x", "--max-cost", "-1"], "--max-cost"),
-    (["-p", "x", "--max-cost", "1", "-m", "mine", "--base-url", "http://localhost:1/v1"], "price of 'mine'"),
+    (
+        ["-p", "x", "--max-cost", "1", "-m", "mine", "--base-url", "http://localhost:1/v1"],
+        "price of 'mine' is not known: limit --max-tokens instead",
+    ),
     (["-p", "x", "--max-seconds", "soon"], "--max-seconds: 'soon' is no number of seconds"),
     (["-p", "x", "--max-seconds", "inf"], "--max-seconds"),
     (["--max-cost", "1", "sessions", "list"], "--max-cost is nothing for"),
@@ -88,6 +99,13 @@ WRONG: list[tuple[list[str], str]] = [
     (["-p", "x", "-m", "m", "--base-url", "http://a b/v1"], "bad base URL"),
     (["-p", "x", "demo"], "--prompt is nothing for"),
     (["--json", "sessions", "list"], "--json is nothing for"),
+    (["run"], "no command 'run': did you mean 'runs'? As a prompt: agentloop -p run"),
+    (["sesions", "list"], "did you mean 'sessions'?"),
+    (["submit"], 'e.g. agentloop submit "…"'),
+    (["--ttl", "30d", "submit", "hi"], "--ttl is nothing for 'submit'"),
+    (["--ttl", "30d", "sessions", "list"], "--ttl is nothing for"),
+    (["--system", "Be brief.", "submit", "hi"], "--system is nothing for 'submit'"),
+    (["-m", "offline", "submit", "hi"], "--model is nothing for 'submit'"),
     (["sessions", "show", ""], "id is empty"),
     (["sessions", "show", "nobody"], "no session has"),
     (["sessions", "delete", "nobody", "--yes"], "no session has"),
@@ -142,6 +160,17 @@ def test_each_command_has_its_help(command: str, tmp_path: Path) -> None:
     assert f"agentloop {command}" in done.out
 
 
+def test_the_help_of_the_program_says_of_each_command_what_its_own_says_first() -> None:
+    for place, line in COMMANDS.values():
+        command = load(place)
+        assert " ".join(command.help.partition("\n\n")[0].split()) == line
+
+
+def test_each_status_of_a_run_has_its_number() -> None:
+    assert set(EXIT_STATUS) == set(get_args(RunStatus))
+    assert len(set(EXIT_STATUS.values())) == len(EXIT_STATUS)
+
+
 def test_version_is_said_without_a_run(tmp_path: Path) -> None:
     done = agentloop("--version", cwd=tmp_path)
     assert (done.status, done.out.split()[0], done.err) == (0, "agentloop", "")
@@ -171,6 +200,51 @@ def test_a_wrong_variable_is_named(variable: str, value: str, tmp_path: Path) ->
     done = agentloop("-p", "x", cwd=tmp_path, env={variable: value})
     assert done.status == 2
     assert variable in done.complaint()
+
+
+@pytest.mark.parametrize("group", [SESSION, BUSY, TTL, LIMITS])
+def test_no_option_of_a_run_is_taken_before_a_command_and_forgotten(
+    group: Sequence[KnownOption], tmp_path: Path
+) -> None:
+    for option in group:
+        shown = next(each for each in program.params if each.name == option.name)
+        value = () if isinstance(shown, click.Option) and shown.is_flag else ("1d",)
+        done = agentloop(shown.opts[-1], *value, "runs", "--store", "postgresql://h/d", cwd=tmp_path)
+        assert done.status == 2
+        assert f"{shown.opts[-1]} is nothing for 'runs'" in done.complaint()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("sessions", "list"),
+        ("compact", "x"),
+        ("undo", "x"),
+        ("runs",),
+        ("submit", "x"),
+        ("worker",),
+        ("demo",),
+    ],
+)
+def test_every_command_hears_how_much_is_to_be_logged(call: tuple[str, ...], tmp_path: Path) -> None:
+    done = agentloop(*call, cwd=tmp_path, env={"AGENTLOOP_LOG": "loud"})
+    assert done.status == 2
+    assert "AGENTLOOP_LOG: 'loud' is no level" in done.complaint()
+
+
+def test_a_home_is_written_out_in_every_path(tmp_path: Path) -> None:
+    (tmp_path / "system").write_text("Be brief.")
+    env = {"HOME": str(tmp_path), "AGENTLOOP_TRANSCRIPTS": "~/kept"}
+    job = ("-p", "Read every Python file in this folder and say what each one does.")
+    options = (f"--workdir={Path(email.__file__).parent}", "--window=8k", "--system-file=~/system")
+    assert agentloop(*job, *options, "--session", "s", cwd=tmp_path, env=env).status == 0
+    exported = agentloop("sessions", "export", "s", "--output=~/out.json", cwd=tmp_path, env=env)
+    assert exported.status == 0, exported.err
+    assert list((tmp_path / "kept").iterdir())
+    assert (tmp_path / "out.json").is_file()
+    assert not (tmp_path / "~").exists()
+    nobody = agentloop(*job, "--transcripts=~nobody-here/x", cwd=tmp_path)
+    assert (nobody.status, "--transcripts" in nobody.complaint()) == (2, True)
 
 
 def test_options_may_stand_behind_the_text(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from agentloop.cli.hints import resume_hint
+from agentloop.cli.hints import program_name, resume_hint
 from agentloop.cli.settings import settings_for
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded
@@ -54,6 +54,7 @@ async def test_a_session_whose_transcript_is_elsewhere_stays_until_its_folder_is
     [
         ({"store": "postgresql://h/d"}, "agentloop --store postgresql://h/d -r s"),
         ({"store": "postgresql://ann@h/d"}, "agentloop --store postgresql://ann@h/d -r s"),
+        ({"store": "postgresql://ann:@h/d"}, "agentloop --store postgresql://ann:@h/d -r s"),
         ({"store": "postgresql://h/d", "when_busy": "take-over"}, "agentloop --store postgresql://h/d -r s"),
         ({"store": "postgresql://h/d", "when_busy": "take_over"}, "agentloop --store postgresql://h/d -r s"),
         ({"when_busy": "wait"}, "agentloop --when-busy wait -r s"),
@@ -66,6 +67,19 @@ def test_the_hint_repeats_what_a_session_needs(
 ) -> None:
     monkeypatch.setattr("sys.argv", ["agentloop"])
     assert resume_hint("s", settings_for(flags, {})) == f"go on with: {words}"
+
+
+def test_the_hint_names_a_program_that_a_shell_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("python", "agentloop"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    calls = {"/x/agentloop/__main__.py": "python -m agentloop", str(tmp_path / "agentloop"): "agentloop"}
+    for called, name in calls.items():
+        monkeypatch.setattr("sys.argv", [called])
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert program_name() == name
+        monkeypatch.setenv("PATH", "/nowhere")
+        assert program_name() == f"{tmp_path}/{name}"
 
 
 @pytest.mark.parametrize(
@@ -263,5 +277,5 @@ async def test_an_end_within_the_hour_is_shown_to_the_second(ttl: str, shape: st
     await stored(tmp_path, {"s": [said("a")]})
     told = sessions("expire", "s", ttl, cwd=tmp_path).complaint()
     assert re.search(rf"expires on \d{{4}}-\d\d-\d\d {shape}, unless", told)
-    row = sessions("list", "--all", cwd=tmp_path).out.rstrip("\n").split("\t")
+    row = sessions("list", "--all", cwd=tmp_path).out.splitlines()[1].split("\t")
     assert re.fullmatch(rf"expires \d{{4}}-\d\d-\d\d {shape}", row[-1])

@@ -5,7 +5,9 @@ sessions need neither a model's client nor a terminal library.
 """
 
 import importlib
+import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -16,6 +18,7 @@ from agentloop.cli.options import (
     BUSY,
     COMPACTION,
     LIMITS,
+    LOG_VARIABLE,
     MODEL,
     OUTPUT,
     SESSION,
@@ -29,22 +32,21 @@ from agentloop.errors import UsageError
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compact": ("agentloop.cli.compacting:compact", "Compact a stored session now."),
     "demo": ("agentloop.cli.demo:demo", "Show an overflow, and compaction; needs no key."),
-    "lessons": ("agentloop.cli.lessons:lessons", "List or run the lessons."),
-    "models": ("agentloop.cli.models:models", "What the server offers."),
-    "runs": ("agentloop.cli.runs:runs", "How the durable runs stand; cancel, resume."),
-    "sessions": (
-        "agentloop.cli.sessions:sessions",
-        "List, show, search, export, import, delete and more.",
-    ),
+    "lessons": ("agentloop.cli.lessons:lessons", "List the lessons, or run the one with that number."),
+    "models": ("agentloop.cli.models:models", "List the models that the server offers."),
+    "runs": ("agentloop.cli.runs:runs", "List the durable runs; show, cancel, resume or delete one."),
+    "sessions": ("agentloop.cli.sessions:sessions", "List, show, search, export or delete stored sessions."),
     "submit": ("agentloop.cli.submit:submit", "Put a prompt in the queue of durable runs."),
     "undo": ("agentloop.cli.compacting:undo", "Take the newest compaction of a session back."),
     "worker": ("agentloop.cli.worker:worker", "Do the runs of the queue, on as many machines as you like."),
 }
 """Each command's place and its line in the help."""
-_OF_A_RUN = (
-    *("prompt", "latest", "resume", "session", "no_session", "as_json", "output_format"),
-    *("max_tokens", "max_cost", "max_seconds", "when_busy"),
+_NEARLY = 0.8
+"""How alike a word and a command are where it is taken for a slip, such as `run` or `sesions`."""
+_OF_A_RUN = frozenset(
+    {"prompt", *(each.name for each in (*SESSION, *BUSY, *TTL, *LIMITS, *OUTPUT))} - {"verbose"}
 )
+_OF_AN_AGENT = frozenset(each.name for each in (*MODEL, *COMPACTION, *AGENT))
 
 
 def load(place: str) -> Any:
@@ -59,15 +61,30 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
         context.exit()
 
 
-def _refuse_options_of_a_run(context: click.Context) -> None:
+def _refuse_what_is_not_heeded(context: click.Context) -> None:
     """Options before a command that it would not heed: the user believes that they count."""
-    given = flags_of(context)
+    given, command = flags_of(context), context.invoked_subcommand
+    # A submitted run is the worker's, which has an agent of its own.
+    names = _OF_A_RUN | _OF_AN_AGENT if command == "submit" else _OF_A_RUN
     for parameter in context.command.params:
-        if parameter.name in _OF_A_RUN and parameter.name in given:
+        if parameter.name in names and parameter.name in given:
             raise UsageError(
-                f"{parameter.opts[-1]} is nothing for {context.invoked_subcommand!r}: leave it out, "
+                f"{parameter.opts[-1]} is nothing for {command!r}: leave it out, "
                 "or write an option of the command's own behind it"
             )
+
+
+def _start_logs(flags: Mapping[str, Any]) -> None:
+    """Logs load only where somebody asks for them."""
+    if flags.get("verbose") or os.environ.get(LOG_VARIABLE, "").strip():
+        load("agentloop.cli.logs:configure")(verbose=bool(flags.get("verbose")))
+
+
+def _refuse_mistyped(word: str) -> None:
+    """A word that is nearly a command is hardly a prompt, and a model's answer to it is paid for."""
+    meant = get_close_matches(word, COMMANDS, n=1, cutoff=_NEARLY)
+    if meant:
+        raise UsageError(f"no command {word!r}: did you mean {meant[0]!r}? As a prompt: agentloop -p {word}")
 
 
 class Program(click.Group):
@@ -91,6 +108,8 @@ class Program(click.Group):
         _, words, _ = self.make_parser(ctx).parse_args(list(args))
         if words and words[0] in COMMANDS:
             return super().parse_args(ctx, args)
+        if words:
+            _refuse_mistyped(words[0])
         ctx.allow_interspersed_args = True
         return click.Command.parse_args(self, ctx, args)
 
@@ -113,7 +132,9 @@ def program(context: click.Context, /, **_: Any) -> Any:
     In a terminal it is a chat, and TEXT its first message. Without a terminal, or with -p, it runs once
     and exits; the answer goes to standard output, everything else to standard error.
     """
+    flags = flags_of(context)
+    _start_logs(flags)
     if context.invoked_subcommand is not None:
-        _refuse_options_of_a_run(context)
+        _refuse_what_is_not_heeded(context)
         return None
-    return load("agentloop.cli.start:start")(flags_of(context), tuple(context.args))
+    return load("agentloop.cli.start:start")(flags, tuple(context.args))

@@ -51,7 +51,6 @@ def build(settings: Settings) -> Built:
     """
     model = model_named(settings.model, settings)
     compaction = _compaction(settings)
-    _check_cost_limit(settings.limits, model, compaction)
     instructions, cut = _instructions(settings, settings.window or model.window)
     agent = Agent(
         model,
@@ -60,6 +59,7 @@ def build(settings: Settings) -> Built:
         compaction=compaction,
         max_steps=settings.max_steps,
     )
+    _check_cost_limit(settings.limits, agent)
     return Built(
         agent=agent,
         callbacks=tuple(load_callbacks(settings.callbacks)),
@@ -149,9 +149,9 @@ def _fallback_notice(settings: Settings) -> str | None:
     )
 
 
-def _check_cost_limit(limits: Limits, model: ChatModel, compaction: Compaction | None) -> None:
-    writer = compaction.model if compaction else None
+def _check_cost_limit(limits: Limits, agent: Agent) -> None:
     try:
-        check_priced(limits, *([model, writer] if writer else [model]))
+        check_priced(limits, *agent.models)
     except UsageError as error:
-        raise UsageError(f"--max-cost: {error}") from error
+        what = str(error).partition("; ")[0]  # what follows is advice for Python
+        raise UsageError(f"--max-cost: {what}: limit --max-tokens instead") from error

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from agentloop.cli.building import MEMORY, Built, runner_for, window_notice
 from agentloop.cli.chat_commands import HELP, Command, command_in
 from agentloop.cli.chat_view import ChatView
 from agentloop.cli.compacting import compacted, previewed, undone
-from agentloop.cli.console import error_console, say
+from agentloop.cli.console import error_console, say, show
 from agentloop.cli.exits import one_line
 from agentloop.cli.faults import show_where
-from agentloop.cli.finding import SessionChoice, past_of, session_id_for
+from agentloop.cli.finding import Past, SessionChoice, past_of, session_id_for
 from agentloop.cli.hints import resume_hint
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.process import before_leaving, first_to, on_interrupt
@@ -109,18 +109,21 @@ class Chat:
 
     async def catch_up(self) -> None:
         """Show where the session stands, and go on with a run that was left unfinished."""
-        await self.interruptible(self._status())
-        if (await past_of(self._session_id, self._runner.store)).pending:
-            say(self._console, "a run was left unfinished: going on with it", style="yellow")
-            await self.interruptible(self.answer(None))
+        await self.interruptible(self._caught_up())
 
-    async def _status(self) -> None:
+    async def _caught_up(self) -> None:
+        if (await self._status()).pending:
+            say(self._console, "a run was left unfinished: going on with it", style="yellow")
+            await self.answer(None)
+
+    async def _status(self) -> Past:
         past = await past_of(self._session_id, self._runner.store)
         self._tally.earlier, self._tally.compactions = past.compactions, 0
         self._tally.context = await self._runner.status(self._session_id)
         self._console.print(final_line(self._tally))
+        return past
 
-    async def interruptible(self, work: Coroutine[Any, Any, None]) -> None:
+    async def interruptible(self, work: Coroutine[Any, Any, object]) -> None:
         """Do it; Ctrl-C ends it and not the program, unless it is stuck and a second one comes.
 
         What goes wrong is one line.
@@ -159,7 +162,7 @@ class Chat:
             case Command(name="compact", rest=focus):
                 await self.interruptible(self._compact(focus or None))
             case Command(name="preview"):
-                self._console.print(previewed(await self._runner.preview(self._session_id)))
+                await self.interruptible(self._preview())
             case Command(name="undo"):
                 await self.interruptible(self._undo())
             case _:
@@ -168,11 +171,14 @@ class Chat:
 
     async def _compact(self, focus: str | None) -> None:
         result = await self._runner.compact(self._session_id, focus=focus)
-        self._console.print(compacted(result))
+        show(self._console, compacted(result))
         await self._status()
 
+    async def _preview(self) -> None:
+        show(self._console, previewed(await self._runner.preview(self._session_id)))
+
     async def _undo(self) -> None:
-        self._console.print(undone(await self._runner.undo(self._session_id)))
+        show(self._console, undone(await self._runner.undo(self._session_id)))
         await self._status()
 
     def _toolbar(self) -> str:
@@ -192,11 +198,19 @@ def _history(settings: Settings) -> History:
 
 
 class _RedactedHistory(FileHistory):
-    """What was typed, as a session would hold it."""
+    """What was typed, as a session would hold it; where it cannot be kept, the chat goes on without."""
 
     def __init__(self, file: Path, redact: Redact | None) -> None:
         super().__init__(file)
         self._redact = redact
 
+    def load_history_strings(self) -> list[str]:
+        try:
+            return list(super().load_history_strings())
+        except OSError:
+            return []
+
     def store_string(self, string: str) -> None:
-        super().store_string(redacted(string, self._redact))
+        # A redaction that fails is the user's, and the run says so; a full disc is no reason to end a talk.
+        with suppress(Exception):
+            super().store_string(redacted(string, self._redact))

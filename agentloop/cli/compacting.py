@@ -11,7 +11,7 @@ from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.exits import EXIT_STATUS
 from agentloop.cli.finding import find_session
-from agentloop.cli.logs import configure
+from agentloop.cli.happenings import compacted_line
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
@@ -19,8 +19,9 @@ from agentloop.cli.tally import short
 from agentloop.compactions import CompactionResult
 from agentloop.results import CompactionPreview
 from agentloop.runner import Runner
+from agentloop.stream import RunStatus
 
-Done: TypeAlias = tuple[str, str]
+Done: TypeAlias = tuple[RunStatus, str]
 """A word of the exit table, and a line."""
 Work: TypeAlias = Callable[[Runner, str], Coroutine[Any, Any, Done]]
 
@@ -60,14 +61,7 @@ def undo(name: str, **_: Any) -> int:
 
 def compacted(result: CompactionResult | None) -> str:
     """What a compaction came to, in one line."""
-    if result is None:
-        return NOTHING
-    if result.status != "done":
-        return f"not compacted, {result.status}: {result.error or 'the history is as it was'}"
-    tokens = f"{short(result.tokens_before)} → {short(result.tokens_after)} tokens"
-    messages = f"{result.messages_before} → {result.messages_after} messages"
-    transcript = f"; the full history: {result.transcript}" if result.transcript else ""
-    return f"compacted: {tokens}, {messages}{transcript}"
+    return NOTHING if result is None else compacted_line(result)
 
 
 def previewed(preview: CompactionPreview | None) -> str:
@@ -94,7 +88,6 @@ def undone(position: int | None) -> str:
 
 
 def _on_session(name: str, settings: Settings, work: Work) -> int:
-    configure(verbose=False)
     console, output = error_console(), StandardOutput.claimed()
     built = build(settings)
     for notice in built.notices:

@@ -82,6 +82,11 @@ def error_console() -> Console:
     return Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)  # type: ignore[arg-type]
 
 
+def show(console: Console, text: str, style: str = "") -> None:
+    """The text as it stands, but for what could steer a terminal."""
+    console.print(Text(printable(text), style=style))
+
+
 def say(console: Console, text: str, style: str = "") -> None:
     """One line, under the program's name."""
-    console.print(Text(f"{PROGRAM}: {printable(text)}", style=style))
+    show(console, f"{PROGRAM}: {text}", style)

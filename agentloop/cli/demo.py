@@ -60,7 +60,10 @@ class Report:
 
 @click.command()
 def demo() -> int:
-    """Show an overflow, and compaction: the same scripted conversation twice, both really run."""
+    """Show an overflow, and compaction; needs no key.
+
+    The same scripted conversation twice, both really run.
+    """
     without, with_it = run_to_end(_both())
     console = Console(highlight=False)
     with console.capture() as shown:

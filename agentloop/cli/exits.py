@@ -1,8 +1,12 @@
 """How a call ends: the exit table, and an error in one line."""
 
-from agentloop.errors import AgentLoopError
+from collections.abc import Mapping
 
-EXIT_STATUS = {
+from agentloop.errors import AgentLoopError
+from agentloop.plain_values import words_of
+from agentloop.stream import RunStatus
+
+EXIT_STATUS: Mapping[RunStatus, int] = {
     "answered": 0,
     "failed": 1,
     "usage": 2,
@@ -15,14 +19,14 @@ EXIT_STATUS = {
 """The words of the exit table and their numbers."""
 
 
-def exit_status(word: str) -> int:
-    """The number for a word of the exit table; a word that is not in it counts as `failed`."""
+def exit_status(word: RunStatus) -> int:
+    """The number for a word of the exit table; one that a newer version has stored counts as `failed`."""
     return EXIT_STATUS.get(word, EXIT_STATUS["failed"])
 
 
 def one_line(error: BaseException) -> str:
     """What went wrong in one line; an error that is not ours is named as an internal one."""
-    text = " ".join(str(error).split())
+    text = " ".join(words_of(error).split())
     if isinstance(error, AgentLoopError):
-        return text or type(error).__name__
+        return text
     return f"internal error, {type(error).__name__}: {text} (AGENTLOOP_LOG=debug shows where)"

@@ -1,16 +1,14 @@
 """Which session a call means."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentloop.cli.lines import few
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.owners import check_free
 from agentloop.sessions import Session, new_session_id
 from agentloop.steps import Finish, next_step
 from agentloop.stores import SessionInfo, SessionStore, checked_session_id
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +87,9 @@ async def find_session(name: str, store: SessionStore, *, owner: str | None = No
         if len(group) == 1:
             return group[0]
         if group:
-            raise UsageError(f"{name!r} may be any of {_named(group)}: write more of the id")
+            raise UsageError(
+                f"{name!r} may be any of {few([info.id for info in group])}: write more of the id"
+            )
     raise SessionNotFoundError(
         f"no session has the id, title or prefix {name[:60]!r}: `agentloop sessions list --all` shows them"
     )
@@ -121,8 +121,3 @@ async def _newest(store: SessionStore, folder: Path, owner: str | None) -> str:
     if not stored:
         raise SessionNotFoundError(f"no session of the folder {str(folder)!r} to continue: leave -c out")
     return stored[0].id
-
-
-def _named(group: Sequence[SessionInfo]) -> str:
-    more = f" and {len(group) - _SHOWN} more" if len(group) > _SHOWN else ""
-    return ", ".join(info.id for info in group[:_SHOWN]) + more

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from agentloop.cli.output import printable
 from agentloop.cli.tally import short
+from agentloop.compactions import CompactionResult
 from agentloop.stream import (
     CallbackFailed,
     CompactionEnded,
@@ -23,6 +24,7 @@ from agentloop.stream import (
 
 _ARGUMENT_CHARS = 40
 _LINE_CHARS = 100
+_REASON_CHARS = 200
 _CUT_SHORT = {"length": "the output limit", "content_filter": "a content filter"}
 
 
@@ -36,13 +38,14 @@ class Happenings:
         """The line for this event, None where it is worth none."""
         match event:
             case RunStarted():
-                return Text(f"{event.model} · session {event.session_id}", style="dim")
+                return Text(_one_line(f"{event.model} · session {event.session_id}"), style="dim")
             case ToolStarted():
                 self.calls[event.call_id] = call_in_brief(event.name, event.arguments)
             case ToolEnded():
                 return self._tool(event)
             case CompactionStarted():
-                return Text(f"⇣ compacting ({event.reason}: {event.why or event.strategy})", style="yellow")
+                why = _one_line(event.why or event.strategy)
+                return Text(f"⇣ compacting ({event.reason}: {why})", style="yellow")
             case CompactionEnded():
                 return _compacted(event)
             case ResultsCleared():
@@ -52,7 +55,7 @@ class Happenings:
         return None
 
     def _tool(self, event: ToolEnded) -> Text:
-        call = self.calls.pop(event.call_id, event.name)
+        call = self.calls.pop(event.call_id, None) or _cut(_one_line(event.name), _LINE_CHARS)
         text = f"• {call} {seconds(event.duration_seconds)}"
         return Text(text) if event.status == "ok" else Text(f"{text} {event.status}", style="red")
 
@@ -64,9 +67,9 @@ def call_in_brief(name: str, arguments: str) -> str:
     except ValueError:
         values = None
     if not isinstance(values, dict):
-        return _cut(f"{name}({_cut(' '.join(printable(arguments).split()), _ARGUMENT_CHARS)})", _LINE_CHARS)
+        return _cut(f"{_one_line(name)}({_cut(_one_line(arguments), _ARGUMENT_CHARS)})", _LINE_CHARS)
     pairs = ", ".join(f"{key}={_value(value)}" for key, value in values.items())
-    return _cut(f"{printable(name)}({printable(pairs)})", _LINE_CHARS)
+    return _cut(f"{_one_line(name)}({_one_line(pairs)})", _LINE_CHARS)
 
 
 def seconds(duration: float) -> str:
@@ -88,15 +91,19 @@ def _cleared(event: ResultsCleared) -> Text:
     return Text(f"{what}, {short(event.tokens_before)} → {short(event.tokens_after)} tokens", style="yellow")
 
 
+def compacted_line(what: CompactionEnded | CompactionResult) -> str:
+    """What a compaction came to, on one line."""
+    if what.status != "done":
+        reason = _cut(_one_line(what.error or "the history is as it was"), _REASON_CHARS)
+        return f"not compacted, {what.status}: {reason}"
+    sizes = f"{short(what.tokens_before)} → {short(what.tokens_after)} tokens"
+    messages = f"{what.messages_before} → {what.messages_after} messages"
+    kept = f", {_one_line(what.transcript)}" if what.transcript else ""
+    return f"compacted: {sizes}, {messages}, {seconds(what.duration_seconds)}{kept}"
+
+
 def _compacted(event: CompactionEnded) -> Text:
-    if event.status != "done":
-        reason = f": {_cut(' '.join(printable(event.error).split()), 200)}" if event.error else ""
-        return Text(f"⇣ not compacted, {event.status}{reason}", style="red")
-    sizes = f"{short(event.tokens_before)} → {short(event.tokens_after)} tokens"
-    messages = f"{event.messages_before} → {event.messages_after} messages"
-    text = f"⇣ compacted: {sizes}, {messages}, {seconds(event.duration_seconds)}"
-    kept = f", {event.transcript}" if event.transcript else ""
-    return Text(text + kept, style="yellow")
+    return Text(f"⇣ {compacted_line(event)}", style="yellow" if event.status == "done" else "red")
 
 
 def _trouble(event: StreamEvent) -> Text | None:
@@ -114,4 +121,8 @@ def _trouble(event: StreamEvent) -> Text | None:
 
 
 def _red(text: str) -> Text:
-    return Text(_cut(" ".join(printable(text).split()), 300), style="red")
+    return Text(_cut(_one_line(text), 300), style="red")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split())

@@ -6,14 +6,13 @@ import sys
 from importlib import import_module
 
 from agentloop.cli.console import PatientStream
+from agentloop.cli.options import LOG_VARIABLE
 from agentloop.errors import UsageError
-
-VARIABLE = "AGENTLOOP_LOG"
 
 
 def is_verbose() -> bool:
     """Whether the user wants to see where an internal error arose."""
-    return os.environ.get(VARIABLE, "").strip().lower() == "debug"
+    return os.environ.get(LOG_VARIABLE, "").strip().lower() == "debug"
 
 
 def configure(*, verbose: bool) -> None:
@@ -24,12 +23,12 @@ def configure(*, verbose: bool) -> None:
     Raises:
         UsageError: the variable names no level.
     """
-    name = os.environ.get(VARIABLE, "").strip() or ("info" if verbose else "")
+    name = os.environ.get(LOG_VARIABLE, "").strip() or ("info" if verbose else "")
     if not name:
         return
     level = logging.getLevelNamesMapping().get(name.upper())
     if level is None:
-        raise UsageError(f"{VARIABLE}: {name!r} is no level: use debug, info, warning or error")
+        raise UsageError(f"{LOG_VARIABLE}: {name!r} is no level: use debug, info, warning or error")
     # Logging loads only where somebody wants to read it: that takes longer than the rest of a short call.
     structlog = import_module("structlog")
     structlog.configure(

@@ -12,7 +12,7 @@ from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import OFFLINE, settings_for
 from agentloop.errors import BadAnswerError
 from agentloop.openai_api.clients import LoopClients
-from agentloop.openai_api.errors import VENDOR_ERRORS, translated
+from agentloop.openai_api.errors import VENDOR_ERRORS, at_the_border
 from agentloop.openai_api.server import Server, ServerChoice
 
 _SECONDS = 30.0
@@ -21,7 +21,7 @@ _SECONDS = 30.0
 @click.command()
 @click.option("--base-url", metavar="URL", help="An OpenAI-compatible server. [default: OpenAI's]")
 def models(**_: Any) -> int:
-    """List the models that the server offers, one a line."""
+    """List the models that the server offers."""
     settings = settings_for(flags_of(click.get_current_context()))
     output = StandardOutput.claimed()
     if settings.base_url is None and settings.api_key is None:
@@ -52,7 +52,7 @@ async def offered(server: Server) -> list[str]:
         answer = await client.models.with_raw_response.list()
         return _names(answer.http_response.content, server)
     except VENDOR_ERRORS as error:
-        failure = translated(error, server)
+        failure = at_the_border(error, server)
     finally:
         await clients.close()
     raise failure

@@ -49,9 +49,8 @@ class OutputError(Exception):
 
 async def run_once(call: Call, writer: AnswerWriter, console: Console) -> int:
     """Run it, show it, answer; the exit status. Never raises for what a run can end with."""
-    for notice in (*call.built.notices, call.prompt.notice):
-        if notice:
-            say(console, notice, style="yellow")
+    for notice in (*call.built.notices, *call.prompt.notices):
+        say(console, notice, style="yellow")
     tally = Tally()
     last_words = partial(_last_words, writer, tally)
     with before_leaving(last_words), before_leaving(end_all):

@@ -10,11 +10,13 @@ from typing import Any, TypeAlias, TypeVar
 import click
 
 from agentloop.errors import UsageError
+from agentloop.limits import MOST_STEPS
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[F], F]
 
 FORMATS = ("text", "json", "stream-json")
+LOG_VARIABLE = "AGENTLOOP_LOG"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +155,9 @@ AGENT: Sequence[KnownOption] = (
     _option("--callbacks", metavar="MODULE:NAME", multiple=True, help="A callback. Repeatable."),
     _option("--workdir", metavar="DIR", help="What built-in tools cannot leave. [default: this folder]"),
     _option("--allow", metavar="write|shell", multiple=True, help="Allow tools that change things."),
-    _option("--max-steps", metavar="N", type=click.IntRange(min=1), help="Model calls in a run. [200]"),
+    _option(
+        "--max-steps", metavar="N", type=click.IntRange(min=1), help=f"Model calls in a run. [{MOST_STEPS}]"
+    ),
     _option("--no-stream", is_flag=True, help="Ask the server without streaming."),
 )
 LIMITS: Sequence[KnownOption] = (

@@ -94,7 +94,7 @@ class LiveProgress:
             case ToolStarted():
                 self._do(f"{event.name} …")
             case ToolProgress():
-                self._do(printable(event.text))
+                self._do(event.text)
             case CompactionStarted():
                 self._do("compacting …")
             case Retrying():
@@ -114,7 +114,7 @@ class LiveProgress:
         self._live.start()
 
     def _do(self, what: str) -> None:
-        self._doing, self._since, self._text = what, time.monotonic(), ""
+        self._doing, self._since, self._text = printable(what), time.monotonic(), ""
 
     def _line(self) -> Spinner:
         took = seconds(time.monotonic() - self._since)

@@ -2,9 +2,10 @@
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentloop.cli import standard_input
+from agentloop.cli.standard_input import Heard
 from agentloop.errors import UsageError
 
 _LABEL = "standard_input"
@@ -13,29 +14,39 @@ _CLOSING = re.compile(rf"<(?=/?\s*{_LABEL})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What the user asks, None to go on with what is pending; `notice` is what the user should know."""
+    """What the user asks, None to go on with what is pending; `notices` are what the user should know."""
 
     text: str | None
-    notice: str | None = None
+    notices: tuple[str, ...] = ()
 
 
-def prompt_for(option: str | None, words: tuple[str, ...], *, continues: bool) -> Prompt:
+def prompt_for(
+    option: str | None, words: tuple[str, ...], *, continues: bool, call: str = "agentloop -p"
+) -> Prompt:
     """Put the prompt together; `continues` says that the call names a session that may have work pending.
+
+    `call` is what a prompt is written behind.
 
     Raises:
         UsageError: there is no prompt, or more than one.
     """
     given = checked_words(option, words)
     if option == "-":
-        return Prompt(text=_asked_for())
+        return _prompt(_asked_for())
     if given is None:
-        return _from_input(continues=continues)
+        return _from_input(call, continues=continues)
+    typed = Heard(text=given, notice=_misread(option or words[0]))
     if standard_input.is_terminal():
-        return Prompt(text=given)
+        return _prompt(typed)
     try:
-        return Prompt(text=with_piped(given, standard_input.read_if_it_speaks()))
+        piped = standard_input.read_if_it_speaks()
     except standard_input.SilentInputError:
-        return Prompt(text=given, notice=_silent())
+        return _prompt(typed, _silent())
+    return _prompt(replace(typed, text=with_piped(given, piped.text)), piped.notice)
+
+
+def _prompt(heard: Heard, *more: str | None) -> Prompt:
+    return Prompt(text=heard.text, notices=tuple(notice for notice in (heard.notice, *more) if notice))
 
 
 def checked_words(option: str | None, words: tuple[str, ...]) -> str | None:
@@ -68,6 +79,13 @@ def as_typed(text: str) -> str:
         return text
 
 
+def _misread(typed: str) -> str | None:
+    """That the prompt of the call was not to be read whole, where that is so."""
+    if "\ufffd" in typed or "\ufffd" not in as_typed(typed):
+        return None
+    return "the prompt is not in UTF-8: � stands for each byte that cannot be read"
+
+
 def with_piped(prompt: str, piped: str) -> str:
     """The prompt, and what was piped beside it in a labelled block that it cannot close itself."""
     if not piped.strip():
@@ -76,30 +94,27 @@ def with_piped(prompt: str, piped: str) -> str:
     return f"{prompt}\n\n<{_LABEL}>\n{body}\n</{_LABEL}>"
 
 
-def _asked_for() -> str:
+def _asked_for() -> Heard:
     if standard_input.is_terminal():
         raise UsageError("-p - reads a pipe or a file, and standard input is a terminal: pipe the prompt in")
-    text = standard_input.read_all()
-    if not text.strip():
+    heard = standard_input.read_all()
+    if not heard.text.strip():
         raise UsageError("the prompt is empty: standard input ended without one")
-    return text
+    return heard
 
 
-def _from_input(*, continues: bool) -> Prompt:
-    if standard_input.is_terminal():
-        text = ""
-    elif continues:
+def _from_input(call: str, *, continues: bool) -> Prompt:
+    heard = Heard(text="")
+    if not standard_input.is_terminal():
         try:
-            text = standard_input.read_if_it_speaks()
+            heard = standard_input.read_if_it_speaks() if continues else standard_input.read_all()
         except standard_input.SilentInputError:
-            return Prompt(text=None, notice=_silent())
-    else:
-        text = standard_input.read_all()
-    if text.strip():
-        return Prompt(text=text)
+            return Prompt(text=None, notices=(_silent(),))
+    if heard.text.strip():
+        return _prompt(heard)
     if continues:
         return Prompt(text=None)
-    raise UsageError('the prompt is empty: say what to do, e.g. agentloop -p "…", or pipe it in')
+    raise UsageError(f'the prompt is empty: say what to do, e.g. {call} "…", or pipe it in')
 
 
 def _silent() -> str:

@@ -47,23 +47,46 @@ def when_busy(text: str) -> WhenBusy:
     raise UsageError(f"{text!r} is no rule: use refuse, wait or take-over")
 
 
+def path(text: str) -> Path:
+    """The path, a home at its beginning written out: a shell leaves `--option=~/x` and variables as they are.
+
+    Raises:
+        UsageError: it is the home of nobody.
+    """
+    try:
+        return Path(text).expanduser()
+    except (RuntimeError, ValueError):
+        raise UsageError(f"{_brief(text)!r} is the home of no user: write the path") from None
+
+
 def folder(text: str) -> Path:
     """The folder, which exists, its links followed.
 
     Raises:
         UsageError: it does not, or cannot be used.
     """
+    named = path(text)
     try:
-        named = Path(text).expanduser()
         if named.is_dir():
             return named.resolve(strict=True)
         fault = "is a file, not a folder" if named.exists() else "is not there"
-    except RuntimeError:
-        fault = "is the home of no user"
     except (OSError, ValueError) as error:
         fault = "cannot be used, " + (getattr(error, "strerror", None) or str(error))
-    shown = text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
-    raise UsageError(f"{shown!r} {fault}: name a folder that exists")
+    raise UsageError(f"{_brief(text)!r} {fault}: name a folder that exists")
+
+
+def text_of_file(text: str) -> str:
+    """What the file of that name holds.
+
+    Raises:
+        UsageError: it cannot be read, or is not in UTF-8.
+    """
+    file = path(text)
+    try:
+        return file.read_text("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = "is no UTF-8 text" if isinstance(error, UnicodeError) else getattr(error, "strerror", error)
+        raise UsageError(f"{_brief(text)!r}: {reason}") from error
 
 
 def allowed(names: Sequence[str]) -> frozenset[str]:
@@ -94,3 +117,7 @@ def fraction(text: str) -> float | None:
     if not 0 < share <= 1:
         raise UsageError(f"{text!r} is no fraction: use e.g. 0.8, or off")
     return share
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from urllib.parse import unquote, urlsplit
 
 from agentloop.cli.layers import Layers
-from agentloop.redaction import Redact, Secrets
+from agentloop.redaction import Redact, Secrets, secrets_in_address
 
 LEAST_CHARS = 8
 """A shorter value of the environment is as good as a word of its own."""
@@ -27,8 +26,9 @@ def redaction_for(layers: Layers, environment: Mapping[str, str]) -> Redact | No
     """
     choice = layers.choice("redact")
     if choice is None:
-        address = layers.value("base_url", "")
-        values = {*secrets_in(environment), *_credentials_in(str(address)), str(layers.value("api_key", ""))}
+        values = {*secrets_in(environment), str(layers.value("api_key", ""))}
+        for address in ("base_url", "store"):
+            values.update(secrets_in_address(str(layers.value(address, ""))))
         return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
     name = str(choice.value).strip()
     if name.lower() == "off":
@@ -47,15 +47,5 @@ def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def without_credentials(url: str) -> str:
-    """The URL, or what is to be one, without what stands before an `@` in it."""
-    return re.sub(r"[^/@]*@", "", url)
-
-
-def _credentials_in(url: str) -> Iterator[str]:
-    try:
-        password = urlsplit(url).password
-    except ValueError:
-        return
-    if password:
-        yield password
-        yield unquote(password)
+    """The URL, or what is to be one, without what stands before an `@` in it, without query and fragment."""
+    return re.split("[?#]", re.sub(r"[^/@]*@", "", url))[0]

@@ -1,25 +1,26 @@
 """`runs`: how the durable runs stand."""
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, TypeAlias
 
 import click
 
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
+from agentloop.cli.lines import SHOWN, few, listing
 from agentloop.cli.options import QUEUE_STORE, flags_of, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.runs_shown import page, row
+from agentloop.cli.runs_shown import HEADING, page, row
 from agentloop.cli.settings import settings_for
-from agentloop.durable import RunQueue
+from agentloop.durable import QueuedRun, RunQueue
 from agentloop.errors import UsageError
 
 Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]
 
 _MOST = 50
-_SHOWN = 5
 _VERBS = ("cancel", "resume", "delete")
 
 
@@ -38,16 +39,17 @@ def runs(
     without_limit: bool,
     **_: Any,
 ) -> int:
-    """List the durable runs, newest first; show one, take it out of the queue, put it back in, forget it.
+    """List the durable runs; show, cancel, resume or delete one.
 
-    One is named by its id or a unique prefix of it.
-    What was said stays in the session's log, also of a run that is deleted.
+    Newest first. One is named by its id or a unique prefix of it. To cancel takes it out of the queue, to
+    resume puts it back in, to delete forgets it; what was said stays in the session's log all the same.
     """
     if limit is not None and without_limit:
         raise UsageError("--all and --limit: give one of them")
     most = None if without_limit else (limit or _MOST)
-    work = _listed(session, most, as_json) if not words else _on_one(words, as_json)
     output, settings = StandardOutput.claimed(), settings_for(flags_of(click.get_current_context()))
+    shown = _as_json if as_json else partial(_as_lines, output)
+    work = _on_one(words, as_json) if words else _listed(session, most, shown)
 
     async def whole() -> int:
         async with RunQueue(settings.store, owner=settings.owner, redact=settings.redact) as queue:
@@ -57,16 +59,22 @@ def runs(
     return run_to_end(whole())
 
 
-def _listed(session: str | None, most: int | None, as_json: bool) -> Work:
+def _listed(session: str | None, most: int | None, shown: Callable[[Sequence[QueuedRun]], str]) -> Work:
     async def work(queue: RunQueue) -> str:
         found = await queue.runs(session_id=session, most=most)
-        if as_json:
-            return json.dumps([asdict(run) for run in found], indent=2) + "\n"
         if not found:
             say(error_console(), "no runs")
-        return "".join(map(row, found))
+        return shown(found)
 
     return work
+
+
+def _as_lines(output: StandardOutput, found: Sequence[QueuedRun]) -> str:
+    return listing(HEADING, list(map(row, found)), output)
+
+
+def _as_json(found: Sequence[QueuedRun]) -> str:
+    return json.dumps([asdict(run) for run in found], indent=2) + "\n"
 
 
 def _on_one(words: tuple[str, ...], as_json: bool) -> Work:
@@ -94,9 +102,9 @@ async def _id_of(queue: RunQueue, name: str) -> str:
     Raises:
         UsageError: there are several that begin so.
     """
-    found = await queue.runs(id_prefix=name, most=_SHOWN + 1) if name.strip() else ()
+    found = await queue.runs(id_prefix=name, most=SHOWN + 1) if name.strip() else ()
     ids = [run.id for run in found]
     if len(ids) < 2 or name in ids:
         return name if name in ids or not ids else ids[0]
-    more = " and more" if len(ids) > _SHOWN else ""
-    raise UsageError(f"{name!r} may be any of {', '.join(ids[:_SHOWN])}{more}: write more of the id")
+    more = " and more" if len(ids) > SHOWN else ""
+    raise UsageError(f"{name!r} may be any of {few(ids[:SHOWN])}{more}: write more of the id")

@@ -15,7 +15,7 @@ from agentloop.cli.options import KNOWN, REPEATED
 from agentloop.cli.redacting import redaction_for
 from agentloop.errors import UsageError
 from agentloop.leases import WhenBusy
-from agentloop.limits import Limits
+from agentloop.limits import MOST_STEPS, Limits
 from agentloop.redaction import Redact
 from agentloop.sizes import amount_of, seconds_of, tokens_of
 from agentloop.stores.base import checked_owner
@@ -28,7 +28,6 @@ ENVIRONMENT: Mapping[str, str] = {
 DEFAULT_MODEL = "gpt-5-mini"
 OFFLINE = "offline"
 DEFAULT_FRACTION = 0.8
-DEFAULT_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,8 @@ _FIELDS: Sequence[_Field] = (
     _Field("allow", readings.allowed, frozenset[str]()),
     _Field("window", tokens_of),
     _Field("compact_at", readings.fraction, DEFAULT_FRACTION),
-    _Field("transcripts", Path, Path(".transcripts")),
-    _Field("max_steps", int, DEFAULT_STEPS),
+    _Field("transcripts", readings.path, Path(".transcripts")),
+    _Field("max_steps", int, MOST_STEPS),
     _Field("tools", tuple, ()),
     _Field("callbacks", tuple, ()),
     _Field("owner", checked_owner),
@@ -135,13 +134,8 @@ def home_folder(layers: Layers) -> Path:
     Raises:
         UsageError: it begins with the home of a user who is not known.
     """
-    own = layers.choice("home")
-    if own is None:
-        return platformdirs.user_data_path("agentloop", appauthor=False)
-    try:
-        return Path(own.value).expanduser()
-    except RuntimeError as error:
-        raise UsageError(f"{own.source}: {own.value!r}: there is no such user: write the path") from error
+    own = read(layers.choice("home"), readings.path)
+    return own or platformdirs.user_data_path("agentloop", appauthor=False)
 
 
 def default_store(home: Path) -> str:
@@ -179,13 +173,9 @@ def _limits(layers: Layers) -> Limits:
 
 
 def _system(layers: Layers) -> str | None:
-    text, path = layers.value("system"), layers.value("system_file")
-    if text is not None and path is not None:
+    text, file = layers.value("system"), layers.choice("system_file")
+    if text is not None and file is not None:
         raise UsageError("--system and --system-file: give one of them")
-    if path is None:
-        return None if text is None else str(text)
-    try:
-        return Path(path).read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is no UTF-8 text"
-        raise UsageError(f"--system-file: {path!r}: {reason}") from error
+    if file is not None:
+        return read(file, readings.text_of_file)
+    return None if text is None else str(text)

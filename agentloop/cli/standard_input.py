@@ -4,6 +4,7 @@ import os
 import queue
 import sys
 import threading
+from dataclasses import dataclass
 
 from agentloop.cli.process import interrupt, on_signals
 from agentloop.errors import UsageError
@@ -15,6 +16,14 @@ MOST_MEGABYTES = 10
 _MOST_BYTES = MOST_MEGABYTES * 1_000_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What was read, and what the user should know about it."""
+
+    text: str
+    notice: str | None = None
+
+
 class SilentInputError(Exception):
     """The pipe is open and has said nothing so far."""
 
@@ -24,14 +33,14 @@ def is_terminal() -> bool:
     return sys.stdin is not None and os.isatty(0)
 
 
-def read_all() -> str:
+def read_all() -> Heard:
     """Everything up to the end of standard input, however long that takes; a signal ends the wait.
 
     Raises:
         UsageError: it holds more than `MOST_MEGABYTES`.
         KeyboardInterrupt: a signal came.
     """
-    return _decoded(read_bytes())
+    return _heard(read_bytes())
 
 
 def read_bytes() -> bytes:
@@ -44,7 +53,7 @@ def read_bytes() -> bytes:
     return _Pump().rest(None)
 
 
-def read_if_it_speaks() -> str:
+def read_if_it_speaks() -> Heard:
     """Everything up to its end, if it begins or ends in time.
 
     Raises:
@@ -52,7 +61,7 @@ def read_if_it_speaks() -> str:
         UsageError: it holds more than `MOST_MEGABYTES`.
         KeyboardInterrupt: a signal came.
     """
-    return _decoded(_Pump().rest(FIRST_WORD_SECONDS))
+    return _heard(_Pump().rest(FIRST_WORD_SECONDS))
 
 
 class _Pump:
@@ -91,5 +100,10 @@ class _Pump:
             self._pieces.put(b"")
 
 
-def _decoded(data: bytes) -> str:
-    return data.decode("utf-8-sig", "replace")
+def _heard(data: bytes) -> Heard:
+    try:
+        return Heard(text=data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        notice = f"line {line} of standard input is not in UTF-8: � stands for each byte that cannot be read"
+        return Heard(text=data.decode("utf-8-sig", "replace"), notice=notice)

@@ -12,7 +12,6 @@ from agentloop.cli.console import error_console
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.faults import word_and_line
 from agentloop.cli.finding import SessionChoice, choice_of
-from agentloop.cli.logs import configure
 from agentloop.cli.one_run import Call, report_outcome, run_once
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.prompt import checked_words, prompt_for
@@ -50,7 +49,6 @@ def _report(error: BaseException, writer: AnswerWriter) -> int:
 
 
 def _call(flags: Mapping[str, Any], words: tuple[str, ...], until_end: ExitStack) -> Call:
-    configure(verbose=bool(flags.get("verbose")))
     choice, settings = _settings(flags, until_end)
     checked_words(flags.get("prompt"), words)
     built = build(settings)
@@ -59,7 +57,6 @@ def _call(flags: Mapping[str, Any], words: tuple[str, ...], until_end: ExitStack
 
 
 def _chat(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
-    configure(verbose=bool(flags.get("verbose")))
     first = checked_words(None, words)
     with ExitStack() as until_end:
         choice, settings = _settings(flags, until_end)

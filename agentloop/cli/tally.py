@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from agentloop.cli.output import printable
 from agentloop.messages import Usage
 from agentloop.stream import (
     CompactionEnded,
@@ -64,7 +65,7 @@ class Tally:
 def status_line(tally: Tally) -> str:
     """E.g. `gpt-5-mini · 52.1k/128k 41% (measured) · auto at 102k · 2 compactions · $0.42 · cache 91%`."""
     parts = [part(tally) for part in _PARTS]
-    return " · ".join(part for part in parts if part)
+    return printable(" · ".join(part for part in parts if part))
 
 
 def bar(context: ContextStatus) -> str:
@@ -122,7 +123,7 @@ def _cache(tally: Tally) -> str:
 
 
 _PARTS: tuple[Callable[[Tally], str], ...] = (
-    lambda tally: tally.model,
+    lambda tally: " ".join(tally.model.split()),
     _filling,
     _line,
     _compactions,

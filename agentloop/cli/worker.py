@@ -17,11 +17,12 @@ from agentloop.cli.logs import configure
 from agentloop.cli.options import AGENT, COMPACTION, LIMITS, MODEL, WORKER_STORE, flags_of, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.process import before_leaving
+from agentloop.cli.runs_shown import RunEdges
 from agentloop.cli.settings import settings_for
 from agentloop.durable import QUEUE, QueueLimits, Rate, Worker
 from agentloop.durable.worker import CONCURRENCY
 from agentloop.errors import UsageError
-from agentloop.stream import AnyStreamEvent, RunEnded, RunStarted
+from agentloop.stream import AnyStreamEvent
 from agentloop.workspace.offspring import end_all
 
 _MOST_DIGITS = 20
@@ -51,12 +52,13 @@ _RATE = re.compile(r"(\d{1,9})/(\d{1,9}(?:\.\d{1,9})?)")
 @click.option("--verbose", is_flag=True, help="Say more on standard error.")
 @options(MODEL, COMPACTION, AGENT, LIMITS, WORKER_STORE)
 def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose: bool, **_: Any) -> int:
-    """Do the runs of the queue, and take over those of workers that died, until a signal comes.
+    """Do the runs of the queue, on as many machines as you like.
 
-    Then what is in flight may end, and its runs are handed back. Limits of a queue hold for all workers: the
-    numbers of the worker that started last.
+    Takes over those of workers that died, until a signal comes. Then what is in flight may end, and its runs
+    are handed back. Limits of a queue hold for all workers: the numbers of the worker that started last.
     """
-    configure(verbose=verbose)
+    if verbose:
+        configure(verbose=True)
     StandardOutput.claimed()
     flags = flags_of(click.get_current_context())
     if "owner" in flags:
@@ -81,7 +83,7 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
         transcripts=settings.transcripts,
         folder=str(settings.workdir),
         redact=settings.redact,
-        on_event=functools.partial(_told, console),
+        on_event=functools.partial(_told, console, RunEdges()),
         on_notice=functools.partial(say, console, style="dim"),
     )
     with before_leaving(end_all):
@@ -96,12 +98,9 @@ async def _done(worker: Worker, console: Console) -> int:
     return 0
 
 
-def _told(console: Console, event: AnyStreamEvent) -> None:
-    if isinstance(event, RunStarted):
-        say(console, f"run {event.run_id} begins, session {event.session_id}", style="dim")
-    elif isinstance(event, RunEnded):
-        why = f": {event.error}" if event.error else ""
-        say(console, f"run {event.run_id} {event.status}{why}", style="dim")
+def _told(console: Console, edges: RunEdges, event: AnyStreamEvent) -> None:
+    if line := edges.line(event):
+        say(console, line, style="dim")
 
 
 def _limits_of(queues: Sequence[str], concurrency: int, rate: str | None) -> list[QueueLimits]:

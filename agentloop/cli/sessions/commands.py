@@ -12,7 +12,10 @@ from agentloop.cli.sessions.shown import list_, show
 
 @click.group()
 def sessions() -> None:
-    """The stored sessions; each is named by its id, a unique prefix of it, or its title."""
+    """List, show, search, export or delete stored sessions.
+
+    Each is named by its id, a unique prefix of it, or its title.
+    """
 
 
 for _command in (list_, show, search, rename, expire, export, import_, delete, sweep, check):

@@ -12,10 +12,11 @@ from rich.console import Console
 
 from agentloop.cli import standard_input
 from agentloop.cli.console import error_console, say
+from agentloop.cli.lines import listing
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.sessions.history import History, check_in_folder, history_of, in_words, remove_transcripts
-from agentloop.cli.sessions.work import Opened, as_data, done, looked, named, no_store, row
+from agentloop.cli.sessions.work import HEADING, Opened, as_data, done, looked, named, no_store, row
 from agentloop.errors import SessionBusyError, UsageError
 from agentloop.leases import Leases
 from agentloop.redaction import redacted
@@ -96,7 +97,8 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
         if as_json:
             data = [as_data(info, opened.settings) for info in went]
             return await output.write(json.dumps(data, indent=2) + "\n")
-        return await output.write("".join(row(redacted(info, opened.settings.redact)) for info in went))
+        rows = [row(redacted(info, opened.settings.redact)) for info in went]
+        return await output.write(listing(HEADING, rows, output))
 
     if asks and not _agreed(console, looked(look)):
         return 0

@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
-from agentloop.cli.sessions.work import Opened, moment, pages
+from agentloop.cli.lines import few, moment
+from agentloop.cli.sessions.work import Opened, pages
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import Compacted, MessageAdded, Record
 from agentloop.messages import Message
@@ -13,8 +14,6 @@ from agentloop.ondisc import refuse_link, refused
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
 from agentloop.transcripts import Loaded, listed, load
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +60,11 @@ def in_words(history: History, *, go: Collection[str]) -> str:
 def _fates(names: Sequence[str], go: Collection[str]) -> Iterator[str]:
     going, staying = [name for name in names if name in go], [name for name in names if name not in go]
     if going:
-        yield f"transcripts go: {_listing(going)}"
+        yield f"transcripts go: {few(going)}"
     if staying:
-        yield f"transcripts stay: {_listing(staying)}"
+        yield f"transcripts stay: {few(staying)}"
     if not names:
         yield "transcripts stay"
-
-
-def _listing(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 def check_in_folder(opened: Opened, histories: Iterable[History]) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from agentloop.cli.console import error_console, say
+from agentloop.cli.lines import columns, listing, moment
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions.work import Opened, columns, done, moment, named, no_store
+from agentloop.cli.sessions.work import Opened, done, named, no_store
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded, kind_name
 from agentloop.redaction import Redact, redacted
@@ -18,6 +19,7 @@ from agentloop.stores.words import Query, excerpt, searchable
 from agentloop.threads import in_thread
 
 _MOST = 1_000
+_HEADING = columns("session", "position", "by", "time", "text")
 
 
 @click.command()
@@ -48,7 +50,7 @@ def search(text: str, name: str | None, everywhere: bool, as_json: bool, most: i
         shown = await in_thread(_shown, found, query, settings.redact)
         if as_json:
             return await output.write(json.dumps(shown, indent=2) + "\n")
-        return await output.write("".join(map(_row, shown)))
+        return await output.write(listing(_HEADING, list(map(_row, shown)), output))
 
     return done(work)
 

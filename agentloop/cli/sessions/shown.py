@@ -7,10 +7,11 @@ from typing import Any
 import click
 
 from agentloop.cli.console import error_console, say
+from agentloop.cli.lines import listing
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.sessions.texts import texts_of
-from agentloop.cli.sessions.work import Opened, as_data, done, named, no_store, row
+from agentloop.cli.sessions.work import HEADING, Opened, as_data, done, named, no_store, row
 from agentloop.redaction import redacted
 
 
@@ -32,7 +33,8 @@ def list_(as_json: bool, everywhere: bool, **_: Any) -> int:
             hint = "" if everywhere else " of this folder; --all lists those of all folders"
             missing = no_store(settings)
             say(error_console(), f"no sessions: {missing}" if missing else f"no sessions{hint}")
-        return await output.write("".join(row(redacted(info, settings.redact)) for info in stored))
+        rows = [row(redacted(info, settings.redact)) for info in stored]
+        return await output.write(listing(HEADING, rows, output))
 
     return done(work)
 

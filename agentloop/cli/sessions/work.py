@@ -1,7 +1,6 @@
 """What every command on stored sessions does around its work: a store opened and closed, lines and pages."""
 
 import os
-import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -10,8 +9,9 @@ import click
 
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.finding import find_session
+from agentloop.cli.lines import columns, exact_moment, moment
 from agentloop.cli.options import flags_of
-from agentloop.cli.output import StandardOutput, printable
+from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import Settings, settings_for
 from agentloop.errors import StoreError
 from agentloop.events import Record
@@ -91,16 +91,14 @@ async def pages(store: SessionStore, info: SessionInfo) -> AsyncGenerator[Sequen
         position = page[-1].seq
 
 
+HEADING = columns("session", "updated", "length", "title", "folder", "owner", "expires")
+
+
 def row(info: SessionInfo) -> str:
-    """A session as one line for people."""
+    """A session as one line for people, its fields as `HEADING` names them."""
     ends = "-" if info.expires is None else f"expires {ending(info.expires, info.ttl_seconds)}"
     named = (info.id, moment(info.updated), f"{info.length} records", info.title or "-", info.folder or "-")
     return columns(*named, info.owner or "-", ends)
-
-
-def columns(*fields: str) -> str:
-    """One line of these fields, whatever they hold."""
-    return "\t".join(" ".join(printable(field).split()) for field in fields) + "\n"
 
 
 def as_data(info: SessionInfo, settings: Settings) -> dict[str, Any]:
@@ -108,22 +106,10 @@ def as_data(info: SessionInfo, settings: Settings) -> dict[str, Any]:
     return asdict(redacted(info, settings.redact)) | {"expires": info.expires}
 
 
-def moment(seconds: float) -> str:
-    """A time as people here write it, to the minute."""
-    return _written("%Y-%m-%d %H:%M", seconds)
-
-
 def ending(expires: float, ttl_seconds: float | None) -> str:
     """When a session expires, to the second where it lives for less than an hour."""
     short = ttl_seconds is not None and ttl_seconds < _HOUR_SECONDS
-    return _written("%Y-%m-%d %H:%M:%S", expires) if short else moment(expires)
-
-
-def _written(shape: str, seconds: float) -> str:
-    try:
-        return time.strftime(shape, time.localtime(seconds))
-    except (OverflowError, ValueError, OSError):
-        return "-"  # no date has a year that large
+    return exact_moment(expires) if short else moment(expires)
 
 
 def _settings() -> Settings:

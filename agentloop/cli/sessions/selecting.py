@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from agentloop.cli.console import error_console, say
+from agentloop.cli.lines import few
 from agentloop.cli.options import Option
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded, Record, RunStarted
@@ -26,7 +27,6 @@ SELECTION: Sequence[Option[Any]] = (
     click.option("--run", "run_id", metavar="RUN_ID", help="The messages and the edges of this run."),
     click.option("--range", "positions", metavar="FIRST-LAST", help="Positions: 12-40, 12-, -40 or 7."),
 )
-_SHOWN = 5
 _RANGE = re.compile(r"([0-9]{1,15})(-?)|([0-9]{0,15})-([0-9]{1,15})")
 
 
@@ -92,6 +92,5 @@ def _no_range(text: str) -> UsageError:
 
 def _check_among(name: str, wanted: str | None, known: Sequence[str]) -> None:
     if wanted is not None and wanted not in known:
-        more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-        listed = f"it has {', '.join(map(ascii, known[-_SHOWN:]))}{more}" if known else "it has none"
+        listed = f"it has {few(list(map(ascii, reversed(known))))}" if known else "it has none"
         raise UsageError(f"{name}: the session has no {wanted[:60]!r}; {listed}")

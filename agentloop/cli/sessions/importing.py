@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
-from agentloop.cli import standard_input
+from agentloop.cli import readings, standard_input
 from agentloop.errors import UsageError
 from agentloop.events import Cleared, ClearedItem, Compacted, Event, MessageAdded
 from agentloop.messages import Message
@@ -18,7 +17,7 @@ def read_text(path: str) -> str:
         UsageError: it cannot be read, or is not in UTF-8.
     """
     try:
-        data = standard_input.read_bytes() if path == "-" else Path(path).read_bytes()
+        data = standard_input.read_bytes() if path == "-" else readings.path(path).read_bytes()
     except UsageError:
         raise
     except (OSError, ValueError) as error:
