@@ -1,13 +1,13 @@
 """What each rung of the ladder would do to one context: decided here, carried out elsewhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentloop.budget import Budget
 from agentloop.callables import name_of
 from agentloop.checks import shown
 from agentloop.context import Context
-from agentloop.errors import UsageError
+from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import ClearedItem
 from agentloop.instead import Digest
 from agentloop.micro import MicroCompact, cleared_item
@@ -51,9 +51,14 @@ class Rungs:
         return cls(policy=policy, context=context, budget=aimed(policy, budget), occasion=occasion)
 
     def plan(self, strategy: Strategy, name: str = "") -> Plan | None:
-        """What the strategy would do now; None where nothing may go."""
+        """What the strategy would do now; None where nothing may go.
+
+        Raises:
+            UsageError: it answered with something else.
+            AgentLoopError: it failed.
+        """
         name = name or strategy_name(strategy)
-        cut: object = strategy(self.context, self.budget)
+        cut: object = _answer_of("strategy", name, lambda: strategy(self.context, self.budget))
         if cut is None:
             return None
         if not isinstance(cut, Cut):
@@ -117,12 +122,25 @@ def fired_by(trigger: Trigger | None, context: Context, budget: Budget) -> Fired
 
     Raises:
         UsageError: it answered with something else.
+        AgentLoopError: it failed.
     """
-    fired: object = trigger(context, budget) if trigger else None
+    if trigger is None:
+        return None
+    name = name_of(trigger)
+    fired = _answer_of("trigger", name, lambda: trigger(context, budget))
     if fired is None or isinstance(fired, Fired):
         return fired
-    name = name_of(trigger) if trigger else ""
     raise UsageError(f"the trigger {name} answered {shown(fired)}: it must answer with Fired(…), or None")
+
+
+def _answer_of(kind: str, name: str, ask: Callable[[], object]) -> object:
+    """What a trigger or a strategy answers; what it raises is told as its own."""
+    try:
+        return ask()
+    except AgentLoopError:
+        raise
+    except Exception as error:  # a user's own may raise anything
+        raise AgentLoopError(f"the {kind} {name} failed: {type(error).__name__}: {error}") from error
 
 
 def aimed(policy: Compaction, budget: Budget) -> Budget:

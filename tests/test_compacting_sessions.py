@@ -9,8 +9,8 @@ import pytest
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction, Digest, MicroCompact, Summary
 from agentloop.context import Context
-from agentloop.errors import UsageError
-from agentloop.events import Compacted, MessageAdded, Record
+from agentloop.errors import AgentLoopError, UsageError
+from agentloop.events import Compacted, MessageAdded, Record, RunEnded
 from agentloop.filters import EventFilter
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ChatModel
@@ -309,6 +309,19 @@ async def test_a_trigger_or_strategy_that_answers_nonsense_is_named(answer: Any)
     runner = await runner_on(talk(2), SlidingWindow(2), trigger=nonsense)
     with pytest.raises(UsageError, match=r"the trigger nonsense answered .* Fired\(…\), or None"):
         await runner.compact_if_due("s")
+
+
+async def test_a_trigger_or_strategy_that_fails_is_named() -> None:
+    def failing(context: Context, budget: Any) -> Any:
+        raise KeyError("x")
+
+    runner = await runner_on(talk(2), failing)
+    with pytest.raises(AgentLoopError, match=r"^the strategy failing failed: KeyError: 'x'$"):
+        await runner.compact("s")
+    runner = await runner_on(talk(2), SlidingWindow(2), trigger=failing)
+    with pytest.raises(AgentLoopError, match=r"^the trigger failing failed: KeyError: 'x'$"):
+        await runner.run("Go on", session_id="s")
+    assert isinstance((await runner.events("s"))[-1].event, RunEnded)
 
 
 @pytest.mark.parametrize(

@@ -538,6 +538,12 @@ async def test_memories_are_the_sentences_that_ask_for_it() -> None:
             "add 2 and 3, then use word_count on `my file`",
             [("add", {"a": 2, "b": 3}), ("word_count", {"path": "my file"})],
         ),
+        ("call add(2, b=-3) and tell me", [("add", {"a": 2, "b": -3})]),
+        (
+            'word_count(path="a (1).md", names=["x", ")"])',
+            [("word_count", {"path": "a (1).md", "names": ["x", ")"]})],
+        ),
+        ("word_count (on a.md)", [("word_count", {"path": "a.md"})]),
         ("Compact", [("compact", {})]),
         ("Please compact now, focus on the names.", [("compact", {"focus": "the names"})]),
         ("list all files", [("list_files", {})]),

@@ -1,9 +1,11 @@
-"""Calling a tool that is named plainly: "use word_count on README.md", "call add with 2 and 3"."""
+"""Calling a tool that is named: "use word_count on README.md", "call add with 2 and 3", "add(2, b=3)"."""
 
+import ast
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from agentloop.messages import Json, Message
@@ -21,6 +23,8 @@ _CONNECTING = re.compile(
     r"^(?:\W|\b(?:on|with|for|of|about|to|the|tool|now|please|and|then)\b)+", re.IGNORECASE
 )
 _ORDER = r"(?:^\W*(?:please\s+)?|\b(?:call|use|run|try|invoke)\s+(?:the\s+)?(?:tool\s+)?)"
+_LONGEST_CALL, _MOST_CLOSINGS = 2_000, 20
+"""A call that is written out ends within so many characters, at one of so many brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,9 @@ def _arguments(function: Json, text: str) -> Iterator[dict[str, Any]]:
     parameters = function.get("parameters") or {}
     properties: Json = parameters.get("properties") or {}
     required = list(parameters.get("required") or [])
+    if (written := _written_out(properties, text)) is not None:
+        yield written
+        return
     texts = [value for kind, value in _values(text) if kind in _TEXTS]
     single = (
         len(required) == len(properties) == 1 and _property(parameters, required[0]).get("type") == "string"
@@ -91,6 +98,22 @@ def _arguments(function: Json, text: str) -> Iterator[dict[str, Any]]:
         yield from ({required[0]: value} for value in texts)
     else:
         yield _filled(properties, required, text)
+
+
+def _written_out(properties: Json, text: str) -> dict[str, Any] | None:
+    """The arguments of a call that is written out, as `("a.py", lines=[1, 2])`; None where none is."""
+    if not text.lstrip("`").startswith("("):
+        return None
+    start = text.index("(")
+    for closing in islice(re.finditer(r"\)", text[: start + _LONGEST_CALL]), _MOST_CLOSINGS):
+        try:
+            call = ast.parse(f"f{text[start : closing.end()]}", mode="eval").body
+            assert isinstance(call, ast.Call)
+            given = dict(zip(properties, map(ast.literal_eval, call.args), strict=False))
+            return given | {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            continue
+    return None
 
 
 def _filled(properties: Json, required: list[str], text: str) -> dict[str, Any]:
