@@ -1,7 +1,7 @@
 """Runs the scripted session of `tests.kill_world` in processes that are killed at drawn moments.
 
-`python -m tests.kill_kit` is the warm process: it has everything imported, has no threads, and forks a worker
-for each run, which it kills and reaps. It reads one JSON line for a trial and answers with one.
+`python -m tests.kill_kit` is the warm process (`tests.warm_kit`): it has no threads, and forks a worker for
+each run, which it kills and reaps. It is asked for one trial after the other.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,13 +22,11 @@ from typing import Any, NoReturn
 from agentloop.messages import Message
 from agentloop.stores import InMemoryStore
 from agentloop.tokens import count_message, counter_for
+from tests import warm_kit
 from tests.kill_world import NAME, Json, World, hooked, runner_of, worked
 
 LONGEST_RUN_SECONDS = 120
 """A worker that says nothing for so long hangs."""
-
-LONGEST_TRIAL_SECONDS = 600
-"""So does the warm process, whose trial is a few runs."""
 
 LEAST_ROOM = 32 * 2**20
 """Bytes that a folder in memory must have free; a trial writes about one million."""
@@ -142,10 +139,9 @@ def led(worker: Worker, moment: Any) -> tuple[Json | None, float]:
 
 
 def serve(answer: Callable[[Json], Json]) -> None:
-    """Answer each line of standard input with one of standard output."""
+    """Be a warm process that answers so."""
     _warm()
-    for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+    warm_kit.serve(answer)
 
 
 def _warm() -> None:
@@ -169,48 +165,6 @@ def scratch() -> Iterator[Path]:
     has_room = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > LEAST_ROOM
     with tempfile.TemporaryDirectory(prefix="agentloop-", dir=memory if has_room else None) as folder:
         yield Path(folder)
-
-
-class Warm:
-    """The warm process, from outside."""
-
-    def __init__(self, module: str = "tests.kill_kit", **environment: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
-
-    def __call__(self, **asked: Any) -> Json:
-        """What it answers."""
-        assert self._process.stdin
-        assert self._process.stdout
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
-        ready, _, _ = select.select([self._process.stdout], [], [], LONGEST_TRIAL_SECONDS)
-        assert ready, f"the warm process hangs at {asked}"
-        line = self._process.stdout.readline()
-        assert line, f"the warm process has died at {asked}"
-        return dict(json.loads(line))
-
-    def end(self) -> None:
-        """Let it end; where it does not, kill it."""
-        try:
-            self._process.communicate(timeout=LONGEST_RUN_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
-
-
-@contextlib.contextmanager
-def warm(module: str = "tests.kill_kit", **environment: str) -> Iterator[Warm]:
-    """A warm process that ends behind the block."""
-    process = Warm(module, **environment)
-    try:
-        yield process
-    finally:
-        process.end()
 
 
 if __name__ == "__main__":

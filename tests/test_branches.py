@@ -28,8 +28,9 @@ from agentloop.events import (
     Restored,
     kind_name,
 )
-from agentloop.exports import parse, to_events, to_openai
+from agentloop.exports import to_events, to_openai
 from agentloop.filters import MAIN, EventFilter, select
+from agentloop.imports import parse
 from agentloop.markdown import to_markdown
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ModelRequest

@@ -14,7 +14,8 @@ from agentloop.agent import Agent
 from agentloop.cutting import beginning, ends, halves, head, tail
 from agentloop.digest import digest
 from agentloop.events import Compacted, MessageAdded
-from agentloop.exports import parse, to_events, to_openai
+from agentloop.exports import to_events, to_openai
+from agentloop.imports import parse
 from agentloop.labelled import labelled
 from agentloop.messages import Message, ToolCall
 from agentloop.micro import MicroCompact, cleared_item, stub

@@ -10,8 +10,9 @@ import pytest
 from agentloop.stores import SQLiteStore
 from tests.disc_faults_kit import built
 from tests.kill_checks import faults
-from tests.kill_kit import Warm, scratch, warm
+from tests.kill_kit import scratch
 from tests.kill_world import Json, World
+from tests.warm_kit import Warm, warm
 
 ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
 PLACES = ("", ".db-wal", "sessions.db", "transcripts/.transcript", "transcripts/result")

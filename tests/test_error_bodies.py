@@ -65,6 +65,31 @@ async def answered(model: OpenAIChat | OpenAIResponses) -> None:
         await model.close()
 
 
+REASONS: list[Any] = [
+    {"errors": [{"message": "the reason", "code": 5006}], "success": False},
+    {"errors": ["the reason"]},
+    {"Message": "the reason"},
+    {"message": "the reason", "__type": "ValidationException"},
+    {"error": "Bad Request", "message": "the reason"},
+    {"error_code": 1, "error_msg": "the reason"},
+    {"title": "Bad Request", "detail": "the reason"},
+    {"error": {"code": 1, "type": "x"}, "detail": [{"loc": ["body"], "msg": "the reason"}]},
+    b'\xef\xbb\xbf {"error": {"message": "the\n reason"}}',
+    b'{"error": {"message": "the reason \xff"}}',
+    "the reason",
+]
+
+
+@pytest.mark.parametrize("model", [OpenAIChat, OpenAIResponses])
+async def test_the_reason_of_a_refusal_is_told_wherever_it_stands(model: type) -> None:
+    faults = [Fault(status=400, body=body) for body in REASONS]
+    with StrictProvider(faults) as server:
+        asked = model("m", base_url=server.url)
+        for _ in REASONS:
+            with pytest.raises(ModelRefusedError, match=r"\(400\): .*the reason"):
+                await answered(asked)
+
+
 def test_an_error_is_looked_into_as_deep_as_errors_in_use_are() -> None:
     near, far = nested("detail", MOST_NESTED - 2), nested("detail", MOST_NESTED + 1)
     assert (said(near), codes_in(near)) == ("the innermost innermost", {"innermost"})
@@ -73,6 +98,15 @@ def test_an_error_is_looked_into_as_deep_as_errors_in_use_are() -> None:
 
 
 def test_what_was_sent_and_is_quoted_is_not_looked_into() -> None:
-    quoting = {"msg": "Extra inputs", "input": {"message": "mine", "loc": ["mine"]}}
+    mine = {"message": "mine", "description": "mine", "loc": ["mine"]}
+    quoted = {
+        "input": mine,
+        "request": {"tools": [mine]},
+        "body": mine,
+        "messages": [mine],
+        "choices": [mine],
+    }
+    quoting = {"error": {"msg": "Extra inputs", **quoted}, **quoted}
     assert list(texts_in(quoting)) == [("msg", "Extra inputs")]
     assert list(locations_in(quoting)) == []
+    assert said(quoting) == "Extra inputs"

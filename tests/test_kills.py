@@ -9,8 +9,9 @@ import pytest
 
 from agentloop.stores import SQLiteStore
 from tests.kill_checks import faults
-from tests.kill_kit import HANGS, Warm, Worker, led, scratch, warm
+from tests.kill_kit import HANGS, Worker, led, scratch
 from tests.kill_world import World
+from tests.warm_kit import Warm, warm
 
 KILLS = 25
 """So many processes are killed in each of the eight parts."""
@@ -32,7 +33,7 @@ POINTS = (
 @pytest.fixture(scope="module")
 def workshop() -> Iterator[Warm]:
     """The process that forks the workers, one for all tests of this file."""
-    with warm() as process:
+    with warm("tests.kill_kit") as process:
         yield process
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from agentloop.stores import PostgresStore
 from tests.kill_checks import faults
-from tests.kill_kit import Warm, warm
 from tests.kill_world import ID, Json, World
 from tests.postgres_kit import Server
+from tests.warm_kit import Warm, warm
 
 KILLS = 5
 """So often the server is killed under a run, in each of the four parts."""

@@ -147,6 +147,7 @@ DROPPED = [
     Shape(index="zero", arguments="chars", names="repeated", finish="absent", lines="crlf"),
     Shape(one_delta=True, finish="stop_for_calls", usage="each_chunk"),
     Shape(arguments="doubled", bytes_="random_cuts", multi_line=True),
+    Shape(finish="each", usage="in_choice"),
 ]
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.strict_overflows import OVERFLOWS
-from tests.strict_provider import StrictProvider, provider_process
+from tests.strict_process import provider_process
+from tests.strict_provider import StrictProvider
 from tests.strict_replies import Drop, ExtractiveSummariser, Fault, Reply, calling, script
 from tests.strict_rules import MODES, output_limit, prompt_tokens, text_of, violations
 
