@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, OfflineModel
+from agentloop.testing import store_contract
 
 ROOT = Path(__file__).parent.parent
 BLOCKS: list[str] = re.findall(
@@ -54,6 +55,12 @@ def test_a_plain_list_is_made_shorter(capsys: pytest.CaptureFixture[str]) -> Non
     exec(block_with("compact_messages(messages"), there)
     assert capsys.readouterr().out == f"60 became {len(there['short'])} by TurnWindow\n"
     assert len(there["short"]) < 12
+
+
+async def test_the_smallest_store_keeps_the_contract() -> None:
+    there: dict[str, Any] = {}
+    exec(block_with("class DictStore"), there)
+    await store_contract(there["DictStore"])
 
 
 async def test_durable_runs_are_submitted_and_worked_off(

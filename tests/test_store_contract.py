@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentloop.events import Event, MessageAdded, Record
-from agentloop.store_contract import store_contract
+from agentloop.store_contract import CHECKS, store_contract
 from agentloop.stores import InMemoryStore, SessionInfo, SessionStore
 from agentloop.stores.base import Checkpoint, Found, Lease
 from tests.store_kit import CheckpointingStore, CountingStore, LogAlone
@@ -107,6 +107,27 @@ class AsksForNothing(InMemoryStore):
 async def test_the_contract_finds_a_bad_store(store: type[InMemoryStore], says: str) -> None:
     with pytest.raises(AssertionError, match=says):
         await store_contract(store)
+
+
+class Failing(InMemoryStore):
+    """A store that cannot list, nor tell whose a session is."""
+
+    async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
+        raise KeyError("folder")
+
+    async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
+        return ()
+
+
+async def test_the_contract_names_all_that_a_store_breaks_each_in_one_line() -> None:
+    with pytest.raises(AssertionError) as failed:
+        await store_contract(Failing)
+    lines = str(failed.value).splitlines()
+    names = [line.partition(":")[0] for line in lines]
+    assert set(names) <= {check.__name__ for check in CHECKS}
+    assert len(set(names)) == len(names)
+    assert "lists_sessions: it raised KeyError: 'folder'" in lines
+    assert "sweeps_by_the_clock" in names
 
 
 @pytest.mark.parametrize("store", [LogAlone, CheckpointingStore, CountingStore])

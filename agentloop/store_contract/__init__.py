@@ -26,16 +26,24 @@ async def store_contract(make_store: Callable[[], SessionStore]) -> None:
     """Every check on a store of its own, closed after it.
 
     Raises:
-        AssertionError: a check failed; the text begins with its name.
+        AssertionError: checks failed; for each a line that begins with its name.
     """
-    for check in CHECKS:
-        store = make_store()
-        try:
-            await check(store)
-        except AssertionError as error:
-            raise AssertionError(f"{check.__name__}: {error}") from error
-        finally:
-            await store.close()
+    failed = [line for check in CHECKS if (line := await _failure(check, make_store()))]
+    if failed:
+        raise AssertionError("\n".join(failed))
+
+
+async def _failure(check: Check, store: SessionStore) -> str | None:
+    """What the check finds wrong, in one line; None for nothing."""
+    try:
+        await check(store)
+    except AssertionError as error:
+        return f"{check.__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 — a store of somebody's own may raise anything
+        return f"{check.__name__}: it raised {type(error).__name__}: {error}"
+    finally:
+        await store.close()
+    return None
 
 
 def _where(verbs: type, check: Callable[[Any], Awaitable[None]]) -> Check:

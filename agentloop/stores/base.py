@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from agentloop.events import Event, Record
-from agentloop.stores.checked import checked_owner, checked_session_id, checked_ttl
+from agentloop.stores.checked import checked_now, checked_owner, checked_session_id, checked_ttl
 from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Scope",
     "SessionInfo",
     "SessionStore",
+    "checked_now",
     "checked_owner",
     "checked_session_id",
     "checked_ttl",
@@ -46,7 +47,7 @@ class SessionStore(Protocol):
         """Write all events after record `expect`, or none; returns the log's new length.
 
         Raises:
-            ConflictError: the log does not hold exactly `expect` records.
+            ConflictError: the log does not hold exactly `expect` records, and these do not stand behind it.
             StoreError: it could not be written, with the reason and what to do in its text.
         """
         ...
