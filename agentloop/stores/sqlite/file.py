@@ -1,11 +1,4 @@
-"""One SQLite file: opened late, checked before it is touched, each fault one clear line.
-
-What is cheap is checked whenever a file is opened: whose it is and of which version, that its tables are
-there, and the form of its pages by `PRAGMA quick_check`: of all of them up to 16 MB, in a larger file of
-those that list the sessions. The rest is checked as it is read, page by page and record by record. A
-write-ahead log that was left behind is no sign of damage: its frames have sums, and only whole transactions
-are taken over.
-"""
+"""One SQLite file: opened late, checked before it is touched, each fault one clear line."""
 
 import sqlite3
 import time
@@ -16,12 +9,9 @@ from typing import Any, TypeVar
 
 from agentloop.errors import ConflictError, StoreError
 from agentloop.ondisc import refused
-from agentloop.stores.sqlite import place
-from agentloop.stores.sqlite.faults import DAMAGED, advice_for, code_of, is_of_index, locked
-from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
-
-MOST_CHECKED_BYTES = 16 * 1024 * 1024
-"""A file up to this size is checked whole when it is opened: about 1 ms for each megabyte."""
+from agentloop.stores.sqlite import opening, place
+from agentloop.stores.sqlite.faults import DAMAGED, advice_for, code_of, locked
+from agentloop.stores.sqlite.schema import SCHEMA_VERSION
 
 _WRITE = "BEGIN IMMEDIATE"
 QUICK_SECONDS = 0.002
@@ -185,18 +175,14 @@ class SQLiteFile:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
-        connection.execute("BEGIN")
-        version = self._version(connection)
-        if version:
-            self._look_over(connection, version)
-        connection.execute("COMMIT")
+        version = opening.looked_over(connection, self.path)
         self._take_over_log(connection)
         # Busy here means that another process is just switching; the mode is the file's, not ours.
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         if version < SCHEMA_VERSION:
-            self._migrate(connection)
+            opening.migrate(connection, self.path)
 
     def _take_over_log(self, connection: sqlite3.Connection) -> None:
         """Bring what the log holds into the database, so that nothing more rests on it.
@@ -211,48 +197,6 @@ class SQLiteFile:
         if busy and self._doubtful:
             raise StoreError(f"{self.path}: {locked(self._busy_seconds)}")
         self._doubtful = False
-
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        """All steps in one transaction: a fault on the way leaves the file as it was."""
-        connection.execute("BEGIN IMMEDIATE")
-        # Another process may have gone them meanwhile.
-        for step in MIGRATIONS[self._version(connection) :]:
-            for statement in step:
-                connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-
-    def _version(self, connection: sqlite3.Connection) -> int:
-        """The version of the tables in the file, read in one transaction; refuses what is not ours.
-
-        0 where nothing stands in it yet.
-        """
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if not (version or application or tables):
-            return 0
-        if application != APPLICATION_ID:
-            raise StoreError(f"{self.path}: this database belongs to another program: choose another path")
-        if version > SCHEMA_VERSION:
-            raise StoreError(
-                f"{self.path}: a newer agentloop wrote this database (version {version}, "
-                f"this one knows {SCHEMA_VERSION}): update agentloop"
-            )
-        if version < 1:
-            raise StoreError(f"{self.path}: {DAMAGED}")
-        return int(version)
-
-    def _look_over(self, connection: sqlite3.Connection, version: int) -> None:
-        """What is cheap to check of a file that was made before, in the transaction that read its version."""
-        there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-        small = self.path.stat().st_size <= MOST_CHECKED_BYTES
-        of = "1" if small else "sessions"
-        if TABLES[version] <= there:
-            found = [text for (text,) in connection.execute(f"PRAGMA quick_check({of})")]
-            if all(text == "ok" or is_of_index(text) for text in found):
-                return
-        raise StoreError(f"{self.path}: {DAMAGED}")
 
 
 def _text(data: bytes) -> str | bytes:
