@@ -5,11 +5,11 @@ says that there is no limit; every other refuses it, and that is all in which th
 check takes True or False for a number.
 """
 
-import sys
-from math import inf, isfinite
+from math import inf
 
 from agentloop.callables import is_async
 from agentloop.errors import UsageError
+from agentloop.kept_numbers import is_kept_number
 
 MOST_COUNT = 2**31 - 1
 """The largest count that a database column of four bytes holds."""
@@ -53,7 +53,7 @@ def at_least(name: str, value: float, least: float) -> None:
     Raises:
         UsageError: with the name and the range.
     """
-    if not (_is_number(value) and least <= value < inf):
+    if not (is_kept_number(value) and least <= value):
         raise UsageError(f"{name} must be a number of at least {least:g}, not {shown(value)}")
 
 
@@ -73,7 +73,7 @@ def from_to(name: str, value: float, least: float, most: float) -> None:
     Raises:
         UsageError: with the name and the range.
     """
-    if not (_is_number(value) and least <= value <= most):
+    if not (is_kept_number(value) and least <= value <= most):
         raise UsageError(f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}")
 
 
@@ -83,7 +83,7 @@ def finite(name: str, value: float) -> None:
     Raises:
         UsageError: with the name.
     """
-    if not (_is_number(value) and isfinite(value)):
+    if not is_kept_number(value):
         raise UsageError(f"{name} must be a finite number, not {shown(value)}")
 
 
@@ -93,7 +93,7 @@ def above_zero(name: str, value: float) -> None:
     Raises:
         UsageError: with the name and the range.
     """
-    if not (_is_number(value) and value > 0):
+    if not ((is_kept_number(value) and value > 0) or value == inf):
         raise UsageError(f"{name} must be a number above 0, not {shown(value)}")
 
 
@@ -103,7 +103,7 @@ def finite_above_zero(name: str, value: float) -> None:
     Raises:
         UsageError: with the name and the range.
     """
-    if not (_is_number(value) and 0 < value < inf):
+    if not (is_kept_number(value) and value > 0):
         raise UsageError(f"{name} must be a finite number above 0, not {shown(value)}")
 
 
@@ -132,7 +132,7 @@ def up_to(name: str, value: float, most: float) -> None:
     Raises:
         UsageError: with the name and the range.
     """
-    if not (_is_number(value) and 0 < value <= most):
+    if not (is_kept_number(value) and 0 < value <= most):
         raise UsageError(f"{name} must be above 0 and at most {most:g}, not {shown(value)}")
 
 
@@ -152,7 +152,7 @@ def share_below_one(name: str, value: float) -> None:
     Raises:
         UsageError: with the name and the range.
     """
-    if not (_is_number(value) and 0 <= value < 1):
+    if not (is_kept_number(value) and 0 <= value < 1):
         raise UsageError(f"{name} must be at least 0 and below 1, not {shown(value)}")
 
 
@@ -200,10 +200,3 @@ def shown(value: object) -> str:
 
 _MOST_BITS = 190
 """As many as 57 digits take. Python writes no number of more than 4,300, and is slow long before."""
-
-
-def _is_number(value: object) -> bool:
-    """Whether it is a number, and no whole one that is too large to be counted with as seconds or a share."""
-    if isinstance(value, int):
-        return not isinstance(value, bool) and abs(value) <= sys.float_info.max
-    return isinstance(value, float)

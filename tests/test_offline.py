@@ -554,6 +554,23 @@ async def test_a_tool_that_is_named_is_called(asked: str, calls: list[tuple[str,
     assert asked_for(message) == calls
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "(path) + (1)",
+        "(*{1, 2})",
+        "(**{'path': 1})",
+        "({1, 2})",
+        "(b'x', 1j, ...)",
+        "({[]: 1})",
+        "(1e999, {(): 1})",
+    ],
+)
+async def test_what_no_call_can_be_is_read_as_words(written: str) -> None:
+    message = await reply(user(f"Use word_count{written} on a.md"), tools=(COUNT,))
+    assert {"path": "a.md"} in [arguments for _, arguments in asked_for(message)]
+
+
 async def test_the_result_of_a_named_tool_is_told() -> None:
     message = await reply(
         user("call add with 2 and 3"),

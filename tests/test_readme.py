@@ -17,6 +17,17 @@ BLOCKS: list[str] = re.findall(
 )
 
 
+def test_every_block_is_run_here() -> None:
+    tried = (
+        "def word_count",
+        "policy = Compaction(",
+        "compact_messages(messages",
+        "class DictStore",
+        "RunQueue(",
+    )
+    assert sorted(map(block_with, tried)) == sorted(BLOCKS)
+
+
 def block_with(words: str) -> str:
     """The one block that holds these words."""
     (found,) = (block for block in BLOCKS if words in block)

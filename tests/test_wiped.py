@@ -140,6 +140,17 @@ def test_an_address_that_is_none_is_named_without_its_password(url: str) -> None
     assert PASSWORD not in place_of(url.format(PASSWORD))
 
 
+@pytest.mark.parametrize("ending", ["/b", "#b", "?b", "/b@c", "?b#c@d"])
+def test_a_password_that_ends_the_host_is_not_shown_either(tmp_path: Path, ending: str) -> None:
+    url = f"https://me:{PASSWORD}{ending}@host/v1"
+    with pytest.raises(UsageError, match="bad base URL") as caught:
+        OpenAIChat("m", base_url=url, api_key=KEY)
+    assert_keyless(told(caught.value))
+    done = agentloop("-p", "hi", "-m", "m", "--base-url", url, cwd=tmp_path, env={"OPENAI_API_KEY": KEY})
+    assert done.status == 2
+    assert_keyless(done.out + done.err)
+
+
 # The command line
 
 

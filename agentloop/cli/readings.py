@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentloop.cli.redacting import without_credentials
 from agentloop.errors import UsageError
 from agentloop.leases import WhenBusy
+from agentloop.redaction import without_credentials
 
 APIS = ("chat", "responses")
 _ALLOWED = ("write", "shell")

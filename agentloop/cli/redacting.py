@@ -44,8 +44,3 @@ def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
         value = value.strip()
         if _NAMES.search(name.upper()) and len(value) >= LEAST_CHARS and not _NO_SECRET.fullmatch(value):
             yield value
-
-
-def without_credentials(url: str) -> str:
-    """The URL, or what is to be one, without what stands before an `@` in it, without query and fragment."""
-    return re.split("[?#]", re.sub(r"[^/@]*@", "", url))[0]

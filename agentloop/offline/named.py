@@ -108,11 +108,14 @@ def _written_out(properties: Json, text: str) -> dict[str, Any] | None:
     for closing in islice(re.finditer(r"\)", text[: start + _LONGEST_CALL]), _MOST_CLOSINGS):
         try:
             call = ast.parse(f"f{text[start : closing.end()]}", mode="eval").body
-            assert isinstance(call, ast.Call)
+            if not isinstance(call, ast.Call) or any(each.arg is None for each in call.keywords):
+                return None
             given = dict(zip(properties, map(ast.literal_eval, call.args), strict=False))
-            return given | {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            given |= {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+            json.dumps(given, allow_nan=False)
+        except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
             continue
+        return given
     return None
 
 

@@ -1,13 +1,13 @@
 """Where requests go: a server's address, its key, and what of both may be shown."""
 
 import os
-import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from agentloop.checks import shown, text_or_none
 from agentloop.errors import UsageError
 from agentloop.openai_api.wiped import without_secrets
+from agentloop.redaction import without_credentials
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _PLACEHOLDER_KEY = "no-key"
@@ -50,7 +50,9 @@ def _checked_url(url: str) -> str:
     except ValueError:
         known = False
     if not known:
-        raise UsageError(f"bad base URL {place_of(url)!r}: write one such as http://localhost:8080/v1")
+        raise UsageError(
+            f"bad base URL {without_credentials(url)!r}: write one such as http://localhost:8080/v1"
+        )
     return url
 
 
@@ -113,7 +115,7 @@ def place_of(url: str) -> str:
         parts = urlsplit(url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     except ValueError:
-        return re.split("[?#]", re.sub(r"[^/]*@", "", url))[0]
+        return without_credentials(url)
 
 
 def parted(url: str) -> tuple[str, tuple[str, str] | None]:

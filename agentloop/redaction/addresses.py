@@ -7,6 +7,8 @@ from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 _SECRET_NAMES = re.compile(r"key|token|secret|pass|sig|auth|code", re.IGNORECASE)
 """In a query the values of such names are secret, however short."""
 
+_FORM = re.compile(r"((?:[a-z][\w+.-]*://)?)([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
+
 _LEAST_CHARS = 8
 """So many characters of a value may be a key, whatever it is called."""
 
@@ -44,6 +46,17 @@ def secrets_in_address(url: str) -> tuple[str, ...]:
         found = [before, before.partition(":")[2]]
     forms = (form for each in found for form in (unquote_plus(each), unquote(each), each))
     return tuple(dict.fromkeys(form for form in forms if form))
+
+
+def without_credentials(url: str) -> str:
+    """What is to be a URL without login, query and fragment; its scheme alone where they can't be told.
+
+    Example:
+        >>> without_credentials("https://me:secret@ho st/v1?key=b"), without_credentials("https://me:a#b@host")
+        ('https://ho st/v1', 'https://…')
+    """
+    scheme, login, path, rest = _FORM.fullmatch(url).groups()  # type: ignore[union-attr]
+    return f"{scheme}…" if "@" in path + rest else f"{scheme}{login.rpartition('@')[2]}{path}"
 
 
 def _in_parts(parts: SplitResult) -> Iterator[str]:
