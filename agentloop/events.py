@@ -123,10 +123,11 @@ class ModelCalled(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(Event):
-    """A run began."""
+    """A run began; `prompt` is what is to be said in it once calls in flight have their results, if any."""
 
     run_id: str
     model: str = ""
+    prompt: Message | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from agentloop import Agent, Compaction, Limits, RunContext, tool
 from agentloop.context import Context
+from agentloop.durable.backwards import partial_in
 from agentloop.durable.execution import Execution, Todo
 from agentloop.durable.flow import Deed, Flow
 from agentloop.durable.live import Live, Place
@@ -222,7 +223,7 @@ async def test_a_begin_that_was_cut_off_before_the_prompt_settles_what_was_in_fl
     events = [
         MessageAdded(message=Message.user("before"), tokens=1, run_id="earlier"),
         MessageAdded(message=pending, tokens=1, run_id="earlier"),
-        RunStarted(run_id=RUN),
+        RunStarted(run_id=RUN, prompt=Message.user("Do it.")),
     ]
     await world.store.append("s", events, expect=0)
     for _ in range(2):
@@ -278,6 +279,23 @@ async def test_compaction_that_is_paused_costs_no_steps_and_none_falls_into_the_
     assert done.count("make_room") <= STRIKES + 1
     asked = [request for request in model.requests if request.purpose == "agent"]
     assert done.count("ask") == len(asked) + done.count("make_room")
+
+
+async def test_at_a_limit_one_text_is_told_and_found_in_the_log_though_a_compaction_hid_it() -> None:
+    told: list[AnyStreamEvent] = []
+    half = Message.assistant("Half of it.", calls(read={"name": "file_0", "words": 300}))
+    reads = [calls(read={"name": f"file_{n}", "words": 300}) for n in range(1, 9)]
+    policy = Compaction(trigger=WindowFraction(0.5), micro=None)
+    agent = Agent(ScriptedModel([half, *reads], window=4000), tools=[read], compaction=policy)
+    store = InMemoryStore()
+    place = Place(setting=Setting(agent=agent, store=store), limits=Limits(steps=8), sink=told.append)
+    order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+    await Flow(place=place, steps=lambda _, deed: deed()).run(RUN, order)  # type: ignore[arg-type, return-value]
+    visible = Context.of(await store.read("s")).visible
+    assert not any("Half of it." in entry.message.text for entry in visible if entry.kind == "said")
+    assert isinstance(told[-1], RunEndedShown)
+    assert (told[-1].status, told[-1].output) == ("limit", "Half of it.")
+    assert await partial_in(store, "s", RUN) == told[-1].output
 
 
 async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_report_nothing_too() -> None:

@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentloop.answering import answer_one, compact, interrupted, may_run_again, parted, settle
+from agentloop.answering import answer_one, compact, interrupted, may_run_again, parted
 from agentloop.asking import ask
+from agentloop.beginnings import settle_and_say
 from agentloop.deadlines import to_its_end
+from agentloop.durable.backwards import partial_in
 from agentloop.durable.live import Live
 from agentloop.errors import StoreError
 from agentloop.events import MessageAdded
@@ -23,7 +25,7 @@ from agentloop.races import MovedOnError
 from agentloop.redaction import redacted
 from agentloop.run import Run
 from agentloop.sessions import Session
-from agentloop.steps import AskModel, Finish, RunTools, next_step, partial_answer
+from agentloop.steps import AskModel, Finish, RunTools, next_step
 from agentloop.stream import RunStatus, ToolEnded
 
 Todo = dict[str, Any]
@@ -51,7 +53,7 @@ class Execution:
         if not await live.has_begun():
             await live.begin()
         elif not await live.has_said():
-            await self._say_prompt(*await live.opened())
+            live.session = await settle_and_say(*await live.opened())
         _, session = await live.opened()
         return {**self._todo(session), "since": live.since}
 
@@ -110,7 +112,7 @@ class Execution:
             self.live.say_end(status, error)
             return {"status": status, "error": error}
         self.live.place.setting.learn(run)
-        await run.show_end(status, output=self._output(run, status), error=error)
+        await run.show_end(status, output=await self._output(run, status), error=error)
         usage = {"input": run.spending.usage.input_tokens, "output": run.spending.usage.output_tokens}
         return {"status": status, "error": error, "usage": usage, "cost": run.spending.cost}
 
@@ -123,13 +125,6 @@ class Execution:
         with contextlib.suppress(StoreError):
             await self._store_end_of_cut_off(status)
         await run.show_end(status, error=error)
-
-    async def _say_prompt(self, run: Run, session: Session) -> None:
-        """What comes after the first record of a run, where another execution stored that."""
-        step = next_step(session.context.messages)
-        if isinstance(step, RunTools):
-            session = await settle(run, session, step.calls)
-        self.live.session = await run.record(session, run.added(self.live.order.prompt))
 
     def _todo(self, session: Session) -> Todo:
         assert self.live.run
@@ -178,12 +173,12 @@ class Execution:
                 await self._store_end(status, None)
                 break
 
-    def _output(self, run: Run, status: RunStatus) -> str:
+    async def _output(self, run: Run, status: RunStatus) -> str:
         """What is answered, or at a limit what there is of that."""
         if self.live.session is None:
             return ""
-        context = self.live.session.context
         if status == "limit":
-            return redacted(partial_answer(context.visible), run.watch.redact)
-        step = next_step(context.messages) if status == "answered" else None
+            partial = await partial_in(self.live.place.store, self.live.order.session_id, run.id)
+            return redacted(partial, run.watch.redact)
+        step = next_step(self.live.session.context.messages) if status == "answered" else None
         return redacted(step.answer, run.watch.redact) if isinstance(step, Finish) else ""
