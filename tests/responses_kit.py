@@ -1,8 +1,7 @@
 """A model of the Responses API, the items and events of its answers, and what is sent back of them."""
 
-import itertools
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from agentloop.messages import Message
@@ -125,13 +124,6 @@ def sent_back(*messages: Message) -> list[dict[str, Any]]:
     broken = ResponsesSide().violations(body, window=None, factor=1.0)
     assert broken == []
     return items
-
-
-async def pieces_of(body: bytes, cuts: list[int]) -> AsyncIterator[bytes]:
-    """The bytes in pieces, cut at these places."""
-    places = [0, *sorted(cuts), len(body)]
-    for start, end in itertools.pairwise(places):
-        yield body[start:end]
 
 
 def told(*happened: Mapping[str, Any]) -> Raw:

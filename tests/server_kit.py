@@ -1,5 +1,7 @@
 """Models that talk to a strict provider, and what they answer; no wait is real."""
 
+import itertools
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest, TextPar
 from agentloop.openai_chat import OpenAIChat
 from agentloop.retry import RetryPolicy
 from tests.strict_provider import StrictProvider
+from tests.strict_replies import Raw
 
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 """A tool as it is offered."""
@@ -39,6 +42,18 @@ def chat(server: StrictProvider, waits: Waits | None = None, **options: Any) -> 
 def saying(*texts: str, **fields: Any) -> ModelRequest:
     """A request in which the user says these texts."""
     return ModelRequest(messages=tuple({"role": "user", "content": text} for text in texts), **fields)
+
+
+async def pieces_of(body: bytes, cuts: list[int]) -> AsyncIterator[bytes]:
+    """The bytes in pieces, cut at these places."""
+    places = [0, *sorted(cuts), len(body)]
+    for start, end in itertools.pairwise(places):
+        yield body[start:end]
+
+
+def bytewise(body: bytes, content_type: str = "text/event-stream") -> Raw:
+    """An answer of these bytes, each sent by itself."""
+    return Raw(pieces=tuple(bytes([each]) for each in body), content_type=content_type)
 
 
 async def parts_of(model: ChatModel, request: ModelRequest | None = None) -> list[ModelPart]:

@@ -24,6 +24,7 @@ from tests.strict_replies import Raw, Reply, events
 
 ONCE = RetryPolicy(attempts=1)
 FUNCTION = {"name": "look", "arguments": '{"x": "1"}'}
+CALL = {"index": 0, "id": "c1", "type": "function", "function": FUNCTION}
 
 
 def look(x: str = "") -> str:
@@ -45,8 +46,8 @@ def in_pieces(text: str | None) -> Raw:
     return events(*(choice(delta=delta) for delta in deltas), choice("function_call", delta={}))
 
 
-def in_one(text: str | None) -> Raw:
-    message = {"role": "assistant", "content": text, "function_call": FUNCTION}
+def in_one(text: str | None, **more: Any) -> Raw:
+    message = {"role": "assistant", "content": text, "function_call": FUNCTION, **more}
     return Raw(
         pieces=[json.dumps(choice("function_call", message=message)).encode()],
         content_type="application/json",
@@ -54,18 +55,49 @@ def in_one(text: str | None) -> Raw:
 
 
 def mirrored(text: str | None) -> Raw:
-    call = {"index": 0, "id": "c1", "type": "function", "function": FUNCTION}
-    delta = {"content": text, "tool_calls": [call], "function_call": FUNCTION}
+    delta = {"content": text, "tool_calls": [CALL], "function_call": FUNCTION}
     return events(choice(delta=delta), choice("tool_calls", delta={"function_call": None}))
 
 
+def mirrored_in_one(text: str | None) -> Raw:
+    return in_one(text, tool_calls=[CALL])
+
+
+def mirrored_behind(text: str | None) -> Raw:
+    return mirrored_apart(text, {"tool_calls": [CALL]}, {"function_call": FUNCTION})
+
+
+def mirrored_before(text: str | None) -> Raw:
+    return mirrored_apart(text, {"function_call": FUNCTION}, {"tool_calls": [CALL]})
+
+
+def mirrored_in_pieces(text: str | None) -> Raw:
+    empty = {"name": "look", "arguments": ""}
+    rest = {"arguments": FUNCTION["arguments"]}
+    return mirrored_apart(
+        text,
+        {"tool_calls": [{**CALL, "function": empty}]},
+        {"function_call": empty},
+        {"tool_calls": [{"index": 0, "function": rest}]},
+        {"function_call": rest},
+    )
+
+
+def mirrored_apart(text: str | None, *deltas: Body) -> Raw:
+    said = [{"role": "assistant", "content": text}, *deltas]
+    return events(*(choice(delta=delta) for delta in said), choice("tool_calls", delta={}))
+
+
+MIRRORED = [mirrored, mirrored_in_one, mirrored_behind, mirrored_before, mirrored_in_pieces]
+
+
 @pytest.mark.parametrize("text", [None, "Let me look."])
-@pytest.mark.parametrize("answered", [in_pieces, in_one, mirrored])
+@pytest.mark.parametrize("answered", [in_pieces, in_one, *MIRRORED])
 def test_a_function_call_of_a_server_is_run_and_sent_back_as_a_tool_call(
     answered: Any, text: str | None
 ) -> None:
     async def run(url: str) -> str:
-        stream = answered is not in_one
+        stream = answered not in (in_one, mirrored_in_one)
         model = OpenAIChat("m", base_url=url, api_key="sk-x", retry=ONCE, window="32k", stream=stream)
         result = await Runner(Agent(model, tools=[look]), transcripts=None).run("hi")
         await model.close()

@@ -29,13 +29,12 @@ from tests.responses_kit import (
     call_item,
     delta,
     following,
-    pieces_of,
     responses,
     results_for,
     told,
     whole_of,
 )
-from tests.server_kit import Waits, answer_of, error_of, parts_of
+from tests.server_kit import Waits, answer_of, error_of, parts_of, pieces_of
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, Fault, Reply, events

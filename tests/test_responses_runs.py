@@ -5,15 +5,12 @@ import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
-from agentloop.events import MessageAdded
-from agentloop.messages import Message
 from agentloop.micro import MicroCompact
 from agentloop.models import ChatModel
 from agentloop.openai_chat import OpenAIChat
@@ -22,6 +19,7 @@ from agentloop.runner import Runner
 from agentloop.stream import ResultsCleared, RunEnded, TextDelta
 from agentloop.workspace import workspace_tools
 from tests.cli_kit import agentloop
+from tests.facts_kit import assert_all_known, look, looking, run_looking, said
 from tests.kit import until, watched
 from tests.reading_kit import FOLDER, TASK, file_names, reader
 from tests.server_kit import at_once
@@ -52,42 +50,8 @@ def model_class(request: pytest.FixtureRequest) -> Model:
 
 
 def thinking(rounds: int) -> ExtractiveSummariser:
-    """A model that thinks and looks `rounds` times, one to three at once, then says all facts in sight."""
-    asked = iter(range(rounds))
-
-    def answer(body: Body) -> Answered | str:
-        at = next(asked, None)
-        if at is None:
-            return "I know " + " ".join(dict.fromkeys(MARKER.findall(json.dumps(body["messages"]))))
-        looks = tuple(calling("look", at=f"{at}-{n}") for n in range(at % 3 + 1))
-        return Reply(text="I look on." * (at % 2), reasoning=f"thought {at}", calls=looks)
-
-    return ExtractiveSummariser(answer)
-
-
-def look(at: str) -> str:
-    """Look somewhere."""
-    number = int(at.split("-")[0]) * 3 + int(at.split("-")[1])
-    return f"FACT-{number:06x} " + "and so on " * 300 + f"FACT-{number + 4096:06x}"
-
-
-async def said(runner: Runner, session_id: str = "s") -> list[Message]:
-    records = await runner.store.read(session_id)
-    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
-
-
-async def run_thinking(
-    tmp_path: Path, server: StrictProvider, kind: Model, **options: Any
-) -> tuple[Any, list[Message]]:
-    model = kind("m", base_url=server.url, retry=at_once(), **options)
-    agent = Agent(model, tools=[look], instructions="Look.", compaction=Compaction(micro=None))
-    runner = Runner(agent, transcripts=tmp_path)
-    result = await runner.run("Look around. FACT-abcdef", session_id="s")
-    return result, await said(runner)
-
-
-def assert_all_known(output: str, history: list[Message]) -> None:
-    assert {*MARKER.findall(output)} == {fact for message in history for fact in MARKER.findall(message.text)}
+    """A model that looks around, and tells its thoughts and sometimes a text beside its calls."""
+    return looking(rounds, lambda at: {"text": "I look on." * (at % 2), "reasoning": f"thought {at}"})
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
@@ -120,7 +84,7 @@ async def test_nothing_is_lost_over_several_compactions(
     tmp_path: Path, usage: str, model_class: Model
 ) -> None:
     with StrictProvider(thinking(30), window=16_000, usage=usage) as server:
-        result, history = await run_thinking(tmp_path, server, model_class, window=16_000)
+        result, history = await run_looking(tmp_path, server, model_class, window=16_000)
         assert server.refusals == []
     assert_all_known(result.output, history)
     assert 2 <= len(result.compactions) <= 10
@@ -135,7 +99,7 @@ async def test_a_window_that_is_not_known_is_learnt_from_the_overflow(
 ) -> None:
     assert dialect in OVERFLOWS | RESPONSES_OVERFLOWS
     with StrictProvider(thinking(16), window=12_000, overflow=dialect, factor=factor) as server:
-        result, history = await run_thinking(tmp_path, server, OpenAIResponses)
+        result, history = await run_looking(tmp_path, server, OpenAIResponses)
         assert [line for line in server.refusals if not line.startswith("V10")] == []
         assert len(server.refusals) <= (10 if dialect == "bare-500" else 4)
     assert_all_known(result.output, history)
@@ -144,7 +108,7 @@ async def test_a_window_that_is_not_known_is_learnt_from_the_overflow(
 
 async def test_a_window_that_is_known_is_never_exceeded(tmp_path: Path, model_class: Model) -> None:
     with StrictProvider(thinking(30), window=12_000, factor=1.3) as server:
-        result, _ = await run_thinking(tmp_path, server, model_class, window=12_000, max_output_tokens=1_000)
+        result, _ = await run_looking(tmp_path, server, model_class, window=12_000, max_output_tokens=1_000)
         assert server.refusals == []
     assert result.compactions
 
@@ -162,7 +126,7 @@ async def test_streamed_or_not_the_run_is_the_same(tmp_path: Path, model_class: 
     told = []
     for stream in (True, False):
         with StrictProvider(thinking(20), window=12_000) as server:
-            _, history = await run_thinking(tmp_path, server, model_class, window=12_000, stream=stream)
+            _, history = await run_looking(tmp_path, server, model_class, window=12_000, stream=stream)
             assert server.refusals == []
         told.append([(message.role, message.text, len(message.tool_calls)) for message in history])
     assert told[0] == told[1]
@@ -170,7 +134,7 @@ async def test_streamed_or_not_the_run_is_the_same(tmp_path: Path, model_class: 
 
 async def test_l12_each_request_begins_with_the_one_before(tmp_path: Path) -> None:
     with StrictProvider(thinking(12)) as server:
-        await run_thinking(tmp_path, server, OpenAIResponses, window="1m")
+        await run_looking(tmp_path, server, OpenAIResponses, window="1m")
     sent = [json.dumps(body["input"], ensure_ascii=False)[:-1] for body in server.bodies]
     assert len(sent) == 13
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(sent))
@@ -236,7 +200,7 @@ async def test_a_drop_half_way_doubles_neither_text_nor_calls(kept: int) -> None
 
 async def test_reasoning_goes_with_the_exchange_that_is_folded(tmp_path: Path) -> None:
     with StrictProvider(thinking(30), window=12_000) as server:
-        await run_thinking(tmp_path, server, OpenAIResponses, window=12_000)
+        await run_looking(tmp_path, server, OpenAIResponses, window=12_000)
         assert server.refusals == []
     kinds = [[item["type"] for item in body["input"]] for body in server.bodies if "tools" in body]
     assert any(kind.count("reasoning") > 3 for kind in kinds)

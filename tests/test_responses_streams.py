@@ -22,7 +22,6 @@ from tests.responses_kit import (
     ended,
     finished,
     message_item,
-    pieces_of,
     responses,
     sent_back,
     text_part,
@@ -30,7 +29,7 @@ from tests.responses_kit import (
     told,
     whole_of,
 )
-from tests.server_kit import answer_of, error_of, parts_of, saying, shown_in
+from tests.server_kit import answer_of, bytewise, error_of, parts_of, pieces_of, saying, shown_in
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Call, Drop, Raw, Reply, calling, events
@@ -81,6 +80,10 @@ CALL_TOLD = [
 ]
 
 
+def arguments_done(**said: str) -> Body:
+    return {"type": "response.function_call_arguments.done", "item_id": "fc_1", "output_index": 0, **said}
+
+
 @pytest.mark.parametrize(
     ("raw", "items"),
     [
@@ -106,6 +109,26 @@ CALL_TOLD = [
             told(*CALL_TOLD, {"type": "response.function_call_arguments.done", "arguments": "{}"}, ended()),
             [call_item(1, "{}")],
             id="the last word on arguments",
+        ),
+        pytest.param(
+            told(begun(call_item(1, "")), arguments_done(arguments=""), ended(output=[])),
+            [call_item(1, "")],
+            id="the word that there are no arguments",
+        ),
+        pytest.param(
+            told(*CALL_TOLD, arguments_done(arguments=""), ended()),
+            [call_item(1, '{"path": 1}')],
+            id="a last word without the arguments that came",
+        ),
+        pytest.param(
+            told(begun(call_item(1, "")), arguments_done(arguments="{}"), ended(output=[thought(1, "a")])),
+            [thought(1, "a"), call_item(1, "{}")],
+            id="whole arguments of a call that the end leaves out",
+        ),
+        pytest.param(
+            Raw(pieces=(*told(*CALL_TOLD, arguments_done()).pieces, b"data: [DONE]\n\n")),
+            [call_item(1, '{"path": 1}')],
+            id="whole arguments and only DONE",
         ),
         pytest.param(
             told(*CALL_TOLD, finished(call_item(1, '{"x": 2}')), ended()),
@@ -195,8 +218,7 @@ async def test_bytes_may_be_split_anywhere(cuts: list[int]) -> None:
 
 
 async def test_one_byte_at_a_time_over_the_wire() -> None:
-    pieces = tuple(HALVES[at : at + 1] for at in range(len(HALVES)))
-    with StrictProvider([Raw(pieces=pieces)]) as server:
+    with StrictProvider([bytewise(HALVES)]) as server:
         assert (await answer_of(responses(server))).message.text == "aä🙂🙂!"
 
 

@@ -1,101 +1,20 @@
 """When an answer is over: what half answers, early words of the end and signs of life come to."""
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from agentloop import OpenAIChat, OpenAIResponses, RetryPolicy, Runner
+from agentloop import OpenAIChat, OpenAIResponses, RetryPolicy
 from agentloop.errors import ModelUnavailableError
 from agentloop.events import Compacted
 from agentloop.stream import Retrying
 from tests.kit import watched
-from tests.look_kit import looking, ran, watched_texts
+from tests.look_kit import ran, watched_texts
 from tests.server_kit import Waits
 from tests.strict_bodies import Body
-
-Piece: TypeAlias = bytes | float
-Told: TypeAlias = list[Piece]
-
-DROP = -1.0
-"""In place of a pause: the connection is cut, so that it is seen."""
-
-
-@asynccontextmanager
-async def telling(tell: Callable[[int], Told]) -> AsyncIterator[tuple[str, list[Body]]]:
-    """A server that answers the nth request by these pieces, with pauses where a number stands.
-
-    Gives its address, and the bodies that it has got so far.
-    """
-    got: list[Body] = []
-    serving: set[asyncio.Task[None] | None] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        serving.add(asyncio.current_task())
-        try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            length = next(line for line in head.splitlines() if line.startswith("content-length:"))
-            got.append(json.loads(await reader.readexactly(int(length.partition(":")[2]))))
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n")
-            writer.write(b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
-            await send(writer, tell(len(got)))
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", got
-    finally:
-        server.close()
-        for task in filter(None, serving):
-            task.cancel()
-        await asyncio.gather(*filter(None, serving), return_exceptions=True)
-
-
-async def send(writer: asyncio.StreamWriter, told: Told) -> None:
-    for piece in told:
-        if piece == DROP:
-            return
-        if isinstance(piece, float):
-            await asyncio.sleep(piece)
-        else:
-            writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-            await writer.drain()
-    writer.write(b"0\r\n\r\n")
-    await writer.drain()
-
-
-def runner_at(url: str, kind: type[Any] = OpenAIChat, **options: Any) -> Runner:
-    fixed: Body = {
-        "base_url": url,
-        "api_key": "sk-test",
-        "window": "32k",
-        "retry": RetryPolicy(sleep=Waits()),
-    }
-    return looking(kind("m", **(fixed | options)))
-
-
-def chunk(delta: Body | None = None, finish: str | None = None) -> bytes:
-    return event({"choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish}]})
-
-
-def event(data: Body) -> bytes:
-    return b"data: " + json.dumps(data).encode() + b"\n\n"
-
-
-def say(text: str) -> Told:
-    return [chunk({"content": text}), chunk({}, "stop"), b"data: [DONE]\n\n"]
-
-
-def piece(arguments: str = "", index: int = 0, **named: str) -> Body:
-    function = {"arguments": arguments} | ({"name": "look"} if named else {})
-    return {"tool_calls": [{"index": index, **named, "function": function}]}
-
+from tests.telling_kit import DROP, Told, always, chunk, piece, runner_at, runners, say, telling
 
 GAP = 1.3
 """Longer than a word of the end is waited behind where it is believed."""
@@ -126,6 +45,12 @@ EARLY: dict[str, Told] = {
         GAP,
         chunk(piece('{"path": "FILE, again"}', 1, id="b"), "tool_calls"),
     ],
+    "each call with it, behind a text": [
+        chunk({"content": "So: "}),
+        chunk(piece('{"path": "FILE"}', id="a"), "tool_calls"),
+        GAP,
+        chunk(piece('{"path": "FILE, again"}', 1, id="b"), "tool_calls"),
+    ],
     "a call with no argument yet": [
         chunk({"content": "So: "}),
         chunk(piece(id="a"), "tool_calls"),
@@ -141,20 +66,6 @@ EARLY: dict[str, Told] = {
 }
 
 
-def always(told: Told) -> Callable[[int], Told]:
-    return lambda _: told
-
-
-@asynccontextmanager
-async def runners(
-    cases: Iterable[Callable[[int], Told]], **options: Any
-) -> AsyncIterator[list[tuple[Runner, list[Body]]]]:
-    """A runner at a server of its own for each of these, and what that server has got."""
-    async with AsyncExitStack() as servers:
-        told = [await servers.enter_async_context(telling(tell)) for tell in cases]
-        yield [(runner_at(url, **options), got) for url, got in told]
-
-
 async def test_no_early_word_of_the_end_cuts_a_call_off() -> None:
     def told_by(name: str) -> Callable[[int], Told]:
         told = [
@@ -167,20 +78,23 @@ async def test_no_early_word_of_the_end_cuts_a_call_off() -> None:
     assert [(result.output, len(got)) for result, (_, got) in zip(results, at, strict=True)] == [
         ("done", 2)
     ] * len(EARLY)
-    assert ran == dict.fromkeys(EARLY, 1) | {"each call with it, again": 1}
+    again = [f"{name}, again" for name in EARLY if name.startswith("each call with it")]
+    assert ran == dict.fromkeys([*EARLY, *again], 1)
 
 
 async def test_no_early_word_of_the_end_cuts_a_text_off() -> None:
     pieces: Told = [chunk({"content": "Part one. "}, "stop"), GAP, chunk({"content": "Part two."}, "stop")]
-    async with telling(lambda _: pieces) as (url, got):
-        seen = await watched(runner_at(url), "go")
-    assert watched_texts(seen) == ["Part one. Part two."]
-    assert len(got) == 1
+    cases: list[Told] = [pieces, [chunk({"content": "\n"}), *pieces]]
+    async with runners(map(always, cases)) as at:
+        seen = await asyncio.gather(*(watched(runner, "go") for runner, _ in at))
+    assert [watched_texts(each) for each in seen] == [["Part one. Part two."], ["\nPart one. Part two."]]
+    assert [len(got) for _, got in at] == [1, 1]
 
 
 DROPPED: dict[str, Told] = {
     "a text, with its first chunk": [chunk({"content": "Part"}, "stop")],
-    "a call without arguments": [chunk({"content": "Part"}), chunk(piece(id="a")), chunk({}, "tool_calls")],
+    "a text, with its last chunk": [chunk({"content": "Pa"}), chunk({"content": "rt"}, "stop")],
+    "a call, with its own chunk": [chunk({"content": "Part"}), chunk(piece("{}", id="a"), "tool_calls")],
     "half of a call": [chunk(piece('{"path": "o', id="a")), chunk({}, "tool_calls")],
     "more behind it": [chunk({"content": "Pa"}), chunk({}, "stop"), chunk({"content": "rt"})],
     "the reason again": [chunk({"content": "Pa"}, "stop"), chunk({"content": "rt"}), chunk({}, "stop")],
@@ -197,16 +111,52 @@ async def test_a_drop_behind_a_word_that_may_be_early_is_a_broken_stream(told: T
     assert len(got) == 2
 
 
-async def test_a_call_whose_arguments_may_be_still_to_come_does_not_run_where_the_server_leaves() -> None:
-    alone: Told = [chunk(piece(id="a"), "tool_calls")]
-    async with telling(lambda number: alone if number == 1 else say("whole")) as (url, got):
+LEFT: dict[str, Told] = {
+    "a call whose arguments may be still to come": [chunk(piece(id="a"), "tool_calls")],
+    "the same behind a text": [chunk({"content": "So: "}), chunk(piece(id="a"), "tool_calls")],
+    "a call behind the word": [chunk(piece("{}", id="a")), chunk({}, "stop"), chunk(piece("{}", 1, id="b"))],
+    "a text behind the word alone": [chunk({}, "stop"), chunk({"content": "Part"})],
+}
+
+
+@pytest.mark.parametrize("left", LEFT.values(), ids=LEFT.keys())
+async def test_what_may_go_on_is_a_broken_stream_where_the_server_leaves(left: Told) -> None:
+    async with telling(lambda number: left if number == 1 else say("whole")) as (url, got):
         assert (await runner_at(url).run("go")).output == "whole"
     assert (dict(ran), len(got)) == ({}, 2)
 
 
+async def test_a_text_behind_its_end_is_a_part_of_the_answer_where_the_server_leaves() -> None:
+    told: Told = [*say("all")[:2], chunk({"content": "\n"}), chunk({"content": "told"})]
+    async with telling(lambda _: told) as (url, got):
+        seen = await watched(runner_at(url), "go")
+    assert watched_texts(seen) == ["all\ntold"]
+    assert len(got) == 1
+
+
+BEGUN = [b"data: {"[:length] for length in range(8)]
+
+
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+async def test_a_stream_cut_in_its_first_bytes_is_a_broken_stream(kind: type[Any]) -> None:
+    begun = [
+        *BEGUN,
+        b"\xef\xbb",
+        b"\xef\xbb\xbfda",
+        b"even",
+        b"id",
+        b": ping\n\nda",
+        b"event: ping\ndata: {}\n\nd",
+    ]
+    options: Body = {"kind": kind, "retry": RetryPolicy(attempts=2, sleep=Waits())}
+    async with runners((always([each]) for each in begun), **options) as at:
+        ends = await asyncio.gather(*(runner.run("go") for runner, _ in at), return_exceptions=True)
+    assert [type(end) for end in ends] == [ModelUnavailableError] * len(begun)
+    assert [len(got) for _, got in at] == [2] * len(begun)
+
+
 ENDED: dict[str, Told] = {
     "by its own chunk": [chunk({"content": "all"}), chunk({}, "stop")],
-    "by its last chunk": [chunk({"content": "a"}), chunk({"content": "ll"}, "stop")],
     "cut short in a call": [chunk({"content": "all"}), chunk(piece('{"path', id="a")), chunk({}, "length")],
 }
 PINGS: Told = [0.02, b": ping\n\n", 0.02, b"event: ping\ndata: {}\n\n", 0.02, chunk({"content": ""})] * 400
@@ -221,10 +171,32 @@ async def test_what_has_surely_ended_is_an_answer_whatever_comes_behind_it(told:
     assert not [each for each in seen if isinstance(each, Retrying)]
 
 
-async def test_one_chunk_that_is_never_closed_ends_once_nothing_more_comes() -> None:
-    async with telling(lambda _: [chunk({"content": "all"}, "stop"), *PINGS]) as (url, got):
-        assert (await runner_at(url, timeout_seconds=1).run("go")).output == "all"
-    assert len(got) == 1
+NO_ARGUMENTS: Body = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "look"}}]}
+
+
+@pytest.mark.parametrize("call", [piece(id="a"), NO_ARGUMENTS], ids=["empty", "missing"])
+@pytest.mark.parametrize("behind", [[], [DROP], PINGS], ids=["end", "drop", "pings"])
+async def test_a_call_without_arguments_runs_once_a_chunk_of_its_own_says_the_end(
+    call: Body, behind: Told
+) -> None:
+    told: Told = [chunk(call), chunk({}, "tool_calls"), *behind]
+    async with telling(lambda number: told if number == 1 else say("done")) as (url, got):
+        assert (await runner_at(url, timeout_seconds=1).run("go")).output == "done"
+    assert (dict(ran), len(got)) == ({"nowhere": 1}, 2)
+
+
+IN_DOUBT: dict[str, Told] = {
+    "one chunk": [chunk({"content": "all"}, "stop")],
+    "with its last chunk": [chunk({"content": "a"}), chunk({"content": "ll"}, "stop")],
+    "more behind it": [*say("al")[:2], chunk({"content": "l"})],
+}
+
+
+async def test_what_may_have_ended_and_is_never_closed_ends_once_nothing_more_comes() -> None:
+    async with runners((always([*told, *PINGS]) for told in IN_DOUBT.values()), timeout_seconds=1) as at:
+        results = await asyncio.gather(*(runner.run("go") for runner, _ in at))
+    assert [result.output for result in results] == ["all"] * len(at)
+    assert [len(got) for _, got in at] == [1] * len(at)
 
 
 SIGNS: dict[str, bytes] = {

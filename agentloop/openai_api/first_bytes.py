@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from agentloop.openai_api.patience import SIGNS_OF_LIFE_FACTOR, too_silent
+from agentloop.openai_api.server_events import BYTE_ORDER_MARK, FIELDS
 
 _BLANKS = b" \t\r\n"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _OF_JSON = (b"{", b"[")
-_OF_EVENTS = (b":", b"data:", b"event:", b"id:", b"retry:", b"error:")
-_ENOUGH_BYTES = max(map(len, (*_OF_EVENTS, _BYTE_ORDER_MARK)))
+_ENOUGH_BYTES = max(map(len, (*FIELDS, BYTE_ORDER_MARK)))
 
 
 async def opening(data: AsyncIterator[bytes], silence_seconds: float) -> bytes:
@@ -37,7 +36,7 @@ def begins_events(begun: bytes, content_type: str, *, asked: bool) -> bool:
 
     What it is called counts only where its first bytes do not tell; `asked` is whether events were asked for.
     """
-    if begun.removeprefix(_BYTE_ORDER_MARK).startswith(_OF_EVENTS):
+    if begun.removeprefix(BYTE_ORDER_MARK).startswith(FIELDS):
         return True
     return "event-stream" in content_type or (asked and "json" not in content_type)
 

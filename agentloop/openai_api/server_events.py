@@ -19,9 +19,12 @@ BROKEN_OFF = "the connection broke off in the middle of an answer: try again lat
 DONE = b"[DONE]"
 """The data of the event behind the last one of a stream."""
 
+FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:", b"error:")
+"""How lines of an event stream begin; no standard has `error:`, in which some servers tell of one."""
+
 _JSON = json.JSONDecoder(parse_constant=lambda _: None, strict=False)
 _LINE_ENDS = b"\r\n"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _QUOTED_CHARS = 80
 """So much of what is no answer is quoted in the error, on one line."""
 
@@ -96,15 +99,21 @@ class EventParser:
             self._pieces.append(rest)
 
     def finish(self) -> Iterator[ServerEvent]:
-        """The event left open where the stream ends without its blank line."""
-        for line in (b"".join(self._pieces), b""):
+        """The event left open where the stream ends without its blank line.
+
+        The beginning of a line of an event stream is nothing, and nothing foreign.
+        """
+        rest = b"".join(self._pieces).removeprefix(BYTE_ORDER_MARK)
+        if any(each.startswith(rest) for each in (*FIELDS, BYTE_ORDER_MARK)):
+            rest = b""
+        for line in (rest, b""):
             if (event := self._take(line)) is not None:
                 yield event
 
     def _take(self, line: bytes) -> ServerEvent | None:
         if not self._started:
             self._started = True
-            line = line.removeprefix(_BYTE_ORDER_MARK)
+            line = line.removeprefix(BYTE_ORDER_MARK)
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
         elif not line:
@@ -113,7 +122,7 @@ class EventParser:
             self._type = line[6:].strip().decode("utf-8", "replace")
         elif line.startswith(b"error:"):
             return ServerEvent("error", line[6:].strip())
-        elif not line.startswith((b":", b"id:", b"retry:")):
+        elif not line.startswith(FIELDS):
             self.foreign.append(line)
         return None
 

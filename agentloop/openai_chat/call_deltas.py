@@ -49,6 +49,10 @@ class GrowingCalls:
         """Whether the arguments of every call decode to a JSON object."""
         return all(call.is_whole() for call in self._calls)
 
+    def are_whole_or_bare(self) -> bool:
+        """Whether the arguments of every call decode to a JSON object, or none has come."""
+        return all(call.is_whole() or not call.is_begun() for call in self._calls)
+
     def are_begun(self) -> bool:
         """Whether something came of the arguments of every call."""
         return all(call.is_begun() for call in self._calls)
@@ -56,6 +60,9 @@ class GrowingCalls:
     def to_openai(self) -> list[dict[str, Any]]:
         """The calls in wire form, without those that say nothing."""
         return [call.to_openai() for call in self._calls if not call.says_nothing()]
+
+    def __bool__(self) -> bool:
+        return not all(call.says_nothing() for call in self._calls)
 
     def _call_of(self, fragment: Json, touched: "list[_GrowingCall]") -> "_GrowingCall":
         """The call that a fragment goes on with, or a new one."""
@@ -169,12 +176,12 @@ class _GrowingCall:
             self._arguments.append(json.dumps(arguments, ensure_ascii=False))
 
 
-def fragments_in(said: Json) -> object:
-    """The fragments of calls in a delta or a message; what stands in the field that `tool_calls` replaced,
-    https://platform.openai.com/docs/api-reference/chat/object, is one of a lone call."""
+def lone_call_in(said: Json) -> list[Json]:
+    """The fragment of the lone call in a delta or a message, in the field that `tool_calls` replaced:
+    https://platform.openai.com/docs/api-reference/chat/object."""
     function = said.get("function_call")
     is_call = isinstance(function, dict) and any(function.values())
-    return said.get("tool_calls") or ([{"index": 0, "function": function}] if is_call else None)
+    return [{"index": 0, "function": function}] if is_call else []
 
 
 def _objects(values: object) -> list[Json]:

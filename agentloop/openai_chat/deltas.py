@@ -11,13 +11,15 @@ from agentloop.messages import Json, Message, Usage
 from agentloop.models import CUT_SHORT, Answer
 from agentloop.openai_api.patience import Ending
 from agentloop.openai_api.server_events import ServerSaidError
-from agentloop.openai_chat.call_deltas import GrowingCalls, fragments_in
+from agentloop.openai_chat.call_deltas import GrowingCalls, lone_call_in
 from agentloop.openai_chat.finishes import WINDOW_FULL, GrowingFinish, is_given_up
 from agentloop.openai_chat.growing_content import GrowingContent
 from agentloop.openai_chat.joining import GrowingFields
 from agentloop.wire_form import cleaned
 
 _SAYS_WHY = ("message", "Message", "detail", "msg", "errors", "error_msg", "error_message")
+_CODES = ("code", "error_code", "status", "status_code")
+_SUCCESS = re.compile(r"0|200|success(ful(ly)?)?|succeeded|ok|成功", re.IGNORECASE)
 _DIGITS = re.compile(r"[0-9]{1,6}")
 
 
@@ -30,8 +32,17 @@ def check_no_error(chunk: Json) -> None:
     if chunk.get("error"):
         raise ServerSaidError({key: value for key, value in chunk.items() if key != "choices"})
     why = next((chunk[key] for key in _SAYS_WHY if chunk.get(key)), None)
-    if why is not None or chunk.get("object") == "error":
+    if chunk.get("object") == "error" or not (why is None or _is_success(chunk, why)):
         raise ServerSaidError({**chunk, "message": why})
+
+
+def _is_success(chunk: Json, why: object) -> bool:
+    """Whether a chunk that gives a reason says that all is well, as some servers do in each."""
+    codes = [str(code) for name in _CODES if (code := chunk.get(name)) is not None]
+    if codes:
+        well = [code for code in codes if _SUCCESS.fullmatch(code)]
+        return bool(well) and not any(code.isdecimal() for code in codes if code not in well)
+    return bool(_SUCCESS.fullmatch(str(why).strip(" .!"))) or ("choices" in chunk and "usage" in chunk)
 
 
 class GrowingAnswer:
@@ -44,27 +55,35 @@ class GrowingAnswer:
         self.begun = False
         self.size = 0
         self.finish = GrowingFinish()
-        self.calls = GrowingCalls()
+        self._calls = GrowingCalls()
+        self._lone_call = GrowingCalls()
         self._usage: Usage | None = None
         self._content = GrowingContent()
         self._place: int | None = None
         self._fields = GrowingFields()
         self._by_deltas = False
-        self._is_completion = False
+        self._is_empty = False
+        """Whether a completion came, or a chunk of one, that holds no choice."""
         self._is_other = False
+        """Whether something else came, or a choice."""
 
     @property
     def is_no_answer(self) -> bool:
         """Whether something came, and no completion, not even one without a choice."""
-        return self._is_other and not (self.begun or self._is_completion)
+        return self._is_other and not (self.begun or self._is_empty)
+
+    @property
+    def calls(self) -> GrowingCalls:
+        """Its tool calls; in the older form only where it has no others, as some servers say a call twice."""
+        return self._calls or self._lone_call
 
     @property
     def ending(self) -> Ending:
-        """What was said of the end; a call of which no argument has come is still open."""
-        if not self.finish.likely or not self.calls.are_begun():
-            return Ending.OPEN
-        is_sure = self.finish.sure and (self.finish.word in CUT_SHORT or self.calls.are_whole())
-        return Ending.SURE if is_sure else Ending.IN_DOUBT
+        """What was said of the end; a call without arguments is still open where that is not sure."""
+        is_cut = self.finish.word in CUT_SHORT
+        if self.finish.sure and (is_cut or self.calls.are_whole_or_bare()):
+            return Ending.SURE
+        return Ending.IN_DOUBT if self.finish.likely and self.calls.are_begun() else Ending.OPEN
 
     def add(self, chunk: Json) -> str:
         """Take one chunk of a stream in; returns the text that came with it.
@@ -127,8 +146,8 @@ class GrowingAnswer:
             check_no_error(chunk)
         if usage := chunk.get("usage"):
             self._note_usage(usage)
-        if _is_completion(chunk):
-            self._is_completion = True
+        if _is_without_choices(chunk):
+            self._is_empty = True
         else:
             self._is_other = True
         return [choice for choice in choices or () if isinstance(choice, dict)]
@@ -143,9 +162,11 @@ class GrowingAnswer:
         self.begun = True
         if usage := choice.get("usage"):
             self._note_usage(usage)
-        text, adds, says = self._add_said(self._new_in(choice))
-        self.size += adds
-        self.finish.note(choice.get("finish_reason"), adds=adds, says=says)
+        said = self._new_in(choice)
+        calls = self._add_calls(said)
+        text, adds = self._add_said(said)
+        self.size += adds or calls
+        self.finish.note(choice.get("finish_reason"), adds=adds or calls, text=bool(text), calls=calls)
         return text
 
     def _new_in(self, choice: Json) -> Json:
@@ -158,10 +179,16 @@ class GrowingAnswer:
             return {}
         return message
 
-    def _add_said(self, said: Json) -> tuple[str, bool, bool]:
-        """Take in what a choice says: the text to show, whether it added anything, and text or calls."""
-        if calls := fragments_in(said):
-            (self.calls.add_deltas if self._by_deltas else self.calls.add_whole)(calls)
+    def _add_calls(self, said: Json) -> bool:
+        """Take in the calls that a choice says; returns whether there are any."""
+        found = [(self._calls, said.get("tool_calls")), (self._lone_call, lone_call_in(said))]
+        for growing, calls in found:
+            if calls:
+                (growing.add_deltas if self._by_deltas else growing.add_whole)(calls)
+        return any(calls for _, calls in found)
+
+    def _add_said(self, said: Json) -> tuple[str, bool]:
+        """Take in what else a choice says; returns the text to show, and whether it added anything."""
         text, adds = "", False
         for key, value in said.items():
             if key == "content":
@@ -170,12 +197,11 @@ class GrowingAnswer:
                 text += self._content.add_refusal(value)
             elif key not in ("role", "tool_calls", "function_call"):
                 adds = self._fields.add(key, value) or adds
-        says = bool(calls or text)
-        return text, adds or says or bool(said.get("content")), says
+        return text, adds or bool(text or said.get("content"))
 
 
-def _is_completion(chunk: Json) -> bool:
-    """Whether it is a completion in form, or a chunk of one, also where it holds no choice."""
+def _is_without_choices(chunk: Json) -> bool:
+    """Whether it is a completion, or a chunk of one, that holds no choice."""
     if "choices" in chunk:
         return chunk["choices"] is None or chunk["choices"] == []
     return str(chunk.get("object")).startswith("chat.completion") or isinstance(chunk.get("usage"), dict)

@@ -45,10 +45,11 @@ def is_given_up(finish: str | None) -> bool:
 class GrowingFinish:
     """What the choices of a stream have said of its end so far.
 
-    Some servers give each piece the reason for which the answer ends, as if it were the last. So what one
-    chunk says of the end holds until more is said without it; and it is `sure` only where it could have
-    been left out: something was said without it before, and nothing behind it. Until then it is `likely`,
-    where there is an answer at all.
+    Some servers give each piece the reason for which the answer ends, as if it were the last. So a word of
+    the end is `sure` only where all that was said, text or calls, came before the first such word. Where
+    some of it came with one it is `likely`: the answer ends there unless more is said without a word.
+
+    What was sure is made likely by text behind it, and undone by a call behind it.
 
     An answer that was cut short stays so, whatever a server says of its end behind that.
     """
@@ -59,29 +60,31 @@ class GrowingFinish:
         self.window_full = False
         self._added_without = False
         self._said = False
-        self._said_without = False
-        self._said_behind = False
+        self._said_since = False
+        self._was_sure = False
 
     @property
     def sure(self) -> bool:
         """Whether the answer has ended, as far as words go."""
-        return self.is_over and self._said_without and not self._said_behind
+        return self.is_over and self._said and not self._said_since
 
     @property
     def likely(self) -> bool:
         """Whether it has ended, unless this server says so of each piece."""
         return self.is_over and (self._said or self._added_without or self.word in CUT_SHORT)
 
-    def note(self, word: object, *, adds: bool, says: bool) -> None:
-        """Take in the reason of one choice, which `adds` to the answer, and `says` text or calls."""
-        self._said_behind = self._said_behind or (says and self.is_over)
+    def note(self, word: object, *, adds: bool, text: bool, calls: bool) -> None:
+        """Take in the reason of one choice, which `adds` to the answer, and says `text` or `calls`."""
+        finish, says = finish_of(word), text or calls
         self._said = self._said or says
-        if (finish := finish_of(word)) is None:
-            self.is_over = self.is_over and not says
+        self._said_since = self._said_since or (says and (self.is_over or finish is not None))
+        if finish is None:
             self._added_without = self._added_without or adds
-            self._said_without = self._said_without or says
+            self._was_sure = self._was_sure and not calls
+            self.is_over = self._was_sure or (self.is_over and not says)
             return
         self.is_over = True
+        self._was_sure = self._was_sure or self.sure
         if self.word not in CUT_SHORT:
             self.word = finish
             self.window_full = str(word).lower() == WINDOW_FULL

@@ -7,7 +7,7 @@ from agentloop.openai_responses.from_items import INPUT_FIELDS, TEXT_FIELDS
 
 
 class _GrowingItem:
-    """One item of the output; `done` says that it is whole."""
+    """One item of the output; `done` says that it has come whole."""
 
     def __init__(self, item: Json, index: object) -> None:
         self.id = item.get("id")
@@ -16,6 +16,12 @@ class _GrowingItem:
         self._item = item
         self._parts: dict[int, tuple[Json, list[str]]] = {}
         self._arguments: list[str] = []
+        self._arguments_done = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has come whole, or is a call of which the arguments have."""
+        return self.done or (self._arguments_done and _is_call(self._item))
 
     def end(self, item: Json) -> None:
         """Take the whole item."""
@@ -35,9 +41,11 @@ class _GrowingItem:
         """Take a piece of a call's arguments."""
         self._arguments.append(text)
 
-    def end_arguments(self, text: str) -> None:
-        """Take a call's whole arguments."""
-        self._arguments = [text]
+    def end_arguments(self, text: object) -> None:
+        """Take a call's whole arguments; where the end does not say them, they are what came before it."""
+        self._arguments_done = True
+        if isinstance(text, str) and text:
+            self._arguments = [text]
 
     def item(self) -> Json:
         """The item, as far as it has come."""
@@ -89,15 +97,15 @@ class GrowingItems:
         return found[-1]
 
     def are_whole(self) -> bool:
-        """Whether there is an item, and every item is done."""
-        return bool(self._items) and all(item.done for item in self._items)
+        """Whether there is an item, and every item is whole."""
+        return bool(self._items) and all(item.is_whole for item in self._items)
 
     def __bool__(self) -> bool:
         return bool(self._items)
 
     def calls_left_out_of(self, output: Sequence[object]) -> list[Json]:
         """The calls that came whole and that this output lacks, where it has fewer calls than came."""
-        came = [each.item() for each in self._items if each.done and _is_call(each.item())]
+        came = [each.item() for each in self._items if each.is_whole and _is_call(each.item())]
         named = [item.get("call_id") for item in output if isinstance(item, Mapping) and _is_call(item)]
         if len(named) >= len(came):
             return []
@@ -105,7 +113,7 @@ class GrowingItems:
 
     def has_a_bare_call(self) -> bool:
         """Whether a call has begun of whose arguments nothing came, nor that it is whole."""
-        return any(not each.done and _is_bare(each.item()) for each in self._items)
+        return any(not each.is_whole and _is_bare(each.item()) for each in self._items)
 
     def output(self) -> list[Json]:
         """The items, in the order in which they began."""

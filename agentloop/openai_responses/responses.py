@@ -34,7 +34,7 @@ class OpenAIResponses(ServedModel):
             lives, and nothing more, is waited for four times as long.
         temperature: Sent where it is not None.
         extra_body: Further fields of every request, such as `reasoning`; `tools` and `include` are joined
-            with ours, and `store`, which is false, may be set.
+            with ours, and `store`, which is false, may be set and is then never left out.
 
     The server stores nothing: each request carries the whole conversation, reasoning in encrypted form.
     One instance serves several event loops; connections are kept for each, for as long as it runs.
@@ -70,7 +70,14 @@ class OpenAIResponses(ServedModel):
         bodies = Bodies(fields=fields, max_output_tokens=limit)
         endpoint = Endpoint(
             ServerChoice(model=model, base_url=base_url, api_key=api_key),
-            Form(post=post_responses, body=bodies.of, streamed=streamed, whole=whole, missing=_MISSING),
+            Form(
+                post=post_responses,
+                body=bodies.of,
+                streamed=streamed,
+                whole=whole,
+                missing=_MISSING,
+                kept=frozenset(fields.keys() & {"store"}),
+            ),
             window=tokens,
             price=price,
             stream=stream,

@@ -180,8 +180,10 @@ class _GrowingResponse:
                 "delta": str(delta)
             }:
                 self.items.of(event).add_arguments(delta)
-            case "response.function_call_arguments.done", {"arguments": str(arguments)}:
-                self.items.of(event).end_arguments(arguments)
+            case "response.function_call_arguments.done", _:
+                self.items.of(event).end_arguments(event.get("arguments"))
+            case "response.custom_tool_call_input.done", _:
+                self.items.of(event).end_arguments(event.get("input"))
             case "response.content_part.added" | "response.content_part.done", {"part": Mapping() as part}:
                 self.items.of(event).add_part(_index(event), part)
 
