@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 
 from agentloop.cli.layers import Layers
-from agentloop.redaction import Redact, Secrets, secrets_in_address
+from agentloop.redaction import Redact, Secrets, known_in_address
 
 LEAST_CHARS = 8
 """A shorter value of the environment is as good as a word of its own."""
@@ -28,7 +28,7 @@ def redaction_for(layers: Layers, environment: Mapping[str, str]) -> Redact | No
     if choice is None:
         values = {*secrets_in(environment), str(layers.value("api_key", ""))}
         for address in ("base_url", "store"):
-            values.update(secrets_in_address(str(layers.value(address, ""))))
+            values.update(known_in_address(str(layers.value(address, ""))))
         return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
     name = str(choice.value).strip()
     if name.lower() == "off":

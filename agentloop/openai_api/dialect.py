@@ -8,6 +8,7 @@ from agentloop.messages import Json
 from agentloop.openai_api.error_bodies import FieldPath
 from agentloop.openai_api.named_fields import refused_fields, without_keys
 from agentloop.openai_api.refused import Refusal
+from agentloop.openai_api.request_fields import OWN_FIELDS
 from agentloop.openai_api.rewritten import WAYS, Instructions, at_most, instructed, with_reasoning, without
 from agentloop.openai_api.sent_ids import ID_FORMS, IdForm, with_ids
 from agentloop.unsaid import SYSTEM_ROLES
@@ -66,6 +67,10 @@ class Dialect:
         if (most := self._most_output(refusal, sent)) is not None:
             return replace(self, most_output=min(most, self.most_output or most))
         return self._without(refused_fields(refusal, sent))._streaming(refusal, sent)
+
+    def with_own_of(self, first: "Dialect") -> "Dialect":
+        """The dialect with what we ask for by ourselves as it was at first: leaving it out did not help."""
+        return replace(self, without=self.without - (OWN_FIELDS.keys() - first.without))
 
     def spoken(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body in this dialect."""

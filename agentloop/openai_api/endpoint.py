@@ -113,6 +113,7 @@ class Endpoint:
 
     async def _understood(self, request: ModelRequest, server: Server) -> AsyncGenerator[ModelPart, None]:
         """One try, in the dialect that the server turns out to speak."""
+        first = self._dialect
         for changes_left in range(MOST_CHANGES, -1, -1):
             dialect, told = self._dialect, False
             refusals: list[Refusal] = []
@@ -125,8 +126,10 @@ class Endpoint:
                         yield part
                 return
             except ModelRefusedError:
-                sent = {**body, "stream": streams}
+                sent = {name: body[name] for name in body if name not in self._form.kept}
+                sent["stream"] = streams
                 if told or not changes_left or not self._learn(refusals, sent, dialect, server):
+                    self._dialect = self._dialect.with_own_of(first)
                     raise
 
     def _learn(self, refusals: list[Refusal], sent: Body, spoken: Dialect, server: Server) -> bool:

@@ -29,6 +29,12 @@ _WORDS = (
 )
 _CODES = ("code", "type", "error_type", "error_code", "__type")
 _QUOTED_ERRORS = ("error", "errors", "detail", "message")
+_TELLING = dict.fromkeys(
+    (
+        *(*_CODES, "status", "status_code", "statusCode", "http_status"),
+        *("param", "field", "loc", *_WORDS, "n_ctx", "n_prompt_tokens", "metadata", "raw"),
+    )
+)
 _WHAT_WAS_SENT = frozenset(
     {
         *("input", "ctx", "request", "body", "payload", "data", "params", "parameters"),
@@ -49,7 +55,10 @@ def parsed(data: bytes) -> object:
 
 
 def trimmed(body: object, wiped: Callable[[str], str] = str) -> object:
-    """A copy of an error as far as it is looked at, its texts and keys wiped, so that all else may go."""
+    """A copy of an error as far as it is looked at, its texts and keys wiped, so that all else may go.
+
+    What was sent and is quoted is left out, and what says the reason comes before all that may fill it.
+    """
     return _copied(body, wiped, [MOST_ITEMS, 2 * MOST_CHARS], 0)
 
 
@@ -65,11 +74,17 @@ def _copied(value: Any, wiped: Callable[[str], str], left: list[int], depth: int
     if depth > MOST_NESTED:
         return None
     if isinstance(value, Mapping):
-        items = islice(value.items(), max(0, left[0]))
+        items = islice(_telling_first(value), max(0, left[0]))
         return {
             wiped(str(key)[:200]): _copied(item, wiped, left, depth + 1) for key, item in items if left[0] > 0
         }
     return [_copied(item, wiped, left, depth + 1) for item in islice(value, max(0, left[0])) if left[0] > 0]
+
+
+def _telling_first(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields that say what is wrong before all others, whatever stands in front of them."""
+    yield from ((key, body[key]) for key in _TELLING if key in body)
+    yield from ((key, value) for key, value in _not_sent(body) if key not in _TELLING)
 
 
 def _number(value: object) -> int | None:

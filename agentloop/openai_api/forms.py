@@ -24,7 +24,7 @@ class Form:
     `streamed` reads the bytes of a stream in which the server may be silent for so many seconds, `whole` the
     bytes of an answer in one piece. Both raise `BadAnswerError`, `ServerSaidError`, and
     `ModelUnavailableError` where the answer broke off.
-    `missing` says what helps where the server has no such path.
+    `missing` says what helps where the server has no such path, `kept` are fields that no refusal takes out.
     """
 
     post: Post
@@ -32,6 +32,7 @@ class Form:
     streamed: Callable[[AsyncIterator[bytes], float], AsyncGenerator[ModelPart, None]]
     whole: Callable[[bytes], Answer]
     missing: str = ""
+    kept: frozenset[str] = frozenset()
 
 
 def post_chat(

@@ -2,11 +2,12 @@
 
 A path, in `param`, in `loc` or in the words, is followed down the body. A name alone is looked for in the
 words: one with an underscore as it is, an English word only where it is quoted or called a parameter.
-What nobody but us asked for goes wherever it is named, whatever is said of it.
+What nobody but us asked for goes wherever it is named, whatever is said of it. That nothing be stored is
+asked for until the server says that it does not know `store` at all.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from agentloop.messages import Json
@@ -14,6 +15,7 @@ from agentloop.openai_api.error_bodies import FieldPath
 from agentloop.openai_api.refused import Refusal, path_of
 from agentloop.openai_api.request_fields import OWN_FIELDS
 
+_STORE: FieldPath = ("store",)
 _NEEDED = frozenset({"model", "messages", "input", "instructions", "tools"})
 _NEEDED_IN_MESSAGES = frozenset(
     {"role", "content", "tool_calls", "tool_call_id", "id", "type", "function", "arguments"}
@@ -28,6 +30,19 @@ _PATH = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.?\[\d+\])?\.[\w$]+|\[\d+\])+", re.A
 _PLAIN = re.compile(r"[a-z]+")
 _OF_TOOLS = re.compile(r"\b(tools?|functions?|schemas?|function_declarations)\b", re.IGNORECASE)
 _OF_MESSAGES = re.compile(r"\b(messages?|input|assistant)\b", re.IGNORECASE)
+_OTHER_STORE = re.compile(
+    r"\b(?!(?:parameters?|arguments?|fields?|property|properties|options?|keys?|supplied|supports?|accepts?"
+    r"|allows?|uses?|the(?= store (?:parameter|argument|field|property|option)))\b)[a-z]+ store\b",
+    re.IGNORECASE,
+)
+"""Vector stores and their like are no fields."""
+
+_OF_ITS_VALUE = re.compile(
+    r"\bunsupported value\b|\b(?:when|if|unless|while|with|without)\W{1,3}store\b"
+    r"|\bstore\b\W{0,3}(?:(?:is|was|set|must|be|to|should|has|have|needs?|requires?)\W{0,3}){0,5}"
+    r"\b(?:true|false|set|enabled|disabled)\b",
+    re.IGNORECASE,
+)
 _QUOTES_THE_REQUEST = re.compile(r"[\"'](messages|input)[\"']\s*:")
 
 
@@ -41,8 +56,17 @@ def refused_fields(refusal: Refusal, sent: Json) -> frozenset[FieldPath]:
     own = _own(found, refusal.text, sent)
     if not refusal.is_of_the_form:
         return own
-    unknown = found or _in_words(refusal.text, sent)
-    return own | {path for path in unknown if (path[0],) not in own}
+    unknown = found or frozenset(_in_words(refusal.text, sent))
+    named = own | {path for path in unknown if (path[0],) not in own}
+    keeps_nothing = sent.get("store") is False and _STORE in named
+    return named - {_STORE} if keeps_nothing and not _only_store(named, found, refusal.text) else named
+
+
+def _only_store(named: Set[FieldPath], found: Set[FieldPath], text: str) -> bool:
+    """Whether this field alone is said to be unknown, and neither its value nor another kind of store."""
+    if named != {_STORE} or _OF_ITS_VALUE.search(text):
+        return False
+    return _STORE in found or _speaks_of("store", _OTHER_STORE.sub("", text))
 
 
 def _own(found: frozenset[FieldPath], text: str, sent: Json) -> frozenset[FieldPath]:

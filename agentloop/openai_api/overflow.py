@@ -26,6 +26,9 @@ _CODES = frozenset(
         "tokens_limit_reached",
     }
 )
+_SURE_CODES = _CODES - {"1261", "3051", "request_too_large", "tokens_limit_reached"}
+"""Codes that say so whatever the status; a gateway's may be that of an outage."""
+
 _OTHER_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "insufficient_quota", "content_filter"})
 _NOT_LENGTH = re.compile(
     r"""
@@ -95,7 +98,8 @@ def _field(body: object, name: str) -> int | None:
 
 def _is_of_length(status: int, text: str, codes: Set[str]) -> bool:
     if status not in _STATUSES:
-        return _is_inference_servers(status, text, codes)
+        is_named = status > 500 and not codes.isdisjoint(_SURE_CODES)
+        return is_named or _is_inference_servers(status, text, codes)
     if not codes.isdisjoint(_CODES):
         return True
     if not codes.isdisjoint(_OTHER_CODES) or _NOT_LENGTH.search(text):

@@ -13,9 +13,11 @@ ENCRYPTED_REASONING = "reasoning.encrypted_content"
 OWN_FIELDS: Mapping[str, Any] = {
     "stream_options": {"include_usage": True},
     "include": [ENCRYPTED_REASONING],
-    "store": False,
 }
-"""What we ask for beside what a user asks for; an answer comes without it too."""
+"""What we ask for beside what a user asks for; an answer comes without it too.
+
+That the server stores nothing is no such field: without `store` it may keep the whole conversation.
+"""
 
 
 def common_fields(temperature: float | None, extra_body: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ _NAMED = ("code", "status", "type", "error_type", "error_code", "__type")
 _STATUS = re.compile(r"[45][0-9][0-9]")
 _STATUS_OF_NAMES = (
     (422, r"^validation$"),
+    (502, r"^(invalid|bad|empty)_response$|^bad_response_(status_code|body)$"),
     (
         200,
         r"invalid|bad_?request|authentication|unauthori[sz]ed|unauthenticated|permission|forbidden|denied"
@@ -24,14 +25,18 @@ _STATUS_OF_NAMES = (
     (429, r"rate_?limit|too_?many_?requests|resource_?exhausted|throttl"),
     (503, r"overload|unavailable|busy|capacity|aborted|connection_?error"),
     (504, r"time_?d?_?out|deadline_?exceeded"),
-    (500, r"server_?error|internal|provider_?error|upstream|bad_?gateway|^(incomplete_)?generation$"),
+    (
+        500,
+        r"server_?error|^api_?error$|internal|provider_?error|upstream|bad_?gateway|^(incomplete_)?generation$",
+    ),
 )
 """The first one that fits says it; 200 stands for a fault of the request, which no second try helps."""
 
 _PASSING = re.compile(
     r"\b(over-?loaded|busy|(temporar(il)?y )?unavailable|at (full )?capacity|timed? ?out|timeout)\b"
     r"|\b(try|retry)\b.{0,30}\b(again|later|request)\b|\btoo many requests\b|\brate limit"
-    r"|\b(internal|upstream) (server )?error\b|\bbad gateway\b|\bserver (is )?down\b",
+    r"|\b(internal|upstream) (server )?error\b|\bbad gateway\b|\bserver (is )?down\b"
+    r"|繁忙|稍后再?(重?试|尝试)|速率限制|限流|频繁|过载|超时|暂时不可用",
     re.IGNORECASE,
 )
 _OF_THE_REQUEST = re.compile(
@@ -49,8 +54,10 @@ _UNPAID = frozenset(
 )
 _FINAL = re.compile(
     r"\binsufficient (quota|balance|credits?|funds)\b|\bcredit balance\b|\bbilling\b|\bpayment required\b"
-    r"|\bexceeded your current quota\b|余额不足|欠费"
-    r"|\bcontent (policy|filter|management)\b|敏感|不安全",
+    r"|\bexceeded your current quota\b|\b(no|out of|not enough) credits?\b|\btop[ -]?up\b|余额不足|欠费"
+    r"|\bcontent (policy|filter(s|ed|ing)?|management)\b|敏感|不安全"
+    r"|\bsafety (systems?|filters?|polic(y|ies))\b"
+    r"|\bunauthori[sz]ed\b|\b(un|not )available in your (region|country|location)\b",
     re.IGNORECASE,
 )
 
@@ -70,9 +77,9 @@ def status_said(body: object, *, begun: bool) -> int:
         return numbered
     if is_unpaid(body):
         return 429
-    if (named := next(_named(body), None)) is not None:
-        return named
     text = said(body)
+    if (named := next(_named(body), None)) is not None:
+        return 200 if named == 500 and _FINAL.search(text) else named
     if _FINAL.search(text) or not (begun or _may_pass(text)):
         return 200
     return 500

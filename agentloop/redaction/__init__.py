@@ -1,6 +1,6 @@
 """Secrets kept out of all that is written and shown: found by value and by shape, across chunks too."""
 
-from agentloop.redaction.addresses import secrets_in_address, without_credentials
+from agentloop.redaction.addresses import known_in_address, secrets_in_address, without_credentials
 from agentloop.redaction.checked import checked_redaction
 from agentloop.redaction.held import Held, HoldsBack
 from agentloop.redaction.inside import redact_error, redacted, redacted_or_said_why
@@ -16,6 +16,7 @@ __all__ = [
     "Secrets",
     "Shape",
     "checked_redaction",
+    "known_in_address",
     "redact_error",
     "redacted",
     "redacted_or_said_why",

@@ -1,7 +1,8 @@
 """The secrets that stand in an address, of a model's server or of a database."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
 _SECRET_NAMES = re.compile(r"key|token|secret|pass|sig|auth|code", re.IGNORECASE)
@@ -23,6 +24,29 @@ _PLAIN_NAMES = frozenset(
 )
 """In a query the values of these names are none, though they are long."""
 
+_PASSWORD_NAME = re.compile(r"passw|passphrase|pwd", re.IGNORECASE)
+_KEY_NAME = re.compile(
+    r"(?:^|[^a-z]|api|access|subscription|account|secret|auth)"
+    r"(?:keys?|tokens?|secrets?|pass|sig|signature|credentials?)(?:$|[^a-z])",
+    re.IGNORECASE,
+)
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORDS = re.compile(r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?:[-_.:/ ](?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15}))*")
+"""Words of letters alone, each no longer than words are."""
+
+_LONG = re.compile(r"[A-Za-z0-9]{16,}")
+_DIGITS = re.compile(r"[0-9]+(?=[A-Za-z])")
+_LEAST_NUMBERS = 3
+"""So often digits and then letters follow one another in a key: in a date, a size or a UUID they do not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What must not be shown; `is_known` says that it is a secret without a doubt."""
+
+    value: str
+    is_known: bool
+
 
 def secrets_in_address(url: str) -> tuple[str, ...]:
     """What must not be shown of an address, as it stands there and decoded; nothing where all of it may be.
@@ -37,15 +61,22 @@ def secrets_in_address(url: str) -> tuple[str, ...]:
         >>> secrets_in_address("postgresql://ann@host/database?sslmode=verify-full")
         ()
     """
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-        found = list(_in_parts(parts))
-    except ValueError:
-        before = url.partition("://")[2].rpartition("@")[0]
-        found = [before, before.partition(":")[2]]
-    forms = (form for each in found for form in (unquote_plus(each), unquote(each), each))
-    return tuple(dict.fromkeys(form for form in forms if form))
+    return _in_every_form(each.value for each in _in(url))
+
+
+def known_in_address(url: str) -> tuple[str, ...]:
+    """Those of `secrets_in_address` that are secrets without a doubt, and may be taken out of any text.
+
+    They are the password, unless it says what the address says in plain sight; in the query what has the name
+    of a secret, unless it is words of letters alone; and what has the form of a key, whatever it is called.
+
+    Example:
+        >>> known_in_address("https://host/v1?env=production&sig=a%2Bb5")
+        ('a+b5', 'a%2Bb5')
+        >>> known_in_address("postgresql://postgres:postgres@host/database")
+        ()
+    """
+    return _in_every_form(each.value for each in _in(url) if each.is_known)
 
 
 def without_credentials(url: str) -> str:
@@ -59,14 +90,58 @@ def without_credentials(url: str) -> str:
     return f"{scheme}…" if "@" in path + rest else f"{scheme}{login.rpartition('@')[2]}{path}"
 
 
-def _in_parts(parts: SplitResult) -> Iterator[str]:
+def _in_every_form(values: Iterable[str]) -> tuple[str, ...]:
+    forms = (form for each in values for form in (unquote_plus(each), unquote(each), each))
+    return tuple(dict.fromkeys(form for form in forms if form))
+
+
+def _in(url: str) -> Iterator[_Found]:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        plain = _in_plain_sight(parts.scheme, parts.username, parts.hostname, parts.path)
+        yield from _in_login(parts, plain)
+        yield from _in_query(f"{parts.query}&{parts.fragment}", plain)
+    except ValueError:
+        before, _, behind = url.partition("://")[2].rpartition("@")
+        user, _, password = before.partition(":")
+        yield _Found(value=before, is_known=False)
+        yield _Found(value=password, is_known=unquote(password).lower() not in _in_plain_sight(user, behind))
+
+
+def _in_plain_sight(*parts: str | None) -> frozenset[str]:
+    """What can be no secret, as the address says it beside, or as it is the word that stands for any."""
+    said = " ".join(part for part in parts if part).lower()
+    return frozenset({"postgres", "password", *re.findall(r"[^\W_]+", said), *re.split("[ /]", said)})
+
+
+def _in_login(parts: SplitResult, plain: Set[str]) -> Iterator[_Found]:
     login = parts.netloc.rpartition("@")[0]
-    if parts.password or not parts.scheme.startswith("postgres"):
-        yield from (parts.password or "", login)
-    for pair in re.split("[&;]", f"{parts.query}&{parts.fragment}"):
+    if password := parts.password:
+        yield _Found(value=password, is_known=unquote(password).lower() not in plain)
+    if password or not parts.scheme.startswith("postgres"):
+        yield _Found(value=login, is_known=not password and _is_key(unquote(login)))
+
+
+def _in_query(query: str, plain: Set[str]) -> Iterator[_Found]:
+    for pair in re.split("[&;]", query):
         name, named, value = pair.partition("=")
         if not named:
             name, value = "", name
-        is_plain = unquote_plus(name).lower() in _PLAIN_NAMES
+        name = unquote_plus(name)
+        is_plain = name.lower() in _PLAIN_NAMES
         if not is_plain and (len(value) >= _LEAST_CHARS or _SECRET_NAMES.search(name)):
-            yield value
+            yield _Found(value=value, is_known=_is_known(name, unquote_plus(value), plain))
+
+
+def _is_known(name: str, value: str, plain: Set[str]) -> bool:
+    """Whether a value of the query is a secret without a doubt."""
+    if _PASSWORD_NAME.search(name):
+        return value.lower() not in plain
+    is_named = _KEY_NAME.search(_HUMP.sub("_", name))
+    return not _WORDS.fullmatch(value) if is_named else _is_key(value)
+
+
+def _is_key(value: str) -> bool:
+    """Whether letters and digits are mixed in it as in nothing that people write."""
+    return any(len(_DIGITS.findall(run)) >= _LEAST_NUMBERS for run in _LONG.findall(value))

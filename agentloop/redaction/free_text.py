@@ -5,7 +5,6 @@ runs and calls make up a session. They are never rewritten, whatever they look l
 be `assistant` would leave no message anybody can read. Files and folders are found by their names.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,19 +53,31 @@ STRUCTURE = frozenset(
 )
 """Keys in those mappings whose texts stay too."""
 
-_SEALED_KEY = re.compile(r"signatures?$|encrypted|opaque|redacted_?content", re.IGNORECASE)
-_SEALED_TYPE = re.compile(r"encrypted|redacted", re.IGNORECASE)
+USERS_OWN = frozenset({"input", "arguments", "args"})
+"""Keys in those mappings behind which a tool's own fields stand: nothing there is a provider's."""
+
+_SEALED_KEYS = frozenset(
+    {
+        *("encrypted_content", "encrypted_index", "encrypted_stdout", "reasoning_opaque", "signature"),
+        *("thought_signature", "thought_signatures", "thoughtSignature", "thoughtSignatures"),
+        *("redacted_content", "redactedContent"),
+    }
+)
+_SEALED_DATA = ("reasoning.encrypted", "redacted_thinking")
 
 
-def is_sealed(key: object, beside: Mapping[Any, Any]) -> bool:
-    """Whether a provider alone can read what stands behind this key of a mapping, and wants it back as it is.
+def is_sealed(key: object, value: object, beside: Mapping[Any, Any]) -> bool:
+    """Whether a provider alone can read the text behind this key of a mapping, and wants it back as it is.
 
     It is base64 as a rule, which has the shape of a key now and then. Documented at
     https://platform.openai.com/docs/guides/reasoning (`encrypted_content`),
     https://docs.claude.com/en/docs/build-with-claude/extended-thinking (`signature`, `redacted_thinking`),
-    https://ai.google.dev/gemini-api/docs/thought-signatures and
+    https://docs.claude.com/en/docs/agents-and-tools/tool-use/web-search-tool (`encrypted_index`),
+    https://ai.google.dev/gemini-api/docs/thought-signatures,
+    https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ReasoningContentBlock.html and
     https://openrouter.ai/docs/use-cases/reasoning-tokens (`reasoning.encrypted`).
     """
-    if key == "data":
-        return _SEALED_TYPE.search(str(beside.get("type"))) is not None
-    return isinstance(key, str) and _SEALED_KEY.search(key) is not None
+    texts = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        return False
+    return beside.get("type") in _SEALED_DATA if key == "data" else key in _SEALED_KEYS

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from agentloop.errors import UsageError
-from agentloop.redaction.free_text import FREE_TEXT, PROVIDER_FIELDS, STRUCTURE, is_sealed
+from agentloop.redaction.free_text import FREE_TEXT, PROVIDER_FIELDS, STRUCTURE, USERS_OWN, is_sealed
 from agentloop.redaction.secrets import KnowsValues, Redact
 
 T = TypeVar("T")
@@ -122,9 +122,9 @@ def _provided(key: Any, item: Any, beside: Mapping[Any, Any], redact: Redact) ->
     """The item behind a key that a provider named."""
     if key in STRUCTURE and isinstance(item, str):
         return item
-    if is_sealed(key, beside):
+    if is_sealed(key, item, beside):
         redact = _of_values(redact)
-    return _pair(key, item, redact, provided=True)
+    return _pair(key, item, redact, provided=key not in USERS_OWN)
 
 
 def _same_or(value: Any, clean: Any) -> Any:
