@@ -19,7 +19,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 from agentloop.cli.main import main
 from agentloop.stores.words import words_of
@@ -106,6 +106,13 @@ def started(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None, **
             yield process
         finally:
             process.kill()
+
+
+def line_of(stream: IO[str]) -> str:
+    """The first line that a call under way says there, for as long as a broken test may take."""
+    ready, _, _ = select.select([stream], [], [], LONGEST_SECONDS)
+    assert ready, "nothing was said"
+    return stream.readline()
 
 
 class Terminal:

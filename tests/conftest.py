@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 
 if TYPE_CHECKING:
     from tests.postgres_kit import Server
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 def stream(request: pytest.FixtureRequest) -> bool:
     """Whether the model streams; the test runs both ways."""
     return bool(request.param)
+
+
+@pytest.fixture(autouse=True)
+def _logging_is_nobodys() -> Iterator[None]:
+    """What a test sets up in structlog, or captures of it, holds for that test alone."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

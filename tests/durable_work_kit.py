@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 import psycopg
 import pytest
+import structlog
 
 from agentloop import Agent
 from agentloop.durable import QueuedRun, RunQueue, Worker
@@ -40,9 +41,18 @@ async def store(url: str) -> AsyncIterator[SessionStore]:
     await store.close()
 
 
+@pytest.fixture
+def configured() -> Iterator[list[MutableMapping[str, Any]]]:
+    """What the host's structlog is handed."""
+    structlog.configure()
+    with structlog.testing.capture_logs() as entries:
+        yield entries
+    structlog.reset_defaults()
+
+
 @contextlib.asynccontextmanager
 async def at_work(agent: Agent, url: str, **options: Any) -> AsyncIterator[Worker]:
-    """A worker for the time of the block."""
+    """A worker for the time of the block; one that does not stop is cancelled."""
     options = {"transcripts": None, "poll_seconds": 0.05, "look_seconds": 0.2, **options}
     worker = Worker(agent, url, **options)
     task = asyncio.create_task(worker.run())
@@ -50,7 +60,7 @@ async def at_work(agent: Agent, url: str, **options: Any) -> AsyncIterator[Worke
         yield worker
     finally:
         worker.stop()
-        await task
+        await asyncio.wait_for(task, timeout=60)
 
 
 async def over(queue: RunQueue, run_id: str) -> QueuedRun:

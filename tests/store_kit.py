@@ -4,10 +4,10 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import LiteralString, TypeAlias
+from typing import Any, LiteralString, TypeAlias
 
 import pytest
 from psycopg import sql
@@ -15,7 +15,7 @@ from psycopg import sql
 from agentloop.events import Event, MessageAdded, Record
 from agentloop.messages import Message
 from agentloop.stores import InMemoryStore, PostgresStore, SessionInfo, SessionStore, SQLiteStore
-from agentloop.stores.base import Checkpoint, checked_session_id
+from agentloop.stores.base import Checkpoint, Lease, checked_session_id
 from tests.postgres_kit import other_program
 
 AnyStore: TypeAlias = InMemoryStore | SQLiteStore | PostgresStore
@@ -116,6 +116,19 @@ def made_store(kind: str, path: Path, database: Callable[[], str]) -> AnyStore:
             return SQLiteStore(path)
         case _:
             return PostgresStore(database(), retry_seconds=5)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnyStore]:
+    """Each store of the package, empty."""
+    made = made_store(request.param, tmp_path / "sessions.db", lambda: request.getfixturevalue("database"))
+    yield made
+    await made.close()
+
+
+def lease(holder: str = "h", **fields: Any) -> Lease:
+    """A lease of this holder; other fields by name."""
+    return Lease(**({"holder": holder, "place": "p", "pid": 1, "started": "1", "since": 1.0} | fields))
 
 
 async def changed_behind_its_back(

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -407,12 +407,11 @@ class Failing(Spy):
 
 
 @pytest.fixture
-def captured() -> Iterator[LogCapture]:
+def captured() -> LogCapture:
     """What the host's structlog gets."""
     capture = LogCapture()
     structlog.configure(processors=[capture])
-    yield capture
-    structlog.reset_defaults()
+    return capture
 
 
 async def test_a_store_that_cannot_keep_one_stores_and_opens_all_the_same(captured: LogCapture) -> None:

@@ -2,13 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-import structlog
 
 from agentloop import Agent, Runner, Secrets, UsageError
 from agentloop.durable import RunQueue
@@ -27,6 +26,7 @@ SECRET = "sk-proj-" + "a1B2" * 12
 
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
+configured = durable_work_kit.configured
 
 
 async def ends(store: SessionStore, session_id: str) -> list[RunEnded]:
@@ -195,7 +195,7 @@ async def test_nobody_works_on_a_session_while_a_run_of_it_is_deleted(
         await become(lambda: locked_out(watching, "workflow_status"))
         with pytest.raises(SessionBusyError, match="is busy"):
             await chat.run("Me too.", session_id="deleting")
-    await deleting
+    await asyncio.wait_for(deleting, timeout=60)
     assert (await chat.run("Me now.", session_id="deleting")).output == "hi"
 
 
@@ -208,8 +208,9 @@ async def test_a_run_deleted_while_its_worker_waits_for_the_session_gives_its_pl
     await until(gate.entered)
     run_id = await queue.submit("Second.", session_id="waited-for")
     async with at_work(Agent(ScriptedModel(["elsewhere", "here"])), url, concurrency=1):
-        while (await queue.run(run_id)).state == "queued":  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(60):
+            while (await queue.run(run_id)).state == "queued":  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
         await queue.cancel(run_id)
         await queue.delete(run_id)
         assert (await over(queue, await queue.submit("Third."))).state == "answered"
@@ -267,24 +268,15 @@ async def test_who_loses_the_database_while_waiting_is_told_that_the_run_is_not_
     url: str, queue: RunQueue
 ) -> None:
     run_id = await queue.submit("Hello.")
-    for asked in (queue.wait(run_id), queue.answer(run_id)):
+    for asking in (queue.wait, queue.answer):
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER TABLE dbos.workflow_status RENAME TO elsewhere")
             try:
                 with pytest.raises(StoreError, match=f"the queue cannot be used: .*; run {run_id} stays in"):
-                    await asked
+                    await asyncio.wait_for(asking(run_id), timeout=60)
             finally:
                 connection.execute("ALTER TABLE dbos.elsewhere RENAME TO workflow_status")
     assert (await queue.cancel(run_id)).state == "cancelled"
-
-
-@pytest.fixture
-def configured() -> Iterator[list[MutableMapping[str, Any]]]:
-    """What the host's structlog is handed."""
-    structlog.configure()
-    with structlog.testing.capture_logs() as entries:
-        yield entries
-    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

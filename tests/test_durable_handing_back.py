@@ -72,7 +72,7 @@ async def test_a_hand_back_has_time_of_its_own_however_short_the_grace_is(url: s
         await connection.execute("LOCK TABLE dbos.workflow_status IN ACCESS EXCLUSIVE MODE")
         worker.stop()
         await asyncio.wait({working}, timeout=0.5)
-    await working
+    await asyncio.wait_for(working, timeout=60)
     assert (await queue.run(run_id)).state == "queued"
     await queue.cancel(run_id)
 
@@ -113,7 +113,7 @@ async def test_a_worker_stopped_again_and_again_still_gives_its_runs_the_whole_g
     await asyncio.wait({working}, timeout=0.3)
     gate.leave.set()
     with pytest.raises(asyncio.CancelledError):
-        await working
+        await asyncio.wait_for(working, timeout=60)
     assert (await queue.run(run_id)).state == "queued"
     async with at_work(agent, url):
         assert (await over(queue, run_id)).state == "answered"

@@ -7,7 +7,6 @@ from itertools import repeat
 from typing import Any
 
 import pytest
-import structlog
 
 from agentloop import Agent, UsageError, tool
 from agentloop.durable import RunQueue
@@ -23,6 +22,7 @@ from tests.durable_work_kit import at_work, over, said
 from tests.kit import until
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
+configured = durable_work_kit.configured
 
 
 class Ends:
@@ -73,8 +73,9 @@ async def test_runs_cancelled_between_short_steps_have_their_end_and_tell_it(
     ids = [await queue.submit("Go on.", session_id=f"short-{n}") for n in range(4)]
     async with at_work(agent, url, on_event=ends):
         for n, run_id in enumerate(ids):
-            while len(await store.read(f"short-{n}")) < 6:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+            async with asyncio.timeout(60):
+                while len(await store.read(f"short-{n}")) < 6:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
             await asyncio.sleep(draw.random() * 0.1)
             await queue.cancel(run_id)
         await until(ends.are_there)
@@ -140,12 +141,3 @@ async def test_a_call_whose_id_no_column_takes_runs_once_and_is_answered(
     assert (run.state, run.error) == ("answered", None)
     assert [text for _, text in await said(store, session_id)] == ["Go.", "", "done", "well"]
     assert sum(isinstance(r.event, MessageAdded) for r in await store.read(session_id)) == 4
-
-
-@pytest.fixture
-def configured() -> Any:
-    """What the host's structlog is handed."""
-    structlog.configure()
-    with structlog.testing.capture_logs() as entries:
-        yield entries
-    structlog.reset_defaults()

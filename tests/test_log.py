@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,10 @@ from agentloop.testing import ScriptedModel
 
 
 @pytest.fixture
-def lines() -> Iterator[LogCapture]:
+def lines() -> LogCapture:
     capture = LogCapture()
     structlog.configure(processors=[capture])
-    yield capture
-    structlog.reset_defaults()
+    return capture
 
 
 async def test_a_host_that_set_structlog_up_gets_each_event_without_what_was_said(

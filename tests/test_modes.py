@@ -275,12 +275,9 @@ async def test_runs_beside_each_other_share_what_they_find_out() -> None:
 async def test_what_is_found_out_is_logged_in_one_line() -> None:
     capture = LogCapture()
     structlog.configure(processors=[capture])
-    try:
-        with StrictProvider(lambda _: "ok", refuses=["temperature"]) as server:
-            await parts_of(chat(server, temperature=0.5, api_key="sk-secret-and-long"))
-            place = server.url
-    finally:
-        structlog.reset_defaults()
+    with StrictProvider(lambda _: "ok", refuses=["temperature"]) as server:
+        await parts_of(chat(server, temperature=0.5, api_key="sk-secret-and-long"))
+        place = server.url
     assert capture.entries == [
         {
             "event": "dialect_changed",

@@ -235,6 +235,15 @@ async def append_on(store: PostgresStore, session_id: str, written: list[str], s
         written.append(text)
 
 
+async def grown(logs: list[list[str]], least: int, writers: "asyncio.Future[list[None]]") -> None:
+    """Wait until each log holds so many; a writer that failed ends the wait."""
+    async with asyncio.timeout(60):
+        while min(map(len, logs)) < least:
+            if writers.done():
+                await writers
+            await asyncio.sleep(0.005)
+
+
 @pytest.mark.parametrize("ways", [("restart",), ("kill", "start")])
 async def test_every_append_that_returned_is_there_once_and_in_order(
     ways: tuple[str, ...], server: Server, store: PostgresStore
@@ -245,12 +254,11 @@ async def test_every_append_that_returned_is_there_once_and_in_order(
     writers = [append_on(store, f"s{number}", written, stop) for number, written in enumerate(logs)]
     running = asyncio.gather(*writers)
     for turn in range(2):
-        while min(map(len, logs)) < 3 * (turn + 1):
-            await store.read("first")
+        await grown(logs, 3 * (turn + 1), running)
         for way in ways:
             await asyncio.to_thread(getattr(server, way))
-    while min(map(len, logs)) < 9:
-        await store.read("first")
+        assert await texts(store, "first") == ["hi"]
+    await grown(logs, 9, running)
     stop.set()
     await running
     for number, written in enumerate(logs):
@@ -322,9 +330,7 @@ async def cancelled_append(store: PostgresStore, length: int, moment: int) -> bo
     return bool(found)
 
 
-async def test_an_append_cancelled_at_any_moment_is_whole_or_not_there(
-    url: str, store: PostgresStore
-) -> None:
+async def test_an_append_cancelled_at_any_moment_is_whole_or_not_there(store: PostgresStore) -> None:
     """The next one finds a valid log and a connection that works."""
     length = await store.append("s", [said()], expect=0)
     for moment in range(14):
@@ -345,7 +351,7 @@ async def test_an_append_cancelled_under_way_is_taken_back(url: str, store: Post
                 await waits_for_a_lock(watcher)
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
-                    await task
+                    await asyncio.wait_for(task, timeout=60)
             length = await store.append("s", [said(f"after {moment}")], expect=length)
     assert await texts(store) == ["hi", *(f"after {moment}" for moment in range(5))]
     assert await store.check() == ()
@@ -369,7 +375,7 @@ async def test_who_waits_for_a_busy_store_can_be_cancelled(url: str) -> None:
         await asyncio.wait(waiting, timeout=0.05)
         for task in waiting:
             task.cancel()
-        done = await asyncio.gather(*waiting, return_exceptions=True)
+        done = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), timeout=60)
     assert [type(each) for each in done] == [asyncio.CancelledError] * 3
     assert await store.append("s", [said()], expect=1) == 2
     await store.close()
