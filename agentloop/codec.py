@@ -23,6 +23,7 @@ from agentloop.errors import StoreError, UsageError
 from agentloop.events import AnyEvent, Event, Unknown, kind_name
 from agentloop.kept_numbers import MOST_KEPT, is_kept_number, is_kept_whole
 from agentloop.messages import Message
+from agentloop.plain_values import first_line
 
 SCHEMA_VERSION = 1
 
@@ -50,7 +51,7 @@ def encode(event: Event) -> str:
     try:
         return _checked_body(event) if isinstance(event, Unknown) else _ENCODER.encode(_data(kind, event))
     except (StoreError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise UsageError(f"a record of kind {kind!r} cannot be stored: {_first_line(error)}") from error
+        raise UsageError(f"a record of kind {kind!r} cannot be stored: {first_line(error)}") from error
 
 
 def decode(text: str) -> Event:
@@ -70,14 +71,14 @@ def decode(text: str) -> Event:
         return _CLASSES[kind](**{f.name: f.from_json(data[f.name]) for f in fields if _has(data, f)})
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         newer = " (a newer version wrote it: update agentloop)" if version > SCHEMA_VERSION else ""
-        raise StoreError(f"damaged record of kind {kind!r}: {_first_line(error)}{newer}") from error
+        raise StoreError(f"damaged record of kind {kind!r}: {first_line(error)}{newer}") from error
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"damaged record: {_first_line(error)} in {_shown(text)}") from error
+        raise StoreError(f"damaged record: {first_line(error)} in {_shown(text)}") from error
     if not isinstance(data, dict):
         raise StoreError(f"damaged record: no JSON object in {_shown(text)}")
     return data
@@ -116,10 +117,6 @@ def _has(data: Mapping[str, Any], field: _Field) -> bool:
     if field.required:
         raise ValueError(f"{field.name!r} is missing")
     return False
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
 
 
 def _shown(text: str) -> str:

@@ -36,16 +36,26 @@ def error_text(error: BaseException) -> str:
     return _error_text(error, levels=3)
 
 
-def words_of(error: BaseException) -> str:
+def told_by(error: BaseException) -> str:
     """What the error says, or its type where that is nothing.
 
-    >>> words_of(ValueError("too long")), words_of(TimeoutError())
+    >>> told_by(ValueError("too long")), told_by(TimeoutError())
     ('too long', 'TimeoutError')
     """
     try:
         return str(error).strip() or type(error).__name__
     except Exception:  # noqa: BLE001 — an error whose __str__ raises must still be named
         return type(error).__name__
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what the error says, or its type where that is nothing."""
+    return told_by(error).partition("\n")[0]
+
+
+def strict(text: str) -> str:
+    """The text as strict UTF-8 can hold it: halves of characters become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def rest_failed(error: BaseException) -> str:

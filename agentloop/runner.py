@@ -13,10 +13,10 @@ from agentloop.compactions import CompactionResult
 from agentloop.errors import SessionNotFoundError
 from agentloop.events import Record
 from agentloop.filters import EventFilter, select
+from agentloop.given import spoken
 from agentloop.leases import Leases, WhenBusy
 from agentloop.limits import Limits
 from agentloop.messages import Message
-from agentloop.openings import spoken
 from agentloop.owners import check_seen
 from agentloop.redaction import Redact, redacted
 from agentloop.results import CompactionPreview, RunResult

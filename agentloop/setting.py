@@ -13,12 +13,12 @@ from agentloop.callbacks import Callbacks
 from agentloop.checks import shown
 from agentloop.compactor import Compactor
 from agentloop.errors import UsageError
+from agentloop.given import folder_of, instances, transcripts_folder
 from agentloop.holds import Hold
 from agentloop.ladder import Ladder
 from agentloop.leases import Leases
 from agentloop.limits import Limits
 from agentloop.models import AsksWindow
-from agentloop.openings import folder_of, instances, transcripts_folder
 from agentloop.policy import Compaction
 from agentloop.races import CatchUp, reloaded, written_beside
 from agentloop.redaction import Redact, checked_redaction

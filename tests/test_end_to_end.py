@@ -1,16 +1,13 @@
 """The main job on real input: the standard library's email package, read through a small window."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
-from agentloop.events import Compacted, MessageAdded
-from agentloop.messages import Message
+from agentloop.events import Compacted
 from agentloop.micro import MicroCompact
 from agentloop.offline import OfflineModel
 from agentloop.openai_chat import OpenAIChat
@@ -18,25 +15,15 @@ from agentloop.runner import Runner
 from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, TextDelta
 from agentloop.transcripts import listed, load
 from agentloop.workspace import workspace_tools
+from tests.facts_kit import assert_all_known, looking, run_looking, said
 from tests.kit import watched
 from tests.reading_kit import FOLDER, TASK, file_names, reader
-from tests.server_kit import at_once
-from tests.strict_bodies import Body
 from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import (
-    MARKER,
-    Answered,
     ExtractiveSummariser,
-    Reply,
-    calling,
     script,
 )
-
-
-async def said(runner: Runner) -> list[Message]:
-    records = await runner.store.read("s")
-    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
 
 
 @pytest.mark.parametrize("window", [4_000, 8_000, 16_000])
@@ -80,34 +67,6 @@ async def test_so_does_a_strict_provider_with_a_window_of_16k(
     assert text.endswith(ended.output)
 
 
-def looking(rounds: int) -> ExtractiveSummariser:
-    """A model that looks `rounds` times, one to three times at once, and then says all facts in sight."""
-    asked = iter(range(rounds))
-
-    def answer(body: Body) -> Answered | str:
-        at = next(asked, None)
-        if at is None:
-            texts = json.dumps(body["messages"])
-            return "I know " + " ".join(dict.fromkeys(MARKER.findall(texts)))
-        return Reply(calls=tuple(calling("look", at=f"{at}-{n}") for n in range(at % 3 + 1)))
-
-    return ExtractiveSummariser(answer)
-
-
-def look(at: str) -> str:
-    """Look somewhere."""
-    number = int(at.split("-")[0]) * 3 + int(at.split("-")[1])
-    return f"FACT-{number:06x} " + "and so on " * 300 + f"FACT-{number + 4096:06x}"
-
-
-async def run_looking(tmp_path: Path, server: StrictProvider, **options: Any) -> tuple[Any, list[Message]]:
-    model = OpenAIChat("m", base_url=server.url, retry=at_once(), **options)
-    agent = Agent(model, tools=[look], instructions="Look.", compaction=Compaction(micro=None))
-    runner = Runner(agent, transcripts=tmp_path)
-    result = await runner.run("Look around. FACT-abcdef", session_id="s")
-    return result, await said(runner)
-
-
 @pytest.mark.parametrize(
     "usage",
     ["right", "absent", "zeros", "output-only", "first-only", "half", "double", "cumulative"],
@@ -118,8 +77,7 @@ async def test_no_request_is_invalid_and_nothing_is_lost_whatever_usage_says(
     with StrictProvider(looking(30), window=16_000, usage=usage, modes=["V8", "V9"]) as server:
         result, history = await run_looking(tmp_path, server, window=16_000)
         assert server.refusals == []
-    known = set(MARKER.findall(result.output))
-    assert known == {fact for message in history for fact in MARKER.findall(message.text)}
+    assert_all_known(result.output, history)
     assert 2 <= len(result.compactions) <= 10
 
 
@@ -133,8 +91,7 @@ async def test_a_window_that_is_not_known_is_learnt_from_the_overflow(
         refused = [line for line in server.refusals if not line.startswith("V10")]
         assert refused == []
         assert len(server.refusals) <= (10 if dialect == "bare-500" else 4)
-    known = set(MARKER.findall(result.output))
-    assert known == {fact for message in history for fact in MARKER.findall(message.text)}
+    assert_all_known(result.output, history)
     assert result.compactions
 
 

@@ -1,6 +1,6 @@
 """Wrong arguments are told alike by every store, before anything is touched."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -8,24 +8,15 @@ from typing import Any
 import pytest
 
 from agentloop.errors import UsageError
-from agentloop.stores.base import Checkpoint, Lease
-from tests.store_kit import AnyStore, CheckpointingStore, made_store, said
+from agentloop.stores.base import Checkpoint
+from tests import store_kit
+from tests.store_kit import AnyStore, CheckpointingStore, lease, said
 
 VAST = 10**5000
 """More digits than Python writes."""
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnyStore]:
-    """Each store of the package, empty."""
-    made = made_store(request.param, tmp_path / "sessions.db", lambda: request.getfixturevalue("database"))
-    yield made
-    await made.close()
-
-
-def lease(**fields: Any) -> Lease:
-    return Lease(**({"holder": "h", "place": "p", "pid": 1, "started": "1", "since": 1.0} | fields))
-
+store = store_kit.store
 
 Call = Callable[[Any], Awaitable[object]]
 

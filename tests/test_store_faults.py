@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from hashlib import blake2b
@@ -22,29 +22,20 @@ from agentloop.events import Compacted, Described, Event, MessageAdded, Unknown
 from agentloop.messages import Message
 from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore, PostgresStore, SQLiteStore, open_store
-from agentloop.stores.base import Lease, Scope
+from agentloop.stores.base import Scope
 from agentloop.stores.sqlite import search
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.testing import ScriptedModel, calls
+from tests import store_kit
 from tests.cli_kit import Finished, agentloop
 from tests.postgres_kit import other_program
-from tests.store_kit import AnyStore, CheckpointingStore, changed_behind_its_back, made_store
+from tests.store_kit import AnyStore, CheckpointingStore, changed_behind_its_back, lease
 
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnyStore]:
-    """Each store of the package, empty."""
-    made = made_store(request.param, tmp_path / "sessions.db", lambda: request.getfixturevalue("database"))
-    yield made
-    await made.close()
+store = store_kit.store
 
 
 def said(text: str, time: float = 1.0) -> MessageAdded:
     return MessageAdded(message=Message.user(text), tokens=1, time=time)
-
-
-def lease(holder: str = "h", **fields: Any) -> Lease:
-    return Lease(**({"holder": holder, "place": "p", "pid": 1, "started": "1", "since": 1.0} | fields))
 
 
 async def test_no_run_writes_into_a_session_that_was_begun_again_under_its_id(store: AnyStore) -> None:

@@ -17,6 +17,7 @@ from agentloop.entries import Entry, Kind
 from agentloop.index import index_of
 from agentloop.labelled import neutral, summary_in
 from agentloop.messages import Message
+from agentloop.plain_values import strict
 from agentloop.tokens import TokenCounter
 
 Sections: TypeAlias = dict[str, Section[Any]]
@@ -75,7 +76,7 @@ def digest(
         filling.give_back(over)
         text = _written(head, sections)
     text = _with_index(text, [*_indexed(earlier), *said], gone, max_tokens=max_tokens, counter=counter)
-    return _strict(text or _newest_words(said or list(_indexed(earlier)), max_tokens, counter))
+    return strict(text or _newest_words(said or list(_indexed(earlier)), max_tokens, counter))
 
 
 def _indexed(earlier: Earlier) -> Iterator[Entry]:
@@ -183,11 +184,6 @@ def _newest_words(said: Sequence[Entry], max_tokens: int, counter: TokenCounter)
     while text and counter(neutral(text)) > max_tokens:
         text = head(text, len(text) * 3 // 4)
     return neutral(text).strip()
-
-
-def _strict(text: str) -> str:
-    """The text as strict UTF-8 can hold it: halves of characters become question marks."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _with_index(

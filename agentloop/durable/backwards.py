@@ -39,7 +39,7 @@ async def answer_in(store: SessionStore, session_id: str, run_id: str) -> str:
 
 
 async def partial_in(store: SessionStore, session_id: str, run_id: str) -> str:
-    """What there is of an answer in that run: the newest text of the model; see `steps.partial_answer`."""
+    """What there is of an answer in that run: the newest text of the model, hidden by a compaction or not."""
     async with contextlib.aclosing(_by_model(store, session_id, run_id)) as messages:
         async for message in messages:
             if message.text.strip():

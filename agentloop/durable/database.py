@@ -9,7 +9,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from agentloop.errors import AgentLoopError, StoreError
-from agentloop.plain_values import words_of
+from agentloop.plain_values import first_line
 from agentloop.threads import in_thread
 
 CONNECT_SECONDS = 10
@@ -70,8 +70,3 @@ def not_lost(run_id: str) -> Iterator[None]:
     except StoreError as error:
         text = f"{error}; run {run_id} stays in its queue: `agentloop runs {run_id}` says how it stands"
         raise StoreError(text) from error
-
-
-def first_line(error: BaseException) -> str:
-    """What is wrong, in one line."""
-    return words_of(error).partition("\n")[0]

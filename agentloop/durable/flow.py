@@ -16,7 +16,7 @@ from agentloop.durable.tries import RETRY_SECONDS, may_work_later, pause_after
 from agentloop.errors import AgentLoopError, StoreError
 from agentloop.host_logger import warn
 from agentloop.interrupts import is_ctrl_c
-from agentloop.plain_values import words_of
+from agentloop.plain_values import strict, told_by
 from agentloop.races import MovedOnError
 from agentloop.redaction import redact_error, redacted
 from agentloop.results import status_of, unasked
@@ -64,7 +64,7 @@ class Flow:
             await execution.note_end("interrupted", "cancelled")
             raise
         except Exception as error:  # DBOS failed at a step: for DBOS the run is over too; raised again
-            await execution.note_end("failed", words_of(error))
+            await execution.note_end("failed", told_by(error))
             raise
         finally:
             if self.under_way.get(run_id) is task:
@@ -185,15 +185,14 @@ class _Deed:
 
     def _warn(self, error: AgentLoopError, pause: float) -> None:
         live = self.execution.live
-        words = redacted(words_of(error), live.place.setting.redact)
+        words = redacted(told_by(error), live.place.setting.redact)
         warn("step_to_be_tried_again", run_id=live.run_id, error=words, after_seconds=pause)
 
     def _failed(self, error: Exception) -> Todo:
         redact = self.execution.live.place.setting.redact
         redact_error(error, redact)
-        text = str(redacted(words_of(error), redact))
-        clean = text.encode("utf-8", "replace").decode("utf-8")
-        todo: Todo = {"do": "end", "status": status_of(error), "error": clean}
+        text = str(redacted(told_by(error), redact))
+        todo: Todo = {"do": "end", "status": status_of(error), "error": strict(text)}
         return {**todo, "unwritten": True} if isinstance(error, StoreError) else todo
 
 

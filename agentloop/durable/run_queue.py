@@ -19,9 +19,10 @@ from agentloop.durable.orders import QUEUE, WORKFLOW, Order, QueuedRun, checked_
 from agentloop.durable.queue_client import QueueClient
 from agentloop.durable.seen import CAN_GO_ON, OPEN, seen
 from agentloop.errors import UsageError
+from agentloop.given import spoken, title_of
 from agentloop.messages import Message
-from agentloop.openings import spoken, title_of
 from agentloop.owners import check_free
+from agentloop.plain_values import strict
 from agentloop.redaction import Redact, checked_redaction, redacted
 from agentloop.sessions import new_session_id
 from agentloop.stores import open_store
@@ -225,4 +226,4 @@ class RunQueue:
 
 def _first_words(message: Message) -> str:
     """What the queue shows of a prompt; its column takes neither NUL nor half a character."""
-    return title_of(message).replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    return strict(title_of(message).replace("\0", "\ufffd"))

@@ -2,9 +2,9 @@
 
 from dbos import WorkflowStatus
 
-from agentloop.durable.database import first_line
 from agentloop.durable.orders import QueuedRun, RunState
 from agentloop.messages import Usage
+from agentloop.plain_values import first_line
 
 _STATES: dict[str, RunState] = {
     "ENQUEUED": "queued",

@@ -14,7 +14,7 @@ from agentloop.callbacks import Callbacks
 from agentloop.checks import MOST_COUNT, called, shown, up_to, whole
 from agentloop.deadlines import CANCEL_GRACE_SECONDS, to_its_end
 from agentloop.durable import engine
-from agentloop.durable.database import faults_told, first_line
+from agentloop.durable.database import faults_told
 from agentloop.durable.engine import EngineChoice
 from agentloop.durable.flow import Flow
 from agentloop.durable.live import Place
@@ -27,7 +27,7 @@ from agentloop.durable.tries import RETRY_SECONDS
 from agentloop.errors import UsageError
 from agentloop.host_logger import warn
 from agentloop.limits import Limits, check_priced, limited
-from agentloop.plain_values import words_of
+from agentloop.plain_values import first_line, told_by
 from agentloop.redaction import Redact
 from agentloop.setting import Setting, setting_of
 from agentloop.stores import open_store
@@ -216,7 +216,7 @@ class Worker:
             self._warn("runs_not_handed_back", error)
 
     def _warn(self, event: str, error: Exception) -> None:
-        warn(event, worker=self.id, error=words_of(error))
+        warn(event, worker=self.id, error=told_by(error))
 
     async def _close(self) -> None:
         await self._life.free()

@@ -12,6 +12,7 @@ from agentloop.messages import Message
 from agentloop.offline.job import job_of
 from agentloop.offline.notes import FOCUS
 from agentloop.offline.retelling import beside_the_job
+from agentloop.offline.view import is_record
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
 from agentloop.tokens import TokenCounter
 
@@ -30,7 +31,6 @@ _FACT = re.compile(
     r"\b(?:remember\b|(?:my|our) [\w' -]{1,40}? (?:is|are|was)\b|i prefer\b|i am called\b)", re.IGNORECASE
 )
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+| … ")
-_RECORD = summary_message("", None).partition("\n")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +74,14 @@ def _read(question: str) -> _Question:
     found = _CONVERSATION.search(question)
     conversation, instruction = found.groups() if found else (question, "")
     messages = unlabelled(conversation.strip())
-    records = [summary_in(message.text) for message in messages if _is_record(message)]
+    records = [summary_in(message.text) for message in messages if is_record(message)]
     focus = _FOCUS.search(instruction)
     return _Question(
-        said=[message for message in messages if not _is_record(message)],
+        said=[message for message in messages if not is_record(message)],
         earlier="\n\n".join(records),
         focus=focus[1] if focus else "",
         again="shorter" in instruction,
     )
-
-
-def _is_record(message: Message) -> bool:
-    return message.role == "user" and message.text.startswith(_RECORD)
 
 
 def _entries(said: Iterable[Message], rest: str) -> list[Entry]:

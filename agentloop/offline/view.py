@@ -73,8 +73,8 @@ class View:
 def view_of(request: ModelRequest) -> View:
     """The request, read."""
     messages = [Message.from_openai(message) for message in request.messages]
-    records = tuple(message.text for message in messages if _is_record(message))
-    said = [message for message in messages if not _is_record(message)]
+    records = tuple(message.text for message in messages if is_record(message))
+    said = [message for message in messages if not is_record(message)]
     at = _asked_at(said)
     return View(
         asked=said[at].text if at is not None else _last_asked(records),
@@ -98,7 +98,8 @@ def _last_asked(records: Sequence[str]) -> str:
     return asked[-1] if asked else ""
 
 
-def _is_record(message: Message) -> bool:
+def is_record(message: Message) -> bool:
+    """Whether the message stands for what was compressed."""
     return message.role == "user" and message.text.startswith(_RECORD)
 
 

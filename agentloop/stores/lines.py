@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from agentloop.codec import decode
 from agentloop.errors import StoreError
 from agentloop.events import Described, Event, Record
-from agentloop.stores.values import SessionInfo
+from agentloop.stores.values import Scope, SessionInfo
 
 T = TypeVar("T")
 
@@ -100,11 +100,17 @@ def list_statements(lines: str, folder: str, owner: str) -> dict[tuple[bool, boo
     """
     where = {
         (False, False): "",
-        (True, False): f"WHERE {folder} ",
-        (False, True): f"WHERE {owner} ",
-        (True, True): f"WHERE {folder} AND {owner} ",
+        (True, False): f" WHERE {folder}",
+        (False, True): f" WHERE {owner}",
+        (True, True): f" WHERE {folder} AND {owner}",
     }
-    return {given: f"{lines} {some}ORDER BY updated DESC, id" for given, some in where.items()}
+    return {given: f"{lines}{some}" for given, some in where.items()}
+
+
+def newest_first(lines: Iterable[SessionInfo | None], scope: Scope) -> tuple[SessionInfo, ...]:
+    """The list of the sessions asked about, newest update first; None stands for a damaged line."""
+    asked_for = [line for line in lines if line and scope.takes(line)]
+    return tuple(sorted(asked_for, key=lambda line: (-line.updated, line.id)))
 
 
 def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
@@ -136,20 +142,20 @@ def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
     )
 
 
-def line_from(session_id: str, records: Iterable[Record]) -> SessionInfo | None:
-    """The line that stands for the log of these records; None for none."""
-    line = None
-    for record in records:
-        line = changed(line, session_id, change_of([record.event]))
-    return line
-
-
 def whole_line(label: str, row: Sequence[Any]) -> SessionInfo | None:
     """The same; None where it is damaged: it can be made anew from the log."""
     try:
         return line_of(label, row)
     except StoreError:
         return None
+
+
+def line_from(session_id: str, records: Iterable[Record]) -> SessionInfo | None:
+    """The line that stands for the log of these records; None for none."""
+    line = None
+    for record in records:
+        line = changed(line, session_id, change_of([record.event]))
+    return line
 
 
 def record_of(label: str, session_id: str, seq: int, body: str) -> Record:

@@ -12,7 +12,7 @@ from agentloop.errors import ConflictError
 from agentloop.events import Cleared, Event, MessageAdded, Noted, Record
 from agentloop.messages import Message
 from agentloop.stores.checked import checked_now, checked_session_id, clamped
-from agentloop.stores.lines import change_of, changed
+from agentloop.stores.lines import change_of, changed, newest_first
 from agentloop.stores.values import Found, Lease, Scope, SessionInfo, stays_with
 from agentloop.stores.words import Query, found_in
 from agentloop.threads import in_thread
@@ -161,8 +161,8 @@ class InMemoryStore:
 
     def _listed(self, scope: Scope) -> tuple[SessionInfo, ...]:
         with self._lock:
-            found = [log.info for log in self._logs.values() if scope.takes(log.info)]
-        return tuple(sorted(found, key=lambda info: (-info.updated, info.id)))
+            lines = [log.info for log in self._logs.values()]
+        return newest_first(lines, scope)
 
     def _forget_leases(self) -> None:
         """Those that have run out."""

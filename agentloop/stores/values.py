@@ -1,4 +1,7 @@
-"""What stores are asked with and answer with; each value is checked where it is made."""
+"""What stores are asked with and answer with.
+
+What a caller makes (`Scope`, `Checkpoint`, `Lease`) checks itself.
+"""
 
 from dataclasses import dataclass
 

@@ -15,6 +15,7 @@ from agentloop.stores.lines import (
     line_from,
     line_of,
     list_statements,
+    newest_first,
     record_of,
     to_bytes,
     whole_line,
@@ -79,9 +80,7 @@ async def listed(scope: Scope, connection: AsyncConnection) -> tuple[SessionInfo
     """
     values = {"folder": to_bytes(scope.folder), "owner": to_bytes(scope.owner)}
     rows = await all_rows(connection, _LIST[scope.folder is not None, scope.owner is not None], values)
-    lines = [await _line_or_none(row, connection) for row in rows]
-    found = [line for line in lines if line and scope.takes(line)]
-    return tuple(sorted(found, key=lambda line: (-line.updated, line.id)))
+    return newest_first([await _line_or_none(row, connection) for row in rows], scope)
 
 
 async def delete(session_id: str, connection: AsyncConnection) -> bool:

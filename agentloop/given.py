@@ -1,4 +1,4 @@
-"""How a run begins: what its caller gave, checked before anything is stored."""
+"""What a caller gives a run, checked before anything is stored."""
 
 import copy
 from collections.abc import Iterable
@@ -10,26 +10,10 @@ from agentloop.checks import shown, text_or_none
 from agentloop.context import Context
 from agentloop.cutting import head
 from agentloop.errors import UsageError
-from agentloop.events import Described, Event, MessageAdded, Record
+from agentloop.events import MessageAdded, Record
 from agentloop.messages import Message
-from agentloop.sessions import Session
 
 MOST_TITLE_CHARS = 60
-
-
-def first_description(
-    session: Session,
-    message: Message | None,
-    *,
-    folder: str | None = None,
-    owner: str | None = None,
-    ttl_seconds: float | None = None,
-) -> tuple[Event, ...]:
-    """What a session that begins with this message is called, and whose it is; nothing for an older one."""
-    if session.context.said or message is None:
-        return ()
-    title = title_of(message) or None
-    return (Described(title=title, folder=folder, owner=owner, ttl_seconds=ttl_seconds),)
 
 
 def title_of(message: Message) -> str:
