@@ -3,11 +3,11 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, replace
-from time import time
+from dataclasses import dataclass, field, replace
+from time import monotonic, time
 
 from agentloop.deadlines import to_its_end
-from agentloop.errors import TakenOverError
+from agentloop.errors import ConflictError, TakenOverError
 from agentloop.putting_out import PutOut
 from agentloop.stores.base import GrantsLeases, Lease
 
@@ -19,18 +19,35 @@ RENEWALS = 3
 """So many renewals fall due in the time of one lease: two may fail before it runs out."""
 
 
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A moment by two clocks: one may stand still while the machine sleeps, the other may be set."""
+
+    steady: float = field(default_factory=monotonic)
+    wall: float = field(default_factory=time)
+
+    @property
+    def seconds_ago(self) -> float:
+        """How long ago it was, by the clock that says more."""
+        return max(monotonic() - self.steady, time() - self.wall)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A lease on a session, and the store that grants it for so many seconds at a time."""
+    """A lease on a session, and the store that grants it for so many seconds at a time.
+
+    `asked` is when it was made: a lease that it is granted runs out no earlier than `seconds` later.
+    """
 
     session_id: str
     store: GrantsLeases
     lease: Lease
     seconds: float = LEASE_SECONDS
+    asked: Instant = field(default_factory=Instant)
 
     def from_now(self) -> "Claim":
         """The claim, its lease saying that the work begins now."""
-        return replace(self, lease=replace(self.lease, since=time()))
+        return replace(self, lease=replace(self.lease, since=time()), asked=Instant())
 
     async def taken(self, over: str | None = None) -> Lease | None:
         """Take the lease, or renew it; whoever holds it instead. The holder `over` is put out.
@@ -57,10 +74,12 @@ class Hold:
     """
 
     def __init__(self, session_id: str, claim: Claim | None = None) -> None:
-        self._claim = claim
+        self._session_id, self._claim = session_id, claim
+        self._sure: Instant | None = claim.asked if claim else None
+        """When the lease was last surely held; None where there is none."""
         self.put_out_by: Lease | None = None
-        self._put_out = PutOut(session_id)
-        self._is_alone: Callable[[], Awaitable[bool]] = _alone
+        self._put_out = PutOut()
+        self._check_alone: Callable[[], Awaitable[None]] = _alone
         self._renewing = None if claim is None else asyncio.create_task(self._renewed(claim))
 
     @property
@@ -75,21 +94,46 @@ class Hold:
             TakenOverError: somebody else does.
             StoreError: the store could not be asked.
         """
-        if self._put_out.is_done or (self._claim is not None and await self._claim.taken() is not None):
-            raise TakenOverError(self._put_out.session_id)
+        if self._put_out.why is not None:
+            raise self._put_out.why
+        if self._claim is not None and await self._claim.taken() is not None:
+            raise TakenOverError(self._session_id)
         return self._claim is not None
 
+    async def has_lapsed(self) -> bool:
+        """Whether others may have had the session since the lease was last surely held; then it is renewed.
+
+        So it is where there is no lease. A store that cannot be asked for one keeps nobody from going on.
+
+        Raises:
+            TakenOverError: somebody else has it now, or another run has begun there.
+            ConflictError: it was deleted; its id may be another's now.
+        """
+        if self._put_out.why is not None:
+            raise self._put_out.why
+        if self._claim is None:
+            return True
+        if self._is_sure(self._claim):
+            return False
+        try:
+            await self._renew(self._claim)
+        except Exception as error:  # whatever else a store may raise: the log is looked at, without a lease
+            if isinstance(error, TakenOverError | ConflictError):
+                raise
+        return True
+
     @contextlib.contextmanager
-    def working(self, is_alone: Callable[[], Awaitable[bool]]) -> Iterator[None]:
+    def working(self, check_alone: Callable[[], Awaitable[None]]) -> Iterator[None]:
         """Being put out ends what is done in the block.
 
-        With each renewal it is asked whether it `is_alone`: the lease may have run out, and another run have
-        come and gone.
+        With each renewal `check_alone` raises where it is not: the lease may have run out, another run have
+        come and gone, and the session be another's now.
 
         Raises:
             TakenOverError: another runner has put this one out.
+            ConflictError: the session was deleted.
         """
-        self._is_alone = is_alone
+        self._check_alone = check_alone
         with self._put_out.ends():
             yield
 
@@ -106,14 +150,26 @@ class Hold:
         while True:
             await asyncio.sleep(claim.seconds / RENEWALS)
             try:
-                other = await claim.taken()
-                is_mine = other is None and await self._is_alone()
+                await self._renew(claim)
+            except (TakenOverError, ConflictError) as error:
+                return self._put_out.now(error)
             except Exception:  # noqa: BLE001 — whatever a store may raise: the log is safe without a lease
                 continue
-            if not is_mine:
-                self.put_out_by = other
-                return self._put_out.now()
+
+    async def _renew(self, claim: Claim) -> None:
+        """Take the lease again; one that may have run out only where the session is still what it was."""
+        asked = Instant()
+        if not self._is_sure(claim):
+            await self._check_alone()
+        self.put_out_by = await claim.taken()
+        if self.put_out_by is not None:
+            raise TakenOverError(self._session_id)
+        await self._check_alone()
+        self._sure = asked
+
+    def _is_sure(self, claim: Claim) -> bool:
+        return self._sure is not None and self._sure.seconds_ago < claim.seconds
 
 
-async def _alone() -> bool:
-    return True
+async def _alone() -> None:
+    pass

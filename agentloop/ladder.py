@@ -240,6 +240,7 @@ class Ladder:
 
     async def _clear(self, session: Session, budget: Budget, items: tuple[ClearedItem, ...]) -> Session:
         before = budget.size(session.context)
+        await session.newer()  # a log of the same length may be another's
         try:
             session = await session.append(Cleared(items=items))
         except ConflictError as conflict:  # what would be shown may be hidden now: it is seen to next time

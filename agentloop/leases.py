@@ -1,7 +1,8 @@
 """Who works on a session: one run at a time, for as long as it renews its lease.
 
-A lease keeps two runs from working on one session side by side. The log does not rest on it: whoever wrote
-to it without, or after a lease ran out, meets its compare-and-swap.
+A lease keeps two runs from working on one session side by side. The log does not rest on it: whoever writes
+to it without, or after a lease ran out, meets its compare-and-swap. They look first whether it is the same
+log still: one that was begun anew may be as long.
 """
 
 import asyncio

@@ -7,21 +7,20 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-from agentloop.errors import TakenOverError
+from agentloop.errors import StoreError
 
 
 class PutOut:
-    """Whether the work on a session was put out, and what ends it then."""
+    """Whether, and why, the work on a session was put out, and what ends it then."""
 
-    def __init__(self, session_id: str) -> None:
-        self.session_id = session_id
-        self.is_done = False
+    def __init__(self) -> None:
+        self.why: StoreError | None = None
         self._has_cancelled: dict[asyncio.Task[object], bool] = {}
         """The tasks at work, and whether it is this that has cancelled each."""
 
-    def now(self) -> None:
-        """Put out the work that goes on, and all that would begin later."""
-        self.is_done = True
+    def now(self, why: StoreError) -> None:
+        """Put out the work that goes on, and all that would begin later; that is what ends it."""
+        self.why = why
         for task in self._has_cancelled:
             self._has_cancelled[task] = True
             task.cancel()
@@ -31,18 +30,18 @@ class PutOut:
         """Being put out ends what is done in the block.
 
         Raises:
-            TakenOverError: it was put out, and nobody cancelled it beside.
+            StoreError: why it was put out, where nobody cancelled it beside.
         """
         task = asyncio.current_task()
         assert task
-        if self.is_done:
-            raise TakenOverError(self.session_id)
+        if self.why is not None:
+            raise self.why
         self._has_cancelled[task], before = False, task.cancelling()
         try:
             yield
         except asyncio.CancelledError:
-            if self._called_off(task) and task.cancelling() <= before:
-                raise TakenOverError(self.session_id) from None
+            if self._called_off(task) and self.why is not None and task.cancelling() <= before:
+                raise self.why from None
             raise
         finally:
             self._called_off(task)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,8 @@ from typing import Any
 
 from agentloop.agent import Agent
 from agentloop.call_ids import CallIds
+from agentloop.deadlines import to_its_end
+from agentloop.errors import TakenOverError
 from agentloop.events import Event, MessageAdded, RunEnded
 from agentloop.holds import Hold
 from agentloop.limits import Limits
@@ -28,6 +30,11 @@ from agentloop.tokens import TokenCounter, count_message
 from agentloop.watch import Watch
 
 
+async def unheld() -> bool:
+    """What says of a session that no lease keeps others from it."""
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """A session with what a run has just stored, and its messages in that, which nobody has seen yet."""
@@ -42,8 +49,9 @@ class Run:
 
     `spending` is what it has used, held against `limits`. `in_vain` is how many answers in a row came to
     nothing, `session` the session as this run last stored it, None before the log knows of the run and once
-    it knows of its end. `hold` is what it holds it by, `catch_up` says when what it writes still holds
-    though others wrote.
+    it knows of its end. `hold` is what it holds it by and lets go of at its end, `has_lapsed` says whether
+    others may have had the session meanwhile: its log is then looked at before anything is written, since one
+    of the same length may be another's. `catch_up` says when what it writes still holds though others wrote.
     """
 
     agent: Agent
@@ -57,6 +65,7 @@ class Run:
     in_vain: int = 0
     session: Session | None = None
     hold: Hold | None = None
+    has_lapsed: Callable[[], Awaitable[bool]] = unheld
     spending: Spending = field(init=False)
     _call_ids: CallIds | None = None
 
@@ -119,14 +128,18 @@ class Run:
     async def stored(self, session: Session, *events: Event) -> Stored:
         """The session with these events stored, its new messages still to be shown.
 
-        What others wrote meanwhile that begins, says and ends nothing is in it too.
+        What others wrote meanwhile that begins, says and ends nothing is in it too. The first that a run
+        stores is stored to its end: the log that knows of the run is to know of its end.
 
         Raises:
             TakenOverError: another run began on the session.
             ConflictError: somebody said something in it, or it was deleted.
         """
-        session = await appended(session, events, self.catch_up)
-        self.session = session
+        storing = self._stored(session, events)
+        return await (to_its_end(storing) if self.session is None else storing)
+
+    async def _stored(self, session: Session, events: Sequence[Event]) -> Stored:
+        self.session = session = await self._appended(session, events)
         first, status = session.context.length - len(events) + 1, self.room.status(session.context)
         unshown = (
             MessageShown(
@@ -136,6 +149,11 @@ class Run:
             if isinstance(event, MessageAdded)
         )
         return Stored(session=session, unshown=tuple(unshown))
+
+    async def _appended(self, session: Session, events: Sequence[Event]) -> Session:
+        if await self.has_lapsed():
+            await session.newer()
+        return await appended(session, events, self.catch_up)
 
     async def show(self, stored: Stored, *, usage: Usage | None = None, cost: float | None = None) -> None:
         """Show the messages that are stored now; `usage` and `cost` are what those of the model took."""
@@ -154,7 +172,7 @@ class Run:
             if session is not None:
                 reason = redacted(reason, self.watch.redact)
                 ended = RunEnded(run_id=self.id, status=status, usage=self.spending.usage, reason=reason)
-                await appended(session, [ended], self.catch_up)
+                await self._appended(session, [ended])
         finally:
             if self.hold is not None:
                 await self.hold.free()
@@ -165,16 +183,17 @@ class Run:
         ended = RunEndedShown(status=status, output=output, usage=spent.usage, cost=spent.cost, error=error)
         await self.watch.say(ended)
 
-    async def is_alone(self) -> bool:
-        """Whether no other run has begun on the session since this one last stored something.
+    async def check_alone(self) -> None:
+        """Look whether the session is still the one that this run last stored something in, and its alone.
 
         Raises:
+            TakenOverError: another run has begun on it since.
+            ConflictError: it was deleted; `BegunAnewError` where its id is another's now.
             StoreError: the log could not be read.
         """
-        if self.session is None:
-            return True
-        newer = await self.session.store.read(self.session.id, after=self.session.context.length)
-        return not has_begun(newer, other_than=self.id)
+        session = self.session
+        if session is not None and has_begun(await session.newer(), other_than=self.id):
+            raise TakenOverError(session.id)
 
     @contextlib.contextmanager
     def context_for(self, call_id: str) -> Iterator[RunContext[Any]]:

@@ -12,7 +12,7 @@ from agentloop.limits import Limits, check_priced, limited
 from agentloop.loop import Ended, loop
 from agentloop.messages import Message
 from agentloop.owners import check_free, check_seen
-from agentloop.plain_values import words_of
+from agentloop.plain_values import told_by
 from agentloop.redaction import redact_error, redacted
 from agentloop.results import RunResult, status_of, unasked
 from agentloop.run import Run
@@ -45,6 +45,7 @@ async def one_run(
         await _admit(setting, message, session_id)  # it may have been begun while this run waited
         session = await _opened(setting, message, session_id)
         run = await setting.new_run(session_id, sink, hold=hold, deps=deps, limits=limits)
+        run.has_lapsed = hold.has_lapsed
         ended = await _ended(setting, run, hold, session, message)
     output = redacted(ended.output, setting.redact)
     await run.show_end(ended.status, output=output, error=ended.reason)
@@ -53,7 +54,7 @@ async def one_run(
 
 async def _ended(setting: Setting, run: Run, hold: Hold, session: Session, message: Message | None) -> Ended:
     try:
-        with hold.working(run.is_alone):
+        with hold.working(run.check_alone):
             ended = await loop(run, await begin(setting, run, session, message))
         await to_its_end(run.end(ended.status, ended.reason))
     except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
@@ -91,7 +92,7 @@ async def _fail(run: Run, error: BaseException) -> None:
     with contextlib.suppress(AgentLoopError):
         await run.end(status)
     is_cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
-    text = "cancelled" if is_cancelled else words_of(error)
+    text = "cancelled" if is_cancelled else told_by(error)
     await run.show_end(status, error=text)
 
 

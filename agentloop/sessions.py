@@ -14,7 +14,7 @@ from agentloop.context import Context
 from agentloop.errors import AgentLoopError, BegunAnewError, ConflictError
 from agentloop.events import Event, Record, Restored
 from agentloop.host_logger import note
-from agentloop.plain_values import words_of
+from agentloop.plain_values import told_by
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
 from agentloop.threads import in_thread
 
@@ -187,4 +187,4 @@ async def _dropped(store: object, session_id: str) -> None:
 
 
 def _note(what: str, session_id: str, error: Exception) -> None:
-    note(what, session_id=session_id, error=words_of(error))
+    note(what, session_id=session_id, error=told_by(error))

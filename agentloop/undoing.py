@@ -10,14 +10,16 @@ from agentloop.sessions import Session
 async def undone(session: Session) -> int | None:
     """Take the newest compaction back, with all its steps; the position of its newest record, None for none.
 
-    What is the newest is looked up anew where somebody wrote to the log meanwhile.
+    What is the newest is looked up anew where somebody wrote to the log meanwhile. No lease is held for it: a
+    log of the same length may be another's.
 
     Raises:
-        ConflictError: the session was deleted meanwhile.
+        ConflictError: the session was deleted meanwhile; `BegunAnewError` where its id is another's now.
     """
     while session.context.compactions:
         session = await session.whole()
         steps = _newest(session.context)
+        await session.newer()
         try:
             await session.append(*(Restored(seq=seq) for seq in steps))
         except ConflictError as conflict:

@@ -97,7 +97,7 @@ class Live:
             hold = await self.hold()
         known = contextlib.nullcontext() if hold.lease is None else part_of(hold.lease)
         try:
-            with known, hold.working(self._is_alone):
+            with known, hold.working(self._look):
                 return await work()
         except TakenOverError:
             if hold.put_out_by is not None and is_of_run(hold.put_out_by, self.run_id):
@@ -187,13 +187,9 @@ class Live:
 
         Raises:
             TakenOverError: another run has begun in it.
-            ConflictError: it was deleted meanwhile.
+            ConflictError: it was deleted meanwhile; `BegunAnewError` where its id is another's now.
         """
-        store, length = self.place.store, session.context.length
-        began = await store.read(session.id, after=self.since - 1, most=1)
-        newer = await store.read(session.id, after=length)
-        if not (began and self._is_begin(began[0])):
-            raise ConflictError(session.id, expected=length, actual=0)
+        newer = await session.newer()
         self._check_alone(newer)
         return await session.having(newer)
 
@@ -205,6 +201,8 @@ class Live:
     async def _resumed(self) -> tuple[Run, Session]:
         session = await Session.open(self.order.session_id, self.place.store)
         records = await self.place.store.read(self.order.session_id, after=self.since - 1)
+        if not (records and self._is_begin(records[0])):
+            raise ConflictError(session.id, expected=self.since, actual=0)
         self._check_alone(records)
         run = await self._new_run()
         run.session = session
@@ -213,9 +211,11 @@ class Live:
 
     async def _new_run(self) -> Run:
         place = self.place
-        return await place.setting.new_run(
+        run = await place.setting.new_run(
             self.order.session_id, place.sink, run_id=self.run_id, catch_up=kept_up, limits=place.limits
         )
+        run.has_lapsed = (await self.hold()).has_lapsed
+        return run
 
     def _said(self) -> AsyncGenerator[Event, None]:
         return said_in(self.place.store, self.order.session_id, self.run_id)
@@ -226,8 +226,9 @@ class Live:
     def _is_begin(self, record: Record) -> bool:
         return isinstance(record.event, RunStarted) and record.event.run_id == self.run_id
 
-    async def _is_alone(self) -> bool:
-        return self.run is None or await self.run.is_alone()
+    async def _look(self) -> None:
+        if self.run is not None:
+            await self.run.check_alone()
 
     def _check_alone(self, records: Sequence[Record]) -> None:
         if has_begun(records, other_than=self.run_id):

@@ -47,7 +47,7 @@ def conversation(*, words: tuple[int, int, int] = (13, 163, 21)) -> Iterator[Mes
 
 
 def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) -> Run:
-    """A run with this policy and a window of so many tokens, watched by nobody."""
+    """A run that holds its session, with this policy and a window of so many tokens, watched by nobody."""
     model = ScriptedModel([], name=MODEL)
     compactor = Compactor(counter=counter, transcripts=None, watch=Watch("bench", "run", _unseen))
     ladder = Ladder(policy=policy, model=model, compactor=compactor)
@@ -59,6 +59,7 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
         counter=counter,
         spills=None,
         catch_up=written_beside("run"),
+        has_lapsed=_never,
     )
 
 
@@ -70,6 +71,10 @@ async def step(run: Run, session: Session, message: Message) -> Session:
     called = ModelCalled(purpose="agent", model=MODEL, counted=counted, usage=Usage(input_tokens=counted))
     said = run.added(message)
     return await run.record(session, called, said)
+
+
+async def _never() -> bool:
+    return False
 
 
 def _unseen(event: AnyStreamEvent) -> None:
