@@ -21,6 +21,10 @@ DAMAGES = (
     "UPDATE words_config SET v = 99",
     "DROP TABLE words_data",
     "DROP TABLE words",
+    """PRAGMA writable_schema = ON; UPDATE sqlite_schema
+        SET sql = replace(sql, '(id ', '(xd ') WHERE name = 'words_data'""",
+    """PRAGMA writable_schema = ON; UPDATE sqlite_schema
+        SET sql = replace(sql, 'ascii', 'asciJ') WHERE name = 'words'""",
     "UPDATE sessions SET number = 'x' WHERE id = 'b'",
     "UPDATE sessions SET number = 9e18 WHERE id = 'b'",
     "UPDATE sessions SET number = -7 WHERE id = 'b'",
@@ -41,15 +45,21 @@ async def damaged(path: Path, how: str) -> SQLiteStore:
     assert len(await store.search("needle")) == 3
     await store.close()
     with closing(sqlite3.connect(path)) as other, other:
-        other.execute(how)
+        other.executescript(how)
     return store
 
 
+async def found_in(store: SQLiteStore) -> list[str]:
+    """The sessions in which a search finds the word of all of them."""
+    return sorted(found.session_id for found in await store.search("needle"))
+
+
 async def left(store: SQLiteStore, *names: str) -> None:
-    """These sessions are there, their words are found, and all is well."""
+    """These sessions are there, and their words found, before a check mends the index as behind it."""
     assert sorted(info.id for info in await store.list()) == sorted(names)
+    assert await found_in(store) == sorted(names)
     await store.check()
-    assert sorted(found.session_id for found in await store.search("needle")) == sorted(names)
+    assert await found_in(store) == sorted(names)
     assert await store.check() == ()
     await store.close()
 
@@ -81,7 +91,7 @@ async def test_a_damaged_index_is_told_of_once_and_is_whole_then(how: str, path:
 @pytest.mark.parametrize("how", [how for how in DAMAGES if how.startswith(("D", "UPDATE words_config"))])
 async def test_a_search_that_fails_for_a_damaged_index_is_made_again(how: str, path: Path) -> None:
     store = await damaged(path, how)
-    assert sorted(found.session_id for found in await store.search("needle")) == ["a", "b", "c"]
+    assert await found_in(store) == ["a", "b", "c"]
     await left(store, "a", "b", "c")
 
 

@@ -163,3 +163,16 @@ async def test_a_column_that_is_not_what_it_was_called_is_found_by_the_check(
     assert content.count(b"started NOT NULL") == 1
     path.write_bytes(content.replace(b"started NOT NULL", b"stapted NOT NULL"))
     assert await store.check() == (f"{path}: the table 'leases' has no column 'started'",)
+
+
+@pytest.mark.parametrize("until", ["1e308", "9e999", "unixepoch() + 4e8"])
+async def test_a_lease_that_ends_later_than_it_can_keeps_nobody_from_the_session(
+    until: str, store: SQLiteStore, tmp_path: Path
+) -> None:
+    for name in "ab":
+        await store.take_lease(name, lease("theirs"), seconds=1e12)
+    assert (await store.take_lease("a", lease("mine"), seconds=1)).holder == "theirs"
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as other, other:
+        assert other.execute(f"UPDATE leases SET until = {until}").rowcount == 2
+    assert (await store.take_lease("a", lease("mine"), seconds=60)).holder == "mine"
+    assert {info.id for info in await store.sweep(now=1e12)} == {"b", "c"}

@@ -160,6 +160,94 @@ SCRIPTS = {
     "in a running loop": IN_A_RUNNING_LOOP,
 }
 
+A_BUSY_FILE = """
+import queue, subprocess
+asyncio.run(store.append("s", [said("before")], expect=0))
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+HOLDS = (
+    "import sqlite3, sys; busy = sqlite3.connect(sys.argv[1], isolation_level=None); "
+    "busy.execute('BEGIN IMMEDIATE'); print('held', flush=True); sys.stdin.readline()"
+)
+pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+busy = subprocess.Popen([sys.executable, "-c", HOLDS, where], **pipes)
+busy.stdout.readline()
+waits = asyncio.run_coroutine_threadsafe(store.append("s", [said("waits")], expect=1), loop)
+asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()  # it has begun
+forks, is_free = threading.Event(), False
+os.register_at_fork(before=forks.set)
+def in_the_fork():
+    global is_free
+    forks.wait()
+    meanwhile()
+    is_free = True
+    busy.communicate(b"\\n")
+"""
+
+A_STORE_THAT_IS_OPENED_MEANWHILE = (
+    A_BUSY_FILE
+    + """
+opened = threading.Event()
+def open_it():
+    global other
+    other = SQLiteStore(where + "2")
+    asyncio.run(other.append("o", [said("one")], expect=0))
+    opened.set()
+def meanwhile():
+    threading.Thread(target=open_it).start()
+    opened.wait(0.3)
+    assert other
+thread = threading.Thread(target=in_the_fork)
+thread.start()
+def child():
+    assert not asyncio.run(other.read("child"))
+    asyncio.run(other.append("child", [said("two")], expect=0))
+    append("s", "from the child")
+pid = forked(child)
+if pid == 0:
+    os._exit(0)
+ended(pid)
+thread.join()
+assert waits.result() == 2 and opened.wait(10)
+assert texts("s") == ["before", "waits", "from the child"], texts("s")
+assert {info.id for info in asyncio.run(other.list())} == {"o", "child"}
+"""
+)
+
+INTERRUPTED_WHILE_IT_WAITS = (
+    A_BUSY_FILE
+    + """
+told = queue.SimpleQueue()
+def interrupted(*_):
+    told.put(None)
+    raise KeyboardInterrupt
+signal.signal(signal.SIGINT, interrupted)
+raised = []
+sys.unraisablehook = lambda what: raised.append(what.exc_type)
+def meanwhile():
+    for _ in range(3):
+        threading.Event().wait(0.05)  # as long as it takes to wait, or to go on where it should not
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        told.get()
+    threading.Event().wait(0.05)
+thread = threading.Thread(target=in_the_fork)
+thread.start()
+pid = forked(lambda: append("childs", "one"))
+if pid == 0:
+    os._exit(0 if is_free else 1)
+ended(pid)
+thread.join()
+assert set(raised) == {KeyboardInterrupt}, raised
+assert waits.result() == 2
+assert texts("s") == ["before", "waits"] and texts("childs") == ["one"]
+"""
+)
+
+OF_A_FILE = {
+    "a store that is opened meanwhile": A_STORE_THAT_IS_OPENED_MEANWHILE,
+    "interrupted while it waits": INTERRUPTED_WHILE_IT_WAITS,
+}
+
 
 def run(script: str, url: str) -> None:
     done = subprocess.run(
@@ -172,7 +260,7 @@ def run(script: str, url: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+@pytest.mark.parametrize("script", [*SCRIPTS.values(), *OF_A_FILE.values()], ids=[*SCRIPTS, *OF_A_FILE])
 def test_a_sqlite_store_works_on_both_sides_of_a_fork(script: str, tmp_path: Path) -> None:
     run(script, str(tmp_path / "sessions.db"))
 

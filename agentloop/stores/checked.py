@@ -10,6 +10,8 @@ MOST_POSITION = 2**62
 """No log gets near it; a position beyond it is taken for this one, which every store has a number for."""
 LAST_MOMENT = 253_402_300_799
 """The last second of the year 9999, since the epoch: the last that Python has a date for."""
+MOST_LEASE_SECONDS = 10 * 365 * 86_400.0
+"""A lease that is asked for longer lasts so long; one that ends later than that from now is damaged."""
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from agentloop.errors import UsageError
+from agentloop.stores.checked import MOST_LEASE_SECONDS
 from agentloop.stores.sqlite.columns import from_column, to_column
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.values import Checkpoint, Lease, stays_with
@@ -20,6 +21,8 @@ _KEEP = """INSERT INTO checkpoints (session_id, seq, event_id, body)
     WHERE excluded.seq >= checkpoints.seq"""
 _KEPT = "SELECT seq, event_id, body FROM checkpoints WHERE session_id = ?"
 _LEASE = "holder, place, pid, started, since"
+LIVES = f"typeof(until) = 'real' AND until - ? BETWEEN 0 AND {MOST_LEASE_SECONDS}"
+"""Whether a lease holds at that moment: one that ends later than it can is damaged and keeps nobody out."""
 
 
 def checkpoint(session_id: str, file: SQLiteFile) -> Checkpoint | None:
@@ -55,17 +58,17 @@ def take_lease(session_id: str, lease: Lease, seconds: float, over: str | None, 
         if held and stays_with(held, lease, over):
             return held
         texts = [to_column(text) for text in (lease.holder, lease.place, lease.started)]
+        until = now + min(seconds, MOST_LEASE_SECONDS)
         connection.execute(
             f"INSERT OR REPLACE INTO leases (session_id, until, {_LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (session_id, now + seconds, texts[0], texts[1], lease.pid, texts[2], float(lease.since)),
+            (session_id, until, texts[0], texts[1], lease.pid, texts[2], float(lease.since)),
         )
     return lease
 
 
 def _held(connection: sqlite3.Connection, session_id: str, now: float) -> Lease | None:
     row = connection.execute(
-        f"SELECT {_LEASE} FROM leases WHERE session_id = ? AND until > ? AND typeof(until) = 'real'",
-        (session_id, now),
+        f"SELECT {_LEASE} FROM leases WHERE session_id = ? AND {LIVES}", (session_id, now)
     ).fetchone()
     return _lease(row) if row else None
 

@@ -13,7 +13,7 @@ from agentloop.stores.sqlite.columns import record_of
 from agentloop.stores.sqlite.faults import code_of, is_of_index
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.sqlite.schema import MIGRATIONS
-from agentloop.stores.sqlite.sessions import written_line
+from agentloop.stores.sqlite.sessions import LOG, written_line
 
 _COLUMNS = """SELECT made.name, of.name FROM sqlite_schema AS made, pragma_table_xinfo(made.name) AS of
     WHERE made.type = 'table' AND made.name IN ('events', 'sessions', 'checkpoints', 'leases')"""
@@ -68,7 +68,5 @@ def check_session(session_id: object, file: SQLiteFile) -> tuple[str, ...]:
             listed = written_line(connection, session_id, file)
         except StoreError as error:
             return (str(error),)
-        rows = connection.execute(
-            "SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq", (session_id,)
-        )
+        rows = connection.execute(LOG, (session_id,))
         return (*log.faults_of(rows), *log.faults_of_line(listed))

@@ -107,6 +107,7 @@ class SQLiteFile:
         Raises:
             StoreError: the file cannot be read or written; the text names it and says what to do.
         """
+        connection = None
         try:
             connection = self._opened()
             began = time.perf_counter()
@@ -118,7 +119,7 @@ class SQLiteFile:
         except BusyError:
             raise
         except ConflictError:  # an answer, no fault: the connection goes on
-            self._roll_back(connection)
+            self._roll_back()
             raise
         except sqlite3.Error as error:
             self._doubtful |= code_of(error) == sqlite3.SQLITE_IOERR
@@ -130,6 +131,10 @@ class SQLiteFile:
         except OSError as error:
             self.close()
             raise refused(self.path, error) from error
+        except GeneratorExit:  # a signal's exception left the block behind, and others may have gone on since
+            if self._connection is connection:
+                self.close()
+            raise
         except BaseException:
             self.close()
             raise
@@ -153,13 +158,16 @@ class SQLiteFile:
                 raise
             raise BusyError from error
 
-    def _roll_back(self, connection: sqlite3.Connection) -> None:
+    def _roll_back(self) -> None:
         try:
-            connection.execute("ROLLBACK")
+            if self._connection:
+                self._connection.execute("ROLLBACK")
         except sqlite3.Error:  # letting go of the connection takes it back too
             self.close()
 
     def _opened(self) -> sqlite3.Connection:
+        if self._connection and self._connection.in_transaction:
+            self.close()  # one that a signal's exception left behind
         if self._connection:
             if place.identity(self.path) == self._identity:
                 return self._connection

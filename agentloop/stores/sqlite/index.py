@@ -5,6 +5,8 @@ the index is looked through, and where that is the cause it is begun anew: searc
 """
 
 import sqlite3
+from contextlib import closing
+from functools import cache
 
 from agentloop.errors import StoreError
 from agentloop.stores.sqlite.faults import code_of
@@ -19,6 +21,7 @@ _LOOK_THROUGH = "INSERT INTO words (words) VALUES ('integrity-check')"
 """It writes nothing: https://sqlite.org/fts5.html#the_integrity_check_command."""
 _WRONG = f"""SELECT count(*) FROM sessions WHERE (number IS NOT NULL AND NOT ({IS_NUMBERED}))
     OR typeof(indexed) <> 'integer' OR indexed < 0"""
+_ENTRIES = f"SELECT name, type, sql FROM sqlite_schema WHERE name IN {('words', *WORDS_TABLES)}"
 
 
 def mended_for(fault: StoreError, file: SQLiteFile) -> bool:
@@ -29,9 +32,8 @@ def mended_for(fault: StoreError, file: SQLiteFile) -> bool:
     """
     error = fault.__cause__
     code = code_of(error) if isinstance(error, sqlite3.Error) else None
-    if (
-        code == sqlite3.SQLITE_CONSTRAINT
-    ):  # only the index and the numbers of its rows have any to break there
+    # Only the index and the numbers of its rows have constraints to break here.
+    if code == sqlite3.SQLITE_CONSTRAINT:
         with file.transaction() as connection:
             _begin_anew(connection)
         return True
@@ -60,7 +62,18 @@ def _is_whole(connection: sqlite3.Connection) -> bool:
         if code_of(error) in _SIGNS:
             return False
         raise
+    # The look-through passes over what a changed word there means: an `id` that is no row id any more.
+    if not _as_made() <= set(connection.execute(_ENTRIES)):
+        return False
     return bool(connection.execute(_WRONG).fetchone() == (0,))
+
+
+@cache
+def _as_made() -> frozenset[tuple[str, str, str]]:
+    """What the schema says of an index that is just made."""
+    with closing(sqlite3.connect(":memory:")) as made:
+        made.execute(MAKE_WORDS)
+        return frozenset(made.execute(_ENTRIES))
 
 
 def _begin_anew(connection: sqlite3.Connection) -> None:

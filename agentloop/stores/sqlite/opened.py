@@ -3,6 +3,9 @@
 Nothing of SQLite may cross a fork: what a child inherits of an open file tells it of locks that only its
 parent has, so that either could delete the log that the other still writes to
 (https://sqlite.org/howtocorrupt.html, 2.6). Both open the file again when they next use it.
+
+A signal's exception may come anywhere: locks are taken by `with` alone, behind whose beginning none can come,
+and what is done around a fork can be done again.
 """
 
 import os
@@ -28,17 +31,17 @@ class OpenedFile:
     def __init__(self, path: Path, *, busy_seconds: float) -> None:
         self._path = path
         self._busy_seconds = busy_seconds
-        self._lock = threading.Lock()
         self._open: _Open | None = None
-        _ALL.add(self)
+        self._forgotten: weakref.finalize[[], OpenedFile] | None = None
 
     def begin(self, work: Callable[[SQLiteFile], T]) -> "LoopFuture[Callable[[], T]]":
         """Queue the work; the running loop's future gets a call that returns or raises what the work did."""
-        with self._lock:
-            if self._open is None:
-                self._open = _Open(SQLiteFile(self._path, busy_seconds=self._busy_seconds))
-                weakref.finalize(self, self._open.let_go).atexit = False
-            return self._open.begin(work)
+        if begun := self._begun(work):
+            return begun
+        with _FORKING:
+            while not (begun := self._begun(work)):
+                self._open_it()
+        return begun
 
     def at_once(self, work: Callable[[SQLiteFile], T]) -> T:
         """What the work returns, done in this thread, where nothing has to be waited for.
@@ -47,32 +50,23 @@ class OpenedFile:
             BusyError: the file is not open, somebody works on it, here or in another process, or it is slow.
             StoreError: what the work raises.
         """
-        if not self._lock.acquire(blocking=False):
+        if self._open is None:
             raise BusyError
-        try:
-            if self._open is None:
-                raise BusyError
-            return self._open.at_once(work)
-        finally:
-            self._lock.release()
+        return self._open.at_once(work)
 
     def let_go(self) -> "Future[None] | None":
-        """Close the file once all work is done, and end the thread; None where it is not open."""
-        with self._lock:
-            return self._let_go()
+        """Close the file once all work is done, and end the thread; None where it was never open."""
+        return self._open.let_go() if self._open else None
 
-    def hold_back(self) -> "Future[None] | None":
-        """The same; and whatever comes then waits for `go_on`."""
-        self._lock.acquire()
-        return self._let_go()
+    def _begun(self, work: Callable[[SQLiteFile], T]) -> "LoopFuture[Callable[[], T]] | None":
+        return self._open.begin(work) if self._open else None
 
-    def go_on(self) -> None:
-        """Work may begin again."""
-        self._lock.release()
-
-    def _let_go(self) -> "Future[None] | None":
-        was_open, self._open = self._open, None
-        return was_open.let_go() if was_open else None
+    def _open_it(self) -> None:
+        if self._forgotten:
+            self._forgotten.detach()
+        self._open = _Open(SQLiteFile(self._path, busy_seconds=self._busy_seconds))
+        self._forgotten = weakref.finalize(self, self._open.let_go)
+        self._forgotten.atexit = False
 
 
 class _Open:
@@ -80,50 +74,115 @@ class _Open:
 
     def __init__(self, file: SQLiteFile) -> None:
         self._file = file
+        self._lock = threading.Lock()
+        self._gone = False
         self._thread = WorkThread(f"sqlite {file.path.name}")
         self._waiting: deque[object] = deque()
+        self._stands = threading.Lock()
+        self._stands.acquire()
+        self._closed = _running()
+        _STANDING.add(self)
 
-    def begin(self, work: Callable[[SQLiteFile], T]) -> "LoopFuture[Callable[[], T]]":
-        self._waiting.append(work)
-        return self._thread.begin(partial(self._done, work))
+    def begin(self, work: Callable[[SQLiteFile], T]) -> "LoopFuture[Callable[[], T]] | None":
+        """Queue the work; None where the file was let go of."""
+        with self._lock:
+            if self._gone:
+                return None
+            turn = object()
+            self._waiting.append(turn)
+            return self._thread.begin(partial(self._done, turn, work))
 
     def at_once(self, work: Callable[[SQLiteFile], T]) -> T:
-        if self._waiting or not self._file.is_quick:
+        if self._lock.locked():
             raise BusyError
-        return self._file.at_once(work)
+        with self._lock:
+            if self._gone or self._waiting or not self._file.is_quick:
+                raise BusyError
+            return self._file.at_once(work)
 
-    def _done(self, work: Callable[[SQLiteFile], T]) -> T:
+    def let_go(self) -> "Future[None]":
+        """Close the file once the work on it is done; harmless when called again."""
+        with self._lock:
+            self._gone = True
+            self._thread.put(self._close)
+            self._thread.stop()
+        return self._closed
+
+    def wait(self) -> None:
+        """Until the file is closed."""
+        with self._stands:
+            return
+
+    def leave(self) -> None:
+        """In a child that inherits it open: it is the parent's, and who would use it here opens another."""
+        self._lock, self._gone, self._closed = threading.Lock(), True, _running()
+        self._closed.set_result(None)
+
+    def _done(self, turn: object, work: Callable[[SQLiteFile], T]) -> T:
         try:
             return work(self._file)
         finally:
-            self._waiting.popleft()
+            # Before its own stand those alone that a signal's exception kept from being handed in.
+            while self._waiting.popleft() is not turn:
+                pass
 
-    def let_go(self) -> "Future[None]":
-        closed = self._thread.hand_in(self._file.close)
-        self._thread.stop()
-        return closed
+    def _close(self) -> None:
+        if self not in _STANDING:
+            return
+        self._file.close()
+        _STANDING.discard(self)
+        self._stands.release()
+        self._closed.set_result(None)
 
 
-_ALL: weakref.WeakSet[OpenedFile] = weakref.WeakSet()
+def _running() -> "Future[None]":
+    """A future that who waits for it cannot cancel."""
+    future: Future[None] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+_STANDING: set[_Open] = set()
+"""All that are not closed yet, whether or not somebody still has them."""
+_LEFT: list[_Open] = []
+"""Those of the parent: let go of, they would be closed."""
 _FORKING = threading.Lock()
-_HELD_BACK: list[OpenedFile] = []
+"""Held by who opens a file, and by the thread that forks, from before to after."""
 
 
 def _before_fork() -> None:
-    """Close every file, and wait for the work on it that has begun."""
-    _FORKING.acquire()
-    _HELD_BACK.extend(_ALL)
-    for closing in [opened.hold_back() for opened in _HELD_BACK]:
-        if closing:
-            closing.result()
+    """Close every file once the work on it that has begun is done, whatever signal comes meanwhile."""
+    interruption: BaseException | None = None
+    while _STANDING:
+        try:
+            _close_all()
+        except BaseException as error:  # noqa: BLE001 — a signal's: the fork goes on whatever is raised here
+            interruption = error
+    if interruption:
+        raise interruption
 
 
-def _after_fork() -> None:
-    """In the parent and in the child: the locks that were taken are let go of."""
-    while _HELD_BACK:
-        _HELD_BACK.pop().go_on()
-    _FORKING.release()
+def _close_all() -> None:
+    closing = list(_STANDING)
+    for each in closing:
+        each.let_go()
+    for each in closing:
+        each.wait()
+
+
+def _in_child() -> None:
+    """What crossed the fork open all the same, as two signals can bring about, is never touched here."""
+    while _STANDING:
+        each = _STANDING.pop()
+        _LEFT.append(each)
+        each.leave()
 
 
 if hasattr(os, "register_at_fork"):  # where there are forks
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+    # What is registered later comes earlier before the fork. Twice: a signal's exception may end the first.
+    os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+    os.register_at_fork(before=_before_fork)
+    # Calls of their own, as no signal's exception can come within them.
+    os.register_at_fork(
+        before=_FORKING.acquire, after_in_parent=_FORKING.release, after_in_child=_FORKING.release
+    )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentloop.errors import StoreError
-from agentloop.stores.lines import COLUMNS, line_from, line_of, list_statements, whole_line
+from agentloop.stores.lines import COLUMNS, line_from, line_of, list_statements, newest_first, whole_line
+from agentloop.stores.sqlite.beside import LIVES
 from agentloop.stores.sqlite.columns import record_of, to_column
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.sqlite.index import IS_NUMBERED
@@ -16,14 +17,15 @@ SEQ_BITS = 32
 """A row of the full-text index has for its id the session's number, then, in so many bits, the position."""
 
 LISTS = list_statements(f"SELECT {COLUMNS} FROM sessions", "folder = ?", "owner = ?")
+LOG = "SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq"
 
 _DUE = "expires <= ? AND owner IS coalesce(?, owner)"
 """Where an owner is given, it is theirs: `IS`, since nobody's owner is NULL."""
 
 EXPIRED = f"SELECT id FROM sessions WHERE {_DUE} ORDER BY expires"
 _LINE = f"SELECT {COLUMNS} FROM sessions WHERE id = ?"
-_RUN_OUT = "FROM leases WHERE until <= ?"
-_IS_FREE = "NOT EXISTS (SELECT 1 FROM leases WHERE session_id = id AND until > ? AND typeof(until) = 'real')"
+_RUN_OUT = f"FROM leases WHERE NOT ({LIVES})"
+_IS_FREE = f"NOT EXISTS (SELECT 1 FROM leases WHERE session_id = id AND {LIVES})"
 
 
 def info(session_id: str, file: SQLiteFile) -> SessionInfo | None:
@@ -61,12 +63,11 @@ def listed(scope: Scope, file: SQLiteFile) -> tuple[SessionInfo, ...]:
     statement = LISTS[scope.folder is not None, scope.owner is not None]
     values = [to_column(text) for text in (scope.folder, scope.owner) if text is not None]
 
-    def found(connection: sqlite3.Connection) -> list[SessionInfo]:
+    def found(connection: sqlite3.Connection) -> tuple[SessionInfo, ...]:
         rows = connection.execute(statement, values).fetchall()
-        lines = (_line_or_none(connection, row, file) for row in rows)
-        return [line for line in lines if line and scope.takes(line)]
+        return newest_first((_line_or_none(connection, row, file) for row in rows), scope)
 
-    return tuple(sorted(file.read(found, list[SessionInfo]()), key=lambda line: (-line.updated, line.id)))
+    return file.read(found, ())
 
 
 def delete(session_id: str, file: SQLiteFile) -> bool:
@@ -116,7 +117,7 @@ def _line(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) 
     label, name = str(file.path), row[0]
     if line := whole_line(label, row):
         return line
-    rows = connection.execute("SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq", (name,))
+    rows = connection.execute(LOG, (name,))
     return line_from(name, (record_of(file.path, name, *each) for each in rows)) or line_of(label, row)
 
 
@@ -132,7 +133,7 @@ def _remove(connection: sqlite3.Connection, session_id: str) -> bool:
     for (number,) in numbers.fetchall():
         first, last = word_rows(number)
         connection.execute("DELETE FROM words WHERE rowid BETWEEN ? AND ?", (first, last))
-    connection.execute("DELETE FROM leases WHERE session_id = ? AND until <= ?", (session_id, time.time()))
+    connection.execute(f"DELETE {_RUN_OUT} AND session_id = ?", (time.time(), session_id))
     for table in ("events", "checkpoints"):
         connection.execute(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))
     return connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount > 0

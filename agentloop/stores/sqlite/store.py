@@ -182,6 +182,10 @@ class SQLiteStore:
                 raise
         return await call()
 
+    async def _run(self, work: Callable[[SQLiteFile], T]) -> T:
+        """What the work returns, done in the file's own thread."""
+        return (await self._opened.begin(work))()
+
     async def _at_once(self, work: Callable[[SQLiteFile], T]) -> T:
         """The same in this thread where nothing has to be waited for; and then others have their turn."""
         try:
@@ -190,9 +194,6 @@ class SQLiteStore:
             return await self._run(work)
         await asyncio.sleep(0)
         return done
-
-    async def _run(self, work: Callable[[SQLiteFile], T]) -> T:
-        return (await self._opened.begin(work))()
 
 
 def _encoded_and_appended(session_id: str, events: Sequence[Event], expect: int, file: SQLiteFile) -> int:
