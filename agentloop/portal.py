@@ -2,14 +2,17 @@
 
 No thread crosses a fork: a child begins a loop of its own when it first uses a portal, and never touches the
 one it inherited, whose file descriptors it shares with its parent.
+
+What is dropped may be collected wherever Python allocates, also on the loop's own thread or in the midst of a
+call of the same portal, so closing it waits for nothing that its thread holds.
 """
 
 import asyncio
-import concurrent.futures
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
 from agentloop.deadlines import CANCEL_GRACE_SECONDS
@@ -23,7 +26,7 @@ class Portal:
 
     def __init__(self) -> None:
         self.closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._begun: _Begun | None = None
         _ALL.add(self)
 
@@ -34,26 +37,27 @@ class Portal:
             UsageError: the portal is closed, or this is its own thread, which would wait for itself.
             AgentLoopError: the portal was closed meanwhile.
         """
-        try:
-            self._refuse_own_thread()
-            outcome = self._handed_in(work)
-        except UsageError:
-            work.close()
-            raise
-        return outcome.waited_for()
+        return self._handed_in(work).waited_for()
 
-    def leave(self, work: Coroutine[Any, Any, None]) -> None:
-        """The same for what winds up; on the portal's own thread, as in a garbage collection, not waited for.
+    def each(self, events: AsyncGenerator[T, None]) -> Iterator[T]:
+        """What the generator yields, None being its end; leaving the iteration closes it and waits for that.
 
-        Does nothing once the portal is closed, which wound up all, nor where nothing began in this process.
+        Where the iteration is collected on the portal's own thread, it is closed but not waited for. In a
+        child of a fork it does nothing: the generator is the parent's.
+
+        Raises:
+            UsageError: as for `run`, or the process was forked since the first of them.
+            AgentLoopError: the portal was closed meanwhile.
         """
+        self._refuse_own_thread()
         with self._lock:
-            if self.closed or not self._begun:
-                work.close()
-                return
-            outcome = self._begun.hand_in(work)
-        if not self._is_own_thread():
-            outcome.waited_for()
+            begun = self._ready()
+            begun.open.add(events)
+        try:
+            while (event := self._handed_in(_next(events), begun).waited_for()) is not None:
+                yield event
+        finally:
+            self._leave(events, begun)
 
     def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Cancel what runs, wait for its end, run `last` and stop; harmless when called again.
@@ -71,7 +75,7 @@ class Portal:
 
     def forget(self) -> None:
         """In a child of a fork: what runs, and who holds the lock, is the parent's."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         if self._begun:
             _INHERITED.append(self._begun)
             self._begun = None
@@ -86,18 +90,45 @@ class Portal:
                 "call it from a plain tool or another thread, or use Runner there"
             )
 
-    def _handed_in(self, work: Coroutine[Any, Any, T]) -> "_Outcome[T]":
-        with self._lock:
-            if self.closed:
-                raise UsageError("this SyncRunner is closed: make a new one")
-            self._begun = self._begun or _Begun()
-            return self._begun.hand_in(work)
+    def _handed_in(self, work: Coroutine[Any, Any, T], begun: "_Begun | None" = None) -> "_Outcome[T]":
+        try:
+            self._refuse_own_thread()
+            with self._lock:
+                return self._ready(begun).hand_in(work)
+        except UsageError:
+            work.close()
+            raise
+
+    def _ready(self, begun: "_Begun | None" = None) -> "_Begun":
+        """What work is handed to in this process; it must be `begun` where that is given."""
+        if self.closed:
+            raise UsageError("this SyncRunner is closed: make a new one")
+        if begun not in (None, self._begun):
+            raise UsageError("this stream was begun before the process forked: go on with it in the parent")
+        self._begun = self._begun or _Begun()
+        return self._begun
+
+    def _leave(self, events: AsyncGenerator[Any, None], begun: "_Begun") -> None:
+        if begun is not self._begun:
+            return
+        is_own_thread = self._is_own_thread()
+        with nullcontext() if is_own_thread else self._lock:
+            if self.closed:  # which winds up all
+                return
+            outcome = begun.hand_in(begun.left(events))
+        if not is_own_thread:
+            outcome.waited_for()
 
 
 class _Begun:
-    """The loop, the thread that serves it, and what runs there."""
+    """The loop, the thread that serves it, and what runs there.
+
+    `open` are the generators under way: kept, so that none is collected together with who reads it, and then
+    closed twice, by the loop and by the reader.
+    """
 
     def __init__(self) -> None:
+        self.open: set[AsyncGenerator[Any, None]] = set()
         self._loop = asyncio.new_event_loop()
         self._running: set[asyncio.Task[Any]] = set()
         self.thread = threading.Thread(target=self._serve, daemon=True, name="agentloop-portal")
@@ -115,6 +146,13 @@ class _Begun:
 
         self._loop.call_soon_threadsafe(start)
         return outcome
+
+    async def left(self, events: AsyncGenerator[Any, None]) -> None:
+        """Close a generator under way."""
+        try:
+            await events.aclose()
+        finally:
+            self.open.discard(events)
 
     def end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
@@ -134,6 +172,7 @@ class _Begun:
     async def _wound_up(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await _cancelled(self._running)
         await self._loop.shutdown_asyncgens()
+        self.open.clear()
         try:
             await last()
         finally:
@@ -141,33 +180,48 @@ class _Begun:
 
 
 class _Outcome(Generic[T]):
-    """What came of one task, for the thread that waits for it."""
+    """What came of one task, for the one thread that waits for it.
+
+    It waits on a bare lock: a future holds one of its own while Python code runs, in which a collection may
+    wait for the very loop that needs it to say that the task has ended.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.task: asyncio.Task[T] | None = None
         self._loop = loop
-        self._future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._unsettled = threading.Lock()
+        self._unsettled.acquire()
+        self._is_settled = False
 
     def waited_for(self) -> T:
         try:
-            return self._future.result()
-        except BaseException:
-            if not self._future.done():  # it was the waiting that was interrupted
+            self._unsettled.acquire()
+        except BaseException:  # it was the waiting that was interrupted
+            if not self._is_settled:
                 self._loop.call_soon_threadsafe(self._cancel)
-                concurrent.futures.wait([self._future])
+                self._unsettled.acquire()
             raise
+        return self._result()
 
     def settle(self, task: asyncio.Task[T]) -> None:
-        if task.cancelled():
-            self._future.set_exception(AgentLoopError("cancelled, as by closing its SyncRunner: resume it"))
-        elif error := task.exception():
-            self._future.set_exception(error)
-        else:
-            self._future.set_result(task.result())
+        if not task.cancelled():
+            task.exception()  # else asyncio reports one that nobody waits for any longer
+        self._is_settled = True
+        self._unsettled.release()
+
+    def _result(self) -> T:
+        assert self.task
+        if self.task.cancelled():
+            raise AgentLoopError("cancelled, as by closing its SyncRunner: resume it")
+        return self.task.result()
 
     def _cancel(self) -> None:
         if self.task:
             self.task.cancel()
+
+
+async def _next(events: AsyncGenerator[T, None]) -> T | None:
+    return await anext(events, None)
 
 
 async def _cancelled(tasks: Iterable[asyncio.Task[Any] | None], *, seconds: float | None = None) -> None:

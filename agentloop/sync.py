@@ -1,6 +1,6 @@
 """The runner without `await`: one small portal to an event loop in the background, not a second copy."""
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -79,13 +79,11 @@ class SyncRunner:
         deps: Any = None,
         limits: Limits | None = None,
     ) -> Iterator[AnyStreamEvent]:
-        """See `Runner.stream`; leaving the iteration cancels the run."""
-        events = self._runner.stream(prompt, session_id=session_id, deps=deps, limits=limits)
-        try:
-            while (event := self._portal.run(_next(events))) is not None:
-                yield event
-        finally:
-            self._portal.leave(_left(events))
+        """See `Runner.stream`; leaving the iteration cancels the run.
+
+        It ends where it began: a child of a fork leaves one of its parent alone, and is refused it.
+        """
+        return self._portal.each(self._runner.stream(prompt, session_id=session_id, deps=deps, limits=limits))
 
     def compact(self, session_id: str, *, focus: str | None = None) -> CompactionResult | None:
         """See `Runner.compact`."""
@@ -123,11 +121,3 @@ class SyncRunner:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-async def _next(events: AsyncGenerator[AnyStreamEvent, None]) -> AnyStreamEvent | None:
-    return await anext(events, None)
-
-
-async def _left(events: AsyncGenerator[AnyStreamEvent, None]) -> None:
-    await events.aclose()

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from agentloop.durable import RunQueue
-from tests.cli_kit import LONGEST_SECONDS, ROOT, Finished, agentloop, started, terminal
+from tests.cli_kit import LONGEST_SECONDS, ROOT, Finished, agentloop, line_of, started, terminal
 from tests.postgres_kit import Server
 
 
@@ -146,7 +146,7 @@ def test_a_submitted_session_has_its_time_to_live(worked: Worked, url: str, tmp_
 def test_a_wait_that_is_broken_off_says_that_the_run_stays(url: str, tmp_path: Path) -> None:
     call = ("submit", "Hi", "--queue", "nobodys", "--wait", "--json", "--store", url)
     with started(*call, cwd=tmp_path) as waiting:
-        run_id = waiting.stderr.readline().split()[2]
+        run_id = line_of(waiting.stderr).split()[2]
         waiting.send_signal(signal.SIGTERM)
         out, err = waiting.communicate(timeout=LONGEST_SECONDS)
     assert waiting.returncode == 130
@@ -157,7 +157,7 @@ def test_a_wait_that_is_broken_off_says_that_the_run_stays(url: str, tmp_path: P
 def test_a_wait_whose_database_goes_away_says_that_the_run_stays(postgres: Server, tmp_path: Path) -> None:
     with postgres.database() as url:
         with started("submit", "Hi", "--wait", "--store", url, cwd=tmp_path) as waiting:
-            run_id = waiting.stderr.readline().split()[2]
+            run_id = line_of(waiting.stderr).split()[2]
             with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute("ALTER TABLE dbos.workflow_status RENAME TO gone")
             _, err = waiting.communicate(timeout=LONGEST_SECONDS)
@@ -167,7 +167,7 @@ def test_a_wait_whose_database_goes_away_says_that_the_run_stays(postgres: Serve
 
 def test_a_wait_for_a_run_that_is_cancelled_says_so(url: str, tmp_path: Path) -> None:
     with started("submit", "Hi", "--queue", "nobodys", "--wait", "--store", url, cwd=tmp_path) as waiting:
-        run_id = waiting.stderr.readline().split()[2]
+        run_id = line_of(waiting.stderr).split()[2]
         done("runs", "cancel", run_id, cwd=tmp_path, url=url)
         _, err = waiting.communicate(timeout=LONGEST_SECONDS)
     assert waiting.returncode == 130
@@ -208,9 +208,24 @@ def test_a_secret_in_a_prompt_never_reaches_the_queue(url: str, tmp_path: Path) 
         (("submit", "x", "--session", "../x", "--store", "postgresql://h/d"), "bad session id"),
         (("submit", "x", "--queue", "a b", "--store", "postgresql://h/d"), "bad queue"),
         (("worker", "-m", "offline", "--queue", "a:0", "--store", "postgresql://h/d"), "--queue: 'a:0'"),
+        (
+            (
+                "worker",
+                "-m",
+                "offline",
+                "--queue",
+                "a:" + "1".zfill(20) + "9" * 5_000,
+                "--store",
+                "postgresql://h/d",
+            ),
+            "--queue: 'a:00000000000000000001999",
+        ),
         (("worker", "-m", "offline", "--queue", "a:b", "--store", "postgresql://h/d"), "--queue: 'a:b'"),
         (("worker", "-m", "offline", "--rate", "fast", "--store", "postgresql://h/d"), "--rate: 'fast'"),
-        (("worker", "-m", "offline", "--owner", "ann", "--store", "postgresql://h/d"), "--owner is nothing"),
+        (
+            ("worker", "-m", "offline", "--owner", "ann", "--store", "postgresql://h/d"),
+            "--owner has no",
+        ),
         (("worker", "--concurrency", "0", "--store", "postgresql://h/d"), "--concurrency"),
         (("worker", "--concurrency", "9" * 20, "--store", "postgresql://h/d"), "--concurrency"),
         (

@@ -12,7 +12,8 @@ import pytest
 
 from agentloop.cli.app import COMMANDS, load, program
 from agentloop.cli.exits import EXIT_STATUS
-from agentloop.cli.options import BUSY, LIMITS, SESSION, TTL, KnownOption
+from agentloop.cli.one_call import status_of_call
+from agentloop.cli.options import AGENT, BUSY, COMPACTION, LIMITS, MODEL, SESSION, STORE, TTL, KnownOption
 from agentloop.stream import RunStatus
 from tests.cli_kit import ROOT, agentloop, command, environment
 
@@ -60,7 +61,7 @@ WRONG: list[tuple[list[str], str]] = [
     ),
     (["-p", "x", "--max-seconds", "soon"], "--max-seconds: 'soon' is no number of seconds"),
     (["-p", "x", "--max-seconds", "inf"], "--max-seconds"),
-    (["--max-cost", "1", "sessions", "list"], "--max-cost is nothing for"),
+    (["--max-cost", "1", "sessions", "list"], "--max-cost has no effect on"),
     (["-p", "x", "--workdir", "nowhere"], "is not there"),
     (["-p", "x", "--workdir", "a_file"], "is a file"),
     (["-p", "x", "--allow", "everything"], "--allow"),
@@ -97,15 +98,17 @@ WRONG: list[tuple[list[str], str]] = [
     (["-p", "x", "--window", "9" * 24], "1,000,000,000"),
     (["-p", "x", "-m", "m", "--base-url", "http://a\x01b/v1"], "bad base URL"),
     (["-p", "x", "-m", "m", "--base-url", "http://a b/v1"], "bad base URL"),
-    (["-p", "x", "demo"], "--prompt is nothing for"),
-    (["--json", "sessions", "list"], "--json is nothing for"),
+    (["-p", "x", "demo"], "--prompt has no effect on"),
+    (["--json", "sessions", "list"], "--json has no effect on"),
     (["run"], "no command 'run': did you mean 'runs'? As a prompt: agentloop -p run"),
+    (["model", "the solar system"], "As a prompt: agentloop -p 'model the solar system'"),
+    (["run", "it's", "--json"], """As a prompt: agentloop -p 'run it'"'"'s'"""),
     (["sesions", "list"], "did you mean 'sessions'?"),
     (["submit"], 'e.g. agentloop submit "…"'),
-    (["--ttl", "30d", "submit", "hi"], "--ttl is nothing for 'submit'"),
-    (["--ttl", "30d", "sessions", "list"], "--ttl is nothing for"),
-    (["--system", "Be brief.", "submit", "hi"], "--system is nothing for 'submit'"),
-    (["-m", "offline", "submit", "hi"], "--model is nothing for 'submit'"),
+    (["--ttl", "30d", "submit", "hi"], "--ttl has no effect on `submit`"),
+    (["--ttl", "30d", "sessions", "list"], "--ttl has no effect on"),
+    (["--system", "Be brief.", "submit", "hi"], "--system has no effect on `submit`"),
+    (["-m", "offline", "submit", "hi"], "--model has no effect on `submit`"),
     (["sessions", "show", ""], "id is empty"),
     (["sessions", "show", "nobody"], "no session has"),
     (["sessions", "delete", "nobody", "--yes"], "no session has"),
@@ -211,7 +214,40 @@ def test_no_option_of_a_run_is_taken_before_a_command_and_forgotten(
         value = () if isinstance(shown, click.Option) and shown.is_flag else ("1d",)
         done = agentloop(shown.opts[-1], *value, "runs", "--store", "postgresql://h/d", cwd=tmp_path)
         assert done.status == 2
-        assert f"{shown.opts[-1]} is nothing for 'runs'" in done.complaint()
+        assert f"{shown.opts[-1]} has no effect on `runs`" in done.complaint()
+
+
+HEEDED: dict[str, Sequence[KnownOption]] = {
+    "compact": (*MODEL, *COMPACTION, *AGENT, *STORE),
+    "demo": (),
+    "lessons": (),
+    "models": [option for option in MODEL if option.name == "base_url"],
+    "runs": STORE,
+    "sessions": STORE,
+    "submit": STORE,
+    "undo": STORE,
+    "worker": (*MODEL, *COMPACTION, *AGENT, *STORE),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_option_is_taken_before_a_command_that_does_not_heed_it(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heeded = {option.name for option in HEEDED[name]}
+    for option in (*MODEL, *COMPACTION, *AGENT, *STORE):
+        shown = next(each for each in program.params if each.name == option.name)
+        value = () if isinstance(shown, click.Option) and shown.is_flag else ("1",)
+        status = status_of_call([shown.opts[-1], *value, name, "--help"])
+        said = capsys.readouterr().err
+        refused = f"{shown.opts[-1]} has no effect on `{name}`" in said
+        assert (status, refused) == ((0, False) if option.name in heeded else (2, True)), said
+
+
+def test_a_group_of_commands_without_one_shows_its_help(tmp_path: Path) -> None:
+    done = agentloop("sessions", cwd=tmp_path)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == agentloop("sessions", "--help", cwd=tmp_path).out
 
 
 @pytest.mark.parametrize(

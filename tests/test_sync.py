@@ -1,6 +1,7 @@
 """The runner without await."""
 
 import asyncio
+import gc
 import itertools
 import os
 import signal
@@ -148,6 +149,11 @@ def test_a_closed_runner_says_so(tmp_path: Path) -> None:
         next(events)
 
 
+def add_or_collect(request: ModelRequest) -> Message | str:
+    text = str(request.messages[-1]["content"])
+    return calls(add={"a": 1, "b": 2}) if text == "Add" else calls(collect={}) if text == "Go" else "done"
+
+
 def test_a_stream_that_is_collected_on_the_runners_own_loop_ends_its_run(tmp_path: Path) -> None:
     """Which thread collects a cycle is chance."""
     left: list[object] = []
@@ -157,45 +163,109 @@ def test_a_stream_that_is_collected_on_the_runners_own_loop_ends_its_run(tmp_pat
         left.clear()
         return "collected"
 
-    def answer(request: ModelRequest) -> Message | str:
-        text = str(request.messages[-1]["content"])
-        return calls(add={"a": 1, "b": 2}) if text == "Add" else calls(collect={}) if text == "Go" else "done"
+    agent = Agent(ScriptedModel(itertools.repeat(add_or_collect)), tools=[add, collect])
+    runner = SyncRunner(agent, store=f"sqlite:///{tmp_path}/s.db", transcripts=None)
+    events = runner.stream("Add", session_id="s")
+    while event_type(next(events)) != "tool_started":
+        pass
+    left.append(events)
+    del events
+    assert Elsewhere(lambda: runner.run("Go", session_id="other").output).ended() == "done"
+    assert Elsewhere(lambda: runner.resume("s").status).ended() == "answered"
+    runner.close()
 
-    model = ScriptedModel(itertools.repeat(answer), window=8_000)
-    agent = Agent(model, tools=[add, collect])
+
+class Cycle:
+    """Holds itself, so that a collection alone lets go of what it reads."""
+
+    def __init__(self, reads: object) -> None:
+        self.held = (self, reads)
+
+
+def test_a_stream_in_a_cycle_is_closed_once_by_a_collection_on_the_runners_own_loop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def collect() -> str:
+        """Collect what is dropped."""
+        gc.collect()
+        return "collected"
+
+    agent = Agent(ScriptedModel(itertools.repeat(add_or_collect)), tools=[add, collect])
     with SyncRunner(agent, store=f"sqlite:///{tmp_path}/s.db", transcripts=None) as runner:
         events = runner.stream("Add", session_id="s")
         while event_type(next(events)) != "tool_started":
             pass
-        left.append(events)
-        del events
-        assert runner.run("Go", session_id="other").output == "done"
+        gc.disable()
+        try:
+            Cycle(events)
+            del events
+            assert Elsewhere(lambda: runner.run("Go", session_id="other").output).ended() == "done"
+        finally:
+            gc.enable()
         assert runner.resume("s").status == "answered"
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_stream_may_be_collected_in_the_midst_of_any_call_of_its_runner() -> None:
+    runner = SyncRunner(Agent(ScriptedModel(["a"] * 200)), transcripts=None)
+
+    def calls_made(let_go_at: int) -> int:
+        left, number = [runner.stream("Go", session_id="s")], 0
+        next(left[0])
+
+        def count(_: object, what: str, __: object) -> None:
+            nonlocal number
+            number += what == "call"
+            if number == let_go_at:
+                left.clear()
+
+        sys.setprofile(count)
+        try:
+            runner.status("other")
+        finally:
+            sys.setprofile(None)
+        return number
+
+    count = Elsewhere(lambda: calls_made(0)).ended()
+    for position in range(1, count):
+        assert Elsewhere(lambda at=position: calls_made(at)).ended() > 0  # type: ignore[misc]
+        assert Elsewhere(lambda: runner.status("s")).ended() is not None
+    runner.close()
 
 
 def test_a_runner_works_on_both_sides_of_a_fork(tmp_path: Path) -> None:
     script = """
 import os, signal, sys
-from agentloop import Agent, SyncRunner
+from agentloop import Agent, SyncRunner, UsageError
 from agentloop.testing import ScriptedModel
 signal.alarm(20)
+def refused(events):
+    try:
+        return next(events)
+    except UsageError as error:
+        assert list(events) == []
+        return str(error)
 used, unused = (SyncRunner(Agent(ScriptedModel([*"abcdef"])), store=sys.argv[1]) for _ in range(2))
 assert used.run("one", session_id="used").output == "a"
-left = used.stream("two", session_id="left")
-next(left)
+left, lost, read = (used.stream("two", session_id=name) for name in ("left", "lost", "read"))
+for events in (left, lost, read):
+    next(events)
 pid = os.fork()
 if not pid:
     try:
         left.close()
-        assert used.run("three", session_id="used").output in "bc"
+        assert "before the process forked" in refused(read)
+        assert used.run("three", session_id="used").output in "bcdef"
+        assert "before the process forked" in refused(lost)
         assert unused.run("four", session_id="unused").output == "a"
         used.close()
     except BaseException as error:
         print(repr(error), flush=True)
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
-assert [type(event).__name__ for event in left][-1] == "RunEnded"
-assert used.run("five", session_id="used").output in "bc"
+for events in (left, lost, read):
+    assert [type(event).__name__ for event in events][-1] == "RunEnded"
+assert used.run("five", session_id="used").output in "bcdef"
 used.close()
 """
     store = f"sqlite:///{tmp_path}/s.db"
@@ -237,18 +307,19 @@ class Asking(Callbacks):
 def test_a_call_from_its_own_loop_is_refused(tmp_path: Path, what: str) -> None:
     asking = Asking()
     agent = Agent(ScriptedModel(["one"]))
-    with SyncRunner(agent, callbacks=[asking], transcripts=None) as runner:
-        asks = {
-            "status": lambda: runner.status("s"),
-            "close": runner.close,
-            "stream": lambda: list(runner.stream("Go")),
-        }
-        asking.ask = asks[what]
-        events = list(runner.stream("Go", session_id="s"))
-        failed = [event.error for event in events if isinstance(event, CallbackFailed)]
-        assert len(failed) == 1
-        assert "on its own event loop" in failed[0]
-        assert event_type(events[-1]) == "run_ended"
+    runner = SyncRunner(agent, callbacks=[asking], transcripts=None)
+    asks = {
+        "status": lambda: runner.status("s"),
+        "close": runner.close,
+        "stream": lambda: list(runner.stream("Go")),
+    }
+    asking.ask = asks[what]
+    events = Elsewhere(lambda: list(runner.stream("Go", session_id="s"))).ended()
+    failed = [event.error for event in events if isinstance(event, CallbackFailed)]
+    assert len(failed) == 1
+    assert "on its own event loop" in failed[0]
+    assert event_type(events[-1]) == "run_ended"
+    runner.close()
 
 
 def test_a_plain_tool_may_use_the_runner_that_runs_it(tmp_path: Path) -> None:

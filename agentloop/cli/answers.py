@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from agentloop.cli.output import StandardOutput
 from agentloop.messages import Usage
+from agentloop.plain_values import strict
 from agentloop.stream import RunEnded, RunStatus, StreamEvent, to_json
 
 _STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
@@ -116,7 +117,7 @@ def json_line(value: Mapping[str, Any]) -> str:
     except ValueError:
         # NaN and the infinities, which a model's server may have sent, are no JSON.
         text = _STRICT.encode(json.loads(json.dumps(value, default=str), parse_constant=lambda _: None))
-    return text.encode("utf-8", "replace").decode() + "\n"
+    return strict(text) + "\n"
 
 
 def _ending(outcome: Outcome) -> RunEnded:

@@ -6,8 +6,10 @@ sessions need neither a model's client nor a terminal library.
 
 import importlib
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Any
 
 import click
@@ -46,7 +48,7 @@ _NEARLY = 0.8
 _OF_A_RUN = frozenset(
     {"prompt", *(each.name for each in (*SESSION, *BUSY, *TTL, *LIMITS, *OUTPUT))} - {"verbose"}
 )
-_OF_AN_AGENT = frozenset(each.name for each in (*MODEL, *COMPACTION, *AGENT))
+"""What no command heeds before it, also where it has an option of that name."""
 
 
 def load(place: str) -> Any:
@@ -61,17 +63,22 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
         context.exit()
 
 
-def _refuse_what_is_not_heeded(context: click.Context) -> None:
+def _refuse_what_is_not_heeded(context: click.Context, command: str) -> None:
     """Options before a command that it would not heed: the user believes that they count."""
-    given, command = flags_of(context), context.invoked_subcommand
-    # A submitted run is the worker's, which has an agent of its own.
-    names = _OF_A_RUN | _OF_AN_AGENT if command == "submit" else _OF_A_RUN
+    given, heeded = flags_of(context), _heeded_by(load(COMMANDS[command][0])) - _OF_A_RUN
     for parameter in context.command.params:
-        if parameter.name in names and parameter.name in given:
+        if parameter.name in given and parameter.name not in heeded:
             raise UsageError(
-                f"{parameter.opts[-1]} is nothing for {command!r}: leave it out, "
+                f"{parameter.opts[-1]} has no effect on `{command}`: leave it out, "
                 "or write an option of the command's own behind it"
             )
+
+
+def _heeded_by(command: click.Command) -> frozenset[str | None]:
+    """What is heeded before any command, and its own options; of a group, those that each of it has."""
+    each = command.commands.values() if isinstance(command, click.Group) else (command,)
+    own = [frozenset(option.name for option in one.params) for one in each]
+    return frozenset.intersection(*own) | {"verbose"}
 
 
 def _start_logs(flags: Mapping[str, Any]) -> None:
@@ -80,11 +87,14 @@ def _start_logs(flags: Mapping[str, Any]) -> None:
         load("agentloop.cli.logs:configure")(verbose=bool(flags.get("verbose")))
 
 
-def _refuse_mistyped(word: str) -> None:
+def _refuse_mistyped(words: Sequence[str]) -> None:
     """A word that is nearly a command is hardly a prompt, and a model's answer to it is paid for."""
-    meant = get_close_matches(word, COMMANDS, n=1, cutoff=_NEARLY)
+    meant = get_close_matches(words[0], COMMANDS, n=1, cutoff=_NEARLY)
     if meant:
-        raise UsageError(f"no command {word!r}: did you mean {meant[0]!r}? As a prompt: agentloop -p {word}")
+        said = shlex.quote(" ".join(takewhile(lambda word: not word.startswith("-"), words)))
+        raise UsageError(
+            f"no command {words[0]!r}: did you mean {meant[0]!r}? As a prompt: agentloop -p {said}"
+        )
 
 
 class Program(click.Group):
@@ -109,7 +119,7 @@ class Program(click.Group):
         if words and words[0] in COMMANDS:
             return super().parse_args(ctx, args)
         if words:
-            _refuse_mistyped(words[0])
+            _refuse_mistyped(words)
         ctx.allow_interspersed_args = True
         return click.Command.parse_args(self, ctx, args)
 
@@ -135,6 +145,6 @@ def program(context: click.Context, /, **_: Any) -> Any:
     flags = flags_of(context)
     _start_logs(flags)
     if context.invoked_subcommand is not None:
-        _refuse_what_is_not_heeded(context)
+        _refuse_what_is_not_heeded(context, context.invoked_subcommand)
         return None
     return load("agentloop.cli.start:start")(flags, tuple(context.args))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from agentloop.errors import AgentLoopError
-from agentloop.plain_values import words_of
+from agentloop.plain_values import told_by
 from agentloop.stream import RunStatus
 
 EXIT_STATUS: Mapping[RunStatus, int] = {
@@ -26,7 +26,7 @@ def exit_status(word: RunStatus) -> int:
 
 def one_line(error: BaseException) -> str:
     """What went wrong in one line; an error that is not ours is named as an internal one."""
-    text = " ".join(words_of(error).split())
+    text = " ".join(told_by(error).split())
     if isinstance(error, AgentLoopError):
         return text
     return f"internal error, {type(error).__name__}: {text} (AGENTLOOP_LOG=debug shows where)"

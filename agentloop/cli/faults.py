@@ -5,7 +5,7 @@ import traceback
 
 import click
 
-from agentloop.cli.console import error_console, say
+from agentloop.cli.console import error_console, say, show
 from agentloop.cli.exits import exit_status, one_line
 from agentloop.cli.logs import is_verbose
 from agentloop.errors import AgentLoopError
@@ -19,6 +19,9 @@ _MOST_LINKS = 20
 
 def status_after(error: Exception) -> int:
     """Say what went wrong; the exit status for it."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        show(error_console(), error.format_message())
+        return exit_status("usage")
     word, line = word_and_line(error)
     say(error_console(), line, style="bold red")
     return exit_status(word)

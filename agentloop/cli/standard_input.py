@@ -4,6 +4,7 @@ import os
 import queue
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agentloop.cli.process import interrupt, on_signals
@@ -14,6 +15,8 @@ FIRST_WORD_SECONDS = 2.0
 """How long a pipe beside a prompt may take to say its first word."""
 MOST_MEGABYTES = 10
 _MOST_BYTES = MOST_MEGABYTES * 1_000_000
+_LOOK_UP_SECONDS = 0.25
+"""How late a signal is answered at most while nothing comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,15 +81,21 @@ class _Pump:
     def _rest(self, first_word_seconds: float | None) -> bytes:
         data = bytearray()
         try:
-            piece = self._pieces.get(timeout=first_word_seconds)
+            piece = self._pieces.get(timeout=first_word_seconds) if first_word_seconds else self._next()
         except queue.Empty:
             raise SilentInputError from None
         while piece:
             data += piece
-            piece = self._pieces.get()
+            piece = self._next()
         if len(data) > _MOST_BYTES:
             raise UsageError(f"standard input holds more than {MOST_MEGABYTES} MB: name a file instead")
         return bytes(data)
+
+    def _next(self) -> bytes:
+        """A signal that comes just before a wait does not end that wait, so none is for ever."""
+        while True:
+            with suppress(queue.Empty):
+                return self._pieces.get(timeout=_LOOK_UP_SECONDS)
 
     def _read(self) -> None:
         room = _MOST_BYTES

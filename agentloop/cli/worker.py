@@ -25,8 +25,8 @@ from agentloop.errors import UsageError
 from agentloop.stream import AnyStreamEvent
 from agentloop.workspace.offspring import end_all
 
-_MOST_DIGITS = 20
 _LONGEST_SHOWN = 100
+_COUNT = re.compile(r"0*([0-9]{1,10})")
 _RATE = re.compile(r"(\d{1,9})/(\d{1,9}(?:\.\d{1,9})?)")
 
 
@@ -62,7 +62,7 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
     StandardOutput.claimed()
     flags = flags_of(click.get_current_context())
     if "owner" in flags:
-        raise UsageError("--owner is nothing for a worker: it does the runs of all; give it to submit")
+        raise UsageError("--owner has no effect on `worker`: it does the runs of all; give it to `submit`")
     settings = settings_for(flags)
     if settings.model_is_fallback:
         raise UsageError(
@@ -109,10 +109,11 @@ def _limits_of(queues: Sequence[str], concurrency: int, rate: str | None) -> lis
 
 def _limit_of(queue: str, concurrency: int, rate: Rate | None) -> QueueLimits:
     name, colon, most = queue.partition(":")
-    if colon and not (most.isascii() and most.isdigit() and 0 < int(most[:_MOST_DIGITS]) <= MOST_COUNT):
+    found = _COUNT.fullmatch(most)
+    if colon and not (found and 0 < int(found[1]) <= MOST_COUNT):
         wanted = f"write NAME or NAME:N, N a whole number from 1 to {MOST_COUNT}"
         raise UsageError(f"--queue: {queue[:_LONGEST_SHOWN]!r}: {wanted}")
-    return QueueLimits(name=name, most=int(most) if colon else None, each=concurrency, rate=rate)
+    return QueueLimits(name=name, most=int(found[1]) if found else None, each=concurrency, rate=rate)
 
 
 def _rate(text: str | None) -> Rate | None:

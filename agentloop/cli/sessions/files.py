@@ -18,8 +18,8 @@ from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.settings import Settings
 from agentloop.errors import ConflictError, UsageError
 from agentloop.events import Described, Event, MessageAdded
+from agentloop.given import title_of
 from agentloop.messages import Message
-from agentloop.openings import title_of
 from agentloop.sessions import new_session_id
 from agentloop.stores import checked_session_id
 from agentloop.tokens import count_message, counter_for
