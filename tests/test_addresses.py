@@ -1,15 +1,16 @@
 """The secrets of an address are in no hint, no output and no file, wherever they stand in it."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from agentloop.cli.settings import settings_for
 from agentloop.openai_api.wiped import without_secrets
-from agentloop.redaction import secrets_in_address
+from agentloop.redaction import known_in_address, secrets_in_address
 from tests.cli_kit import agentloop
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Reply
+from tests.strict_replies import Call, Reply
 from tests.test_wiped import all_of
 
 SECRET = "Zq81vXk27mPw"
@@ -74,6 +75,65 @@ def test_the_password_of_the_store_is_redacted_too() -> None:
     redact = settings_for({"store": f"postgresql://ann:{SECRET}@h/d", "model": "m"}, {}).redact
     assert redact is not None
     assert redact(f"ann and {SECRET}") == "ann and [redacted: known value]"
+
+
+LONG = "Zq81vXk27mPw49Lc"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"http://ann:{SECRET}@h/v1",
+        f"http://{LONG}@h/v1",
+        f"http://h/v1?apiKey={SECRET}",
+        f"http://h/v1?x-amz-signature={SECRET}",
+        f"http://h/v1?subscription={LONG}",
+        f"http://h/v1?{LONG}",
+        f"postgresql://ann:{SECRET}@h1:1,h2:2/d",
+        f"postgresql://ann@h/d?sslpassword={SECRET}",
+    ],
+)
+def test_what_is_surely_a_secret_is_known(address: str) -> None:
+    assert {SECRET, LONG} & {*known_in_address(address)}
+    assert {*known_in_address(address)} <= {*secrets_in_address(address)}
+
+
+def test_a_password_of_letters_is_known_too() -> None:
+    assert known_in_address("postgresql://ann:swordfish@h/d") == ("swordfish",)
+    assert known_in_address("postgresql://ann@h/d?password=swordfish") == ("swordfish",)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://h/v1?env=production&provider=anthropic&tenant=contoso-limited",
+        "http://h/v1?cluster=prod-eu-west-1a&since=2024-10-21T12:00:00Z",
+        "http://h/v1?tenant=8d3c9b1e-4f5a-4b6c-8d7e-9f0a1b2c3d4e",
+        "http://h/v1?tokenizer=anthropic-2024&design=production2&monkey=business1",
+        "http://h/v1?sort_key=created_at&token=production",
+        "http://h/v1?production#introduction",
+        "http://assistant@h/v1",
+        "postgresql://postgres:postgres@localhost/d",
+        "postgresql://postgres:password@localhost/d?password=postgres",
+        "postgresql://ann:agentloop@h/agentloop",
+        "postgresql://postgres:postgres@h1:1,h2:2/d",
+    ],
+)
+def test_a_word_of_an_address_is_taken_out_of_no_text(address: str) -> None:
+    assert known_in_address(address) == ()
+
+
+def test_plain_words_of_the_base_url_stay_in_prompts_and_files(tmp_path: Path) -> None:
+    written = "env = production\nprovider = anthropic\n"
+    call = Call(name="write_file", arguments=json.dumps({"path": "a.txt", "content": written}))
+    with StrictProvider([Reply(calls=(call,)), "Written for assistant."], model="m") as provider:
+        url = provider.url.replace("//", "//assistant@") + "?env=production&provider=anthropic"
+        asked = ("-p", "Write the production config", "-m", "m", "--base-url", url, "--allow", "write")
+        done = agentloop(*asked, cwd=tmp_path, env={"OPENAI_API_KEY": "sk-x"})
+    assert done.status == 0, done.err
+    assert "Written for assistant." in done.out
+    assert provider.bodies[0]["messages"][-1]["content"] == "Write the production config"
+    assert (tmp_path / "a.txt").read_text() == written
 
 
 @pytest.mark.parametrize(

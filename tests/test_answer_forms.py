@@ -25,7 +25,7 @@ from tests.responses_kit import (
     thought,
     told,
 )
-from tests.server_kit import Waits, answer_of, chat, error_of, parts_of, shown_in
+from tests.server_kit import Waits, answer_of, bytewise, chat, error_of, parts_of, shown_in
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, Call, Fault, Raw, Reply, calling, events
@@ -50,10 +50,10 @@ BEFORE = (b"", b": a comment\n\n", b"\r\n\r\n", b"\xef\xbb\xbf", b"event: messag
 async def test_events_are_understood_whatever_they_are_called(label: str, api: str, stream: bool) -> None:
     pieces = EVENTS[api].pieces
     replies = [Raw(pieces=(before, *pieces), content_type=label) for before in BEFORE if before]
-    bytewise = Raw(pieces=tuple(bytes([each]) for each in b"".join(pieces)), content_type=label)
-    with StrictProvider([*replies, bytewise]) as server:
+    replies.append(bytewise(b"".join(pieces), label))
+    with StrictProvider(replies) as server:
         model = APIS[api](server, stream=stream)
-        for _ in (*replies, bytewise):
+        for _ in replies:
             parts = await parts_of(model)
             assert shown_in(parts) == parts[-1].message.text == "fine"  # type: ignore[union-attr]
 

@@ -4,12 +4,13 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from agentloop.cli.prompt import with_piped
-from tests.cli_kit import agentloop, started
+from tests.cli_kit import agentloop, line_of, started
 from tests.strict_provider import StrictProvider
 
 
@@ -135,3 +136,29 @@ def test_one_signal_ends_an_import_from_a_pipe_that_says_nothing(tmp_path: Path)
         process.stdin.flush()
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 130
+
+
+def test_a_signal_ends_a_wait_that_it_does_not_wake(tmp_path: Path) -> None:
+    """As one does that comes between the last look at signals and the wait."""
+    script = """
+import signal, sys, threading
+from agentloop.cli.standard_input import read_bytes
+main = threading.get_ident()
+def strike():
+    while sys._current_frames()[main].f_code.co_name not in ("_rest", "_next"):
+        pass
+    signal.raise_signal(signal.SIGTERM)
+threading.Thread(target=strike, daemon=True).start()
+try:
+    read_bytes()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout
+            assert line_of(process.stdout) == "interrupted\n"
+        finally:
+            process.kill()

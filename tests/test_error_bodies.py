@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentloop.errors import BadAnswerError, ModelError, ModelRefusedError
+from agentloop.errors import BadAnswerError, ContextTooLongError, ModelError, ModelRefusedError
 from agentloop.models import ModelRequest
 from agentloop.openai_api.error_bodies import MOST_NESTED, codes_in, locations_in, said, texts_in
 from agentloop.openai_chat import OpenAIChat
@@ -110,3 +110,26 @@ def test_what_was_sent_and_is_quoted_is_not_looked_into() -> None:
     assert list(texts_in(quoting)) == [("msg", "Extra inputs")]
     assert list(locations_in(quoting)) == []
     assert said(quoting) == "Extra inputs"
+
+
+TOO_LONG = {
+    "message": "This model's maximum context length is 4000 tokens. However, your messages resulted in 9000."
+}
+ECHOES: dict[str, Any] = {
+    "request": {"messages": [{"role": "user", "content": "word " * 12_000}]},
+    "input": [{"at": at} for at in range(600)],
+    "what_came": "word " * 12_000,
+    "fields": {f"field_{at}": at for at in range(600)},
+}
+
+
+@pytest.mark.parametrize("status", [400, 200])
+@pytest.mark.parametrize("name", ECHOES)
+async def test_an_overflow_behind_an_echo_of_the_request_is_understood(name: str, status: int) -> None:
+    echo = {name: ECHOES[name]}
+    bodies = [{**echo, "error": TOO_LONG}, {"error": {**echo, **TOO_LONG}}]
+    with StrictProvider([Fault(status=status, body=body) for body in bodies]) as server:
+        for _ in bodies:
+            with pytest.raises(ContextTooLongError) as raised:
+                await answered(OpenAIChat("m", base_url=server.url, retry=RetryPolicy(attempts=1)))
+            assert raised.value.window == 4000

@@ -2,11 +2,9 @@
 
 import asyncio
 import gc
-import itertools
 import json
 import socket
 import time
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from email.utils import formatdate
 from typing import Any
@@ -28,7 +26,7 @@ from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_chat.stream import streamed
 from agentloop.retry import RetryPolicy
 from agentloop.sizes import tokens_of
-from tests.server_kit import LOOK, Waits, answer_of, chat, error_of, parts_of, saying
+from tests.server_kit import LOOK, Waits, answer_of, bytewise, chat, error_of, parts_of, pieces_of, saying
 from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, Call, Drop, Fault, Hang, Raw, Reply, calling, events
@@ -300,12 +298,6 @@ STREAM = (
 )
 
 
-async def pieces_of(body: bytes, cuts: list[int]) -> AsyncIterator[bytes]:
-    places = [0, *sorted(cuts), len(body)]
-    for start, end in itertools.pairwise(places):
-        yield body[start:end]
-
-
 @given(st.lists(st.integers(0, len(STREAM))))
 @settings(max_examples=60, deadline=None)
 async def test_bytes_may_be_split_anywhere(cuts: list[int]) -> None:
@@ -316,8 +308,7 @@ async def test_bytes_may_be_split_anywhere(cuts: list[int]) -> None:
 
 
 async def test_one_byte_at_a_time_over_the_wire() -> None:
-    pieces = tuple(STREAM[at : at + 1] for at in range(len(STREAM)))
-    with StrictProvider([Raw(pieces=pieces)]) as server:
+    with StrictProvider([bytewise(STREAM)]) as server:
         assert (await answer_of(chat(server))).message.text == "aä🙂🙂!"
 
 

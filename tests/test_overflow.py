@@ -105,6 +105,14 @@ async def test_l17_what_is_no_overflow_is_sent_once(name: str, tmp_path: Path) -
         assert len(server.requests) == 1
 
 
+async def test_the_code_of_an_overflow_counts_beside_the_status_of_an_outage() -> None:
+    body = as_sent({"message": "try later", "code": "context_length_exceeded", "status": 503})
+    with StrictProvider([Fault(status=503, body=body), Fault(status=200, body=body)]) as server:
+        model = chat(server, retry=at_once())
+        assert [type(await error_of(model)) for _ in range(2)] == [ContextTooLongError] * 2
+        assert len(server.requests) == 2
+
+
 REPRESENTATIVE = [
     "openai",
     "vllm, at least",

@@ -1,5 +1,6 @@
 """What nobody but us asked for is left out wherever a server names it, in whatever words; nothing else is."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -56,27 +57,98 @@ async def test_our_stream_options_go_in_whatever_words_they_are_refused(words: s
     assert all(body["stream"] for body in server.bodies)
 
 
-@pytest.mark.parametrize("name", ["include", "store"])
+class Asked(StrictProvider):
+    """A provider that sees requests to the Responses API as they came, and may refuse them first."""
+
+    def __init__(self, refuse: Callable[[Body], Fault | None], model: str = "strict") -> None:
+        super().__init__(lambda _: "ok", model=model)
+        self.posted: list[Body] = []
+        self._refuse = refuse
+
+    def _unknown(self, body: Body) -> Fault | None:
+        self.posted.append(body)
+        return self._refuse(body)
+
+
+def fault_where(name: str, status: int, said: Body) -> Callable[[Body], Fault | None]:
+    """Refuses requests with this field in these words."""
+    answer = refusing(status, said, name)
+
+    def refuse(body: Body) -> Fault | None:
+        fault = answer(body)
+        return fault if isinstance(fault, Fault) else None
+
+    return refuse
+
+
 @pytest.mark.parametrize("words", WORDS)
-async def test_our_fields_of_responses_go_in_whatever_words_they_are_refused(words: str, name: str) -> None:
-    refuse = refusing(*WORDS[words], name)
-    posted: list[Body] = []
-
-    class Asked(StrictProvider):
-        """A provider whose brain sees a request as it came."""
-
-        def _unknown(self, body: Body) -> Fault | None:
-            posted.append(body)
-            fault = refuse(body)
-            return fault if isinstance(fault, Fault) else None
-
-    with Asked(lambda _: "ok") as server:
+async def test_our_include_goes_in_whatever_words_it_is_refused(words: str) -> None:
+    with Asked(fault_where("include", *WORDS[words])) as server:
         model = OpenAIResponses("strict", base_url=server.url, retry=at_once())
         for _ in range(2):
             assert (await answer_of(model)).message.text == "ok"
-    assert [name in body for body in posted] == [True, False, False]
-    other = {"include": "store", "store": "include"}[name]
-    assert all(other in body for body in posted)
+    assert ["include" in body for body in server.posted] == [True, False, False]
+    assert all(body["store"] is False for body in server.posted)
+
+
+UNKNOWN = [
+    {"message": "Unknown parameter: 'store'.", "param": "store"},
+    {"message": "Unrecognized request argument supplied: store"},
+    {"message": "This model does not support the store parameter"},
+    {"message": "不支持的参数: store"},
+    {"message": "[{'type': 'extra_forbidden', 'loc': ('body', 'store'), 'input': False}]"},
+]
+
+
+@pytest.mark.parametrize("said", UNKNOWN)
+async def test_store_goes_where_a_server_does_not_know_it(said: Body) -> None:
+    with Asked(fault_where("store", 400, said)) as server:
+        model = OpenAIResponses("strict", base_url=server.url, retry=at_once())
+        for _ in range(2):
+            assert (await answer_of(model)).message.text == "ok"
+    assert [body.get("store") for body in server.posted] == [False, None, None]
+    assert all("include" in body for body in server.posted)
+
+
+NOT_UNKNOWN = [
+    {"message": "Vector store not found."},
+    {"message": "The vector store is not supported for this model."},
+    {"message": "Bad request body", "param": "store"},
+    {"message": "Invalid parameter: 'store'"},
+    {"message": "Prompt 'pmpt_1' is not supported when 'store' is false"},
+    {"message": "`store` must be true when `background` is true.", "param": "store"},
+    {"message": "Unsupported value: 'store' does not support false with this model.", "param": "store"},
+    {
+        "message": "Item with id 'msg_1' not found. Items are not persisted when `store` is set to false. "
+        "Try again with `store` set to true, or remove this item from your input."
+    },
+]
+
+
+@pytest.mark.parametrize("said", NOT_UNKNOWN)
+async def test_a_server_is_never_let_store_a_conversation_for_a_mention_of_it(said: Body) -> None:
+    with Asked(fault_where("store", 400, said)) as server:
+        model = OpenAIResponses("strict", base_url=server.url, retry=at_once())
+        for _ in range(2):
+            assert isinstance(await error_of(model), ModelRefusedError)
+    assert [body["store"] for body in server.posted] == [False] * len(server.posted)
+
+
+@pytest.mark.parametrize("said", UNKNOWN)
+async def test_a_store_that_the_user_set_is_never_left_out(said: Body) -> None:
+    with Asked(fault_where("store", 400, said)) as server:
+        model = OpenAIResponses("strict", base_url=server.url, retry=at_once(), extra_body={"store": False})
+        assert isinstance(await error_of(model), ModelRefusedError)
+    assert [body["store"] for body in server.posted] == [False]
+
+
+async def test_what_did_not_help_when_it_was_left_out_is_asked_for_again() -> None:
+    faults = [Fault(status=400, body={"error": {"message": "No `stream_options` without a stream"}})] * 2
+    with StrictProvider([*faults, "ok"]) as server:
+        model = OpenAIChat("strict", base_url=server.url, retry=at_once())
+        assert isinstance(await error_of(model), ModelRefusedError)
+        assert (await answer_of(model)).usage is not None
+    assert ["stream_options" in body for body in server.bodies] == [True, False, True]
 
 
 ECHO = "bad value in {'messages': [{'role': 'user'}], 'stream': true, 'stream_options': {}}"

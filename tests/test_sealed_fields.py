@@ -79,6 +79,25 @@ def test_fields_of_the_same_names_that_no_provider_sent_are_free_text() -> None:
     assert SHAPED not in json.dumps(redacted(plain, Secrets()).to_openai())
 
 
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"content": [{"type": "tool_use", "input": {"signature": SHAPED, "encrypted_content": SHAPED}}]},
+        {"content": [{"type": "tool_use", "input": [{"type": "redacted_thinking", "data": SHAPED}]}]},
+        {"content": [{"type": "text", "text": "x", "encrypted_note": SHAPED}]},
+        {"content": "x", "calls": {"args": {"thoughtSignature": SHAPED}}},
+        {"content": "x", "reasoning_opaque": {"note": SHAPED}},
+        {"content": "x", "encrypted_password": SHAPED, "my_signature": SHAPED},
+        {"content": "x", "note": {"type": "encrypted", "data": SHAPED}},
+    ],
+)
+def test_what_is_nobodys_seal_is_free_text(held: dict[str, Any]) -> None:
+    clean = redacted(Message.from_openai({"role": "assistant", **held}), Secrets())
+    assert json.dumps(clean.to_openai()) == json.dumps({"role": "assistant", **held}).replace(
+        SHAPED, "[redacted: Hugging Face token]"
+    )
+
+
 def test_a_redaction_that_knows_no_values_sees_sealed_fields_too() -> None:
     sealed = Message(role="assistant", content="x", extra={"signature": "abc"})
     assert redacted(sealed, str.upper).extra == {"signature": "ABC"}
