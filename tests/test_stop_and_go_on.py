@@ -129,7 +129,7 @@ class Hooks(Callbacks):
             hang()
 '''
 
-ARRIVALS = {"tools": 4, "no tool yet": 3}
+ARRIVALS = {"tools": 5, "no tool yet": 3}
 """How many things are to happen before a point is reached, where it is more than one."""
 
 AT_THE_SERVER = ("no byte", "half text", "half call", "summary")
