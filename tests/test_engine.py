@@ -1,7 +1,7 @@
 """Every strategy under every trigger on every path, over logs of any kind: what laws L1 to L13 say holds.
 
 Each pair of a strategy and a trigger gets `EACH` histories, and each history goes down all six paths: so each
-strategy and each trigger meets more than 100 histories on each path, and every triple of the three some.
+strategy and each trigger meets more than 200 histories on each path, and every triple of the three some.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from tests.engine_kit import (
 )
 from tests.kit import COUNTER, added, assert_valid, calls
 
-EACH = 6
+EACH = 12
 """Histories for each strategy and trigger; the first that hypothesis draws is the simplest one."""
 
 SUMMARY_CALLS = 14
