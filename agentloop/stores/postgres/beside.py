@@ -6,12 +6,18 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from agentloop.errors import StoreError, UsageError
+from agentloop.stores.checked import MOST_LEASE_SECONDS
 from agentloop.stores.lines import to_bytes, to_text
 from agentloop.stores.postgres.rows import one_row
 from agentloop.stores.values import Checkpoint, Lease
 
 _TRIES = 20
-_MOST_LEASE_SECONDS = 10 * 365 * 86_400.0
+
+LIVES = (
+    "held.until > clock_timestamp()"
+    f" AND held.until <= clock_timestamp() + make_interval(secs => {MOST_LEASE_SECONDS})"
+)
+"""Whether a lease holds: one that ends later than it can is damaged and keeps nobody out."""
 
 _CHECKPOINT = "SELECT seq, event_id, body FROM agentloop_checkpoints WHERE session_id = %s::text"
 _KEEP = """
@@ -22,7 +28,7 @@ _KEEP = """
     SET seq = excluded.seq, event_id = excluded.event_id, body = excluded.body
     WHERE kept.seq <= excluded.seq"""
 _HELD = "SELECT holder, place, pid, started, since FROM agentloop_leases WHERE session_id = %(id)s::text"
-_TAKE = """
+_TAKE = f"""
     INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
     VALUES (%(id)s::text, %(holder)s::bytea, %(place)s::bytea, %(pid)s::int8, %(started)s::bytea,
         %(since)s::float8, clock_timestamp() + make_interval(secs => %(seconds)s::float8))
@@ -30,7 +36,7 @@ _TAKE = """
     SET holder = excluded.holder, place = excluded.place, pid = excluded.pid, started = excluded.started,
         since = excluded.since,
         until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
-    WHERE held.holder = excluded.holder OR held.holder = %(over)s::bytea OR held.until <= clock_timestamp()
+    WHERE held.holder = excluded.holder OR held.holder = %(over)s::bytea OR NOT ({LIVES})
     RETURNING holder, place, pid, started, since"""
 """Who holds it stays where `stays_with` of `stores.values` says so: the condition is its negation."""
 _FREE = "DELETE FROM agentloop_leases WHERE session_id = %s::text AND holder = %s::bytea"
@@ -65,7 +71,7 @@ async def take_lease(
     values: dict[str, Any] = {
         **asdict(lease),
         "id": session_id,
-        "seconds": min(seconds, _MOST_LEASE_SECONDS),
+        "seconds": min(seconds, MOST_LEASE_SECONDS),
         "holder": to_bytes(lease.holder),
         "place": to_bytes(lease.place),
         "started": to_bytes(lease.started),

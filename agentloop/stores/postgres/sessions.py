@@ -20,6 +20,7 @@ from agentloop.stores.lines import (
     to_bytes,
     whole_line,
 )
+from agentloop.stores.postgres.beside import LIVES
 from agentloop.stores.postgres.link import Link
 from agentloop.stores.postgres.rows import all_rows, one_row
 from agentloop.stores.postgres.schema import BESIDE
@@ -42,15 +43,15 @@ _EXPIRED = f"""{_LINES}
         AND (%(owner)s::bytea IS NULL OR owner = %(owner)s::bytea)
         AND id <> ALL(%(passed)s::text[])
         AND NOT EXISTS (
-            SELECT FROM agentloop_leases AS held WHERE held.session_id = id AND until > clock_timestamp())
+            SELECT FROM agentloop_leases AS held WHERE held.session_id = id AND {LIVES})
     ORDER BY updated DESC, id LIMIT {_MOST_SWEPT_AT_ONCE} FOR UPDATE SKIP LOCKED"""
-_KEEP_OUT = """
+_KEEP_OUT = f"""
     INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
     SELECT id, ''::bytea, ''::bytea, 0, ''::bytea, 0, clock_timestamp() FROM unnest(%s::text[]) AS id
-    ON CONFLICT (session_id) DO UPDATE SET holder = '' WHERE held.until <= clock_timestamp()
+    ON CONFLICT (session_id) DO UPDATE SET holder = '' WHERE NOT ({LIVES})
     RETURNING session_id"""
 """The leases of these sessions, but those that are live: who asks for one waits until the sweep is over."""
-_FORGET = "DELETE FROM agentloop_leases WHERE until <= clock_timestamp()"
+_FORGET = f"DELETE FROM agentloop_leases AS held WHERE NOT ({LIVES})"
 
 
 async def info(session_id: str, connection: AsyncConnection) -> SessionInfo | None:
