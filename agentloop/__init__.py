@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agentloop.filters import EventFilter
     from agentloop.leases import Leases
     from agentloop.limits import Limits
-    from agentloop.messages import Message, ToolCall, Usage
+    from agentloop.messages import Message, ToolCall
     from agentloop.micro import MicroCompact
     from agentloop.models import Answer, ChatModel, ModelRequest, Price, Retry, TextPart
     from agentloop.offline import OfflineModel
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from agentloop.runner import Runner
     from agentloop.sync import SyncRunner
     from agentloop.tools import Tool, ToolRegistry, tool
+    from agentloop.usage import Usage
 
 __version__ = "0.1.0"
 
@@ -74,7 +75,7 @@ _HOMES = {
     "filters": ("EventFilter",),
     "leases": ("Leases",),
     "limits": ("Limits",),
-    "messages": ("Message", "ToolCall", "Usage"),
+    "messages": ("Message", "ToolCall"),
     "micro": ("MicroCompact",),
     "models": ("Answer", "ChatModel", "ModelRequest", "Price", "Retry", "TextPart"),
     "offline": ("OfflineModel",),
@@ -88,6 +89,7 @@ _HOMES = {
     "runner": ("Runner",),
     "sync": ("SyncRunner",),
     "tools": ("Tool", "ToolRegistry", "tool"),
+    "usage": ("Usage",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("compaction", "stores", "strategies", "stream", "testing", "triggers", "workspace")

@@ -10,8 +10,8 @@ from dataclasses import replace
 from agentloop.errors import BadAnswerError
 from agentloop.events import ModelCalled
 from agentloop.kept_numbers import is_kept_number, is_kept_whole
-from agentloop.messages import MOST_REPORTED_TOKENS, Usage
 from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
+from agentloop.usage import MOST_REPORTED_TOKENS, Usage
 
 OnPart = Callable[[TextPart | Retry], Awaitable[None]]
 

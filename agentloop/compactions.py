@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 
 from agentloop.events import Ranges
 from agentloop.filters import EventFilter
-from agentloop.messages import Message, Usage
+from agentloop.messages import Message
 from agentloop.ranges import united
 from agentloop.stream import CompactionReason, CompactionStatus, Level, level_of
+from agentloop.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from agentloop.messages import Message, Usage
+from agentloop.messages import Message
+from agentloop.usage import Usage
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Sets of positions as inclusive pairs (first, last), ascending, apart from each other."""

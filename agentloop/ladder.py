@@ -28,15 +28,12 @@ from agentloop.rungs import Rungs, steps_of
 from agentloop.sessions import Session
 from agentloop.standing import NOTHING, Standing
 from agentloop.stream import ContextStatus, ResultsCleared
-from agentloop.summary import Summariser, TakeNote, summary_budget
+from agentloop.summary import TakeNote
 from agentloop.superseded_items import superseded_items
 from agentloop.writers import Writer, Writers
 
 LIKELY_NAME = "transcript_1700000000.jsonl"
 """The name of a transcript that is still to be saved is as long as this one."""
-
-INDEX_SHARE = 0.15
-"""The index beside a summary may take this share of the longest summary."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -179,6 +176,10 @@ class Ladder:
         self.outcomes.append(result)
         return session, result
 
+    def _writers(self, rungs: Rungs) -> Writers:
+        counter, on_part = self.compactor.counter, self.compactor.watch.retrying
+        return Writers(rungs=rungs, model=self.model, counter=counter, on_part=on_part)
+
     def _noting_refusals(self, write: Writer) -> Writer:
         async def noting(plan: Plan, context: Context, focus: str | None, take_note: TakeNote) -> Standing:
             try:
@@ -194,29 +195,6 @@ class Ladder:
         instead = plan.instead
         needs_a_model = isinstance(instead, Summary) and instead.on_failure is None
         return self._refused and bool(plan.covered) and needs_a_model
-
-    def _writers(self, rungs: Rungs) -> Writers:
-        return Writers(
-            summariser=lambda spec, plan: self._summariser(spec, plan, rungs),
-            counter=self.compactor.counter,
-            longest=rungs.longest,
-        )
-
-    def _summariser(self, spec: Summary, plan: Plan, rungs: Rungs) -> Summariser | None:
-        model = self.policy.model or self.model
-        if model is None:
-            return None
-        longest = rungs.longest(plan)
-        index = int(longest * INDEX_SHARE)
-        return Summariser(
-            model=model,
-            counter=self.compactor.counter,
-            budget=summary_budget(model, rungs.budget, longest=longest - index),
-            limit_seconds=self.policy.summary_seconds,
-            on_part=self.compactor.watch.retrying,
-            spec=spec,
-            index_tokens=index,
-        )
 
     async def _clear_enough(
         self, session: Session, budget: Budget, occasion: Occasion

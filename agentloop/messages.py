@@ -1,4 +1,4 @@
-"""What is said: one chat-completions message, its tool calls, and what an answer used.
+"""What is said: one chat-completions message, and its tool calls.
 
 `from_openai` and `to_openai` are inverses for every chat-completions dict: fields not known here, and
 known fields of an unusual shape, travel in `extra`; fields the original left out are named in `omits`.
@@ -21,9 +21,6 @@ Content: TypeAlias = str | tuple[Json, ...] | None
 
 MOST_NESTED = 100
 """So deep may lists and objects inside a message be nested: what copies and writes them is recursive."""
-
-MOST_REPORTED_TOKENS = 100_000_000
-"""A report of more tokens for one request is none: ten times the largest window offered (10 million)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,38 +152,6 @@ class Message:
         return plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Tokens as the provider reported them; `cached_tokens` is the part of the input read from its cache."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-
-    @classmethod
-    def from_openai(cls, data: Json) -> Self:
-        """Read the `usage` object of chat completions.
-
-        What is missing, no number, negative or above `MOST_REPORTED_TOKENS` was not reported and is 0; so is
-        what is said to be cached where that is more than the whole input.
-        """
-        details = data.get("prompt_tokens_details")
-        cached = _count(details.get("cached_tokens") if isinstance(details, Mapping) else 0)
-        told = _count(data.get("prompt_tokens"))
-        return cls(
-            input_tokens=told,
-            output_tokens=_count(data.get("completion_tokens")),
-            cached_tokens=cached if cached <= told else 0,
-        )
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-        )
-
-
 def text_of(content: object) -> str:
     """The text of a message's content, that of its parts one a line.
 
@@ -259,12 +224,6 @@ def _check_nesting(data: Json) -> None:
 
 def _holds_more(value: object) -> TypeGuard[Mapping[Any, Any] | Sequence[Any]]:
     return isinstance(value, Mapping | list | tuple)
-
-
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return int(value) if 0 <= value <= MOST_REPORTED_TOKENS else 0
 
 
 def _refuse(constant: str) -> None:

@@ -11,7 +11,8 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from agentloop.checks import at_least, at_least_or_none, shown
 from agentloop.errors import UsageError
-from agentloop.messages import Json, Message, Usage
+from agentloop.messages import Json, Message
+from agentloop.usage import Usage
 
 Purpose: TypeAlias = Literal["agent", "summary", "memory"]
 

@@ -13,9 +13,10 @@ from agentloop.errors import (
     TakenOverError,
     UsageError,
 )
-from agentloop.messages import Message, Usage
+from agentloop.messages import Message
 from agentloop.plain_values import error_text
 from agentloop.stream import ContextStatus, RunStatus
+from agentloop.usage import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

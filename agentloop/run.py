@@ -15,7 +15,7 @@ from agentloop.errors import TakenOverError
 from agentloop.events import Event, MessageAdded, RunEnded
 from agentloop.holds import Hold
 from agentloop.limits import Limits
-from agentloop.messages import Message, Usage
+from agentloop.messages import Message
 from agentloop.models import Answer
 from agentloop.races import CatchUp, appended, has_begun
 from agentloop.redaction import redacted
@@ -27,6 +27,7 @@ from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus, ToolProgress
 from agentloop.tokens import TokenCounter, count_message
+from agentloop.usage import Usage
 from agentloop.watch import Watch
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agentloop.events import Ranges, kind_name
-from agentloop.messages import Message, Usage
+from agentloop.messages import Message
+from agentloop.usage import Usage
 
 CompactionReason: TypeAlias = Literal["threshold", "tool", "manual", "overflow", "idle"]
 CompactionStatus: TypeAlias = Literal["done", "failed", "vetoed", "conflict", "ineffective"]

@@ -6,7 +6,7 @@ that is done when one is first asked for.
 
 from types import ModuleType
 
-from agentloop.messages import Usage
+from agentloop.usage import Usage
 
 
 def known_window(model: str) -> int | None:

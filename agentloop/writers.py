@@ -4,33 +4,41 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from agentloop.calling import OnPart
 from agentloop.context import Context
 from agentloop.digest import digest
 from agentloop.entries import Entry
 from agentloop.errors import ModelError
 from agentloop.instead import Computed, Digest, Lines, Note, Summary
+from agentloop.models import ChatModel
 from agentloop.plans import Plan
 from agentloop.prompts import NOTE
+from agentloop.rungs import Rungs
 from agentloop.standing import Standing
 from agentloop.stood_for import stood_for, without_a_log, written_by_a_model
-from agentloop.summary import Summariser, TakeNote
+from agentloop.summary import Summariser, TakeNote, summary_budget
 from agentloop.tokens import TokenCounter
 from agentloop.turn_lines import turn_lines
 
 Writer: TypeAlias = Callable[[Plan, Context, str | None, TakeNote], Awaitable[Standing]]
 """Writes what stands for a plan's entries in this context, with the focus asked for; notes its requests."""
 
-Summarisers: TypeAlias = Callable[[Summary, Plan], Summariser | None]
-"""Gives who is to write such a summary; None where no model is to be had."""
+INDEX_SHARE = 0.15
+"""The index beside a summary may take this share of the longest summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writers:
-    """Writes what a plan says; a digest takes at most `longest` tokens where it names no other number."""
+    """Writes what a plan of these rungs says; nothing is longer than the longest summary.
 
-    summariser: Summarisers
+    `model` is the agent's, which writes where the policy names no other; None where there is none. `on_part`
+    is shown that a request is tried again.
+    """
+
+    rungs: Rungs
+    model: ChatModel | None
     counter: TokenCounter
-    longest: Callable[[Plan], int]
+    on_part: OnPart
 
     async def write(self, plan: Plan, context: Context, focus: str | None, take_note: TakeNote) -> Standing:
         """What stands instead.
@@ -43,20 +51,6 @@ class Writers:
                 return await self._summary(spec, plan, context, focus, take_note)
             case other:
                 return self.without_a_model(other, plan, context)
-
-    async def _summary(
-        self, spec: Summary, plan: Plan, context: Context, focus: str | None, take_note: TakeNote
-    ) -> Standing:
-        summariser = self.summariser(spec, plan)
-        if summariser is None:
-            return self.without_a_model(spec.on_failure or Digest(), plan, context)
-        try:
-            written = await summariser.write(plan.entries, context, focus, take_note, reads=plan.reads)
-        except ModelError as error:
-            if spec.on_failure is None:
-                raise
-            return replace(self.without_a_model(spec.on_failure, plan, context), fault=str(error))
-        return Standing(text=written.text, made="summary", unread=written.unread, shadow=spec.shadow)
 
     def without_a_model(self, instead: Computed, plan: Plan, context: Context) -> Standing:
         """What stands instead where no model is asked."""
@@ -73,8 +67,38 @@ class Writers:
         text = self._digest(instead, [*earlier, *read], plan, context)
         return Standing(text=text, made="digest")
 
+    async def _summary(
+        self, spec: Summary, plan: Plan, context: Context, focus: str | None, take_note: TakeNote
+    ) -> Standing:
+        summariser = self._summariser(spec, plan)
+        if summariser is None:
+            return self.without_a_model(spec.on_failure or Digest(), plan, context)
+        try:
+            written = await summariser.write(plan.entries, context, focus, take_note, reads=plan.reads)
+        except ModelError as error:
+            if spec.on_failure is None:
+                raise
+            return replace(self.without_a_model(spec.on_failure, plan, context), fault=str(error))
+        return Standing(text=written.text, made="summary", unread=written.unread, shadow=spec.shadow)
+
+    def _summariser(self, spec: Summary, plan: Plan) -> Summariser | None:
+        policy, longest = self.rungs.policy, self.rungs.longest(plan)
+        model = policy.model or self.model
+        if model is None:
+            return None
+        index = int(longest * INDEX_SHARE)
+        return Summariser(
+            model=model,
+            counter=self.counter,
+            budget=summary_budget(model, self.rungs.budget, longest=longest - index),
+            limit_seconds=policy.summary_seconds,
+            on_part=self.on_part,
+            spec=spec,
+            index_tokens=index,
+        )
+
     def _digest(self, spec: Digest | Lines, read: Sequence[Entry], plan: Plan, context: Context) -> str:
-        longest = self.longest(plan)
+        longest = self.rungs.longest(plan)
         most = min(spec.max_tokens or longest, longest)
         if isinstance(spec, Lines):
             return turn_lines(read, max_tokens=most, counter=self.counter)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -31,6 +32,12 @@ def queue(url: str) -> Iterator[RunQueue]:
     queue = RunQueue(url)
     yield queue
     asyncio.run(queue.close())
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written beside the database is written here."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -121,3 +128,13 @@ class Gate:
         self.entered.set()
         await until(self.leave)
         return "through"
+
+
+def echo(text: str) -> str:
+    """Say it again."""
+    return f"heard {text}"
+
+
+def answers(count: int) -> list[str]:
+    """So many different answers."""
+    return [f"answer {n}" for n in range(count)]

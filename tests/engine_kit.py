@@ -24,7 +24,7 @@ from agentloop.compactions import CompactionResult
 from agentloop.context import Context
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelUnavailableError
 from agentloop.events import Event, ModelCalled, Noted, Record, RunEnded, RunStarted
-from agentloop.messages import Message, ToolCall, Usage
+from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelPart, ModelRequest
 from agentloop.results import RunResult
 from agentloop.stores import InMemoryStore
@@ -33,6 +33,7 @@ from agentloop.stream import CompactionStarted, StreamEvent
 from agentloop.testing import calls
 from agentloop.tokens import count_request
 from agentloop.triggers import Fired, Trigger
+from agentloop.usage import Usage
 from tests.kit import COUNTER, added, every_fact, histories, orderly
 
 INSTRUCTIONS = "Work with care; SYSTEM-PROMPT-7."

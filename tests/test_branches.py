@@ -32,7 +32,7 @@ from agentloop.exports import to_events, to_openai
 from agentloop.filters import MAIN, EventFilter, select
 from agentloop.imports import parse
 from agentloop.markdown import to_markdown
-from agentloop.messages import Message, ToolCall, Usage
+from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.runner import Runner
 from agentloop.stores.memory import InMemoryStore
@@ -40,6 +40,7 @@ from agentloop.strategies import KeepRecentFraction, Strategy
 from agentloop.testing import ScriptedModel
 from agentloop.transcripts import listed, load
 from agentloop.triggers import Trigger
+from agentloop.usage import Usage
 from agentloop.wire import wire_messages
 from tests.kit import (
     BUDGET,

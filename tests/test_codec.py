@@ -27,7 +27,8 @@ from agentloop.events import (
     Unknown,
 )
 from agentloop.kept_numbers import MOST_KEPT
-from agentloop.messages import Message, ToolCall, Usage
+from agentloop.messages import Message, ToolCall
+from agentloop.usage import Usage
 
 
 def _has_no_split_character(text: str) -> bool:

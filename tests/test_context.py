@@ -18,7 +18,7 @@ from agentloop.events import (
 )
 from agentloop.exchanges import clamped
 from agentloop.growing import Growing
-from agentloop.messages import Message, Usage
+from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.pairing import answers
 from agentloop.prompts import (
@@ -31,6 +31,7 @@ from agentloop.ranges import holds, ranges_between
 from agentloop.strategies import KeepRecentFraction
 from agentloop.tokens import REQUEST_OVERHEAD, count_request
 from agentloop.unsaid import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, says_nothing
+from agentloop.usage import Usage
 from agentloop.wire import alternating, arranged, wire_messages
 from tests.kit import BUDGET, COUNTER, added, context_of, histories, orderly, records_of
 

@@ -1,21 +1,14 @@
-"""Durable runs with one worker in this process: what stands in the log, in the queue and in DBOS's tables."""
+"""Durable runs with one worker in this process: how a run goes, in the log and in DBOS's steps."""
 
 import asyncio
-import logging
-import socket
 from collections.abc import Iterator
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
-from psycopg import sql
 
-from agentloop import Agent, Compaction, Limits, Runner, Secrets, UsageError
-from agentloop.durable import QueueLimits, Rate, RunQueue, Worker
-from agentloop.durable import database as durable_database
-from agentloop.errors import ModelRefusedError, ModelUnavailableError, StoreError
+from agentloop import Agent, Compaction, Limits, Runner
+from agentloop.durable import RunQueue
+from agentloop.errors import ModelUnavailableError
 from agentloop.events import Compacted, Described, ModelCalled, RunEnded, RunStarted
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
@@ -27,14 +20,22 @@ from agentloop.stream import RunStarted as RunStartedShown
 from agentloop.testing import FailingModel, Reply, ScriptedModel, calls
 from agentloop.triggers import WindowFraction
 from tests import durable_work_kit
-from tests.durable_work_kit import Gate, Heard, at_work, become, locked_out, messages, over, said
+from tests.durable_work_kit import (
+    Gate,
+    Heard,
+    answers,
+    at_work,
+    become,
+    echo,
+    locked_out,
+    messages,
+    over,
+    said,
+)
 from tests.kit import assert_valid, read, until
-from tests.postgres_kit import Server
-
-SECRET = "sk-proj-" + "a1B2" * 12
-
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
+in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own
 
 
 def steps_of(url: str, run_id: str) -> list[str]:
@@ -45,19 +46,6 @@ def steps_of(url: str, run_id: str) -> list[str]:
             [run_id],
         )
         return [name for (name,) in rows]
-
-
-def all_of_dbos(url: str) -> str:
-    """All that stands in any of DBOS's tables."""
-    with psycopg.connect(url) as connection:
-        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'dbos'").fetchall()
-        queries = [sql.SQL("SELECT * FROM dbos.{}").format(sql.Identifier(name)) for (name,) in names]
-        return "\n".join(str(connection.execute(query).fetchall()) for query in queries)
-
-
-def echo(text: str) -> str:
-    """Say it again."""
-    return f"heard {text}"
 
 
 async def looked_at(url: str, session_id: str) -> None:
@@ -101,18 +89,13 @@ async def test_runs_of_a_session_are_done_one_after_the_other_in_the_order_submi
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
     ids = [await queue.submit(f"question {n}", session_id="line") for n in range(4)]
-    async with at_work(Agent(ScriptedModel(lambda_answers(4))), url):
+    async with at_work(Agent(ScriptedModel(answers(4))), url):
         assert {(await over(queue, run_id)).state for run_id in ids} == {"answered"}
     assert [text for role, text in await said(store, "line") if role == "user"] == [
         f"question {n}" for n in range(4)
     ]
     edges = [type(r.event) for r in await store.read("line") if isinstance(r.event, RunStarted | RunEnded)]
     assert edges == [RunStarted, RunEnded] * 4
-
-
-def lambda_answers(count: int) -> list[str]:
-    """So many different answers."""
-    return [f"answer {n}" for n in range(count)]
 
 
 async def test_a_run_cancelled_in_a_tool_goes_on_when_resumed_and_the_tool_is_told_as_interrupted(
@@ -185,27 +168,6 @@ async def test_a_step_whose_server_is_away_is_tried_again(url: str, queue: RunQu
     async with at_work(Agent(model), url, retry_seconds=0.01):
         assert (await over(queue, run_id)).state == "answered"
     assert len(model.requests) == 3
-
-
-@pytest.mark.parametrize(
-    ("error", "state", "requests"),
-    [
-        (ModelUnavailableError("no connection"), "try_later", 5),
-        (ModelRefusedError(f"bad key {SECRET}", status=401), "failed", 1),
-    ],
-)
-async def test_a_run_that_fails_says_why_and_the_log_tells_its_end(
-    url: str, queue: RunQueue, store: SessionStore, error: Exception, state: str, requests: int
-) -> None:
-    model = FailingModel(error)
-    run_id = await queue.submit("Are you there?", session_id=f"fails-{state}")
-    async with at_work(Agent(model), url, retry_seconds=0.01, redact=Secrets()):
-        run = await over(queue, run_id)
-    assert (run.state, len(model.requests)) == (state, requests)
-    assert run.error is not None
-    assert SECRET not in run.error
-    ends = [r.event.status for r in await store.read(f"fails-{state}") if isinstance(r.event, RunEnded)]
-    assert ends == [state]
 
 
 async def test_a_compaction_is_a_step_of_its_own(url: str, queue: RunQueue, store: SessionStore) -> None:
@@ -291,70 +253,6 @@ async def test_the_compact_tool_is_answered_after_the_others(
     assert len(results) == 2
 
 
-async def test_no_secret_and_no_text_of_a_run_stands_in_the_tables_of_dbos(url: str) -> None:
-    model = ScriptedModel([calls(("echo", {"text": f"tool {SECRET}"})), "the whole answer"])
-    async with RunQueue(url, redact=Secrets()) as queue:
-        run_id = await queue.submit(f"My key is {SECRET}.")
-        async with at_work(Agent(model, tools=[echo]), url, redact=Secrets()):
-            assert (await over(queue, run_id)).state == "answered"
-    tables = all_of_dbos(url)
-    assert "My key is" in tables
-    assert SECRET not in tables
-    assert "heard tool" not in tables
-    assert "the whole answer" not in tables
-
-
-async def test_a_queue_begins_no_more_than_its_rate_and_runs_no_more_than_its_limit(
-    url: str, queue: RunQueue, store: SessionStore
-) -> None:
-    ids = [await queue.submit(f"question {n}", queue="slow") for n in range(3)]
-    limits = QueueLimits(name="slow", most=1, each=4, rate=Rate(runs=2, seconds=1.0))
-    async with at_work(Agent(ScriptedModel(lambda_answers(3))), url, queues=[limits]):
-        runs = [await over(queue, run_id) for run_id in ids]
-    started = sorted(run.started or 0.0 for run in runs)
-    assert started[2] - started[0] >= 1.0
-    logs = [await store.read(run.session_id) for run in runs]
-    spans = sorted((log[0].event.time, log[-1].event.time) for log in logs)
-    assert all(first[1] <= second[0] for first, second in pairwise(spans))
-    with psycopg.connect(url) as connection:
-        row = connection.execute(
-            "SELECT concurrency, worker_concurrency, partition_concurrency, rate_limit_max,"
-            " rate_limit_period_sec FROM dbos.queues WHERE name = 'slow'"
-        ).fetchone()
-    assert row == (1, 1, 1, 2, 1.0)
-
-
-async def test_a_worker_takes_runs_of_its_own_queues_alone(url: str, queue: RunQueue) -> None:
-    elsewhere = await queue.submit("not here", queue="elsewhere")
-    here = await queue.submit("here", queue="here")
-    async with at_work(Agent(ScriptedModel(["done"])), url, queues=["here"]):
-        assert (await over(queue, here)).state == "answered"
-    assert (await queue.run(elsewhere)).state == "queued"
-    assert (await queue.cancel(elsewhere)).state == "cancelled"
-
-
-async def test_a_database_that_allows_no_tables_is_told_as_every_fault_of_a_store(
-    postgres: Server, database: str
-) -> None:
-    with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("DROP ROLE IF EXISTS weak")
-        connection.execute("CREATE ROLE weak LOGIN")
-        weak = postgres.url_of(connection.info.dbname, user="weak")
-    async with RunQueue(weak) as queue:
-        with pytest.raises(StoreError, match="permission denied"):
-            await queue.runs()
-
-
-async def test_a_server_that_accepts_and_says_nothing_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(durable_database, "CONNECT_SECONDS", 2)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        async with RunQueue(f"postgresql://me@127.0.0.1:{server.getsockname()[1]}/x") as queue:
-            with pytest.raises(StoreError, match="timeout"):
-                await asyncio.wait_for(queue.runs(), timeout=60)
-
-
 async def test_a_run_waits_for_a_session_that_somebody_else_works_on(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
@@ -381,53 +279,6 @@ async def test_a_run_waits_for_a_session_that_somebody_else_works_on(
     ]
 
 
-async def test_who_works_for_an_owner_sees_that_owners_runs_alone(url: str, store: SessionStore) -> None:
-    async with RunQueue(url, owner="ann") as anns, RunQueue(url, owner="bob") as bobs:
-        run_id = await anns.submit("Mine.", session_id="anns")
-        async with at_work(Agent(ScriptedModel(["yours"])), url):
-            assert (await over(anns, run_id)).state == "answered"
-        assert [run.id for run in await anns.runs()] == [run_id]
-        assert list(await bobs.runs()) == []
-        with pytest.raises(UsageError, match="there is no run"):
-            await bobs.cancel(run_id)
-        with pytest.raises(UsageError, match="is taken"):
-            await bobs.submit("Mine too.", session_id="anns")
-    info = await store.info("anns")
-    assert info is not None
-    assert info.owner == "ann"
-
-
-async def test_a_session_that_begins_with_a_run_lives_as_long_as_that_says(
-    url: str, queue: RunQueue, store: SessionStore
-) -> None:
-    with pytest.raises(UsageError, match="ttl_seconds"):
-        await queue.submit("x", ttl_seconds=0)
-    async with at_work(Agent(ScriptedModel(["one", "two"])), url):
-        await over(queue, await queue.submit("First.", session_id="short-lived", ttl_seconds=60))
-        await over(queue, await queue.submit("Second.", session_id="short-lived", ttl_seconds=3600))
-    described = [r.event for r in await store.read("short-lived") if isinstance(r.event, Described)]
-    assert [event.ttl_seconds for event in described] == [60.0]
-
-
-async def test_nothing_is_printed_and_no_logging_of_the_host_is_touched(
-    url: str, queue: RunQueue, capfd: pytest.CaptureFixture[str]
-) -> None:
-    before = (list(logging.root.handlers), logging.root.level)
-    run_id = await queue.submit("Quiet.")
-    async with at_work(Agent(ScriptedModel(["…"])), url):
-        await over(queue, run_id)
-    assert (list(logging.root.handlers), logging.root.level) == before
-    assert capfd.readouterr() == ("", "")
-
-
-async def test_one_process_has_one_worker(url: str, queue: RunQueue) -> None:
-    run_id = await queue.submit("Are you at work?")
-    async with at_work(Agent(ScriptedModel(["yes"])), url):
-        await over(queue, run_id)
-        with pytest.raises(UsageError, match="a worker runs in this process already"):
-            await Worker(Agent(ScriptedModel([])), url).run()
-
-
 async def test_a_long_session_is_found_to_have_begun_from_its_end(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
@@ -448,50 +299,3 @@ def answered_by_number() -> Iterator[Any]:
 
     while True:
         yield reply
-
-
-@pytest.mark.parametrize(
-    ("bad", "words"),
-    [
-        (lambda: RunQueue("sqlite:///x.db"), "durable runs need a PostgreSQL store, not 'sqlite'"),
-        (lambda: RunQueue("memory:"), "durable runs need a PostgreSQL store"),
-        (lambda: RunQueue("postgresql://h/d", owner=""), "bad owner"),
-        (lambda: Worker(Agent(ScriptedModel([])), "memory:"), "durable runs need a PostgreSQL store"),
-        (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", concurrency=0), "concurrency"),
-        (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", look_seconds=0), "look_seconds"),
-        (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", queues=[]), "queues is empty"),
-        (lambda: Worker("agent", "postgresql://h/d"), "agent must be an Agent"),  # type: ignore[arg-type]
-        (lambda: QueueLimits(name="a b"), "bad queue"),
-        (lambda: QueueLimits(name="q", most=0), "most"),
-        (lambda: Rate(runs=0, seconds=1), "runs"),
-        (lambda: Rate(runs=1, seconds=0), "seconds"),
-    ],
-)
-def test_bad_arguments_are_refused_by_name(bad: Any, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        bad()
-
-
-async def test_many_submit_at_once_to_a_database_where_nothing_is_yet(database: str) -> None:
-    async with RunQueue(database) as one, RunQueue(database) as other:
-        ids = await asyncio.gather(*(queue.submit("x") for queue in (one, other) * 5))
-        assert {run.id for run in await one.runs()} == set(ids)
-
-
-async def test_bad_orders_are_refused_before_anything_is_stored(queue: RunQueue) -> None:
-    before = len(await queue.runs(most=None))
-    for bad, words in (
-        (queue.submit(" "), "the prompt is empty"),
-        (queue.submit("x", session_id="../x"), "bad session id"),
-        (queue.submit("x", queue="_dbos_internal_queue"), "bad queue"),
-        (queue.run("nope"), "there is no run 'nope'"),
-        (queue.answer("nope"), "there is no run 'nope'"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            await bad
-    assert len(await queue.runs(most=None)) == before
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)

@@ -14,7 +14,7 @@ from agentloop.context import Context
 from agentloop.errors import ContextTooLongError
 from agentloop.events import Compacted
 from agentloop.guard import COOLDOWN_STEPS, GROWTH, REFILL_STEPS, REGROWTH, RELEASE, STRIKES, Guard
-from agentloop.messages import Message, Usage
+from agentloop.messages import Message
 from agentloop.models import Answer, ModelRequest
 from agentloop.runner import Runner
 from agentloop.strategies import KeepRecentFraction, replaced_by
@@ -22,6 +22,7 @@ from agentloop.stream import CompactionEnded, ContextWarning
 from agentloop.testing import ScriptedModel
 from agentloop.tokens import count_message, count_request, counter_for
 from agentloop.triggers import Fired, On, WindowFraction
+from agentloop.usage import Usage
 from tests.kit import assert_valid, every_fact, read, reading, watched
 
 LIMIT = 1_000

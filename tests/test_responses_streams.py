@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from agentloop.codec import encode
 from agentloop.errors import BadAnswerError
 from agentloop.events import MessageAdded
-from agentloop.messages import Message, Usage
+from agentloop.messages import Message
 from agentloop.models import Answer, Retry, TextPart
 from agentloop.openai_responses.stream import streamed
 from agentloop.retry import RetryPolicy
+from agentloop.usage import Usage
 from tests.responses_kit import (
     OUTPUTS,
     SEARCH,

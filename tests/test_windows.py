@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from agentloop.errors import UsageError
-from agentloop.messages import Usage
 from agentloop.models import ChatModel, Price
 from agentloop.offline import OfflineModel
 from agentloop.openai_chat import OpenAIChat
 from agentloop.sizes import amount_of
 from agentloop.testing import FailingModel, ScriptedModel
+from agentloop.usage import Usage
 from agentloop.windows import known_window, price
 
 USED = Usage(input_tokens=1_000_000, output_tokens=100_000, cached_tokens=800_000)
@@ -61,7 +61,7 @@ def test_no_network_is_touched() -> None:
         "    if event in ('socket.connect', 'socket.getaddrinfo'):\n"
         "        raise SystemExit(f'network: {event}')\n"
         "sys.addaudithook(refuse)\n"
-        "from agentloop.messages import Usage\n"
+        "from agentloop.usage import Usage\n"
         "from agentloop.windows import known_window, price\n"
         "print(known_window('gpt-4o'), price('gpt-4o', Usage(input_tokens=4_000_000)))\n"
     )

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from agentloop.cli.output import StandardOutput
-from agentloop.messages import Usage
 from agentloop.plain_values import strict
 from agentloop.stream import RunEnded, RunStatus, StreamEvent, to_json
+from agentloop.usage import Usage
 
 _STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agentloop.cli.output import printable
-from agentloop.messages import Usage
 from agentloop.stream import (
     CompactionEnded,
     ContextStatus,
@@ -14,6 +13,7 @@ from agentloop.stream import (
     RunStarted,
     StreamEvent,
 )
+from agentloop.usage import Usage
 
 _BAR = 10
 

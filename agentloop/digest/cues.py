@@ -1,4 +1,4 @@
-"""Signs in the language itself that a sentence binds, decides, leaves open or only greets."""
+"""Signs in the language itself that a sentence binds, decides, leaves open, only greets, or tells news."""
 
 import re
 
@@ -81,6 +81,44 @@ _NARRATION = re.compile(
     r"looking|reading|checking|running|opening)\b",
     re.IGNORECASE,
 )
+_CHANGE = re.compile(
+    r"\b(?:instead|no longer|any ?more|chang\w+|updat\w+|correction|correct(?:ed)?|actually|switch\w*|moved?|"
+    r"moving|replac\w+|revis\w+|from now on|scratch that|bump\w*|rais\w+|lower\w*|increas\w+|decreas\w+|"
+    r"reduc\w+|migrat\w+|renam\w+|supersed\w+|overrid\w+|forget|amend\w*|after all|changed my mind|"
+    r"push\w*|postpon\w+|extended|delay\w*|shift\w*|rotat\w+|these days|nowadays|i meant|my mistake|make it|"
+    r"(?:is|are|it['’]s|we|i|be|will|should|that|which|to|has|have) now|now (?:is|are|use|uses|using|be|at|"
+    r"on|to|"
+    r"lives|runs|reads|has|the|it|we|stands|set)|now(?=\W*$)|as of|going forward|effective|"
+    r"jetzt|nun|stattdessen|nicht mehr|geändert|doch|désormais|maintenant|plutôt|finalement|"
+    r"ahora|en vez|en lugar|cambi\w+|ya no|adesso|ora|invece|agora|mud\w+|em vez|nu|voortaan|"
+    r"теперь|вместо)\b|现在|改为|改成|改用|更新|不再|今後|変更|代わりに|이제|변경",
+    re.IGNORECASE,
+)
+_MORE = re.compile(
+    r"\b(?:also|another|additional\w*|a second|the second|secondary|too(?=\W*$)|as well|besides|plus|"
+    r"further|extra|"
+    r"both|either|add|auch|zusätzlich|aussi|también|anche|também|ещё|также)\b|也|还有|另外|また|도\b",
+    re.IGNORECASE,
+)
+_ONLY_THOUGHT = re.compile(
+    r"[?？]\W*$|\b(?:if|whether|suppos\w+|imagine|assum\w+|hypothetical\w*|would|could|might|may|maybe|perhaps|"
+    r"unless|in case|what about|wenn|falls|würde|könnte|vielleicht|sería|podría|quizás|serait|pourrait|"
+    r"peut-être)\b|如果|假如|要是|もし|만약",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(
+    r"\b(?:do not|don['’]?t|never|(?:should|must|shall|will|need)(?: not|n['’]?t)|cannot|can['’]?t|won['’]?t|"
+    r"wrong|refuse\w*|rather not)\b",
+    re.IGNORECASE,
+)
+_PAST = re.compile(
+    r"\b(?:used to|previous\w*|former\w*|originally|once|back then|last (?:year|month|week|time)|the old|"
+    r"before|"
+    r"(?:war|waren|était|era)\b(?! (?:jetzt|ahora)))\b"
+    r"|\b(?:was|were)\b(?!\s+(?:\w+\s+)?(?:chang|mov|rais|lower|switch|updat|bump|increas|decreas|reduc|"
+    r"postpon|push|exten|delay|shift|rotat|renam|replac|set|correct|revis|migrat))",
+    re.IGNORECASE,
+)
 
 
 def binds(text: str) -> int:
@@ -107,3 +145,18 @@ def is_pleasant(text: str) -> bool:
 def is_narration(text: str) -> bool:
     """Whether an assistant only says what it is about to look at."""
     return bool(_NARRATION.match(text))
+
+
+def changes(sentence: str) -> bool:
+    """Whether the sentence says that something is no more what it was."""
+    return bool(_CHANGE.search(sentence))
+
+
+def is_news(sentence: str) -> bool:
+    """Whether the sentence says how things are, and not what was, what might be, or what must not be done."""
+    return not any(sign.search(sentence) for sign in (_ONLY_THOUGHT, _REFUSED, _PAST))
+
+
+def adds(sentence: str) -> bool:
+    """Whether the sentence says that there is one more, so that what was said before still holds."""
+    return bool(_MORE.search(sentence))

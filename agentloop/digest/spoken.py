@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from agentloop.digest.claims import changes
-from agentloop.digest.cues import binds, decides, is_keyed, is_narration, is_pleasant
+from agentloop.digest.cues import binds, changes, decides, is_keyed, is_narration, is_pleasant
 from agentloop.digest.earlier import Earlier
 from agentloop.digest.sentences import Sentence, sentences
 from agentloop.digest.stale import Stated

@@ -5,17 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from agentloop.digest.claims import (
-    Claim,
-    adds,
-    changes,
-    claims,
-    clauses_of,
-    given_up,
-    is_news,
-    key_of,
-    tells_apart,
-)
+from agentloop.digest.claims import Claim, claims, clauses_of, given_up, key_of, tells_apart
+from agentloop.digest.cues import adds, changes, is_news
 from agentloop.digest.words import bare, content_words, is_hard, kind_of_value, singular, words
 
 CHANGED = "[changed later]"

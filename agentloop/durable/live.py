@@ -17,7 +17,7 @@ from agentloop.events import Event, MessageAdded, Record, RunEnded, RunStarted
 from agentloop.holders import part_of
 from agentloop.holds import Hold
 from agentloop.limits import Limits
-from agentloop.messages import ToolCall, Usage
+from agentloop.messages import ToolCall
 from agentloop.races import has_begun, kept_up
 from agentloop.run import Run
 from agentloop.sessions import Session
@@ -26,6 +26,7 @@ from agentloop.steps import RunTools, next_step
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus
+from agentloop.usage import Usage
 from agentloop.watch import Sink
 
 _SLACK_SECONDS = 86_400.0

@@ -3,8 +3,8 @@
 from dbos import WorkflowStatus
 
 from agentloop.durable.orders import QueuedRun, RunState
-from agentloop.messages import Usage
 from agentloop.plain_values import first_line
+from agentloop.usage import Usage
 
 _STATES: dict[str, RunState] = {
     "ENQUEUED": "queued",

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from agentloop.checks import whole
-from agentloop.messages import Message, Usage
+from agentloop.messages import Message
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.offline.chat import chat
 from agentloop.offline.named import named_tool_step
@@ -15,6 +15,7 @@ from agentloop.offline.view import View, view_of
 from agentloop.replies import admitted, answer_of, streamed
 from agentloop.sizes import named_tokens_or_none
 from agentloop.tokens import TokenCounter, counter_for
+from agentloop.usage import Usage
 
 MOST_CHARS_HEEDED = 2_000
 """It looks for what is asked in so many characters of the newest message; what is pasted stands behind."""

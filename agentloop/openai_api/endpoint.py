@@ -17,7 +17,6 @@ from agentloop.errors import (
     UsageError,
 )
 from agentloop.host_logger import warn
-from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.openai_api.clients import LoopClients
 from agentloop.openai_api.dialect import Dialect
@@ -34,6 +33,7 @@ from agentloop.openai_api.refused import Refusal
 from agentloop.openai_api.server import Server, ServerChoice, is_loopback
 from agentloop.openai_api.window import ModelWindow
 from agentloop.retry import RetryPolicy
+from agentloop.usage import Usage
 from agentloop.windows import price as published_price
 
 MOST_CHANGES = 8

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentloop.errors import BadAnswerError, UsageError
-from agentloop.messages import Json, Usage
+from agentloop.messages import Json
 from agentloop.models import Answer
 from agentloop.openai_api.server_events import ServerSaidError
 from agentloop.openai_responses.from_items import INPUT_FIELDS, message_of
+from agentloop.usage import Usage
 from agentloop.wire_form import cleaned
 
 NO_OUTPUT = "the server's answer holds no output: check that the base URL is a Responses API's"

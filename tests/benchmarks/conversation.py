@@ -9,7 +9,7 @@ from agentloop.compaction import Compaction
 from agentloop.compactor import Compactor
 from agentloop.events import ModelCalled
 from agentloop.ladder import Ladder
-from agentloop.messages import Message, ToolCall, Usage
+from agentloop.messages import Message, ToolCall
 from agentloop.races import written_beside
 from agentloop.room import Room
 from agentloop.run import Run
@@ -18,6 +18,7 @@ from agentloop.steps import next_step
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import ScriptedModel
 from agentloop.tokens import TokenCounter, counter_for
+from agentloop.usage import Usage
 from agentloop.watch import Watch
 
 MODEL = "bench"

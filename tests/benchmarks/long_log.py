@@ -15,8 +15,9 @@ from agentloop.events import (
     RunEnded,
     RunStarted,
 )
-from agentloop.messages import Message, ToolCall, Usage
+from agentloop.messages import Message, ToolCall
 from agentloop.micro import stub
+from agentloop.usage import Usage
 
 ROOM_TOKENS = 100_000
 """What is in sight is compacted beyond so many tokens, down to about a third."""
