@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from tests.durable_work_kit import Gate, at_work, over
 from tests.kit import until
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
+in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own
 
 
 @pytest.fixture
@@ -86,8 +86,3 @@ async def test_a_run_that_another_worker_goes_on_with_writes_nothing_to_a_log_be
     assert (run.state, len(model.requests)) == ("failed", 1)
     assert "deleted" in str(run.error)
     assert [record.event for record in await store.read(name)] == theirs
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import MutableMapping
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -27,6 +26,7 @@ SECRET = "sk-proj-" + "a1B2" * 12
 
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
+in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own
 configured = durable_work_kit.configured
 
 
@@ -278,8 +278,3 @@ async def test_who_loses_the_database_while_waiting_is_told_that_the_run_is_not_
             finally:
                 connection.execute("ALTER TABLE dbos.elsewhere RENAME TO workflow_status")
     assert (await queue.cancel(run_id)).state == "cancelled"
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)

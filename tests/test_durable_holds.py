@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,7 @@ from tests.durable_work_kit import at_work, over, said
 from tests.kit import until
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
+in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own
 
 
 class Endless:
@@ -102,8 +102,3 @@ async def test_a_tool_that_runs_the_session_it_is_called_in_is_told_so(
     assert SessionBusyError.__name__ in told
     assert "held by the very run that asks for it" in told
     assert inner.requests == []
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
