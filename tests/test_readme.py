@@ -1,7 +1,9 @@
 """The README's Python runs, with the offline model and a real database in place of what others have."""
 
 import asyncio
+import os
 import re
+import signal
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -78,10 +80,10 @@ async def test_durable_runs_are_submitted_and_worked_off(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     block = block_with("RunQueue(").replace("postgresql://db.example/agents", database)
-    asking, worker = re.split(r"^(?=await Worker)", block, flags=re.MULTILINE)
+    asking, worker = re.split(r"^(?=worker = Worker)", block, flags=re.MULTILINE)
     imports = asking.partition("\n\n")[0]
     working = asyncio.create_task(ran(f"{imports}\n{worker}", agent=Agent(OfflineModel())))
     await ran(asking)
-    working.cancel()
-    await asyncio.wait([working])
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(working, timeout=60)
     assert capsys.readouterr().out.startswith("answered ")
