@@ -34,15 +34,17 @@ async def begin(setting: Setting, run: Run, session: Session, message: Message |
     return await settle_and_say(run, begun.session) if pending else begun.session
 
 
-async def settle_and_say(run: Run, session: Session) -> Session:
+async def settle_and_say(run: Run, session: Session, *more: Message) -> Session:
     """The session with calls answered that were in flight, and with what was to be said behind their results.
+
+    What `more` there is to be said follows in the same write.
 
     Raises:
         StoreError: it could not be read or written, or another run has the session.
     """
     if calls := _in_flight(session):
         session = await settle(run, session, calls)
-    unsaid = [run.added(message) for message in await _unsaid(session)]
+    unsaid = [run.added(message) for message in (*await _unsaid(session), *more)]
     return await run.record(session, *unsaid) if unsaid else session
 
 

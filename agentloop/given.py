@@ -15,6 +15,8 @@ from agentloop.messages import Message
 
 MOST_TITLE_CHARS = 60
 
+_POINTS = [name for name in vars(Callbacks) if not name.startswith("_")]
+
 
 def title_of(message: Message) -> str:
     """The first words of what is said, on one line of at most 60 characters."""
@@ -38,7 +40,7 @@ def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
     """The callbacks given.
 
     Raises:
-        UsageError: they are no list, or one of them is a class.
+        UsageError: they are no list, or one of them is a class, or has none of the methods.
     """
     if isinstance(callbacks, Callbacks) or not isinstance(callbacks, Iterable):
         raise UsageError(f"callbacks must be a list of Callbacks objects, not {shown(callbacks)}")
@@ -46,6 +48,8 @@ def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
     for each in given:
         if isinstance(each, type):
             raise UsageError(f"callbacks takes objects, not classes: give {each.__name__}() instead")
+        if not any(hasattr(type(each), point) for point in _POINTS):
+            raise UsageError(f"callbacks must be a list of Callbacks objects, with no {shown(each)} in it")
     return given
 
 

@@ -5,9 +5,12 @@ import contextlib
 import uuid
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import time
+from typing import Any
 
+from agentloop.deadlines import CANCEL_GRACE_SECONDS
 from agentloop.errors import SessionBusyError
 from agentloop.processes import Process, this_process
 from agentloop.stores.base import Lease
@@ -15,8 +18,40 @@ from agentloop.stores.base import Lease
 _MINE: ContextVar[frozenset[str]] = ContextVar("agentloop_leases", default=frozenset())
 """The leases of the runs that this code is a part of."""
 
-_LOOPS: dict[str, asyncio.AbstractEventLoop] = {}
-"""Where the holders of this process's leases run."""
+TURNS = 10
+"""So many turns of the event loop it takes, at most, until a stream that its reader has left is being closed:
+two, and two more for each generator around it. Our own figure."""
+
+ENDING_SECONDS = 2 * CANCEL_GRACE_SECONDS
+"""How long a run that was cancelled may take to let go: its tools alone may take half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a holder of this process does: in which task, and `over` once it has let go.
+
+    `cancelled` counts how often the task had been cancelled when the work began.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    task: asyncio.Task[Any] | None
+    cancelled: int
+    over: asyncio.Event
+
+    @classmethod
+    def of_this_task(cls) -> "_Work":
+        task = asyncio.current_task()
+        return cls(asyncio.get_running_loop(), task, task.cancelling() if task else 0, asyncio.Event())
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was cancelled and puts things in order, or has let go."""
+        is_cancelled = bool(self.task and not self.task.done() and self.task.cancelling() > self.cancelled)
+        return is_cancelled or self.over.is_set()
+
+
+_WORK: dict[str, _Work] = {}
+"""What the holders of this process's leases do."""
 
 
 def new_lease() -> Lease:
@@ -34,12 +69,13 @@ def new_lease() -> Lease:
 @contextlib.contextmanager
 def working_for(lease: Lease) -> Iterator[None]:
     """What is done in the block is known as the work of that lease's holder, on this event loop."""
-    _LOOPS[lease.holder] = asyncio.get_running_loop()
+    work = _WORK[lease.holder] = _Work.of_this_task()
     try:
         with part_of(lease):
             yield
     finally:
-        del _LOOPS[lease.holder]
+        del _WORK[lease.holder]
+        work.over.set()
 
 
 @contextlib.contextmanager
@@ -63,8 +99,27 @@ def is_dead(lease: Lease) -> bool:
     process = _process_of(lease)
     if process != this_process():
         return process.is_gone()
-    loop = _LOOPS.get(lease.holder)
-    return loop is None or loop.is_closed()
+    work = _WORK.get(lease.holder)
+    return work is None or work.loop.is_closed()
+
+
+async def lets_go(lease: Lease) -> bool:
+    """Whether its holder, which is being cancelled on this event loop, has let go; waits for that.
+
+    A stream that its reader has left is one: the loop closes it in its next turns. One that is at work still
+    after these, or that runs elsewhere, is not waited for.
+    """
+    work = _WORK.get(lease.holder)
+    if work is None or work.loop is not asyncio.get_running_loop():
+        return False
+    for _ in range(TURNS):
+        if work.is_ending:
+            break
+        await asyncio.sleep(0)
+    if work.is_ending:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(work.over.wait(), ENDING_SECONDS)
+    return work.over.is_set()
 
 
 def told(lease: Lease) -> str:

@@ -139,12 +139,23 @@ class Hold:
 
     async def free(self) -> None:
         """Let go of the session; harmless when called again."""
+        if (claim := await self._given_up()) is not None:
+            await claim.free()
+
+    async def leave(self) -> None:
+        """Work on the session no more, but keep it from others until the lease, renewed now, runs out."""
+        if (claim := await self._given_up()) is not None:
+            # Whatever a store may raise: the lease stands for what is left of its time.
+            with contextlib.suppress(Exception):
+                await claim.taken()
+
+    async def _given_up(self) -> Claim | None:
+        """The claim that there was, which is renewed no more."""
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.wait({self._renewing})
         claim, self._claim = self._claim, None
-        if claim is not None:
-            await claim.free()
+        return claim
 
     async def _renewed(self, claim: Claim) -> None:
         while True:

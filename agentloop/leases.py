@@ -8,14 +8,22 @@ log still: one that was begun anew may be as long.
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from agentloop.checks import finite_above_zero, shown
 from agentloop.deadlines import to_its_end
 from agentloop.errors import UsageError
-from agentloop.holders import busy, busy_with_itself, is_dead, is_of_this_work, new_lease, working_for
+from agentloop.holders import (
+    busy,
+    busy_with_itself,
+    is_dead,
+    is_of_this_work,
+    lets_go,
+    new_lease,
+    working_for,
+)
 from agentloop.holds import LEASE_SECONDS, Claim, Hold
 from agentloop.stores.base import GrantsLeases, Lease, SessionStore
 
@@ -54,7 +62,8 @@ class Leases:
     async def held(self, session_id: str, store: SessionStore) -> AsyncIterator[Hold]:
         """The session held for the block. A store that grants no leases lets everybody in.
 
-        Who holds the session is put out where its process has ended, or where that is the rule.
+        Who holds the session is put out where its process has ended, or where that is the rule. To refuse is
+        not for who is being cancelled on this event loop: that is waited for.
 
         Raises:
             SessionBusyError: somebody else holds it, and the rule is to refuse; or who asks is a part of
@@ -85,19 +94,27 @@ class Leases:
             raise
 
     async def _waited_for(self, claim: Claim) -> Claim:
-        over, pause, has_said = None, FIRST_PAUSE_SECONDS, False
+        over, pauses, waits = None, _pauses(), self.waits
         while (other := await claim.taken(over)) is not None:
             if is_of_this_work(other):
                 raise busy_with_itself(claim.session_id)
             over = other.holder if self.when_busy == "take_over" or self.is_over(other) else None
             if over is not None:
                 continue
-            if self.when_busy == "refuse":
+            if self.when_busy == "wait":
+                if waits is not None:
+                    waits(other)
+                waits = None
+                await asyncio.sleep(next(pauses))
+            elif not await lets_go(other):
                 raise busy(claim.session_id, other)
-            if self.waits is not None and not has_said:
-                self.waits(other)
-            has_said = True
-            await asyncio.sleep(random.uniform(pause / 2, pause))
-            pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)
             claim = claim.from_now()
         return claim
+
+
+def _pauses() -> Iterator[float]:
+    """The seconds between a look and the next."""
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        yield random.uniform(pause / 2, pause)
+        pause = min(pause * 1.5, LONGEST_PAUSE_SECONDS)

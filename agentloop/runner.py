@@ -143,7 +143,8 @@ class Runner:
     ) -> AsyncGenerator[AnyStreamEvent, None]:
         """The same as `run`, or as `resume` for None, event by event; closing it cancels the run.
 
-        The last event is `RunEnded`; where the run failed, the error is raised after it.
+        The last event is `RunEnded`; where the run failed, the error is raised after it. Who leaves the
+        iteration can go on with the session at once, unless they keep the generator and do not `aclose` it.
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
         message = None if prompt is None else spoken(prompt)

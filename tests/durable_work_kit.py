@@ -95,6 +95,17 @@ def locked_out(connection: "psycopg.Connection[Any]", table: str) -> int:
     ).rowcount
 
 
+async def looked_at(url: str, session_id: str) -> None:
+    """Hold the lease on a session for as long as nobody else wants to take it."""
+    with psycopg.connect(url, autocommit=True) as watching:
+        await become(lambda: not locked_out(watching, "agentloop_leases"))
+        async with await psycopg.AsyncConnection.connect(url) as holding:
+            await holding.execute(
+                "SELECT FROM agentloop_leases WHERE session_id = %s FOR UPDATE", [session_id]
+            )
+            await become(lambda: locked_out(watching, "agentloop_leases"))
+
+
 async def become(condition: Callable[[], object]) -> None:
     """Look until it is so; only the server can tell."""
     async with asyncio.timeout(60):

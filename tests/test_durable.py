@@ -25,9 +25,8 @@ from tests.durable_work_kit import (
     Heard,
     answers,
     at_work,
-    become,
     echo,
-    locked_out,
+    looked_at,
     messages,
     over,
     said,
@@ -46,17 +45,6 @@ def steps_of(url: str, run_id: str) -> list[str]:
             [run_id],
         )
         return [name for (name,) in rows]
-
-
-async def looked_at(url: str, session_id: str) -> None:
-    """Hold the lease on a session for as long as nobody else wants to take it."""
-    with psycopg.connect(url, autocommit=True) as watching:
-        await become(lambda: not locked_out(watching, "agentloop_leases"))
-        async with await psycopg.AsyncConnection.connect(url) as holding:
-            await holding.execute(
-                "SELECT FROM agentloop_leases WHERE session_id = %s FOR UPDATE", [session_id]
-            )
-            await become(lambda: locked_out(watching, "agentloop_leases"))
 
 
 async def test_each_model_and_tool_call_is_a_step_and_the_log_is_that_of_any_run(
@@ -141,24 +129,6 @@ async def test_limits_hold_across_executions_and_there_is_what_there_is_of_an_an
     assert (run.state, run.error) == ("limit", "the limit of 3 model calls is reached")
     assert len(model.requests) == 3
     assert await queue.answer(run_id) == ends[-1].output == "Half of it: A."
-
-
-async def test_a_run_whose_session_went_on_without_it_stops(
-    url: str, queue: RunQueue, store: SessionStore
-) -> None:
-    gate = Gate()
-    run_id = await queue.submit("Go through.", session_id="went-on")
-    agent = Agent(ScriptedModel([calls(("wait", {})), "of the other run"]), tools=[gate.wait])
-    async with at_work(agent, url):
-        await until(gate.entered)
-        await queue.cancel(run_id)
-        other = await queue.submit("Something else.", session_id="went-on")
-        assert (await over(queue, other)).state == "answered"
-        await queue.resume(run_id)
-        run = await over(queue, run_id)
-    assert (run.state, len(agent.model.requests)) == ("interrupted", 2)  # type: ignore[attr-defined]
-    assert "taken over by another run" in str(run.error)
-    assert (await said(store, "went-on"))[-1] == ("assistant", "of the other run")
 
 
 async def test_a_step_whose_server_is_away_is_tried_again(url: str, queue: RunQueue) -> None:

@@ -11,9 +11,10 @@ from agentloop import Agent, UsageError
 from agentloop.durable import QueueLimits, Rate, RunQueue, Worker
 from agentloop.events import Described
 from agentloop.stores import SessionStore
-from agentloop.testing import ScriptedModel
+from agentloop.testing import ScriptedModel, calls
 from tests import durable_work_kit
-from tests.durable_work_kit import answers, at_work, over
+from tests.durable_work_kit import Gate, answers, at_work, over
+from tests.kit import until
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
 in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own
@@ -64,6 +65,40 @@ async def test_who_works_for_an_owner_sees_that_owners_runs_alone(url: str, stor
     assert info.owner == "ann"
 
 
+async def test_a_session_is_that_of_the_owner_whose_run_is_to_begin_it(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    async with RunQueue(url, owner="ann") as anns, RunQueue(url, owner="bob") as bobs:
+        first = await anns.submit("Mine.", session_id="promised", queue="nobodys")
+        with pytest.raises(UsageError, match="'promised' is taken by a run in the queue"):
+            await bobs.submit("Mine!", session_id="promised", queue="another")
+        for waiting in (anns, queue):
+            await waiting.submit("More.", session_id="promised", queue="nobodys")
+        await anns.cancel(first)
+        await anns.submit("Still mine.", session_id="promised", queue="nobodys")
+        await queue.submit("Somebody's.", session_id="bobs", queue="nobodys")
+        with pytest.raises(UsageError, match="'bobs' is taken by a run in the queue"):
+            await bobs.submit("Mine?", session_id="bobs")
+        await store.append("bobs", [Described(owner="bob")], expect=0)
+        await bobs.submit("Mine.", session_id="bobs", queue="nobodys")
+    for run in await queue.runs(only_open=True):
+        await queue.cancel(run.id)
+
+
+async def test_a_run_that_is_cancelled_in_its_midst_says_when_it_began(url: str, queue: RunQueue) -> None:
+    gate = Gate()
+    agent = Agent(ScriptedModel([calls(("wait", {}))]), tools=[gate.wait])
+    run_id = await queue.submit("Go through.")
+    async with at_work(agent, url):
+        await until(gate.entered)
+        await queue.cancel(run_id)
+    run = await queue.run(run_id)
+    assert run.state == "cancelled"
+    assert run.started is not None
+    assert run.ended is not None
+    assert run.submitted <= run.started <= run.ended
+
+
 async def test_a_session_that_begins_with_a_run_lives_as_long_as_that_says(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
@@ -94,6 +129,8 @@ async def test_one_process_has_one_worker(url: str, queue: RunQueue) -> None:
         (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", concurrency=0), "concurrency"),
         (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", look_seconds=0), "look_seconds"),
         (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", queues=[]), "queues is empty"),
+        (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", queues=None), "queues must be a list"),  # type: ignore[arg-type]
+        (lambda: Worker(Agent(ScriptedModel([])), "postgresql://h/d", callbacks=[5]), "callbacks must be"),  # type: ignore[list-item]
         (lambda: Worker("agent", "postgresql://h/d"), "agent must be an Agent"),  # type: ignore[arg-type]
         (lambda: QueueLimits(name="a b"), "bad queue"),
         (lambda: QueueLimits(name="q", most=0), "most"),

@@ -83,12 +83,13 @@ async def test_tables_that_cannot_be_used_are_told_once_and_once_that_they_can_a
             await lines.next("tries again")
             connection.execute("ALTER TABLE dbos.elsewhere RENAME TO workflow_status")
         await lines.next("can do its work again")
-    waits, fails, works = lines.said
+    waits, fails, works, stopped = lines.said
     assert waits == f"worker {at.id} waits for runs"
     assert "the queue cannot be used" in fails
     assert "workflow_status" in fails
     assert "\n" not in fails
     assert works == "the worker can do its work again"
+    assert stopped == "stopped: its runs are handed back"
 
 
 async def test_new_runs_go_to_the_version_of_the_worker_that_started_last(database: str) -> None:
@@ -108,8 +109,8 @@ async def test_a_worker_says_that_new_runs_go_to_another_version(database: str) 
                 " VALUES ('later', '1 new', (extract(epoch FROM now()) * 1000 + 60000)::bigint)"
             )
         await lines.next("new runs go to")
-    assert "version '1 new'" in lines.said[-1]
-    assert "'1 old'" in lines.said[-1]
+    assert "version '1 new'" in lines.said[-2]
+    assert "'1 old'" in lines.said[-2]
 
 
 async def test_a_listener_of_lines_that_raises_ends_no_worker(database: str) -> None:

@@ -16,7 +16,8 @@ from agentloop.events import RunEnded
 from agentloop.stores import SessionStore
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from tests import durable_work_kit
-from tests.durable_work_kit import at_work, echo, over
+from tests.durable_work_kit import Gate, at_work, echo, over
+from tests.kit import until
 from tests.postgres_kit import Server
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
@@ -86,6 +87,25 @@ async def test_a_server_that_accepts_and_says_nothing_is_not_waited_for(
         async with RunQueue(f"postgresql://me@127.0.0.1:{server.getsockname()[1]}/x") as queue:
             with pytest.raises(StoreError, match="timeout"):
                 await asyncio.wait_for(queue.runs(), timeout=60)
+
+
+async def test_a_worker_that_could_not_hand_its_runs_back_does_not_say_that_it_did(
+    url: str, queue: RunQueue
+) -> None:
+    gate, lines = Gate(), list[str]()
+    agent = Agent(ScriptedModel([calls(("wait", {})), "done"]), tools=[gate.wait])
+    run_id = await queue.submit("Go through.", session_id="kept")
+    with psycopg.connect(url, autocommit=True) as connection:
+        try:
+            async with at_work(agent, url, grace_seconds=0.05, on_notice=lines.append):
+                await until(gate.entered)
+                connection.execute("ALTER TABLE dbos.workflow_status RENAME TO elsewhere")
+        finally:
+            connection.execute("ALTER TABLE dbos.elsewhere RENAME TO workflow_status")
+    assert (await queue.run(run_id)).state == "running"
+    assert lines[-1].startswith("stopped: the database did not take its runs back")
+    assert not any("handed back" in line for line in lines)
+    await queue.cancel(run_id)
 
 
 async def test_nothing_is_printed_and_no_logging_of_the_host_is_touched(

@@ -574,6 +574,11 @@ async def test_a_class_in_place_of_a_callback_is_refused(tmp_path: Path) -> None
         runner_for(ScriptedModel([]), tmp_path, callbacks=[Callbacks])
 
 
+async def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="callbacks must be a list of Callbacks objects, with no 5 in it"):
+        runner_for(ScriptedModel([]), tmp_path, callbacks=[5])
+
+
 async def test_finished_results_are_stored_before_anybody_is_told(tmp_path: Path) -> None:
     ran: list[str] = []
     stored: list[int] = []

@@ -10,6 +10,9 @@ from agentloop.cli.output import StandardOutput, printable
 SHOWN = 5
 """So many names are said where there are more."""
 
+NO_DATE = "-"
+"""What is said for a time whose year is larger than that of any date."""
+
 
 def columns(*fields: str) -> str:
     """One line of these fields, whatever they hold."""
@@ -62,4 +65,4 @@ def _written(shape: str, seconds: float) -> str:
     try:
         return time.strftime(shape, time.localtime(seconds))
     except (OverflowError, ValueError, OSError):
-        return "-"  # no date has a year that large
+        return NO_DATE

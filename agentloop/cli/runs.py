@@ -46,6 +46,8 @@ def runs(
     """
     if limit is not None and without_limit:
         raise UsageError("--all and --limit: give one of them")
+    if words and (session is not None or limit is not None or without_limit):
+        raise UsageError("--session, --limit and --all are of the list: leave them out where an id is given")
     most = None if without_limit else (limit or _MOST)
     output, settings = StandardOutput.claimed(), settings_for(flags_of(click.get_current_context()))
     shown = _as_json if as_json else partial(_as_lines, output)

@@ -17,7 +17,7 @@ from agentloop.cli.prompt import prompt_for
 from agentloop.cli.runs_shown import word_of
 from agentloop.cli.settings import settings_for
 from agentloop.durable import QUEUE, QueuedRun, RunQueue
-from agentloop.errors import StoreError
+from agentloop.durable.database import not_lost
 
 
 @click.command()
@@ -48,9 +48,7 @@ def submit(
             )
             if wait:
                 return await _waited(run_id, runs, output, _answer_as_json if as_json else _answer)
-            seen = await runs.run(run_id)
-            whole = {"run_id": run_id, "session_id": seen.session_id, "queue": queue}
-            await output.write(f"{json.dumps(whole) if as_json else run_id}\n")
+            await output.write(f"{await _order_as_json(run_id, runs) if as_json else run_id}\n")
             return 0
 
     return run_to_end(work())
@@ -59,19 +57,14 @@ def submit(
 async def _waited(
     run_id: str, runs: RunQueue, output: StandardOutput, shown: Callable[[QueuedRun, str], str]
 ) -> int:
-    """Wait for the end of the run and show it; the exit status.
-
-    Raises:
-        StoreError: the database is away, which is said of the run that stays in it.
-    """
+    """Wait for the end of the run and show it; the exit status."""
     console = error_console()
-    seen = await runs.run(run_id)
+    with not_lost(run_id):
+        seen = await runs.run(run_id)
     say(console, f"run {run_id} waits for a worker", style="dim")
     try:
         seen = await runs.wait(run_id)
         answer = await runs.answer(run_id)
-    except StoreError as error:
-        raise StoreError(f"{error}; {_stays(run_id)}") from error
     except asyncio.CancelledError:
         output.write_at_once(shown(seen, ""))
         say(console, f"not waited for any longer: {_stays(run_id)}", style="yellow")
@@ -80,6 +73,13 @@ async def _waited(
     if line := seen.error or _cancelled(seen):
         say(console, line, style="bold red")
     return exit_status(word_of(seen))
+
+
+async def _order_as_json(run_id: str, runs: RunQueue) -> str:
+    """What was put in the queue; `run_id` is the older name of its `id`."""
+    with not_lost(run_id):
+        seen = await runs.run(run_id)
+    return json.dumps({"id": run_id, "run_id": run_id, "session_id": seen.session_id, "queue": seen.queue})
 
 
 def _stays(run_id: str) -> str:

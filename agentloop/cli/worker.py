@@ -1,6 +1,7 @@
 """`worker`: does the runs of the queue until a signal comes."""
 
 import asyncio
+import contextlib
 import functools
 import re
 from collections.abc import Sequence
@@ -87,14 +88,12 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
         on_notice=functools.partial(say, console, style="dim"),
     )
     with before_leaving(end_all):
-        return run_to_end(_done(at_work, console))
+        return run_to_end(_done(at_work))
 
 
-async def _done(worker: Worker, console: Console) -> int:
-    try:
+async def _done(worker: Worker) -> int:
+    with contextlib.suppress(asyncio.CancelledError):
         await worker.run()
-    except asyncio.CancelledError:
-        say(console, "stopped: its runs are handed back", style="dim")
     return 0
 
 

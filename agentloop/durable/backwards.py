@@ -3,11 +3,15 @@
 import contextlib
 from collections.abc import AsyncGenerator
 
-from agentloop.events import Event, MessageAdded, Record, RunStarted
+from agentloop.events import Event, MessageAdded, Record, RunEnded, RunStarted
 from agentloop.messages import Message
 from agentloop.stores.base import SessionStore
+from agentloop.stream import RunStatus
 
 _BLOCK = 256
+
+_SLACK_SECONDS = 86_400.0
+"""How far the clocks of two machines may be apart."""
 
 
 async def backwards(store: SessionStore, session_id: str) -> AsyncGenerator[Record, None]:
@@ -28,6 +32,40 @@ async def said_in(store: SessionStore, session_id: str, run_id: str) -> AsyncGen
             yield record.event
             if isinstance(record.event, RunStarted) and record.event.run_id == run_id:
                 return
+
+
+async def began_at(store: SessionStore, session_id: str, run_id: str, *, submitted: float) -> int:
+    """The position of that run's beginning; 0 where it has not begun since it was submitted."""
+    async with contextlib.aclosing(backwards(store, session_id)) as records:
+        async for record in records:
+            if isinstance(record.event, RunStarted) and record.event.run_id == run_id:
+                return record.seq
+            if record.event.time < submitted - _SLACK_SECONDS:
+                break
+    return 0
+
+
+async def has_said(store: SessionStore, session_id: str, run_id: str) -> bool:
+    """Whether the log has that run's prompt."""
+    async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
+        async for event in events:
+            if is_prompt(event, run_id):
+                return True
+    return False
+
+
+def is_prompt(event: Event, run_id: str) -> bool:
+    """Whether it says that run's prompt."""
+    return isinstance(event, MessageAdded) and event.run_id == run_id and event.message.role == "user"
+
+
+async def has_ended(store: SessionStore, session_id: str, run_id: str, status: RunStatus) -> bool:
+    """Whether the log says that the run ended so."""
+    async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
+        async for event in events:
+            if isinstance(event, RunEnded) and event.run_id == run_id:
+                return event.status == status
+    return False
 
 
 async def answer_in(store: SessionStore, session_id: str, run_id: str) -> str:

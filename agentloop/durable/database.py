@@ -1,16 +1,21 @@
 """DBOS's tables in the database of the sessions: how it is reached, and whose errors come of it."""
 
+import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
 
 from dbos import DBOS
-from sqlalchemy import make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError
 
+from agentloop.durable.tries import RETRY_SECONDS, pause_after
 from agentloop.errors import AgentLoopError, StoreError
-from agentloop.plain_values import first_line
+from agentloop.stores.postgres import reached as postgres
 from agentloop.threads import in_thread
+
+T = TypeVar("T")
 
 CONNECT_SECONDS = 10
 """How long a connection may take where the URL does not say it: `connect_timeout`, in seconds."""
@@ -19,12 +24,21 @@ ANSWER_SECONDS = 30
 """How long a server may leave what it was sent unacknowledged, before its connection counts as lost."""
 
 
-def limited(url: str) -> str:
-    """The URL with these limits where it has none of its own: a silent server would hang its client."""
-    parsed = make_url(url)
-    ours = {"connect_timeout": str(CONNECT_SECONDS), "tcp_user_timeout": str(ANSWER_SECONDS * 1000)}
-    added = {name: value for name, value in ours.items() if name not in parsed.query}
-    return parsed.update_query_dict(added).render_as_string(hide_password=False)
+async def reached(url: str) -> str:
+    """The database's URL as DBOS reads it, once a store can use it.
+
+    It has these limits where it has none of its own: a silent server would hang its client.
+
+    Raises:
+        StoreError: it cannot be reached or used.
+    """
+    told = await postgres.reached(url, connect_seconds=CONNECT_SECONDS, statement_seconds=ANSWER_SECONDS)
+    limits = {"connect_timeout": str(CONNECT_SECONDS), "tcp_user_timeout": str(ANSWER_SECONDS * 1000)}
+    # DBOS hides a password that stands in its place. The name stands also in the query, where it holds for
+    # DBOS's own look for the database too, which is otherwise made in the database `postgres`.
+    place = URL.create("postgresql", told["user"], told.get("password"), database=told["dbname"])
+    query = {name: value for name, value in (limits | dict(told)).items() if name not in ("user", "password")}
+    return place.set(query=query).render_as_string(hide_password=False)
 
 
 def quiet() -> None:
@@ -53,13 +67,25 @@ def faults_told() -> Iterator[None]:
         raise
     except Exception as error:  # DBOS has no tree of errors for a database that it cannot use
         behind = error.orig if isinstance(error, DBAPIError) and error.orig else error
-        raise StoreError(f"the queue cannot be used: {first_line(behind)}{_advice(error)}") from error
+        raise postgres.fault_of("the queue cannot be used", behind) from error
 
 
-def _advice(error: Exception) -> str:
-    """What to do about it: a server that was never reached gives no SQLSTATE."""
-    is_away = isinstance(error, OperationalError) and getattr(error.orig, "sqlstate", None) is None
-    return ": check the address, and that the server runs" if is_away else ""
+async def over_a_gap(look: Callable[[], Awaitable[T]]) -> T:
+    """What the look gives; a server that was reached before and is away is asked again, as in a step.
+
+    Raises:
+        StoreError: it stayed away, or refuses.
+    """
+    tries = 0
+    while True:
+        try:
+            return await look()
+        except StoreError as error:
+            tries += 1
+            pause = pause_after(tries, error, retry_seconds=RETRY_SECONDS)
+            if pause is None or not _is_away(error):
+                raise
+        await asyncio.sleep(pause)
 
 
 @contextlib.contextmanager
@@ -68,5 +94,11 @@ def not_lost(run_id: str) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        text = f"{error}; run {run_id} stays in its queue: `agentloop runs {run_id}` says how it stands"
+        text = f"{error}; run {run_id} stays in the queue: `agentloop runs {run_id}` shows it"
         raise StoreError(text) from error
+
+
+def _is_away(error: StoreError) -> bool:
+    """Whether DBOS, which has a connection only to what was reached, lost it and gets no other."""
+    cause = error.__cause__
+    return isinstance(cause, DBAPIError) and postgres.is_away(cause.orig)

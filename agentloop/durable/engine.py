@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-from agentloop.durable.database import faults_told, limited, migrated, quiet
+from agentloop.durable.database import faults_told, migrated, quiet, reached
 from agentloop.durable.orders import APPLICATION, WORKFLOW, RunCancelledError
 from agentloop.durable.queues import QueueLimits
 from agentloop.errors import UsageError
@@ -55,9 +55,10 @@ async def started(choice: EngineChoice, work: Work) -> DBOS:
         raise UsageError("a worker runs in this process already: DBOS allows one, start another process")
     try:
         quiet()
+        url = await reached(choice.url)
         # Beside the event loop, since it takes a while; what `launch` asks, on this loop, is short.
-        await migrated(limited(choice.url))
-        dbos = DBOS(config=_config(choice))
+        await migrated(url)
+        dbos = DBOS(config=_config(choice, url))
         _declare(work)
         DBOS.listen_queues([queue.name for queue in choice.queues])
         with faults_told():
@@ -142,10 +143,10 @@ def _declare(work: Work) -> None:
             raise error.__cause__ or error from None
 
 
-def _config(choice: EngineChoice) -> DBOSConfig:
+def _config(choice: EngineChoice, url: str) -> DBOSConfig:
     return {
         "name": APPLICATION,
-        "system_database_url": limited(choice.url),
+        "system_database_url": url,
         "run_migrations": False,
         "application_version": choice.version,
         "executor_id": choice.worker,

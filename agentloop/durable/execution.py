@@ -24,8 +24,7 @@ from agentloop.owners import check_free
 from agentloop.races import MovedOnError
 from agentloop.redaction import redacted
 from agentloop.run import Run
-from agentloop.sessions import Session
-from agentloop.steps import AskModel, Finish, RunTools, next_step
+from agentloop.steps import AskModel, Finish, RunTools
 from agentloop.stream import RunStatus, ToolEnded
 
 Todo = dict[str, Any]
@@ -54,29 +53,32 @@ class Execution:
             await live.begin()
         elif not await live.has_said():
             live.session = await settle_and_say(*await live.opened())
-        _, session = await live.opened()
-        return {**self._todo(session), "since": live.since}
+        await live.opened()
+        return {**self._todo(), "since": live.since}
 
     async def make_room(self) -> Todo:
         """Compact, since it is time to."""
         run, session = await self.live.opened()
-        if isinstance(next_step(session.context.messages), AskModel):
+        if isinstance(self.live.step(), AskModel):
             self.live.session = await run.room.make(session)
-        return {"do": "ask", "made": True}
+        return {"do": "ask", "made": self.id}
 
-    async def ask(self, made: bool) -> Todo:
-        """Ask the model once; `made` says that room is made for it."""
+    async def ask(self, made: str) -> Todo:
+        """Ask the model once; `made` is the execution that has made room for it, if any.
+
+        Where that is another one, others may have said more since.
+        """
         run, session = await self.live.opened()
-        if not isinstance(next_step(session.context.messages), AskModel):
-            return self._todo(session)
-        if not made and not run.spending.limit_reached():
+        if not isinstance(self.live.step(), AskModel):
+            return self._todo()
+        if made != self.id and not run.spending.limit_reached():
             if run.room.is_due(session.context):
                 return {"do": "make_room"}
             session = self.live.session = await run.room.make(session)
         if reason := run.spending.limit_reached():
             return {"do": "end", "status": "limit", "reason": reason}
-        session = self.live.session = await ask(run, session)
-        return self._todo(session)
+        self.live.session = await ask(run, session)
+        return self._todo()
 
     async def call(self, call_id: str, share: int, by: str) -> Todo:
         """Run one call of a batch of `share` and store its result; `by` is the execution that was told to."""
@@ -126,9 +128,9 @@ class Execution:
             await self._store_end_of_cut_off(status)
         await run.show_end(status, error=error)
 
-    def _todo(self, session: Session) -> Todo:
+    def _todo(self) -> Todo:
         assert self.live.run
-        match next_step(session.context.messages):
+        match self.live.step():
             case Finish():
                 return {"do": "end", "status": "answered"}
             case RunTools(calls=calls):
@@ -161,7 +163,7 @@ class Execution:
     async def _store_end(self, status: RunStatus, reason: str | None) -> None:
         if not await self.live.has_begun():
             return
-        run, session = await self.live.opened(fresh=True)
+        run, session = await self.live.looked_at()
         if not await self.live.has_ended(status):
             run.session = session
             await to_its_end(run.end(status, reason))
@@ -180,5 +182,5 @@ class Execution:
         if status == "limit":
             partial = await partial_in(self.live.place.store, self.live.order.session_id, run.id)
             return redacted(partial, run.watch.redact)
-        step = next_step(self.live.session.context.messages) if status == "answered" else None
+        step = self.live.step() if status == "answered" else None
         return redacted(step.answer, run.watch.redact) if isinstance(step, Finish) else ""

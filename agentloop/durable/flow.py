@@ -63,6 +63,10 @@ class Flow:
         except RunCancelledError:
             await execution.note_end("interrupted", "cancelled")
             raise
+        except asyncio.CancelledError:
+            if self._stopping.is_set():
+                await live.hand_over()
+            raise
         except Exception as error:  # DBOS failed at a step: for DBOS the run is over too; raised again
             await execution.note_end("failed", told_by(error))
             raise
@@ -101,7 +105,7 @@ class Flow:
                     todo = await self._tools(execution, todo)
                 case _:
                     self._may_go_on()
-                    made = todo.get("made", False)
+                    made = todo.get("made", "")
                     todo = await self._step("ask", execution, functools.partial(execution.ask, made))
         return await self._step("end", execution, functools.partial(execution.end, todo))
 

@@ -1,4 +1,8 @@
-"""How the executions of a run hold its session: by leases that say which run they are of."""
+"""How the executions of a run hold its session: by leases that say which run they are of.
+
+Such a lease stands at a place that no process is at. So to others it does not end with its process, but by
+its time alone: another execution of the run is to find the session as the last one left it.
+"""
 
 import contextlib
 import uuid
@@ -13,12 +17,15 @@ from agentloop.holds import LEASE_SECONDS, Claim
 from agentloop.leases import Leases
 from agentloop.stores.base import GrantsLeases, Lease, SessionStore
 
+_PLACE = "durable"
+"""What stands in a place behind the host's name where a run has it, not a process."""
+
 
 def leases_of(run_id: str) -> Leases:
     """How an execution of the run comes by its session: it puts those before it out, and waits for others."""
 
     def new() -> Lease:
-        return replace(new_lease(), holder=f"{run_id}.{uuid.uuid4().hex}")
+        return _outlasting(replace(new_lease(), holder=f"{run_id}.{uuid.uuid4().hex}"))
 
     def is_over(lease: Lease) -> bool:
         return is_of_run(lease, run_id) or is_dead(lease)
@@ -44,9 +51,23 @@ async def let_go(store: SessionStore, run: QueuedRun) -> AsyncIterator[None]:
     claim = Claim(session_id=run.session_id, store=store, lease=new_lease())
     with working_for(claim.lease):
         try:
-            held = await claim.taken()
-            if held is not None and is_of_run(held, run.id) and not is_dead(held):
-                raise SessionBusyError(f"run {run.id!r} is {run.state}, its worker still stops it: try again")
+            over = None
+            while (held := await claim.taken(over)) is not None and is_of_run(held, run.id):
+                if not is_dead(_of_its_process(held)):
+                    text = f"run {run.id!r} is {run.state}, its worker still stops it: try again"
+                    raise SessionBusyError(text)
+                over = held.holder
             yield
         finally:
             await to_its_end(claim.free())
+
+
+def _outlasting(lease: Lease) -> Lease:
+    """The lease at a place of no process; the host's name, which people are told, stays."""
+    host, _, rest = lease.place.partition(" ")
+    return replace(lease, place=f"{host} {_PLACE} {rest}")
+
+
+def _of_its_process(lease: Lease) -> Lease:
+    """The lease at the place of the process that has it."""
+    return replace(lease, place=lease.place.replace(f" {_PLACE} ", " ", 1))

@@ -3,17 +3,18 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from agentloop.beginnings import begin
-from agentloop.durable.backwards import backwards, said_in
+from agentloop.beginnings import begin, settle_and_say
+from agentloop.durable.backwards import began_at, has_ended, has_said
+from agentloop.durable.behind import answer_of, is_passed
 from agentloop.durable.holding import is_of_run, leases_of
 from agentloop.durable.orders import Order
 from agentloop.durable.replaying import spend_again
 from agentloop.errors import ConflictError, TakenOverError
-from agentloop.events import Event, MessageAdded, Record, RunEnded, RunStarted
+from agentloop.events import Record, RunStarted
 from agentloop.holders import part_of
 from agentloop.holds import Hold
 from agentloop.limits import Limits
@@ -22,16 +23,12 @@ from agentloop.races import has_begun, kept_up
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.setting import Setting
-from agentloop.steps import RunTools, next_step
+from agentloop.steps import Finish, RunTools, Step, next_step
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus
 from agentloop.usage import Usage
 from agentloop.watch import Sink
-
-_SLACK_SECONDS = 86_400.0
-"""How far the clocks of two machines may be apart."""
-
 
 T = TypeVar("T")
 
@@ -70,22 +67,35 @@ class Live:
     session: Session | None = None
     _held: tuple[contextlib.AsyncExitStack, Hold] | None = None
     _is_stale: bool = False
+    _is_passed: bool = False
+    """Whether others had the session since, and the prompt is to be said again behind them."""
+    _answer: Finish | None = None
+    """What the run had answered before they came."""
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def opened(self, *, fresh: bool = False) -> tuple[Run, Session]:
-        """The run and its session, from the log where this execution has not seen it or does not trust it.
+    async def opened(self) -> tuple[Run, Session]:
+        """The run and its session to go on with, from the log where it is not known or not trusted.
+
+        Where others had the session before this execution came to it, the prompt is said again behind them.
 
         Raises:
-            TakenOverError: another run has begun in the session since.
+            TakenOverError: another run has begun in the session since it came to it.
         """
         async with self._opening:
-            await self.hold()
-            if self.run is None or self.session is None:
-                self.run, self.session = await self._resumed()
-            elif self._is_stale or fresh:
-                self.session = await self.reloaded(self.session)
-            self._is_stale = False
-            return self.run, self.session
+            run, session = await self._known()
+            if self._is_passed:
+                self.session = session = await self._behind_others(run, session)
+            return run, session
+
+    async def looked_at(self) -> tuple[Run, Session]:
+        """The run and its session as the log has them now; nothing is said in it.
+
+        Raises:
+            TakenOverError: see `opened`.
+        """
+        async with self._opening:
+            self.look_again()
+            return await self._known()
 
     async def done(self, work: Callable[[], Awaitable[T]]) -> T:
         """What this work comes to, done as a part of who holds the session, and ended when that is put out.
@@ -117,6 +127,11 @@ class Live:
             self._held = stack, hold
         return self._held[1]
 
+    async def hand_over(self) -> None:
+        """Work on the session no more, but keep it from all but the run's next execution."""
+        if self._held is not None:
+            await self._held[1].leave()
+
     async def let_go(self) -> None:
         """Let go of the session and of whoever watches."""
         if self.run is not None:
@@ -136,7 +151,7 @@ class Live:
         self.run = run = await self._new_run()
         self.session = await begin(setting, run, session, order.prompt)
         # Asked of the log, since others may have written just before it.
-        self.since = await self.began_at()
+        await self.has_begun()
 
     def say_end(self, status: RunStatus, error: str | None) -> None:
         """Tell the worker's own listener the end of a run that never came to its beginning here."""
@@ -154,34 +169,18 @@ class Live:
 
     async def has_begun(self) -> bool:
         """Whether the log has this run's beginning."""
-        self.since = self.since or await self.began_at()
+        if not self.since:
+            order, store = self.order, self.place.store
+            self.since = await began_at(store, order.session_id, self.run_id, submitted=self.submitted)
         return self.since > 0
-
-    async def began_at(self) -> int:
-        """The position of this run's beginning; 0 where it has not begun."""
-        async with contextlib.aclosing(backwards(self.place.store, self.order.session_id)) as records:
-            async for record in records:
-                if self._is_begin(record):
-                    return record.seq
-                if record.event.time < self.submitted - _SLACK_SECONDS:
-                    break
-        return 0
 
     async def has_said(self) -> bool:
         """Whether the log has the run's prompt."""
-        async with contextlib.aclosing(self._said()) as events:
-            async for event in events:
-                if isinstance(event, MessageAdded) and self._is_prompt(event):
-                    return True
-        return False
+        return await has_said(self.place.store, self.order.session_id, self.run_id)
 
     async def has_ended(self, status: RunStatus) -> bool:
         """Whether the log says that the run ended so."""
-        async with contextlib.aclosing(self._said()) as events:
-            async for event in events:
-                if isinstance(event, RunEnded) and event.run_id == self.run_id:
-                    return event.status == status
-        return False
+        return await has_ended(self.place.store, self.order.session_id, self.run_id, status)
 
     async def reloaded(self, session: Session) -> Session:
         """The session with what was written since.
@@ -191,20 +190,43 @@ class Live:
             ConflictError: it was deleted meanwhile; `BegunAnewError` where its id is another's now.
         """
         newer = await session.newer()
-        self._check_alone(newer)
+        if has_begun(newer, other_than=self.run_id):
+            raise TakenOverError(session.id)
+        self._is_passed = is_passed(newer, self.run_id, before=self._is_passed)
         return await session.having(newer)
+
+    def step(self) -> Step:
+        """The one thing to do next; a run that others came behind has its own answer."""
+        return self._answer or next_step(self.session.context.messages if self.session else ())
 
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls that have no result yet, in call order."""
-        step = next_step(self.session.context.messages) if self.session else None
+        step = self.step()
         return step.calls if isinstance(step, RunTools) else ()
+
+    async def _known(self) -> tuple[Run, Session]:
+        await self.hold()
+        if self.run is None or self.session is None:
+            self.run, self.session = await self._resumed()
+        elif self._is_stale:
+            self.session = await self.reloaded(self.session)
+        self._is_stale = False
+        return self.run, self.session
+
+    async def _behind_others(self, run: Run, session: Session) -> Session:
+        """The session with what the others left in flight settled, and the run's prompt said behind it."""
+        session = await settle_and_say(run, session, self.order.prompt)
+        self._is_passed = False
+        return session
 
     async def _resumed(self) -> tuple[Run, Session]:
         session = await Session.open(self.order.session_id, self.place.store)
         records = await self.place.store.read(self.order.session_id, after=self.since - 1)
         if not (records and self._is_begin(records[0])):
             raise ConflictError(session.id, expected=self.since, actual=0)
-        self._check_alone(records)
+        if is_passed(records, self.run_id):
+            self._answer = answer_of(records, self.run_id)
+            self._is_passed = self._answer is None
         run = await self._new_run()
         run.session = session
         spend_again(run, records)
@@ -218,19 +240,9 @@ class Live:
         run.has_lapsed = (await self.hold()).has_lapsed
         return run
 
-    def _said(self) -> AsyncGenerator[Event, None]:
-        return said_in(self.place.store, self.order.session_id, self.run_id)
-
-    def _is_prompt(self, event: MessageAdded) -> bool:
-        return event.run_id == self.run_id and event.message.role == "user"
-
     def _is_begin(self, record: Record) -> bool:
         return isinstance(record.event, RunStarted) and record.event.run_id == self.run_id
 
     async def _look(self) -> None:
         if self.run is not None:
             await self.run.check_alone()
-
-    def _check_alone(self, records: Sequence[Record]) -> None:
-        if has_begun(records, other_than=self.run_id):
-            raise TakenOverError(self.order.session_id)

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
-from agentloop.durable.database import faults_told, limited, quiet
+from agentloop.durable.database import faults_told, quiet, reached
 from agentloop.durable.orders import APPLICATION
 from agentloop.threads import in_thread
 
@@ -25,10 +25,11 @@ class QueueClient:
         """What the database says to that.
 
         Raises:
-            StoreError: it could not be reached.
+            StoreError: it could not be reached or used.
         """
         with faults_told():
-            return await in_thread(lambda: question(self._opened()))
+            client = self._client or await self._opened()
+            return await in_thread(lambda: question(client))
 
     async def close(self) -> None:
         """Let go of the database; harmless when called again."""
@@ -36,10 +37,14 @@ class QueueClient:
         if client is not None:
             await in_thread(client.destroy)
 
-    def _opened(self) -> DBOSClient:
+    async def _opened(self) -> DBOSClient:
+        url = await reached(self._url)
+        return await in_thread(lambda: self._open(url))
+
+    def _open(self, url: str) -> DBOSClient:
         with self._opening:
             if self._client is None:
-                self._client = _client(limited(self._url))
+                self._client = _client(url)
             return self._client
 
 

@@ -56,10 +56,13 @@ def with_limits(queues: Iterable[str | QueueLimits], concurrency: int) -> Sequen
     [('a', 4), ('b', None)]
 
     Raises:
-        UsageError: there is none, one is named twice with other limits, or a name is none of a queue.
+        UsageError: they are no list, there is none, one is named twice with other limits, or a name is none
+            of a queue.
     """
     if isinstance(queues, str | QueueLimits):
         queues = (queues,)
+    if not isinstance(queues, Iterable):
+        raise UsageError(f"queues must be a list of names or QueueLimits, not {shown(queues)}")
     found: dict[str, QueueLimits] = {}
     for queue in queues:
         limits = queue if isinstance(queue, QueueLimits) else QueueLimits(name=queue, each=concurrency)

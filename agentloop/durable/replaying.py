@@ -5,21 +5,22 @@ from collections.abc import Sequence
 
 from agentloop.asking import came_to_nothing
 from agentloop.compaction_told import took
+from agentloop.durable.behind import of_run
 from agentloop.events import Compacted, MessageAdded, ModelCalled, Record
 from agentloop.models import Answer
 from agentloop.run import Run
 
 
 def spend_again(run: Run, records: Sequence[Record]) -> None:
-    """Add what the requests in these records used; the first record is the run's beginning.
+    """Add what the run's requests in these records used; the first record is its beginning.
 
-    Its seconds are counted from there too, by the clock on the wall.
+    Its seconds are counted from there too, by the clock on the wall, also those that others had the session.
     """
     if records:
         run.spending.started -= max(0.0, time.time() - records[0].event.time)
     asked: ModelCalled | None = None
     beside: list[ModelCalled] = []
-    for record in records:
+    for record in of_run(records, run.id):
         match record.event:
             case ModelCalled(purpose="agent") as called:
                 asked = called

@@ -12,16 +12,16 @@ from dbos import EnqueueOptions, WorkflowStatus
 
 from agentloop.checks import MOST_COUNT, whole_or_none
 from agentloop.durable.backwards import answer_in, partial_in
-from agentloop.durable.database import not_lost
+from agentloop.durable.database import not_lost, over_a_gap
 from agentloop.durable.holding import let_go
 from agentloop.durable.missing import with_missing
 from agentloop.durable.orders import QUEUE, WORKFLOW, Order, QueuedRun, checked_queue, checked_url
+from agentloop.durable.promised import check_free_for
 from agentloop.durable.queue_client import QueueClient
-from agentloop.durable.seen import CAN_GO_ON, OPEN, seen
+from agentloop.durable.seen import CAN_GO_ON, OPEN, seen, with_steps
 from agentloop.errors import UsageError
 from agentloop.given import spoken, title_of
 from agentloop.messages import Message
-from agentloop.owners import check_free
 from agentloop.plain_values import strict
 from agentloop.redaction import Redact, checked_redaction, redacted
 from agentloop.sessions import new_session_id
@@ -62,13 +62,14 @@ class RunQueue:
         begins with this run may be swept `ttl_seconds` after its newest record, None for never.
 
         Raises:
-            UsageError: the prompt is empty, a name is not allowed, the session is somebody else's, or
-                `ttl_seconds` no number above 0.
+            UsageError: the prompt is empty, a name is not allowed, the session is somebody else's, or begins
+                with somebody else's run, or `ttl_seconds` is no number above 0.
             StoreError: the database could not be reached.
         """
         message = redacted(spoken(prompt), self._redact)
         session = new_session_id() if session_id is None else checked_session_id(session_id)
-        await check_free(session, self._store, self._owner)
+        if session_id is not None and self._owner is not None:
+            await check_free_for(self._owner, session, self._store, self._client)
         ttl_seconds = checked_ttl(ttl_seconds)
         order = Order(session_id=session, prompt=message, owner=self._owner, ttl_seconds=ttl_seconds)
         run_id = uuid.uuid4().hex
@@ -121,7 +122,7 @@ class RunQueue:
         """
         [found] = await with_missing(self._url, [await self._one(run_id)])
         steps = await self._client.asked(lambda client: client.list_workflow_steps(run_id))
-        return replace(found, doing=steps[-1]["function_name"] if steps else None)
+        return with_steps(found, steps)
 
     async def answer(self, run_id: str) -> str:
         """What the model answered in that run, at a limit what there is of that; empty where it has not.
@@ -131,12 +132,14 @@ class RunQueue:
             StoreError: the database could not be reached.
         """
         with not_lost(run_id):
-            found = await self._one(run_id)
+            found = await over_a_gap(lambda: self._one(run_id))
             answer = partial_in if found.state == "limit" else answer_in
             return redacted(await answer(self._store, found.session_id, run_id), self._redact)
 
     async def wait(self, run_id: str, *, poll_seconds: float = _POLL_SECONDS) -> QueuedRun:
         """The run once it is over.
+
+        A database that goes away is asked again after 2 s, then after twice as long, five times in all.
 
         Raises:
             UsageError: there is none of that id.
@@ -144,7 +147,7 @@ class RunQueue:
         """
         with not_lost(run_id):
             while True:
-                found = await self._one(run_id)
+                found = await over_a_gap(lambda: self._one(run_id))
                 if found.is_over:
                     return found
                 await asyncio.sleep(poll_seconds)

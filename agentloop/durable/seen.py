@@ -1,6 +1,9 @@
 """A run as the queue shows it, from what DBOS knows of it."""
 
-from dbos import WorkflowStatus
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dbos import StepInfo, WorkflowStatus
 
 from agentloop.durable.orders import QueuedRun, RunState
 from agentloop.plain_values import first_line
@@ -36,6 +39,14 @@ def seen(status: WorkflowStatus) -> QueuedRun:
         error=outcome.get("error") or _error_of(status),
         prompt=attributes.get("prompt", ""),
     )
+
+
+def with_steps(run: QueuedRun, steps: Sequence[StepInfo]) -> QueuedRun:
+    """The run with what its steps tell: what it is doing, and when it began where a cancel took that away."""
+    if not steps:
+        return run
+    began = _seconds(steps[0]["started_at_epoch_ms"]) if run.is_over else None
+    return replace(run, doing=steps[-1]["function_name"], started=run.started or began)
 
 
 def _error_of(status: WorkflowStatus) -> str | None:

@@ -61,7 +61,8 @@ class Told:
 class Notices:
     """Tells people how a worker's database stands: once that it cannot be used, once that it can again.
 
-    And once that new runs go to workers of another version than its own.
+    And once that new runs go to workers of another version than its own, and what became of its runs when it
+    was stopped.
     """
 
     worker: str
@@ -94,6 +95,14 @@ class Notices:
         if self._in_trouble:
             self._say("the worker can do its work again")
         self._in_trouble = False
+
+    def handed_back(self) -> None:
+        """It was stopped, and its runs are in their queues again."""
+        self._say("stopped: its runs are handed back")
+
+    def not_handed_back(self) -> None:
+        """It was stopped, and what it had still counts as its own."""
+        self._say("stopped: the database did not take its runs back: another worker finds those that it had")
 
     def new_runs_go_to(self, newest: str, own: str) -> None:
         """It is of one version, and new runs go to that of the worker that started last."""

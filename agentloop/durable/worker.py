@@ -64,7 +64,8 @@ class Worker:
     that it must not go on with what the old one began.
     The other arguments are those of `Runner` and of `Runner.run`; `on_event` gets each event of each run, and
     `on_notice` one line when the worker is connected, when its database cannot be used, when it can again,
-    and when new runs go to another version. A worker is run once, and alone in its process.
+    when new runs go to another version, and when it is stopped: whether its runs are handed back. A worker is
+    run once, and alone in its process.
 
     Raises:
         UsageError: the store is no PostgreSQL database, or an argument is not what it must be.
@@ -214,6 +215,9 @@ class Worker:
             await asyncio.wait_for(engine.handed_back(dbos, self.id), HAND_BACK_SECONDS)
         except Exception as error:  # noqa: BLE001 — whatever it is, who looks for dead workers finds them
             self._warn("runs_not_handed_back", error)
+            self._notices.not_handed_back()
+        else:
+            self._notices.handed_back()
 
     def _warn(self, event: str, error: Exception) -> None:
         warn(event, worker=self.id, error=told_by(error))

@@ -1,0 +1,228 @@
+"""The steps of durable runs on a store in memory, with what goes wrong with each drawn by a test.
+
+DBOS promises that a step runs at least once. Here a small stand-in for it does the steps of a run and draws
+what goes wrong with each: nothing; the record of the step is lost, and the same or another execution does it
+again; the worker ends in the middle of a tool; or somebody gives the session another title in the middle of
+it. Or the worker ends and others have the session before another goes on with the run: theirs is answered, is
+cancelled in a tool, or only begins.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from itertools import repeat
+from typing import Any
+
+from agentloop import Agent, Limits, RunContext, Runner, tool
+from agentloop.context import Context
+from agentloop.durable.execution import Execution, Todo
+from agentloop.durable.flow import Deed, Flow
+from agentloop.durable.live import Live, Place
+from agentloop.durable.orders import Order
+from agentloop.events import Described, Event, MessageAdded, RunStarted
+from agentloop.messages import Message
+from agentloop.models import ModelRequest
+from agentloop.setting import Setting
+from agentloop.steps import RunTools, next_step
+from agentloop.stores import InMemoryStore
+from agentloop.stream import AnyStreamEvent
+from agentloop.testing import Reply, ScriptedModel, calls
+
+BATCHES = 2
+FATES = ("well", "record lost", "taken over", "cut off", "renamed", "crossed")
+PASSED = ("passed before", "passed after", "passed in flight", "left open", "left unsaid")
+RUN = "the-run"
+THEIRS = "I do well."
+ORDER = Order(session_id="s", prompt=Message.user("Do it."))
+
+
+class TakenOver(BaseException):
+    """The worker is gone; another goes on with the run."""
+
+
+class FatedSteps:
+    """Does steps, keeps what they came to, and draws what goes wrong with each."""
+
+    def __init__(self, world: "World", fates: Iterator[str]) -> None:
+        self._world, self._fates = world, fates
+        self._kept: dict[int, tuple[str, Todo]] = {}
+        self.next = 0
+
+    def __call__(self, name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
+        place, self.next = self.next, self.next + 1
+        return self._done(place, name, deed)
+
+    async def _done(self, place: int, name: str, deed: Deed) -> Todo:
+        if place in self._kept:
+            kept, todo = self._kept[place]
+            assert kept == name
+            return todo
+        await self._fated(next(self._fates), name, deed)
+        todo = await deed()
+        self._kept[place] = (name, todo)
+        return todo
+
+    async def _fated(self, fate: str, name: str, deed: Deed) -> None:
+        match fate:
+            case "record lost":
+                await deed()
+            case "taken over":
+                await deed()
+                raise TakenOver
+            case "cut off":
+                await self._world.cut_off(name, deed())
+                raise TakenOver
+            case "passed before":
+                raise self._world.passed_by(self._world.answered)
+            case "passed after":
+                await deed()
+                raise self._world.passed_by(self._world.answered)
+            case "passed in flight":
+                await self._world.cut_off(name, deed())
+                raise self._world.passed_by(self._world.answered)
+            case "left open":
+                await deed()
+                raise self._world.passed_by(self._world.cancelled)
+            case "left unsaid":
+                await self._world.cut_off(name, deed())
+                raise self._world.passed_by(self._world.only_begun)
+            case "renamed":
+                self._world.is_renamed = True
+            case "crossed":
+                self._world.store.is_crossed = True
+
+
+class CrossedStore(InMemoryStore):
+    """Where it `is_crossed`, somebody's rename lands just before what is appended next."""
+
+    is_crossed = False
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        if self.is_crossed and expect:
+            self.is_crossed = False
+            await self.rename(session_id)
+        return await super().append(session_id, events, expect=expect)
+
+    async def rename(self, session_id: str) -> None:
+        """What somebody else does."""
+        length = len(await self.read(session_id))
+        await super().append(session_id, [Described(title="Another")], expect=length)
+
+
+class World:
+    """A store, an agent whose tools count what they did, and whoever has the run just now."""
+
+    def __init__(self, fates: Iterator[str], **model: Any) -> None:
+        self.store = CrossedStore()
+        self.done: Counter[str] = Counter()
+        self.is_renamed = False
+        self._cut_off: dict[str, asyncio.Event] = {}
+        self._others: list[Callable[[], Awaitable[None]]] = []
+        self.model = ScriptedModel(repeat(self._reply), **model)
+        setting = Setting(agent=Agent(self.model, tools=self.tools()), store=self.store)
+        self.place = Place(setting=setting, limits=Limits(steps=9), sink=unseen)
+        self._steps = FatedSteps(self, fates)
+
+    def execution(self, *, since: int = 0) -> Execution:
+        """What another worker begins with."""
+        return Execution(live=Live(place=self.place, order=ORDER, run_id=RUN, submitted=0.0, since=since))
+
+    async def cut_off(self, name: str, work: Awaitable[Todo]) -> None:
+        """End the step where it is in a tool; one without a tool is done to its end."""
+        call_id = name.removeprefix("tool ")
+        entered = self._cut_off[call_id] = asyncio.Event()
+        step, waiting = asyncio.ensure_future(work), asyncio.create_task(entered.wait())
+        await asyncio.wait({step, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (step, waiting):
+            task.cancel()
+        await asyncio.wait({step, waiting})
+        del self._cut_off[call_id]
+
+    async def run(self) -> Todo:
+        """The whole run, by as many workers as it takes."""
+        order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+        while True:
+            self._steps.next = 0
+            with contextlib.suppress(TakenOver):
+                return await Flow(place=self.place, steps=self._steps).run(RUN, order)
+            while self._others:
+                await self._others.pop(0)()
+
+    def passed_by(self, other: Callable[[], Awaitable[None]]) -> TakenOver:
+        """The end of a worker, after which this other run has the session."""
+        self._others.append(other)
+        return TakenOver()
+
+    async def answered(self) -> None:
+        """Another's run, from its prompt to its answer."""
+        runner = Runner(Agent(ScriptedModel([THEIRS])), store=self.store, transcripts=None)
+        await runner.run("And you?", session_id="s")
+
+    async def cancelled(self) -> None:
+        """Another's run that is cancelled in a tool: a call of it has no result."""
+        entered = asyncio.Event()
+
+        async def hang() -> None:
+            """Never end."""
+            entered.set()
+            await asyncio.Event().wait()
+
+        agent = Agent(ScriptedModel([calls(hang={})]), tools=[hang])
+        runner = Runner(agent, store=self.store, transcripts=None)
+        running = asyncio.create_task(runner.run("And you?", session_id="s"))
+        await asyncio.wait({running, asyncio.create_task(entered.wait())}, return_when="FIRST_COMPLETED")
+        running.cancel()
+        await asyncio.wait({running})
+
+    async def only_begun(self) -> None:
+        """Another's run that is killed as it begins, its prompt behind the results of calls in flight."""
+        records = await self.store.read("s")
+        is_open = isinstance(next_step(Context.of(records).messages), RunTools)
+        asked = Message.user("And you?")
+        begun = RunStarted(run_id="killed", prompt=asked if is_open else None)
+        said = [] if is_open else [MessageAdded(message=asked, tokens=1, run_id="killed")]
+        await self.store.append("s", [begun, *said], expect=len(records))
+
+    def tools(self) -> list[Any]:
+        """One that must run once, one that may run again."""
+
+        @tool
+        async def once(context: RunContext[Any]) -> str:
+            """Do what must be done once."""
+            return await self._does("once", context)
+
+        @tool(idempotent=True)
+        async def often(context: RunContext[Any]) -> str:
+            """Do what may be done again."""
+            return await self._does("often", context)
+
+        return [once, often]
+
+    async def _does(self, name: str, context: RunContext[Any]) -> str:
+        self.done[f"{name} {context.call_id}"] += 1
+        await self._rename()
+        if entered := self._cut_off.get(context.call_id):
+            entered.set()
+            await asyncio.Event().wait()
+        return name
+
+    async def _reply(self, request: ModelRequest) -> Reply:
+        await self._rename()
+        return _reply(request)
+
+    async def _rename(self) -> None:
+        if self.is_renamed:
+            self.is_renamed = False
+            await self.store.rename("s")
+
+
+def _reply(request: ModelRequest) -> Reply:
+    """So many batches of two calls, then the answer."""
+    asked = sum(message["role"] == "assistant" for message in request.messages)
+    return "done" if asked >= BATCHES else calls(once={}, often={})
+
+
+def unseen(event: AnyStreamEvent) -> None:
+    """Nobody watches."""
