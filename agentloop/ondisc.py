@@ -1,4 +1,4 @@
-"""Folders that only their owner reads, and what the disc's refusals mean in words."""
+"""Files and folders that only their owner reads, and what the disc's refusals mean in words."""
 
 import errno
 import os
@@ -48,9 +48,20 @@ def make_private_folder(folder: Path) -> None:
     """
     missing = list(takewhile(lambda each: not os.path.lexists(each), (folder, *folder.parents)))
     for each in (*reversed(missing), folder):
-        each.mkdir(mode=0o700, exist_ok=True)
+        _make_folder(each)
     for each in missing:
         sync_folder(each.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        return
+    if not _has(folder.stat(), 0o700):
+        folder.chmod(0o700)
 
 
 def sync_folder(folder: Path) -> None:
@@ -87,5 +98,32 @@ def open_private(path: Path) -> TextIO:
     return open(path, "w", encoding="utf-8", errors="replace", opener=_private)
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def make_private_file(path: Path) -> None:
+    """Make the file where it is missing, as in `write_private`; one that stands there stays as it is.
+
+    Raises:
+        OSError: it cannot be made, or not be written to.
+    """
+    os.close(_private(path, os.O_WRONLY | os.O_CREAT))
+
+
+def new_private_file(path: Path) -> int:
+    """Make a file that is its owner's alone, whatever the umask; returns its descriptor, to be written to.
+
+    Raises:
+        OSError: it cannot be made, or something stands there already, if only a link to nothing.
+    """
+    return _private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+
+def _private(path: str | Path, flags: int) -> int:
+    is_new = not Path(path).exists()
+    descriptor = os.open(path, flags, 0o600)
+    # A umask may take the owner's rights too; a file system that has none to give is asked for nothing.
+    if is_new and not _has(os.fstat(descriptor), 0o600):
+        os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _has(found: os.stat_result, mode: int) -> bool:
+    return found.st_mode & mode == mode

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from agentloop.ondisc import make_private_folder, refuse_link, sync_folder
+from agentloop.ondisc import make_private_folder, new_private_file, refuse_link, sync_folder
 
 
 def spill(folder: Path, name: str, text: str) -> Path:
@@ -38,11 +38,10 @@ def spill(folder: Path, name: str, text: str) -> Path:
 
 
 def _new_file(folder: Path, stem: str) -> tuple[int, Path]:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     for suffix in _suffixes():
         path = folder / f"{stem}{suffix}.txt"
         try:
-            return os.open(path, flags, 0o600), path
+            return new_private_file(path), path
         except FileExistsError:
             continue
     raise FileExistsError(f"no free name for {stem}.txt in {folder}")  # pragma: no cover — 64 random bits

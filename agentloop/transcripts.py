@@ -18,21 +18,32 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agentloop.errors import StoreError
 from agentloop.messages import Message
-from agentloop.ondisc import make_private_folder, refuse_link, refused, sync_folder
+from agentloop.ondisc import make_private_folder, new_private_file, refuse_link, refused, sync_folder
 
 _NAME = re.compile(r"transcript_(-?\d+)(?:-(\d+))?\.jsonl")
 _READABLE = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
 _ASCII = json.JSONEncoder(separators=(", ", ": "))
 _DECODER = json.JSONDecoder()
 _RECORD = re.compile(r"[^ \t]")
+_BEGINNING = re.compile(r'\{[ \t]*"role"')
+"""Where a record begins, behind what is none."""
+
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")
+"""How a byte is decoded that is not in UTF-8."""
+
 _NOT_READABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """What UTF-8 cannot say, and what some readers take for the end of a line."""
 
 DEAD_AFTER_SECONDS = 86_400.0
 """A file beside that nobody has written to for so long belongs to a writer that is dead."""
+
+MOST_FAULTS = 1_000
+"""Behind so many places in one line that are no record, the rest of it is passed over: the reader of JSON
+takes time for each that grows with the line. Our own figure."""
 
 _BESIDE = re.compile(r"\.transcript_-?\d+\.[0-9a-f]{32}\.tmp")
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -126,7 +137,7 @@ def _sweep(folder: Path, *, before: float) -> None:
 def _write(folder: Path, messages: Iterable[Message], epoch: int) -> Path:
     beside = folder / f".transcript_{epoch}.{uuid.uuid4().hex}.tmp"
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with os.fdopen(new_private_file(beside), "wb") as file:
             file.writelines(f"{_line(message)}\n".encode() for message in messages)
             file.flush()
             os.fsync(file.fileno())
@@ -162,7 +173,7 @@ def _link(beside: Path, path: Path) -> None:
 
 def _move(beside: Path, path: Path) -> None:
     """Place it on a file system without hard links: take the name first, then move the whole file onto it."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    os.close(new_private_file(path))
     try:
         beside.replace(path)
     except OSError:
@@ -172,16 +183,34 @@ def _move(beside: Path, path: Path) -> None:
 
 
 def _records(line: bytes) -> Iterator[Message | None]:
-    """The messages of one line, None for what is none; NULs around them are what a crash left."""
+    """The messages of one line, None for what is none between two; NULs around them are what a crash left."""
     bare = line.strip(b" \t\r\0")
     if len(bare) < len(line.strip(b" \t\r")):
         yield None
+    text = bare.decode("utf-8", "surrogateescape")
+    end, faults, was_whole = 0, 0, True
+    while faults < MOST_FAULTS and (start := _RECORD.search(text, end)):
+        record, end = _record_at(text, start.start())
+        if was_whole or record is not None:
+            yield record
+        was_whole = record is not None
+        faults += record is None
+
+
+def _record_at(text: str, start: int) -> tuple[Message | None, int]:
+    """The message that begins there, None where that is none, and where to go on."""
     try:
-        text = bare.decode()
-        start = _RECORD.search(text)
-        while start:
-            value, end = _DECODER.raw_decode(text, start.start())
-            yield Message.from_openai(value)
-            start = _RECORD.search(text, end)
+        value, end = _DECODER.raw_decode(text, start)
+    except RecursionError:  # so deep that to look at each level would take too long
+        return None, len(text)
+    except ValueError:
+        following = _BEGINNING.search(text, start + 1)
+        return None, following.start() if following else len(text)
+    return None if _NOT_UTF_8.search(text, start, end) else _message(value), end
+
+
+def _message(value: Any) -> Message | None:
+    try:
+        return Message.from_openai(value)
     except (ValueError, RecursionError):
-        yield None
+        return None

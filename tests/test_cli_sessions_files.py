@@ -7,13 +7,15 @@ import sqlite3
 import subprocess
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from agentloop.cli.sessions.reading import PAGE_RECORDS, pages
 from agentloop.cli.sessions.selecting import check_there
 from agentloop.cli.sessions.texts import texts_of
-from agentloop.cli.sessions.work import PAGE_RECORDS, Opened, pages
+from agentloop.cli.sessions.work import Opened
 from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
@@ -234,9 +236,10 @@ async def test_what_a_filter_names_is_looked_for_on_every_page(tmp_path: Path) -
     )
     info = await store.info("s")
     assert info
-    await check_there(EventFilter(branch="late"), pages(opened.store, info))
+    read = partial(pages, opened.store, info)
+    await check_there(EventFilter(branch="late"), read)
     with pytest.raises(UsageError, match=r"--branch: the session has no 'lat'; it has 'late', 'main'$"):
-        await check_there(EventFilter(branch="lat"), pages(opened.store, info))
+        await check_there(EventFilter(branch="lat"), read)
 
 
 async def test_a_file_whose_export_fails_half_way_is_as_it_was(tmp_path: Path) -> None:

@@ -9,11 +9,16 @@ import pytest
 
 from agentloop import Agent, Runner
 from agentloop.cli.sessions.described import describe
+from agentloop.cli.sessions.gone import expired
+from agentloop.cli.sessions.work import Opened
+from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
-from agentloop.errors import ConflictError, SessionNotFoundError
+from agentloop.errors import ConflictError, SessionNotFoundError, StoreError
 from agentloop.events import Compacted, Described, Event, MessageAdded
+from agentloop.holders import new_lease
 from agentloop.messages import Message
 from agentloop.stores import InMemoryStore, SQLiteStore
+from agentloop.stores.base import Lease
 from agentloop.testing import ScriptedModel, calls
 from agentloop.transcripts import save
 from tests.cli_kit import Finished, agentloop, terminal
@@ -126,6 +131,31 @@ def test_a_sweep_says_what_goes_before_and_behind(owner: str | None, gone: set[s
     assert (again.out, again.complaint()) == ("", "agentloop: nothing has expired")
 
 
+async def test_what_a_run_works_on_is_in_no_list_of_what_a_sweep_would_take(place: Path) -> None:
+    store, lease = SQLiteStore(place / "agentloop" / "sessions.db"), new_lease()
+    assert await store.take_lease("anns-old", lease, seconds=60) == lease
+    would = json.loads(sessions("sweep", "--dry-run", "--json", cwd=place).out)
+    assert [info["id"] for info in would] == ["bobs-old"]
+    for name, by in (("anns-old", lease), ("bobs-old", other := new_lease())):
+        assert await store.take_lease(name, other, seconds=60) == by
+    nothing = sessions("sweep", "--dry-run", cwd=place)
+    assert (nothing.out, nothing.complaint()) == ("", "agentloop: nothing has expired")
+    assert sessions("sweep", "--yes", cwd=place).out == ""
+    await store.close()
+
+
+async def test_of_a_store_that_can_only_be_read_all_that_has_expired_is_listed(tmp_path: Path) -> None:
+    class OnlyRead(InMemoryStore):
+        async def take_lease(self, *_: object, **__: object) -> Lease:  # type: ignore[override]
+            raise StoreError("the database is read-only")
+
+    store = OnlyRead()
+    await store.append("s", [said("a"), life("Old", 60)], expect=0)
+    opened = Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)}))
+    assert [info.id for info in await expired(opened, LONG_AGO + 61)] == ["s"]
+    assert await expired(opened, LONG_AGO + 59) == []
+
+
 @pytest.mark.parametrize(("answer", "goes"), [("n\n", False), ("y\n", True)])
 def test_a_sweep_asks_in_a_terminal(answer: str, goes: bool, place: Path) -> None:
     with terminal("sessions", "sweep", cwd=place) as screen:
@@ -150,6 +180,14 @@ def test_a_time_to_live_is_given_and_taken_off(place: Path) -> None:
     assert (infos["anns-old"]["expires"], infos["anns-old"]["ttl_seconds"]) == (None, None)
 
 
+def test_a_time_to_live_longer_than_any_calendar_is_said_in_words(place: Path) -> None:
+    done = sessions("expire", "for-ever", "9999999999999999d", cwd=place)
+    assert done.complaint() == "agentloop: for-ever expires later than any date, unless it goes on before"
+    assert "\texpires later than any date\n" in sessions("list", "--all", cwd=place).out
+    with terminal("sessions", "sweep", "--dry-run", cwd=place) as screen:
+        assert screen.end() == 0
+
+
 @pytest.mark.parametrize("time", ["", "0", "-5", "soon", "1e5", "9" * 400])
 def test_what_is_no_time_to_live_is_one_line(time: str, place: Path) -> None:
     done = agentloop("sessions", "expire", "for-ever", "--", time, cwd=place)
@@ -166,7 +204,13 @@ def test_a_delete_of_several_is_of_all_or_of_none(place: Path) -> None:
     gone = sessions("delete", "anns-o", "Ann's old", "bobs-old", "--yes", cwd=place).err.splitlines()
     assert set(listed(place)) == {"anns-new", "for-ever"}
     assert len(gone) == 2
-    for part in ('deleted: anns-old "Ann\'s old"', "2 records", "folder /f", "owner ann", "transcripts stay"):
+    for part in (
+        'deleted: anns-old "Ann\'s old"',
+        "2 records",
+        "folder /f",
+        "owner ann",
+        "long results stay",
+    ):
         assert part in gone[0]
 
 
@@ -221,7 +265,7 @@ async def test_a_transcript_of_another_session_stays_and_so_does_what_a_link_nam
     (tmp_path / ".transcripts" / "transcript_8.jsonl").symlink_to("../target")
     where = ("--transcripts", ".transcripts")
     done = sessions("delete", "s1", "s2", "--with-transcripts", *where, "--yes", cwd=tmp_path)
-    assert "transcript_9.jsonl is not known to be this session's: it stays" in done.err
+    assert "transcript_9.jsonl in .transcripts is not known to be this session's: it stays" in done.err
     assert "transcript_8.jsonl is not in .transcripts" in done.err
     assert other.exists()
     assert (tmp_path / "target").read_text() == "mine"

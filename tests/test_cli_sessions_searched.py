@@ -15,8 +15,9 @@ import pytest
 from agentloop.checkpoints import checkpoint_of
 from agentloop.cli.finding import find_session
 from agentloop.cli.sessions.checked import faults_of
+from agentloop.cli.sessions.reading import PAGE_RECORDS
 from agentloop.cli.sessions.searched import searchable_store
-from agentloop.cli.sessions.work import PAGE_RECORDS, Opened
+from agentloop.cli.sessions.work import Opened
 from agentloop.cli.settings import settings_for
 from agentloop.context import Context
 from agentloop.errors import SessionNotFoundError, UsageError

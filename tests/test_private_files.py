@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentloop import Agent, SyncRunner
-from agentloop.ondisc import make_private_folder
+from agentloop.ondisc import make_private_file, make_private_folder, write_private
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import agentloop, terminal
 
@@ -46,20 +46,41 @@ def read(name: str) -> str:
     return "word " * 60_000
 
 
-def test_all_that_a_run_makes_is_private(tmp_path: Path, umask: int) -> None:
+def all_that_a_run_makes(folder: Path) -> dict[str, int]:
+    """Let a run make a store, a spilled result and a transcript below; the rights of all while it is open."""
     answers = [calls(("read", {"name": "a"})), calls(("read", {"name": "b"})), "read both"]
     with SyncRunner(
         Agent(ScriptedModel(answers, window="8k"), tools=[read]),
-        store=f"sqlite:///{tmp_path / 'deep' / 'er' / 'sessions.db'}",
-        transcripts=tmp_path / "kept" / "per" / "day",
+        store=f"sqlite:///{folder / 'deep' / 'er' / 'sessions.db'}",
+        transcripts=folder / "kept" / "per" / "day",
     ) as runner:
         runner.run("read both files", session_id="s")
         runner.compact("s")
-        open_files = modes(tmp_path)
-        assert_private(tmp_path)
+        assert_private(folder)
+        return modes(folder)
+
+
+def test_all_that_a_run_makes_is_private(tmp_path: Path, umask: int) -> None:
+    open_files = all_that_a_run_makes(tmp_path)
     assert {"deep/er/sessions.db", "deep/er/sessions.db-wal", "deep/er/sessions.db-shm"} <= set(open_files)
     assert any("result_" in name for name in open_files)
     assert any("transcript_" in name for name in open_files)
+
+
+@pytest.mark.parametrize("taken", [0o277, 0o777], ids=oct)
+def test_a_umask_that_takes_the_owners_rights_too_takes_none(tmp_path: Path, taken: int) -> None:
+    before = os.umask(taken)
+    try:
+        all_that_a_run_makes(tmp_path)
+        make_private_file(tmp_path / "made")
+        write_private(tmp_path / "written", "text")
+    finally:
+        os.umask(before)
+    (tmp_path / "made").chmod(0o640)
+    make_private_file(tmp_path / "made")
+    assert mode(tmp_path / "made") == 0o640
+    (tmp_path / "made").unlink()
+    assert_private(tmp_path)
 
 
 def test_what_stood_there_keeps_its_rights(tmp_path: Path, umask: int) -> None:

@@ -24,7 +24,7 @@ from agentloop.messages import Message, ToolCall
 from agentloop.stream import CompactionEnded, RunEnded
 from agentloop.testing import ScriptedModel
 from agentloop.tokens import count_request, counter_for
-from agentloop.transcripts import DEAD_AFTER_SECONDS, listed, load, save
+from agentloop.transcripts import DEAD_AFTER_SECONDS, MOST_FAULTS, listed, load, save
 from agentloop.triggers import On
 from tests.kit import every_fact, read, reading, watched
 
@@ -292,6 +292,11 @@ ONE, TWO = b'{"role": "user", "content": "one"}', b'{"role": "assistant", "conte
         (b"\0\0" + ONE + b"\0\n" + TWO + b"\n", ["one", "two"], 1),
         (ONE + b"\n%$\xff\xfe garbage\n" + TWO + b"\n", ["one", "two"], 1),
         (ONE + b"garbage\n" + TWO + b"\n", ["one", "two"], 1),
+        (ONE + b"\0\0\0" + TWO + b"\n" + ONE, ["one", "two", "one"], 1),
+        (ONE + b"garb\xffage" + TWO + b"\n", ["one", "two"], 1),
+        (b"\xff" + ONE + b"\xff{" + TWO + b"\xff\n", ["one", "two"], 3),
+        (ONE + ONE.replace(b"n", b"\xff") + TWO + b"\n" + ONE, ["one", "two", "one"], 1),
+        (ONE + b'{"type": "checkpoint"} 3' + TWO, ["one", "two"], 1),
         (ONE + b"\n[1]\n3\nnull\n{}\n" + b'{"role": 5}\n' + TWO, ["one", "two"], 5),
         (ONE + b'\n{"type": "checkpoint", "version": 9}\n' + TWO, ["one", "two"], 1),
         (b"[" * 100_000 + b"\n" + ONE, ["one"], 1),
@@ -308,6 +313,25 @@ def test_good_records_are_read_from_damaged_files(
     assert found.damaged == damaged
     assert (found.warning is None) == (damaged == 0)
     assert path.read_bytes() == data
+
+
+def test_a_torn_record_costs_none_that_was_written_behind_it(tmp_path: Path) -> None:
+    path = tmp_path / "transcript_1.jsonl"
+    for cut in range(1, len(ONE)):
+        path.write_bytes(TWO + b"\n" + ONE[:cut] + TWO + b"\n")
+        found = load(path)
+        assert [message.text for message in found.messages] == ["two", "two"], ONE[:cut]
+        assert found.damaged == 1
+
+
+def test_a_line_of_nothing_but_beginnings_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "transcript_1.jsonl"
+    for beginning in (b'{"role":', b'{"role": "'):
+        torn = beginning * (2 * MOST_FAULTS)
+        path.write_bytes(torn + TWO + b"\n" + torn[: 9 * len(beginning)] + TWO + b"\n" + ONE)
+        found = load(path)
+        assert [message.text for message in found.messages] == ["two", "one"]
+        assert found.damaged == 2
 
 
 def test_a_file_that_may_only_be_read_is_read_and_left_alone(tmp_path: Path) -> None:

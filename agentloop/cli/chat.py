@@ -25,7 +25,7 @@ from agentloop.cli.progress import final_line
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally, status_line
 from agentloop.limits import Limits
-from agentloop.ondisc import make_private_folder
+from agentloop.ondisc import make_private_file, make_private_folder
 from agentloop.redaction import Redact, redacted
 from agentloop.runner import Runner
 from agentloop.workspace.offspring import end_all
@@ -191,7 +191,7 @@ def _history(settings: Settings) -> History:
     try:
         make_private_folder(settings.home)
         file = settings.home / "history"
-        file.touch(mode=0o600)
+        make_private_file(file)
     except OSError:
         return InMemoryHistory()
     return _RedactedHistory(file, settings.redact)

@@ -12,7 +12,8 @@ from agentloop.cli.console import error_console, say
 from agentloop.cli.lines import columns
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions.work import Opened, done, named, no_store, pages
+from agentloop.cli.sessions.reading import pages
+from agentloop.cli.sessions.work import Opened, done, named, no_store
 from agentloop.context import Context
 from agentloop.errors import StoreError, UsageError
 from agentloop.stores import SessionInfo

@@ -50,8 +50,9 @@ def expire(name: str, after: str, **_: Any) -> int:
         info = await named(opened, name)
         said = Described(ttl_seconds=seconds)
         await describe(opened.store, info, said)
-        when = f"on {ending(said.time + seconds, seconds)}, unless it goes on before" if seconds else "never"
-        say(error_console(), f"{info.id} expires {when}")
+        when = ending(said.time + seconds, seconds, on="on ") if seconds else "never"
+        unless = ", unless it goes on before" if seconds else ""
+        say(error_console(), f"{info.id} expires {when}{unless}")
 
     return done(work)
 

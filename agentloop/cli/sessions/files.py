@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import click
@@ -11,13 +12,15 @@ from agentloop.cli import readings
 from agentloop.cli.options import STORE, TTL, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.sessions.importing import read_text, redacted_events
+from agentloop.cli.sessions.reading import DAMAGED, pages_with, untold, warn
 from agentloop.cli.sessions.selecting import SELECTION, check_there, filter_of
 from agentloop.cli.sessions.texts import FORMATS, texts_of
-from agentloop.cli.sessions.work import Opened, done, named, pages
+from agentloop.cli.sessions.work import Opened, done, named
 from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.settings import Settings
 from agentloop.errors import ConflictError, UsageError
 from agentloop.events import Described, Event, MessageAdded
+from agentloop.filters import EventFilter
 from agentloop.given import title_of
 from agentloop.messages import Message
 from agentloop.sessions import new_session_id
@@ -29,23 +32,23 @@ from agentloop.tokens import count_message, counter_for
 @click.argument("name", metavar="ID")
 @click.option("--format", "shape", type=click.Choice(FORMATS), default="openai", show_default=True)
 @click.option("-o", "--output", "path", metavar="FILE", help="Write it there instead of standard output.")
-@options(SELECTION, STORE)
-def export(name: str, shape: str, path: str | None, **selection: Any) -> int:
+@options(SELECTION, DAMAGED, STORE)
+def export(name: str, shape: str, path: str | None, damaged: str, **selection: Any) -> int:
     """Write a session out.
 
     As chat-completions messages, its events, or text to read. Of what is left of it by --branch, --kind,
-    --run and --range together; an events export then holds each record's position in the log, and comes
-    back in where all that its records point at is in it.
+    --run and --range together, or of what is good by --damaged skip; an events export then holds each
+    record's position in the log, and comes back in where all that its records point at is in it.
     """
-    only = filter_of(selection, shape)
+    only = filter_of(selection, shape) or (EventFilter() if damaged == "skip" else None)
     if path == "":
         raise UsageError("--output is empty: name a file, or leave it out for standard output")
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         info = await named(opened, name)
         if only:
-            await check_there(only, pages(opened.store, info))
-        async with aclosing(texts_of(opened, info, shape, only)) as texts:
+            await check_there(only, partial(pages_with(damaged, untold), opened.store, info))
+        async with aclosing(texts_of(opened, info, shape, only, read=pages_with(damaged, warn))) as texts:
             if path is None or path == "-":
                 async for text in texts:
                     await output.write(text)

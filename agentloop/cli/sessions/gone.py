@@ -3,8 +3,7 @@
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import click
@@ -15,27 +14,35 @@ from agentloop.cli.console import error_console, say
 from agentloop.cli.lines import listing
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions.history import History, check_in_folder, history_of, in_words, remove_transcripts
+from agentloop.cli.sessions.history import History, history_of, in_words, with_shared
+from agentloop.cli.sessions.left_files import check_in_folder, remove_files
+from agentloop.cli.sessions.reading import warn
 from agentloop.cli.sessions.work import HEADING, Opened, as_data, done, looked, named, no_store, row
-from agentloop.errors import SessionBusyError, UsageError
+from agentloop.errors import SessionBusyError, StoreError, UsageError
+from agentloop.holders import new_lease
+from agentloop.holds import Claim
 from agentloop.leases import Leases
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
+from agentloop.stores.base import GrantsLeases
+
+_LOOK_SECONDS = 1.0
+"""So long a session stays taken that was only to be looked at, where the call is killed meanwhile."""
 
 
 @click.command()
 @click.argument("names", metavar="ID…", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Delete them also where a run works on them, which then fails.")
-@click.option("--with-transcripts", is_flag=True, help="Delete the transcripts, too, that its log names.")
+@click.option("--with-transcripts", is_flag=True, help="Delete also the files that its log names.")
 @click.option("--transcripts", metavar="DIR", help="Where these lie. [default: .transcripts]")
 @options(STORE)
 def delete(names: Sequence[str], yes: bool, force: bool, with_transcripts: bool, **_: Any) -> int:
     """Delete sessions and their whole logs.
 
-    Says what goes. Transcripts on disc stay, unless they are asked for. Where one of several names is
-    wrong, a run works on one of the sessions, or a transcript to delete is not in .transcripts and no
-    folder is named, nothing is deleted.
+    Says what goes. Transcripts and files of long results stay on disc, unless they are asked for, and
+    where another session names them, too. Where one of several names is wrong, a run works on one of the
+    sessions, or a file to delete is not in .transcripts and no folder is named, nothing is deleted.
     """
     asks, console = _asks(yes), error_console()
 
@@ -45,18 +52,21 @@ def delete(names: Sequence[str], yes: bool, force: bool, with_transcripts: bool,
         if not asks and not with_transcripts:
             return [History(info=info) for info in infos]
         histories = [await history_of(opened, info) for info in infos]
-        if with_transcripts:
-            check_in_folder(opened, histories)
-        return histories
+        if not with_transcripts:
+            return histories
+        check_in_folder(opened, histories)
+        return await with_shared(opened, histories)
 
     going = looked(look)
-    transcripts = [name for each in going for name in each.transcripts] if with_transcripts else []
-    if asks and not _agreed(console, going, transcripts):
+    files = [name for each in going for name in each.own] if with_transcripts else []
+    if asks and not _agreed(console, going, files):
         return 0
 
+    went = set[str]()
+
     async def gone(opened: Opened, history: History) -> None:
-        tell = partial(say, console, style="yellow")
-        went = await remove_transcripts(opened, history, tell) if with_transcripts else ()
+        if with_transcripts:
+            went.update(await remove_files(opened, history, warn, went))
         there = await opened.store.delete(history.info.id)
         what = "deleted" if there else "was gone already"
         say(console, f"{what}: {in_words(history, go=went)}")
@@ -84,12 +94,12 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
     asks, console, now = not dry_run and _asks(yes), error_console(), time.time()
 
     async def look(opened: Opened) -> Sequence[History]:
-        due = await _expired(opened, now)
+        due = await expired(opened, now)
         return [History(info=redacted(info, opened.settings.redact)) for info in due]
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         if dry_run:
-            went = await _expired(opened, now)
+            went = await expired(opened, now)
         else:
             went = await opened.store.sweep(owner=opened.settings.owner, now=now)
         if not went:
@@ -105,9 +115,26 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
     return done(work)
 
 
-async def _expired(opened: Opened, now: float) -> Sequence[SessionInfo]:
+async def expired(opened: Opened, now: float) -> Sequence[SessionInfo]:
+    """What a sweep at that time would take: what has expired and no run works on.
+
+    Of a store that can only be read, it is all that has expired: there is no asking whether a run does.
+    """
     stored = await opened.store.list(owner=opened.settings.owner)
-    return [info for info in stored if info.expires is not None and info.expires <= now]
+    due = [info for info in stored if info.expires is not None and info.expires <= now]
+    with suppress(StoreError):
+        return [info for info in due if await _is_free(opened, info.id)]
+    return due
+
+
+async def _is_free(opened: Opened, session_id: str) -> bool:
+    """Whether no run works on the session: whether it could be taken."""
+    if not isinstance(opened.store, GrantsLeases):
+        return True
+    claim = Claim(session_id=session_id, store=opened.store, lease=new_lease(), seconds=_LOOK_SECONDS)
+    is_free = await claim.taken() is None
+    await claim.free()
+    return is_free
 
 
 @asynccontextmanager
@@ -136,10 +163,10 @@ def _asks(yes: bool) -> bool:
     return not yes
 
 
-def _agreed(console: Console, going: Sequence[History], transcripts: Sequence[str] = ()) -> bool:
-    """Say what goes, these transcripts too, and ask; where nothing does, nobody is asked."""
+def _agreed(console: Console, going: Sequence[History], files: Sequence[str] = ()) -> bool:
+    """Say what goes, these files too, and ask; where nothing does, nobody is asked."""
     for history in going:
-        say(console, f"to be deleted: {in_words(history, go=transcripts)}")
+        say(console, f"to be deleted: {in_words(history, go=files)}")
     several = f"these {len(going)} sessions and their whole logs"
     what = f"session {going[0].info.id} and its whole log" if len(going) == 1 else several
     return not going or click.confirm(f"Delete {what}?", err=True)

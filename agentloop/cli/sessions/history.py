@@ -1,49 +1,97 @@
-"""What goes with a session that is deleted, in words; and its transcripts, taken from their folder."""
+"""What goes with a session that is deleted: its log and the files that this names, in words."""
 
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 from agentloop.cli.lines import few, moment
-from agentloop.cli.sessions.work import Opened, pages
-from agentloop.errors import StoreError, UsageError
+from agentloop.cli.sessions.reading import good_pages
+from agentloop.cli.sessions.work import Opened
+from agentloop.errors import StoreError
 from agentloop.events import Compacted, MessageAdded, Record
-from agentloop.messages import Message
-from agentloop.ondisc import refuse_link, refused
-from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
-from agentloop.transcripts import Loaded, listed, load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """A session, and what was read of its log: how many messages it holds, None where nobody has looked.
 
-    `transcripts` are the names that its compactions give; `fault` says why the log could not be read whole.
+    `transcripts` are the names that its compactions give, `results` those of the files that hold the whole
+    of a long result, each with the time of the record that names it first; `shared` are those of them that
+    other sessions name, too. `fault` says why the log could not be read whole.
     """
 
     info: SessionInfo
     messages: int | None = None
-    transcripts: Sequence[str] = ()
+    transcripts: Mapping[str, float] = field(default_factory=dict)
+    results: Mapping[str, float] = field(default_factory=dict)
+    shared: Collection[str] = ()
     fault: str | None = None
+
+    @property
+    def files(self) -> Mapping[str, float]:
+        """All the files that the log names, each with that time."""
+        return {**self.transcripts, **self.results}
+
+    @property
+    def own(self) -> Sequence[str]:
+        """The files that go with it, where files are to go."""
+        return [name for name in self.files if name not in self.shared]
 
 
 async def history_of(opened: Opened, info: SessionInfo) -> History:
     """The history of a session, its log read; a log that cannot be read is no reason to keep it."""
-    messages, fault, names = 0, None, dict[str, None]()
+    messages, faults = 0, list[str]()
+    transcripts, results = dict[str, float](), dict[str, float]()
     try:
-        async with aclosing(pages(opened.store, info)) as read:
+        async with aclosing(good_pages(opened.store, info, tell=faults.append)) as read:
             async for page in read:
                 messages += sum(isinstance(record.event, MessageAdded) for record in page)
-                names |= dict.fromkeys(_named(page))
+                for name, time in _transcripts(page):
+                    transcripts.setdefault(name, time)
+                for result in results_in(page):
+                    results.setdefault(result_name(result), result.time)
     except StoreError as error:
-        fault = str(error)
-    return History(info=info, messages=messages, transcripts=tuple(names), fault=fault)
+        faults.append(str(error))
+    return History(
+        info=info,
+        messages=messages,
+        transcripts=transcripts,
+        results=results,
+        fault=faults[0] if faults else None,
+    )
+
+
+async def with_shared(opened: Opened, histories: Sequence[History]) -> Sequence[History]:
+    """The histories, and which of their files the logs of sessions name that are not among them.
+
+    Those of all owners and folders are looked at, since a file may be a session's and its copy's. A copy has
+    the records of the first: one that has ended before a file was named does not name it.
+    """
+    since = min((time for history in histories for time in history.files.values()), default=math.inf)
+    going, named = {history.info.id for history in histories}, set[str]()
+    for info in await opened.store.list():
+        if info.updated >= since and info.id not in going:
+            named |= (await history_of(opened, info)).files.keys()
+    return [replace(history, shared=named.intersection(history.files)) for history in histories]
+
+
+def results_in(page: Iterable[Record]) -> Iterator[MessageAdded]:
+    """The results of which a file holds the whole."""
+    for record in page:
+        if isinstance(record.event, MessageAdded) and record.event.spilled:
+            yield record.event
+
+
+def result_name(result: MessageAdded) -> str:
+    """How the file is called that holds the whole of this result."""
+    return PurePath(result.spilled or "").name
 
 
 def in_words(history: History, *, go: Collection[str]) -> str:
-    """What a session is, in one line, and what becomes of its transcripts: these go, the others stay."""
+    """What a session is, in one line, and what becomes of its files: these go, the others stay."""
     info = history.info
     messages = "" if history.messages is None else f", {history.messages} messages"
     parts = [
@@ -52,94 +100,22 @@ def in_words(history: History, *, go: Collection[str]) -> str:
         *([f"folder {info.folder}"] if info.folder else []),
         *([f"owner {info.owner}"] if info.owner else []),
         *([f"its log cannot be read whole ({history.fault})"] if history.fault else []),
-        *_fates(history.transcripts, go),
+        *_fates("transcripts", history.transcripts, go),
+        *_fates("long results", history.results, go),
+        *([] if history.files else ["transcripts and long results stay"]),
     ]
     return "; ".join(parts)
 
 
-def _fates(names: Sequence[str], go: Collection[str]) -> Iterator[str]:
+def _fates(what: str, names: Iterable[str], go: Collection[str]) -> Iterator[str]:
     going, staying = [name for name in names if name in go], [name for name in names if name not in go]
     if going:
-        yield f"transcripts go: {few(going)}"
+        yield f"{what} go: {few(going)}"
     if staying:
-        yield f"transcripts stay: {few(staying)}"
-    if not names:
-        yield "transcripts stay"
+        yield f"{what} stay: {few(staying)}"
 
 
-def check_in_folder(opened: Opened, histories: Iterable[History]) -> None:
-    """That the transcripts lie where they do by default, unless the call names their folder.
-
-    Raises:
-        UsageError: one does not, so that nobody can say where it is.
-        StoreError: the folder cannot be read.
-    """
-    if any(option[0] == "--transcripts" for option in opened.settings.given):
-        return
-    folder = opened.settings.transcripts
-    there = {path.name for path in listed(folder)}
-    for history in histories:
-        for name in history.transcripts:
-            if name not in there:
-                raise UsageError(
-                    f"transcript {name[:80]} of session {history.info.id!r} is not in {folder}: name its "
-                    "folder with --transcripts, or leave --with-transcripts out; nothing is deleted"
-                )
-
-
-async def remove_transcripts(opened: Opened, history: History, tell: Callable[[str], None]) -> Sequence[str]:
-    """Delete what the history names in the folder of transcripts, and nothing else; the names that went.
-
-    What stays is told, and why.
-
-    Only a file whose messages are all of this session is taken for its transcript: another folder may hold
-    a file of the same name.
-
-    Raises:
-        StoreError: the folder is a symbolic link, or a file cannot be read or removed.
-    """
-    folder, went = opened.settings.transcripts, list[str]()
-    try:
-        refuse_link(folder)
-        there = {path.name: path for path in listed(folder)}
-        said = await _said(opened, history.info) if there.keys() & history.transcripts else set()
-        for name in history.transcripts:
-            if name not in there:
-                tell(f"transcript {name[:80]} is not in {folder}")
-            elif _is_of(load(there[name]), said, opened):
-                there[name].unlink()
-                went.append(name)
-            else:
-                tell(f"transcript {there[name]} is not known to be this session's: it stays")
-    except OSError as error:
-        raise refused(folder, error) from error
-    return went
-
-
-def _is_of(transcript: Loaded, said: Collection[int], opened: Opened) -> bool:
-    """Whether all of the transcript can be read, and was said in the session."""
-    hashes = set(_hashes(transcript.messages, opened))
-    return bool(hashes) and not transcript.damaged and hashes.issubset(said)
-
-
-async def _said(opened: Opened, info: SessionInfo) -> set[int]:
-    """The messages of the log, as far as it can be read, as hashes."""
-    said: set[int] = set()
-    with suppress(StoreError):
-        async with aclosing(pages(opened.store, info)) as read:
-            async for page in read:
-                events = [record.event for record in page]
-                said.update(_hashes((e.message for e in events if isinstance(e, MessageAdded)), opened))
-    return said
-
-
-def _named(page: Iterable[Record]) -> Iterator[str]:
+def _transcripts(page: Iterable[Record]) -> Iterator[tuple[str, float]]:
     for record in page:
         if isinstance(record.event, Compacted) and record.event.transcript:
-            yield record.event.transcript
-
-
-def _hashes(messages: Iterable[Message], opened: Opened) -> Iterator[int]:
-    """Each message as it is without secrets: a log may be older than its redaction."""
-    redact = opened.settings.redact
-    return (hash(json.dumps(redacted(message, redact).to_openai())) for message in messages)
+            yield record.event.transcript, record.event.time

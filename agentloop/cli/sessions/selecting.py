@@ -1,9 +1,10 @@
 """Which records of a session an export takes: the options, and what they must be."""
 
 import re
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -27,6 +28,9 @@ SELECTION: Sequence[Option[Any]] = (
     click.option("--run", "run_id", metavar="RUN_ID", help="The messages and the edges of this run."),
     click.option("--range", "positions", metavar="FIRST-LAST", help="Positions: 12-40, 12-, -40 or 7."),
 )
+Read: TypeAlias = Callable[[EventFilter | None], AsyncGenerator[Sequence[Record]]]
+"""Reads a session page by page: the records of a range, or all."""
+
 _RANGE = re.compile(r"([0-9]{1,15})(-?)|([0-9]{0,15})-([0-9]{1,15})")
 
 
@@ -51,25 +55,34 @@ def filter_of(selection: Mapping[str, Any], shape: str) -> EventFilter | None:
     return only if shape != "openai" else replace(only, branch=branch or MAIN, kinds=("message_added",))
 
 
-async def check_there(only: EventFilter, pages: AsyncIterable[Iterable[Record]]) -> None:
+async def check_there(only: EventFilter, read: Read) -> None:
     """Refuse a branch and a run that the session does not have; say so where nothing is taken.
+
+    Outside of the range, only the names of these are looked for, and only where nothing in it is taken.
 
     Raises:
         UsageError: with those that there are.
     """
-    branches, runs, taken = {MAIN: None}, dict[str, None](), False
+    async with aclosing(read(only)) as pages:
+        async for page in pages:
+            if any(map(only, page)):
+                return
+    if only.branch not in (None, MAIN) or only.run_id is not None:
+        async with aclosing(read(None)) as pages:
+            await _check_names(only, pages)
+    say(error_console(), "nothing in the session is all of what was asked for")
+
+
+async def _check_names(only: EventFilter, pages: AsyncIterable[Iterable[Record]]) -> None:
+    branches, runs = {MAIN: None}, dict[str, None]()
     async for page in pages:
-        for record in page:
-            event = record.event
+        for event in (record.event for record in page):
             if isinstance(event, MessageAdded) and event.branch:
                 branches[event.branch] = None
             if isinstance(event, MessageAdded | RunStarted) and event.run_id:
                 runs[event.run_id] = None
-            taken = taken or only(record)
     _check_among("--branch", only.branch, list(branches))
     _check_among("--run", only.run_id, list(runs))
-    if not taken:
-        say(error_console(), "nothing in the session is all of what was asked for")
 
 
 def _range(text: str | None) -> tuple[int | None, int | None]:

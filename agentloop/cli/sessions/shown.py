@@ -10,6 +10,7 @@ from agentloop.cli.console import error_console, say
 from agentloop.cli.lines import listing
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
+from agentloop.cli.sessions.reading import DAMAGED, pages_with, warn
 from agentloop.cli.sessions.texts import texts_of
 from agentloop.cli.sessions.work import HEADING, Opened, as_data, done, named, no_store, row
 from agentloop.redaction import redacted
@@ -41,14 +42,14 @@ def list_(as_json: bool, everywhere: bool, **_: Any) -> int:
 
 @click.command()
 @click.argument("name", metavar="ID")
-@options(STORE)
-def show(name: str, **_: Any) -> int:
+@options(DAMAGED, STORE)
+def show(name: str, damaged: str, **_: Any) -> int:
     """Show what was said, whole, and where it was compacted."""
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         info = await named(opened, name)
         await output.write(f"{row(redacted(info, opened.settings.redact))}\n")
-        async with aclosing(texts_of(opened, info, "markdown")) as texts:
+        async with aclosing(texts_of(opened, info, "markdown", read=pages_with(damaged, warn))) as texts:
             async for text in texts:
                 await output.write(text)
 

@@ -7,7 +7,8 @@ from textwrap import indent
 from typing import Any
 
 from agentloop import exports
-from agentloop.cli.sessions.work import PAGE_RECORDS, Opened, pages
+from agentloop.cli.sessions.reading import PAGE_RECORDS, Pages, pages
+from agentloop.cli.sessions.work import Opened
 from agentloop.events import MessageAdded, Record
 from agentloop.filters import EventFilter, select
 from agentloop.markdown import heading, to_blocks
@@ -18,9 +19,16 @@ FORMATS = ("openai", "events", "markdown")
 
 
 async def texts_of(
-    opened: Opened, info: SessionInfo, shape: str, only: EventFilter | None = None
+    opened: Opened,
+    info: SessionInfo,
+    shape: str,
+    only: EventFilter | None = None,
+    *,
+    read: Pages = pages,
 ) -> AsyncGenerator[str]:
     """What an export in that format holds of the session, or of what the filter takes of it.
+
+    Of a range, no other records are read; `read` is how.
 
     Events and Markdown hold one page in memory at a time. The list of messages holds the messages, since a
     result may stand anywhere behind its call.
@@ -28,7 +36,7 @@ async def texts_of(
     Raises:
         StoreError: the log cannot be read.
     """
-    async with aclosing(_redacted(opened, info)) as records:
+    async with aclosing(_redacted(opened, read(opened.store, info, only))) as records:
         match shape:
             case "openai":
                 said = [record async for page in records for record in page if _is_said(record)]
@@ -49,8 +57,8 @@ async def texts_of(
                 yield "\n"
 
 
-async def _redacted(opened: Opened, info: SessionInfo) -> AsyncGenerator[list[Record]]:
-    async with aclosing(pages(opened.store, info)) as read:
+async def _redacted(opened: Opened, read: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[list[Record]]:
+    async with aclosing(read):
         async for page in read:
             yield redacted(list(page), opened.settings.redact)
 

@@ -1,7 +1,7 @@
 """What every command on stored sessions does around its work: a store opened and closed, lines and pages."""
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -9,19 +9,14 @@ import click
 
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.finding import find_session
-from agentloop.cli.lines import columns, exact_moment, moment
+from agentloop.cli.lines import NO_DATE, columns, exact_moment, moment
 from agentloop.cli.options import flags_of
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import Settings, settings_for
-from agentloop.errors import StoreError
-from agentloop.events import Record
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo, SessionStore, open_store
 
 T = TypeVar("T")
-
-PAGE_RECORDS = 200
-"""So many records are in memory at a time where a log is read through."""
 
 _HOUR_SECONDS = 3600.0
 _NOT_THERE = "there is no store {place!r} yet: the first run makes it"
@@ -72,25 +67,6 @@ def no_store(settings: Settings) -> str | None:
     return _NOT_THERE.format(place=path) if gone else None
 
 
-async def pages(store: SessionStore, info: SessionInfo) -> AsyncGenerator[Sequence[Record]]:
-    """The log of a session in pieces, as long as it was when it was found.
-
-    Raises:
-        StoreError: it cannot be read, or ends before that.
-    """
-    position = 0
-    while position < info.length:
-        most = min(PAGE_RECORDS, info.length - position)
-        page = await store.read(info.id, after=position, most=most)
-        if not page:
-            raise StoreError(
-                f"session {info.id!r} ends at record {position} of {info.length}: it was deleted meanwhile, "
-                "or the store is damaged: `agentloop sessions check` says more"
-            )
-        yield page
-        position = page[-1].seq
-
-
 HEADING = columns("session", "updated", "length", "title", "folder", "owner", "expires")
 
 
@@ -106,10 +82,11 @@ def as_data(info: SessionInfo, settings: Settings) -> dict[str, Any]:
     return asdict(redacted(info, settings.redact)) | {"expires": info.expires}
 
 
-def ending(expires: float, ttl_seconds: float | None) -> str:
-    """When a session expires, to the second where it lives for less than an hour."""
+def ending(expires: float, ttl_seconds: float | None, *, on: str = "") -> str:
+    """When a session expires, to the second where it lives for less than an hour; `on` goes before a date."""
     short = ttl_seconds is not None and ttl_seconds < _HOUR_SECONDS
-    return exact_moment(expires) if short else moment(expires)
+    date = exact_moment(expires) if short else moment(expires)
+    return "later than any date" if date == NO_DATE else on + date
 
 
 def _settings() -> Settings:

@@ -1,0 +1,165 @@
+"""The files that sessions leave in the folder of transcripts: which go with a session, and which stay."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agentloop import Agent, Compaction, Runner
+from agentloop.cli.sessions.history import history_of, with_shared
+from agentloop.cli.sessions.work import Opened
+from agentloop.cli.settings import settings_for
+from agentloop.events import Compacted, Event, MessageAdded
+from agentloop.messages import Message
+from agentloop.stores import SQLiteStore
+from agentloop.testing import ScriptedModel, calls
+from agentloop.tool_results import spill
+from agentloop.transcripts import listed
+from tests.cli_kit import Finished, agentloop, terminal
+from tests.kit import lines
+from tests.store_kit import CountingStore
+
+WITH = ("--with-transcripts", "--yes")
+
+
+def read() -> str:
+    """Read what is too long to show."""
+    return lines("word 🙂", 3_000)
+
+
+async def begun(folder: Path, name: str = "orig") -> None:
+    """A session with a compaction and two long results, in the database that calls from the folder use."""
+    answers = [calls(("read", {}), ("read", {})), "read", *["so far"] * 9]
+    agent = Agent(ScriptedModel(answers, window=8_000), tools=[read], compaction=Compaction())
+    store = SQLiteStore(folder / "agentloop" / "sessions.db")
+    async with Runner(agent, store=store, transcripts=folder / ".transcripts") as runner:
+        await runner.run("Read it twice.", session_id=name)
+        await runner.run("And now?", session_id=name)
+        assert await runner.compact(name)
+
+
+def files(folder: Path) -> dict[str, list[str]]:
+    """The names of the transcripts and of the long results that lie there."""
+    there = sorted(path.name for path in (folder / ".transcripts").iterdir())
+    return {what: [name for name in there if name.startswith(what)] for what in ("transcript", "result")}
+
+
+def sessions(*arguments: str, cwd: Path) -> Finished:
+    done = agentloop("sessions", *arguments, cwd=cwd)
+    assert done.status == 0, done.err
+    return done
+
+
+def copied(folder: Path, name: str = "copy") -> None:
+    sessions("export", "orig", "--format", "events", "-o", "log", cwd=folder)
+    sessions("import", "log", "--session", name, cwd=folder)
+
+
+async def test_all_files_of_a_session_go_with_it_and_are_named(tmp_path: Path) -> None:
+    await begun(tmp_path)
+    there = files(tmp_path)
+    assert list(map(len, there.values())) == [1, 2]
+    other = spill(tmp_path / ".transcripts", "other_call_1", "of another session")
+    with terminal("sessions", "delete", "orig", "--with-transcripts", cwd=tmp_path) as screen:
+        asked = " ".join(screen.wait_for("Delete session orig and its whole log?").split())
+        assert f"transcripts go: {there['transcript'][0]}" in asked
+        assert f"long results go: {', '.join(there['result'])}" in asked
+        screen.type("n\n")
+        assert screen.end() == 0
+    assert sessions("delete", "orig", *WITH, cwd=tmp_path).complaint().count(" go: ") == 2
+    assert files(tmp_path) == {"transcript": [], "result": [other.name]}
+
+
+async def test_without_being_asked_for_they_stay_and_that_is_said(tmp_path: Path) -> None:
+    await begun(tmp_path)
+    there = files(tmp_path)
+    done = sessions("delete", "orig", "--yes", cwd=tmp_path)
+    assert done.complaint().endswith("; transcripts and long results stay")
+    assert files(tmp_path) == there
+
+
+async def test_what_the_original_names_stays_when_a_copy_goes_and_the_other_way_round(tmp_path: Path) -> None:
+    await begun(tmp_path)
+    copied(tmp_path)
+    there = files(tmp_path)
+    for gone in ("copy", "orig"):
+        done = sessions("delete", gone, *WITH, cwd=tmp_path)
+        named = ", ".join(there["result"] + there["transcript"])
+        assert f"agentloop: what other sessions name, too, stays: {named}\n" in done.err
+        assert f"long results stay: {', '.join(there['result'])}" in done.err
+        assert files(tmp_path) == there
+        if gone == "copy":
+            copied(tmp_path, "second")
+    sessions("delete", "second", *WITH, cwd=tmp_path)
+    assert files(tmp_path) == {"transcript": [], "result": []}
+
+
+async def test_what_only_sessions_name_that_go_together_goes(tmp_path: Path) -> None:
+    await begun(tmp_path)
+    copied(tmp_path)
+    done = sessions("delete", "copy", "orig", *WITH, cwd=tmp_path)
+    assert [line.split(";")[0] for line in done.err.splitlines()] == [
+        "agentloop: deleted: copy 'Read it twice.'",
+        "agentloop: deleted: orig 'Read it twice.'",
+    ]
+    assert "stay" not in done.err
+    assert files(tmp_path) == {"transcript": [], "result": []}
+
+
+async def test_a_long_result_of_another_folder_is_not_taken_for_the_sessions(tmp_path: Path) -> None:
+    await begun(tmp_path)
+    there = files(tmp_path)
+    first, second = (tmp_path / ".transcripts" / name for name in there["result"])
+    first.write_text("what a tool said elsewhere")
+    mine = second.rename(tmp_path / "mine")
+    second.symlink_to("../mine")
+    done = sessions("delete", "orig", *WITH, "--transcripts", ".transcripts", cwd=tmp_path)
+    assert f"long result {first.name} in .transcripts is not known to be this session's: it stays" in done.err
+    assert f"long result {second.name} is not in .transcripts" in done.err
+    assert mine.exists()
+    assert files(tmp_path) == there | {"transcript": []}
+
+
+async def test_a_long_result_that_is_not_where_it_should_be_keeps_all(tmp_path: Path) -> None:
+    await begun(tmp_path)
+    lost = files(tmp_path)["result"][0]
+    (tmp_path / ".transcripts" / lost).unlink()
+    done = agentloop("sessions", "delete", "orig", *WITH, cwd=tmp_path)
+    assert done.status == 2
+    assert f"long result {lost} of session 'orig' is not in .transcripts" in done.complaint()
+    assert len(listed(tmp_path / ".transcripts")) == 1
+
+
+@pytest.mark.parametrize("path", ["../mine.txt", "/etc/hostname", "..", ".", "result_x.txt/..", "mine.txt"])
+async def test_a_path_in_a_log_reaches_no_other_file(path: str, tmp_path: Path) -> None:
+    shown = f"be\n... [9 of 11 characters left out; the whole is in {path}] ...\nd\n"
+    await stored(tmp_path, [MessageAdded(message=Message.tool("c", shown), tokens=9, spilled=path)])
+    (tmp_path / ".transcripts").mkdir()
+    for place in (tmp_path, tmp_path / ".transcripts"):
+        (place / "mine.txt").write_text("be mine, d\n")
+    done = sessions("delete", "s", *WITH, "--transcripts", ".transcripts", cwd=tmp_path)
+    assert "is not in .transcripts" in done.err
+    assert (tmp_path / "mine.txt").exists()
+    assert (tmp_path / ".transcripts" / "mine.txt").exists()
+
+
+async def stored(folder: Path, events: Sequence[Event]) -> None:
+    store = SQLiteStore(folder / "agentloop" / "sessions.db")
+    await store.append("s", events, expect=0)
+    await store.close()
+
+
+async def test_only_logs_that_may_name_the_files_are_read(tmp_path: Path) -> None:
+    name, store = "transcript_7.jsonl", CountingStore()
+    opened = Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)}))
+    names = Compacted(covers=((1, 1),), replacement="x", at=2, tokens=1, transcript=name, time=7)
+    said = MessageAdded(message=Message.user("task"), tokens=1, time=6)
+    for session, events in {"s": [said, names], "copy": [said, names], "old": [said] * 50}.items():
+        await store.append(session, events, expect=0)
+    info = await store.info("s")
+    assert info
+    history = await history_of(opened, info)
+    read = len(store.moved)
+    (found,) = await with_shared(opened, [history])
+    assert (list(found.files), found.own) == ([name], [])
+    assert [count for verb, count in store.moved[read:] if verb == "read"] == [2]
