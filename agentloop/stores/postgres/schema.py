@@ -1,12 +1,17 @@
 """The tables, as an ordered list of steps, each done once in a database and never changed afterwards.
 
-They stand in the first schema of the connection's search_path, all named `agentloop_…`; a URL with
-`options=-csearch_path%3Dmine` puts them elsewhere. Titles, folders, owners and who holds a lease are bytes
-in UTF-8, since they may hold what PostgreSQL's text cannot: NUL and lone surrogates. Folders and owners are
-found by their hashes: an index takes no key over 2,704 bytes, and the name of a folder may have 4,096.
+They stand in the first schema of the connection's search_path that is there, all named `agentloop_…`; a URL
+with `options=-csearch_path%3Dmine` puts them elsewhere. Where that schema has none and a later one of the
+path has, that is refused: to use those would share them among users that are parted by schema, and to make
+new ones would hide what stands in them.
+
+Titles, folders, owners and who holds a lease are bytes in UTF-8, since they may hold what PostgreSQL's text
+cannot: NUL and lone surrogates. Folders and owners are found by their hashes: an index takes no key over
+2,704 bytes, and the name of a folder may have 4,096.
 """
 
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from psycopg import AsyncConnection
 
@@ -50,6 +55,14 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
         "CREATE INDEX agentloop_words_words ON agentloop_words USING gin (words)",
     ),
 )
+_PLACE = """
+    SELECT quote_ident(current_schema()), quote_ident(nspname)
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE relname = 'agentloop_schema' AND pg_table_is_visible(pg_class.oid)"""
+"""The first schema of the search_path, and the first of it that has our tables; no row where none has.
+
+Not by to_regclass: what it once did not find, it may not find when another process has made it.
+"""
 BESIDE = ("agentloop_checkpoints", "agentloop_indexed", "agentloop_words")
 """What can be lost without losing anything of a log."""
 
@@ -58,7 +71,8 @@ async def prepare(connection: AsyncConnection, steps: Sequence[Sequence[str]] = 
     """Do the steps that this database still lacks, all or none, while nobody else does.
 
     Raises:
-        StoreError: a newer version made the tables, or the database is not in UTF-8; nothing was changed.
+        StoreError: a newer version made the tables, only a later schema of the search_path has them, or the
+            database is not in UTF-8; nothing was changed.
         Error: as psycopg raises them.
     """
     if await _version(connection) == len(steps):
@@ -85,12 +99,25 @@ async def prepare(connection: AsyncConnection, steps: Sequence[Sequence[str]] = 
 
 
 async def _version(connection: AsyncConnection) -> int:
-    """How many of the steps are done here; 0 where there is nothing of ours."""
-    # Not to_regclass: what it once did not find, it may not find when another process has made it.
-    found = await connection.execute(
-        "SELECT FROM pg_class WHERE relname = 'agentloop_schema' AND pg_table_is_visible(oid)"
-    )
-    if found.rowcount == 0:
+    """How many of the steps are done here; 0 where there is nothing of ours.
+
+    Raises:
+        StoreError: another schema than the first of the search_path has the tables.
+    """
+    place = await (await connection.execute(_PLACE)).fetchone()
+    if place is None:
         return 0
+    first, theirs = place
+    if first != theirs:
+        raise StoreError(
+            f"its agentloop tables are in the schema {theirs}, but the search_path begins with {first}: "
+            f"add {_option(theirs)} to the URL to use them, or {_option(first)} to make new ones"
+        )
     row = await (await connection.execute("SELECT max(version) FROM agentloop_schema")).fetchone()
     return int(row[0]) if row and row[0] is not None else 0
+
+
+def _option(schema: str) -> str:
+    """What a URL says to have this schema alone; a space ends an option but for a backslash before it."""
+    escaped = schema.replace("\\", "\\\\").replace(" ", "\\ ")
+    return f"options=-csearch_path%3D{quote(escaped, safe='')}"

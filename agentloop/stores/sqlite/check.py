@@ -10,7 +10,7 @@ from agentloop.errors import StoreError
 from agentloop.stores.checking import LogCheck
 from agentloop.stores.sqlite import index
 from agentloop.stores.sqlite.columns import record_of
-from agentloop.stores.sqlite.faults import code_of, is_of_index
+from agentloop.stores.sqlite.faults import is_of_index, is_read_only
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.sqlite.schema import MIGRATIONS
 from agentloop.stores.sqlite.sessions import LOG, written_line
@@ -44,10 +44,9 @@ def check_index(file: SQLiteFile) -> tuple[str, ...]:
     try:
         was_damaged = index.mended(file)
     except StoreError as fault:
-        error = fault.__cause__
-        if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_READONLY:
-            return ()
-        raise
+        if not is_read_only(fault):
+            raise
+        return ()
     anew = "the full-text index was damaged: the next search makes it anew, no record is lost"
     return (f"{file.path}: {anew}",) if was_damaged else ()
 

@@ -1,6 +1,9 @@
 """What SQLite's errors mean, in words that say what to do."""
 
 import sqlite3
+from pathlib import Path
+
+from agentloop.errors import StoreError
 
 DAMAGED = "the database is damaged: restore a copy, or try `sqlite3 FILE .recover`"
 _ADVICE = {
@@ -14,14 +17,43 @@ _ADVICE = {
     sqlite3.SQLITE_TOOBIG: "a record is larger than SQLite takes: make it smaller",
 }
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_HINDERED = (
+    *_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_PROTOCOL,
+)
+"""What keeps from reading or writing, whatever the file holds."""
 
 
-def advice_for(error: sqlite3.Error, busy_seconds: float) -> str:
-    """The error as one line; `busy_seconds` is how long a lock was waited for."""
+class DamagedError(StoreError):
+    """The file is damaged: not one that could not be looked at."""
+
+
+def fault(path: Path, error: sqlite3.Error, busy_seconds: float) -> StoreError:
+    """The error as ours, with what to do; `busy_seconds` is how long a lock was waited for.
+
+    Chain it with `raise … from`.
+    """
     code = code_of(error)
     if code in _LOCKED:
-        return locked(busy_seconds)
-    return _ADVICE.get(code, f"{error}: check the database with `sqlite3 FILE 'PRAGMA integrity_check'`")
+        return StoreError(f"{path}: {locked(busy_seconds)}")
+    otherwise = f"{error}: check the database with `sqlite3 FILE 'PRAGMA integrity_check'`"
+    kind = StoreError if code in _HINDERED else DamagedError
+    return kind(f"{path}: {_ADVICE.get(code, otherwise)}")
+
+
+def is_read_only(fault: StoreError) -> bool:
+    """Whether it came of a file or a folder that cannot be written."""
+    error = fault.__cause__
+    return isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_READONLY
 
 
 def is_of_index(finding: str) -> bool:

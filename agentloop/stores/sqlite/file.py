@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from agentloop.errors import ConflictError, StoreError
 from agentloop.ondisc import refused
 from agentloop.stores.sqlite import opening, place
-from agentloop.stores.sqlite.faults import DAMAGED, advice_for, code_of, locked
+from agentloop.stores.sqlite.faults import DAMAGED, DamagedError, code_of, fault, locked
 from agentloop.stores.sqlite.schema import SCHEMA_VERSION
 
 _WRITE = "BEGIN IMMEDIATE"
@@ -36,6 +36,8 @@ class SQLiteFile:
         self._busy_seconds = busy_seconds
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
+        self._stood: tuple[int | None, ...] | None = None
+        self._whole: tuple[int, int] | None = None
         self._doubtful = False
         self._patient = True
         self._waits = busy_seconds
@@ -110,10 +112,13 @@ class SQLiteFile:
         connection = None
         try:
             connection = self._opened()
+            if begin == _WRITE:
+                self._look_through(connection)
             began = time.perf_counter()
             self._begin(connection, begin)
             yield connection
             connection.execute("COMMIT")
+            self._refuse_written()
             if begin == _WRITE:
                 self._write_seconds = time.perf_counter() - began
         except BusyError:
@@ -122,12 +127,13 @@ class SQLiteFile:
             self._roll_back()
             raise
         except sqlite3.Error as error:
-            self._doubtful |= code_of(error) == sqlite3.SQLITE_IOERR
+            self._doubt(error)
+            self._refuse_written()
             self.close()
-            raise StoreError(f"{self.path}: {advice_for(error, self._busy_seconds)}") from error
+            raise fault(self.path, error, self._busy_seconds) from error
         except UnicodeDecodeError as error:  # SQLite tells of a damaged schema in the words that stand there
             self.close()
-            raise StoreError(f"{self.path}: {DAMAGED}") from error
+            raise DamagedError(f"{self.path}: {DAMAGED}") from error
         except OSError as error:
             self.close()
             raise refused(self.path, error) from error
@@ -144,7 +150,7 @@ class SQLiteFile:
         if self._connection:
             with suppress(sqlite3.Error):
                 self._connection.close()
-        self._connection = self._identity = self._write_seconds = None
+        self._connection = self._identity = self._stood = self._write_seconds = None
 
     def _begin(self, connection: sqlite3.Connection, begin: str) -> None:
         seconds = self._busy_seconds if self._patient else 0
@@ -165,21 +171,45 @@ class SQLiteFile:
         except sqlite3.Error:  # letting go of the connection takes it back too
             self.close()
 
+    def _doubt(self, error: sqlite3.Error) -> None:
+        if code_of(error) == sqlite3.SQLITE_IOERR:
+            self._doubtful, self._whole = True, None
+
     def _opened(self) -> sqlite3.Connection:
-        if self._connection and self._connection.in_transaction:
-            self.close()  # one that a signal's exception left behind
+        if self._connection and (self._connection.in_transaction or self._is_written()):
+            self.close()  # one that a signal's exception left behind, or that would not see what is new
         if self._connection:
             if place.identity(self.path) == self._identity:
                 return self._connection
             raise StoreError(f"{self.path}: the database was moved or replaced while in use: put it back")
-        self._connection = sqlite3.connect(
-            place.made(self.path), timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-        )
-        self._connection.text_factory = _text
+        try:
+            return self._connected(str(place.made(self.path)))
+        except sqlite3.OperationalError as error:
+            if code_of(error) not in opening.NO_LOG_CAN_BE_MADE or not place.is_read_only(self.path):
+                raise
+        return self._connected_as_it_stands()
+
+    def _connected(self, database: str) -> sqlite3.Connection:
+        self._connection = opening.connected(database, self._busy_seconds)
         self._waits = self._busy_seconds
         self._identity = place.identity(self.path)
         self._prepare(self._connection)
         return self._connection
+
+    def _connected_as_it_stands(self) -> sqlite3.Connection:
+        """Where nothing can be made beside the file: to be read as long as nobody else writes to it."""
+        self.close()
+        self._stood = place.state(self.path)
+        return self._connected(place.as_it_stands(self.path))
+
+    def _is_written(self) -> bool:
+        """Whether somebody wrote to a file that is read as it stood."""
+        return self._stood is not None and self._stood != place.state(self.path)
+
+    def _refuse_written(self) -> None:
+        if self._is_written():
+            self.close()
+            raise StoreError(f"{self.path}: another process wrote to the database meanwhile: try again")
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
@@ -192,6 +222,12 @@ class SQLiteFile:
         if version < SCHEMA_VERSION:
             opening.migrate(connection, self.path)
 
+    def _look_through(self, connection: sqlite3.Connection) -> None:
+        """Before the first write to this file."""
+        if self._whole != self._identity:
+            opening.look_through(connection, self.path)
+            self._whole = self._identity
+
     def _take_over_log(self, connection: sqlite3.Connection) -> None:
         """Bring what the log holds into the database, so that nothing more rests on it.
 
@@ -201,15 +237,12 @@ class SQLiteFile:
         what another process left behind is taken over as far as nobody reads it.
         """
         mode = "TRUNCATE" if self._doubtful else "PASSIVE"
-        (busy, _, _) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        try:
+            (busy, _, _) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        except sqlite3.OperationalError as error:
+            if code_of(error) != sqlite3.SQLITE_READONLY:
+                raise
+            return  # nothing will be appended here
         if busy and self._doubtful:
             raise StoreError(f"{self.path}: {locked(self._busy_seconds)}")
         self._doubtful = False
-
-
-def _text(data: bytes) -> str | bytes:
-    """What stands in a column of text; as it is where that is no UTF-8, so that damage hides nothing else."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data

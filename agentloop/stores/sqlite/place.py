@@ -7,9 +7,11 @@ looked at and made. What is said of it names the path as it was given.
 import os
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from agentloop.errors import StoreError
-from agentloop.ondisc import make_private_folder, refused
+from agentloop.ondisc import make_private_folder, new_private_file, refused
+from agentloop.stores.sqlite.faults import DamagedError
 
 
 def stands(path: Path) -> bool:
@@ -40,7 +42,7 @@ def made(path: Path) -> Path:
     _refuse_lost_log(path, target)
     if not os.path.lexists(target):
         with suppress(FileExistsError):
-            os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            os.close(new_private_file(target))
     if target.exists() and not target.is_file():
         raise StoreError(f"{path}: this is no file: name the database file to use")
     return target
@@ -60,11 +62,49 @@ def identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def is_read_only(path: Path) -> bool:
+    """Whether the file could be read, but nothing be made beside it, as SQLite must to read it."""
+    target = _target_of(path)
+    return os.access(target, os.R_OK) and not os.access(target.parent, os.W_OK)
+
+
+def as_it_stands(path: Path) -> str:
+    """The file as SQLite opens one that nobody writes to: without looking for a log, or at locks.
+
+    https://sqlite.org/uri.html#uriimmutable. So `state` must be the same before and after what is read.
+
+    Raises:
+        StoreError: a log beside it may hold what it lacks.
+    """
+    target = _target_of(path)
+    for log in _logs(target):
+        if _size(log):
+            raise StoreError(
+                f"{path}: its log {log} cannot be taken over, as nothing can be written beside it: "
+                "copy both to a folder that can be written"
+            )
+    return f"file:{quote(os.fsencode(target))}?mode=ro&immutable=1"
+
+
+def state(path: Path) -> tuple[int | None, ...]:
+    """What is another once somebody has written to the file or its log; empty where there is none."""
+    target = _target_of(path)
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, *map(_size, _logs(target))
+
+
+def _logs(target: Path) -> tuple[Path, ...]:
+    return tuple(target.with_name(f"{target.name}{suffix}") for suffix in ("-wal", "-journal"))
+
+
 def _refuse_lost_log(path: Path, target: Path) -> None:
     """SQLite would delete a log whose database is gone or empty, as if it belonged to the new one."""
     log = target.with_name(f"{target.name}-wal")
     if _size(log) and not _size(target):
-        raise StoreError(
+        raise DamagedError(
             f"{path}: the database is gone or empty, but not its log {log}: "
             "put the database back, or move its log away"
         )

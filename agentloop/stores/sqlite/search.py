@@ -38,6 +38,8 @@ _COUNTED = "typeof(length) = 'integer' AND typeof(indexed) = 'integer'"
 _BEHIND = f"SELECT id, length FROM sessions WHERE indexed < length AND {_COUNTED} AND {_SCOPE}"
 _NEXT = f"SELECT indexed, length FROM sessions WHERE id = ? AND {_COUNTED}"
 _NUMBER = f"SELECT number FROM sessions WHERE id = :id AND {IS_NUMBERED} AND {_SCOPE}"
+_IN_SCOPE = f"SELECT id FROM sessions WHERE {_SCOPE} ORDER BY updated DESC, id"
+_NEWEST_FIRST = "SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq DESC"
 _IN_SESSION = """SELECT sessions.id, words.rowid FROM sessions CROSS JOIN words
     WHERE words MATCH :asked AND sessions.id = :id AND words.rowid BETWEEN :first AND :last
     ORDER BY words.rowid DESC"""
@@ -105,6 +107,18 @@ def search(query: Query, scope: Scope, most: int, file: SQLiteFile) -> tuple[Fou
     return file.read(looked_up, tuple[Found, ...]())
 
 
+def search_logs(query: Query, scope: Scope, most: int, file: SQLiteFile) -> tuple[Found, ...]:
+    """The same from the logs alone, as long as they are: where the index cannot be brought up to date."""
+
+    def read(connection: sqlite3.Connection) -> tuple[Found, ...]:
+        names = connection.execute(_IN_SCOPE, _values(scope)).fetchall()
+        rows = ((name, row) for (name,) in names for row in connection.execute(_NEWEST_FIRST, (name,)))
+        found = (_held(name, row, query, file) for name, row in rows)
+        return tuple(islice((each for each in found if each), clamped(most)))
+
+    return file.read(read, tuple[Found, ...]())
+
+
 def _values(scope: Scope) -> dict[str, str | bytes | None]:
     """The scope as the statements take it."""
     return {"id": scope.session_id, "folder": to_column(scope.folder), "owner": to_column(scope.owner)}
@@ -128,14 +142,20 @@ def _found(
 ) -> Found | None:
     seq = row_id & ((1 << SEQ_BITS) - 1)
     row = connection.execute(
-        "SELECT body, sum FROM events WHERE session_id = ? AND seq = ?", (session_id, seq)
+        "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq = ?", (session_id, seq)
     ).fetchone()
-    if row is None:
+    return _held(session_id, row, query, file) if row else None
+
+
+def _held(session_id: str, row: Any, query: Query, file: SQLiteFile) -> Found | None:
+    """The record of this row, if it holds what is looked for."""
+    seq, body, total = row
+    if isinstance(body, str) and is_wordless(body):
         return None
     try:
-        return found_in(session_id, record_of(file.path, session_id, seq, *row), query)
+        return found_in(session_id, record_of(file.path, session_id, seq, body, total), query)
     except StoreError:
-        return None  # it was damaged since it was indexed: reading the log tells of it
+        return None  # it is damaged: reading the log tells of it
 
 
 def _news(connection: sqlite3.Connection, lengths: Mapping[str, int], file: SQLiteFile) -> list[_News]:

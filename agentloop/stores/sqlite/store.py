@@ -19,6 +19,7 @@ from agentloop.errors import StoreError
 from agentloop.events import Event, Record
 from agentloop.stores.checked import checked_now, checked_session_id
 from agentloop.stores.sqlite import beside, check, index, log, search, sessions
+from agentloop.stores.sqlite.faults import DamagedError, is_read_only
 from agentloop.stores.sqlite.file import BusyError, SQLiteFile
 from agentloop.stores.sqlite.opened import OpenedFile
 from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
@@ -110,7 +111,10 @@ class SQLiteStore:
         owner: str | None = None,
         most: int = 50,
     ) -> Sequence[Found]:
-        """The records that hold all these words; see `FindsWords`. What is not yet indexed is so first."""
+        """The records that hold all these words; see `FindsWords`. What is not yet indexed is so first.
+
+        Where the file is read-only, and the index lacks something, the logs themselves are read instead.
+        """
         whole("most", most, 1)
         scope = Scope(session_id=session_id, folder=folder, owner=owner)
         query = await in_thread(Query.of, text)
@@ -152,13 +156,18 @@ class SQLiteStore:
         The pages, tables and indexes are checked, then that each record decodes and none is missing, then
         that the list says what the logs do. Nothing that was stored is changed; tables of an older version
         are brought up to date first, as by any first use, and a damaged full-text index is begun anew.
+
+        Raises:
+            StoreError: it could not be looked at: that says nothing of what it holds.
         """
+        findings: list[str] = []
         try:
-            findings = [*await self._run(check.check_form), *await self._run(check.check_index)]
+            for look in (check.check_form, check.check_index):
+                findings += await self._run(look)
             for name in await self._run(check.names):
                 findings += await self._run(partial(check.check_session, name))
-        except StoreError as error:
-            return (str(error),)
+        except DamagedError as error:
+            findings.append(str(error))
         return tuple(findings)
 
     async def close(self) -> None:
@@ -169,8 +178,13 @@ class SQLiteStore:
 
     async def _searched(self, query: Query, scope: Scope, most: int) -> Sequence[Found]:
         behind = await self._run(partial(search.behind, scope))
-        while behind:
-            behind = await self._run(partial(search.catch_up, behind))
+        try:
+            while behind:
+                behind = await self._run(partial(search.catch_up, behind))
+        except StoreError as fault:
+            if not is_read_only(fault):
+                raise
+            return await self._run(partial(search.search_logs, query, scope, most))
         return await self._run(partial(search.search, query, scope, most))
 
     async def _mending(self, call: Callable[[], Awaitable[T]]) -> T:
