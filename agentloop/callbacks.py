@@ -43,7 +43,11 @@ class Callbacks:
     """
 
     def before_compaction(self, request: CompactionRequest) -> Reply | Awaitable[Reply]:
-        """Called before anything is hidden or shown shortened; may veto, focus or replace the summary."""
+        """Called before a compaction hides anything or shows it shortened, whatever the reason for it.
+
+        May veto, focus or replace the summary. Layer one, which shows old results shortened before a request,
+        is no compaction: it asks nobody, and a `ResultsCleared` event tells of it.
+        """
 
     def after_compaction(self, result: CompactionResult) -> Awaitable[None] | None:
         """Called once the compaction stands in the log."""

@@ -9,6 +9,10 @@ from agentloop.errors import ContextOverflowError, ContextTooLongError
 UNTOLD_OVERFLOW = 0.85
 """Where an overflow names no limit, the window is taken to be this share of the request refused."""
 
+LEAST_GUESS, LEAST_SHARE = 2_048, 1 / 4
+"""A window is never guessed to be smaller, nor to be less than this share of one that was given or published:
+a refusal that names no size of a request so short has a reason of its own."""
+
 USEFUL_ANSWER = 1_024
 """An answer of so many tokens is worth asking for; in small windows one of `SMALL_SHARE`."""
 
@@ -16,14 +20,13 @@ USEFUL_ANSWER = 1_024
 def learnt(budget: Budget, context: Context, error: ContextTooLongError) -> Budget:
     """The budget after what an overflow said: the window, and how much more the server counts."""
     counted, size = budget.counted(context), budget.size(context)
-    told = (error.tokens or 0) - (error.output_tokens or 0)
-    told = told if told > budget.fixed else 0
+    told = _told(budget, error)
     if not (error.window or told) and not _may_guess(budget, context):
         return budget
     ratio = told / counted if told > size else 1.0
     window = error.window or budget.window
     if error.window is None and told <= max(size, budget.limit):
-        window = int((told or size) * UNTOLD_OVERFLOW)
+        window = _guess(told or size)
     taught = budget.narrowed(replace(budget, window=window, least_ratio=ratio))
     if not taught.fits(context):
         return taught
@@ -39,18 +42,26 @@ def refusing(budget: Budget, context: Context) -> Budget:
     """
     if not budget.fits(context):
         return budget
-    return replace(budget, window=int(budget.size(context) * UNTOLD_OVERFLOW))
+    return replace(budget, window=_guess(budget.size(context)))
+
+
+def is_believed(budget: Budget, context: Context, error: ContextTooLongError) -> bool:
+    """Whether the context is to be made smaller for it: a size is named, or the request is long enough."""
+    least = max(LEAST_GUESS, int((budget.known_window or 0) * LEAST_SHARE))
+    return bool(error.window or _told(budget, error)) or _guess(budget.size(context)) >= least
 
 
 def with_shorter_answer(budget: Budget, context: Context, error: ContextTooLongError) -> Budget | None:
     """The budget in which the same messages fit beside a shorter answer than the one refused.
 
-    None where the server did not name prompt, answer and window apart, and where less than a useful
-    answer is left beside the prompt: `USEFUL_ANSWER`, or an eighth of a window that is small.
+    None where the server did not name the answer and the window apart, and where less than a useful
+    answer is left beside the prompt: `USEFUL_ANSWER`, or an eighth of a window that is small. Where it
+    named no prompt, our own size of it counts.
     """
-    if not (error.window and error.tokens and error.output_tokens):
+    if not (error.window and error.output_tokens):
         return None
-    prompt, window = error.tokens - error.output_tokens, min(error.window, budget.window)
+    prompt = max(0, (error.tokens or 0) - error.output_tokens)
+    window = min(error.window, budget.window)
     ratio = prompt / budget.counted(context) if prompt > budget.size(context) else 1.0
     taught = budget.narrowed(replace(budget, window=window, least_ratio=ratio))
     left = window - max(prompt, taught.size(context))
@@ -74,5 +85,16 @@ def _may_guess(budget: Budget, context: Context) -> bool:
 
     A request as large was answered before, or what would be left is less than the fixed part alone.
     """
-    guessed = replace(budget, window=max(1, int(budget.size(context) * UNTOLD_OVERFLOW)))
+    guessed = replace(budget, window=_guess(budget.size(context)))
     return budget.counted(context) > budget.answered and guessed.fixed < guessed.limit
+
+
+def _guess(tokens: int) -> int:
+    """The window guessed from the size of a request refused."""
+    return max(1, int(tokens * UNTOLD_OVERFLOW))
+
+
+def _told(budget: Budget, error: ContextTooLongError) -> int:
+    """The prompt's tokens as the server named them; 0 where it named none that can be."""
+    told = (error.tokens or 0) - (error.output_tokens or 0)
+    return told if told > budget.fixed else 0

@@ -9,7 +9,7 @@ from agentloop.context import Context
 from agentloop.errors import ContextTooLongError
 from agentloop.guard import Guard
 from agentloop.ladder import Ladder
-from agentloop.learning import learnt, overflow_error, refusing, with_shorter_answer
+from agentloop.learning import is_believed, learnt, overflow_error, refusing, with_shorter_answer
 from agentloop.plans import Occasion
 from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview
@@ -67,13 +67,14 @@ class Room:
         It stays as it is where a shorter answer fits beside it; that is tried once for each request.
 
         Raises:
-            ContextOverflowError: it cannot be made smaller, or compaction is off.
+            ContextOverflowError: it cannot be made smaller, compaction is off, or the request is so short
+                that the refusal must have another reason.
         """
         lowered = with_shorter_answer(self.budget, session.context, error)
         if lowered is not None and self._lowered_at != session.context.length:
             self.budget, self._lowered_at = lowered, session.context.length
             return session
-        if self.policy is None:
+        if self.policy is None or not is_believed(self.budget, session.context, error):
             raise overflow_error(error, self.budget, session.context) from error
         tokens = error.tokens or self.budget.size(session.context)
         self.budget = learnt(self.budget, session.context, error)

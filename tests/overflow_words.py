@@ -335,6 +335,43 @@ TOO_LONG: dict[str, TooLong] = {
     ),
 }
 
+SURELY_TOO_LONG = (
+    "Your prompt is too long.",
+    "prompt tokens too long",
+    "Input length too long",
+    "The conversation is too large for this model.",
+    "Your messages are too long, shorten them",
+    "the context is too long",
+    "Input prompt (9000 tokens) is too long and exceeds the limit of 8192",
+    "Your input is far too long",
+    "`prompt` is too long",
+    "Prompt is longer than max_seq_len",
+    "Input length 9000 exceeds max_input_len 8192",
+    "Prompt exceeds the maximum",
+    "Input exceeds maximum allowed tokens",
+    "input tokens limit exceeded",
+    "The number of tokens in your prompt exceeds what the model takes",
+    "number of input tokens (9000) has exceeded max_prompt_tokens (8192) limit",
+    "the prompt exceeds the context window of this model",
+    "This request would exceed the model's context",
+    "Model context limit exceeded",
+    "Context size has been exceeded.",
+    "The context window is too small for these messages: 9000 tokens",
+    "Error: model_context_window_exceeded",
+    "input is too large to process. increase the physical batch size",
+    "Total tokens of image and text exceed max message tokens.",
+    "Unable to submit the request: the input token count is 40000 but the model only supports up to 32768.",
+    "Request body is too large",
+    "9000 tokens > 8192: this is more than one can send",
+    "prompt is too long: the thinking budget counts too; upgrade your plan for a larger context",
+    "Prompt has 9000 tokens, but this model supports 8192",
+    "max context tokens is 8192 but got 9000",
+    "Token limit reached: 9000 > 8192",
+    "tokens数量超过限制",
+    "请求内容过长",
+)
+"""Sentences that leave no doubt, with whatever status."""
+
 SOMETHING_ELSE: dict[str, tuple[int, object]] = {
     "a schema": (
         400,

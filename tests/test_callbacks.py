@@ -20,6 +20,7 @@ from agentloop.errors import ContextOverflowError, ContextTooLongError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.events import RunEnded as EndOfRun
 from agentloop.messages import Message
+from agentloop.micro import MicroCompact
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
@@ -580,3 +581,13 @@ async def test_l16_a_callback_that_fails_everywhere_loses_no_compaction_on_any_p
     if isinstance(callback, Silent):
         callback.released.set()
     assert listening() == []
+
+
+async def test_layer_one_asks_no_callback_and_is_told_of_by_its_event(tmp_path: Path) -> None:
+    watching = Recorder(Veto("no"))
+    model = ScriptedModel(reading(9, words=900))
+    policy = Compaction(micro=MicroCompact(min_gain_tokens=0))
+    runner = Runner(Agent(model, tools=[read], compaction=policy), transcripts=tmp_path, callbacks=[watching])
+    await watched(runner, "Read.")
+    assert "results_cleared" in watching.events
+    assert watching.before == watching.after == []

@@ -15,7 +15,7 @@ from agentloop.learning import with_shorter_answer
 from agentloop.models import ChatModel
 from agentloop.runner import Runner
 from tests.kit import context_of, read
-from tests.overflow_words import MOST, SOMETHING_ELSE, TOO_LONG, TooLong
+from tests.overflow_words import MOST, SOMETHING_ELSE, SURELY_TOO_LONG, TOO_LONG, TooLong
 from tests.server_kit import at_once, chat, error_of, saying
 from tests.strict_bodies import Body
 from tests.strict_overflows import OVERFLOWS
@@ -80,6 +80,18 @@ async def test_so_it_is_in_place_of_an_answer(form: str) -> None:
         model = chat(server, retry=at_once())
         assert {name: await told(model, name) for name in cases} == cases
         assert len(server.requests) == len(cases)
+
+
+@pytest.mark.parametrize("status", [400, 500, 200])
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+async def test_a_sure_sentence_says_it_with_every_status(kind: type[Any], status: int, stream: bool) -> None:
+    said = [Fault(status=status, body=as_sent({"message": text})) for text in SURELY_TOO_LONG]
+    with StrictProvider(said) as server:
+        model = kind("strict", base_url=server.url, retry=at_once(), stream=stream)
+        errors = [await error_of(model) for _ in said]
+        assert len(server.requests) == len(said)
+    told = zip(SURELY_TOO_LONG, errors, strict=True)
+    assert [text for text, error in told if not isinstance(error, ContextTooLongError)] == []
 
 
 @pytest.mark.parametrize("wrapped", [True, False], ids=["wrapped", "bare"])
@@ -288,7 +300,7 @@ def test_what_is_left_must_be_useful(prompt: int, answer: int, window: int, usef
         assert lowered.fits(context)
 
 
-@pytest.mark.parametrize("missing", ["window", "tokens", "output_tokens"])
+@pytest.mark.parametrize("missing", ["window", "output_tokens"])
 def test_what_is_not_named_lowers_nothing(missing: str) -> None:
     named: dict[str, int] = {"window": 16_000, "tokens": 17_000, "output_tokens": 8_000}
     del named[missing]

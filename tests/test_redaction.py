@@ -198,6 +198,10 @@ def test_a_mark_that_somebody_else_wrote_hides_nothing() -> None:
         ("token:1", 5_000_000),
         ("令牌 key=", 500_000),
         ("bearer ", 500_000),
+        ("login a ", 500_000),
+        ("\npassword 1a", 500_000),
+        ("auth=Ogab", 500_000),
+        ("MOab.", 500_000),
     ],
 )
 def test_5_mb_of_anything_are_read_whole_and_in_pieces(piece: str, chars: int) -> None:

@@ -12,12 +12,20 @@ from agentloop.openai_api.numbers import NUMBER, believed_window, tokens_in
 _N = rf"\(?({NUMBER})"
 _OF = r"(?: is| of|:| at least| about| a total of| up to)*"
 _OTHER_UNITS = re.compile(
-    r"\(?\d[\d,_.]*(?: \d{3}\b)* ?(?:bytes?|[kmg]i?b|char(?:acter)?s?|pixels?|px|images?|tools?|pages?)\b",
+    r"\(?(?<![\d,_.])\d[\d,_.]{0,30}(?: \d{3}\b){0,5} ?"
+    r"(?:bytes?|[kmg]i?b|char(?:acter)?s?|pixels?|px|images?|tools?|pages?)\b",
     re.IGNORECASE,
 )
 
 _SUM = re.compile(rf"{_N} \+ {_N} > {_N}")
 _REMAINDER = re.compile(rf"{_N} > {_N} - {_N}")
+_MODEL_LENGTH = rf"max_(?:model|seq)_len(?: ?[=:] ?(?:max_total_tokens ?= ?)?| ){_N}"
+_BEYOND = re.compile(
+    rf"max_\w{{0,20}}tokens`? ?[=:] ?{_N} (?:cannot|must not) be (?:greater|larger) than {_MODEL_LENGTH}",
+    re.IGNORECASE,
+)
+"""The answer's limit alone is more than the window: nothing is said of the prompt."""
+
 _ANSWER = (
     rf"{_N} (?:requested )?output tokens",
     rf"{_N} `?max_(?:new|completion|output)?_?tokens",
@@ -44,12 +52,12 @@ _WINDOW = (
     rf"> {_N}",
     rf"(?:maximum|max|model'?s?) (?:context|model|prompt|input|allowed|supported sequence)? ?"
     rf"(?:length|size)(?: is(?: just)?| of|:)? {_N}",
-    rf"(?:{_N} maximum|maximum is {_N}|max_(?:model|seq)_len {_N}|max_num_tokens {_N}|n_ctx: {_N})",
+    rf"(?:{_N} maximum|maximum is {_N}|{_MODEL_LENGTH}|max_num_tokens {_N}|n_ctx: {_N})",
     rf"context (?:length|size|window|limit)(?: limit)?(?: of only| of| is|:)? {_N}",
     rf"(?:maximum number of (?:input )?tokens(?: allowed)?|max input tokens)(?: is| of|:)? {_N}",
     rf"(?:limit|max size|token limit)(?: of| is|:) {_N}",
-    rf"tokens? limit {_N}",
-    rf"(?:must be <=|(?:cannot|not) exceed|supports up to|tokens allowed|maximum of|max is) {_N}",
+    rf"(?:tokens? limit|max context tokens is) {_N}",
+    rf"(?:must be <=|(?:cannot|not) exceed|supports(?: up to)?|tokens allowed|maximum of|max is) {_N}",
     rf"(?:less|fewer) than {_N} tokens",
     rf"length should be \[\d+, {_N}\]",
     rf"exceeds the max(?:imum)? {_N}",
@@ -62,6 +70,7 @@ _TOKENS = (
     rf"\(length {_N}\)",
     rf"prompt'?s? (?:length|tokens:?) {_N}",
     rf"n_keep: {_N}",
+    rf"(?:{_N} >|but got {_N})",
 )
 
 
@@ -70,7 +79,7 @@ class NamedSizes:
     """What a server that finds a request too long says of the window and the request, in tokens.
 
     None stands for what it does not name. Where it names input and answer apart, `tokens` is both together,
-    as the window is for both, and `output_tokens` the answer's.
+    as the window is for both, and `output_tokens` the answer's, which some name beside the window alone.
     """
 
     window: int | None
@@ -93,6 +102,9 @@ def sizes_in(text: str) -> NamedSizes:
         return NamedSizes(
             window=believed_window(window), tokens=prompt + answer, output_tokens=answer or None
         )
+    if found := _BEYOND.search(text):
+        longest, most = map(tokens_in, found.groups())
+        return NamedSizes(window=believed_window(most), tokens=None, output_tokens=longest)
     return _apart(text)
 
 

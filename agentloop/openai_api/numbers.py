@@ -8,10 +8,13 @@ LEAST_WINDOW = 256
 """No model in use takes fewer tokens: a smaller figure means something else."""
 
 NUMBER = (
-    r"(?:\d{1,3}(?:[,. _'’\u00a0\u202f]\d{3})+(?!\d)|\d[\d,_]*(?:\.\d+)?(?:e\d{1,2}(?!\w))?)"
-    r"(?:[ \u00a0]?[kKmM](?![\w/]))?"
+    r"(?<!\d)(?:\d{1,3}(?:[,. _'’\u00a0\u202f]\d{3}){1,5}(?!\d)"
+    r"|\d[\d,_]{0,20}(?:\.\d{1,9})?(?:e\d{1,2}(?!\w))?)(?:[ \u00a0]?[kKmM](?![\w/]))?"
 )
-"""A number in a sentence: its thousands may be parted, and `k` or `M` may stand behind it."""
+"""A number in a sentence: its thousands may be parted, and `k` or `M` may stand behind it.
+
+It begins where digits do and has an end, or a long row of them would take time with the square of its length.
+"""
 
 _MOST_CHARS = len(f"{MOST_TOKENS:,}.00 k")
 _WRITTEN = re.compile(r"([\d.,_'’\u00a0\u202f ]+(?:e\d{1,2})?)([km]?)", re.ASCII | re.IGNORECASE)

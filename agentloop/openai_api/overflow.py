@@ -12,6 +12,7 @@ from dataclasses import replace
 from agentloop.openai_api.error_bodies import codes_in, objects_in, said
 from agentloop.openai_api.named_sizes import NamedSizes, sizes_in
 from agentloop.openai_api.numbers import believed_window, tokens_in
+from agentloop.sizes import MOST_TOKENS
 
 _STATUSES = frozenset({200, 400, 413, 500})
 _CODES = frozenset(
@@ -34,6 +35,11 @@ _NOT_LENGTH = re.compile(
     r"""
     \b(unknown|unrecogni[sz]ed|unsupported|not \s permitted|invalid \s schema|extra \s inputs|quota) \b
     | \b rate \s limit | \b per [\s-] (second|min(ute)?|hour|day) \b | \( (TPM|TPD|RPM|ITPM) \)
+    | \b (today | this \s (day|week|month) | (dai|hour|week|month)ly | allowance | credits?
+          | (?<! thinking \s) (?<! reasoning \s) budget
+          | (?<! upgrade \s) your \s (\w{1,12} \s)? (plan|tier|subscription|organi[sz]ation)) \b
+    | \b (deadline | timed? [\s-]? (out|limit) | concurrent | wait | in \s flight) \b
+    | 频率 | 速率 | 额度 | 配额 | 余额 | 并发 | 套餐 | 每分钟 | 每[日天] | [今当]日 | 今天
     | completion \s tokens, \s whereas | (number|range) \s of \s (max_)? output \s tokens
     | maximum \s tokens \s (that \s)? you \s request | \b string \s too \s long \b
     | \b (tools?|functions?|stop|schema)\b [^.]{0,40} \b too \s (long|many|large)
@@ -44,33 +50,56 @@ _NOT_LENGTH = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_OF_THE_ANSWER = re.compile(
+    r"\b(max_\w*tokens|maxOutputTokens|budget_tokens|(output|completion|reasoning|thinking|budget) tokens)\b"
+    r"|\bfor output\b|\bof output\b",
+    re.IGNORECASE,
+)
+_OF_THE_PROMPT = re.compile(
+    r"(?<!invalid )\b(prompts?|inputs?|messages|conversation)\b|\btotal (number of )?tokens\b", re.IGNORECASE
+)
 _LENGTH = re.compile(
     r"""
-    maximum \s (context|model|prompt|input) \s (length|size)
-    | (exceed\w* | (longer|larger|greater|more) \s than | too \s (long|large|many) | overflow\w*)
-      .{0,60} \b ((context|prompt|input|model|sequence|session) [\s_] (length|size|window|limit|len)
-                  | max_(seq|model)_len) \b
+    maximum \s ((context|prompt|input) \s (length|size) | model \s length)
+    | (exceed\w* | (longer|larger|greater|more) \s than | too \s (long|large|many) .{0,20} \b (for|to \s fit))
+      .{0,60} \b (context [\s_]? (length|size|window|limit) | (prompt|input|sequence) [\s_] (length|limit|len)
+                  | max_(seq|model)_len | (model'?s? | available) \s context) \b
     | \b context \s (length|size|window|limit) \b .{0,40} (exceed | too \s (long|large|small) | reached)
-    | \b (prompt|input|messages?|conversation|request|context) \b [^.]{0,60} \b too \s (long|large)
-    | \b (prompt|input|messages?|conversation) (\s length)? [\s\d()]{1,20} exceeds? \s (the \s)? (max|limit)
-    | \b reached \s (the \s)? (maximum \s)? context \s (length|size|window|limit) \b
+    | \b (prompts? | inputs? | messages? | conversation | context | request \s (body|payload|entity)) ['"`]?
+      (\s (length|size|text|prompt|tokens?|count)){0,3} (\s? \(? \d[\d,.]{0,20} (\s tokens)? \)?)?
+      (\s (is|are|was|were))? (\s (far|much|way))? \s too \s (long|large|big) \b
+    | 'messages': \s array \s too \s long \b
+    | \b (prompts? | inputs? | conversation | context | request \s (body|payload|entity)) \b ['"`]?
+      (\s (length|size|text|tokens?|count)){0,3} [\s\d(),]{1,20} (tokens \)? \s)?
+      ((has|have) \s)? (exceed\w* | (is|are) \s (longer|larger|greater) \s than)
+      \s ((the|its) \s)? ((model'?s?|configured) \s)? (max|limit)
+    | \b (reached|exceed(s|ed)) \s (the \s)? (maximum \s)? context \s (length|size|window|limit) \b
     | \b conversation \s length \s exceeded | reached \s its \s conversation \s limit
     | context_?window_?exceeded | \b n_keep \b .{0,20} \b n_ctx \b
-    | \b (tokens | token \s count) \b .{0,60}
-      (exceed | must \s be \s (<=|at \s most) | (more|greater) \s than \s max | too \s (many|large))
+    | \b ((input|prompt|total|requested|context|message) \s tokens? | number \s of \s (\w{1,9} \s)? tokens
+          | tokens \s (in|of|for) \s (the|your|this) \s (\w{1,9} \s)? (prompt|input|messages?|request)
+          | token \s count) \b .{0,60}
+      (exceed | must \s be \s (<=|at \s most) | (more|greater) \s than \s max | too \s (many|large|long))
+    | (inputs?|prompt) ['"`]? \s tokens \b .{0,60} must \s be \s (<=|at \s most)
     | \b (must \s have|have \s to \s be|should \s be) \s (less|fewer) \s than \s \d+ \s tokens
-    | \b too \s many \s (input|prompt|total)? \s? tokens \b | \b token \s length \s too \s long
-    | \b length \b .{0,80} (should|must) \s not \s exceed | \b length \s \d+ \s is \s not \s possible
-    | \b input \s token \s count \s is \b
-    | exceed\w* \s (the \s)? (model \s)? (token \s limit | max\w* \s tokens)
+    | \b too \s many \s ((input|prompt|total) \s tokens \b | tokens (?= [:.]? $ | : | \s in \b))
+    | \b token \s length \s too \s long | \b length \s \d+ \s is \s not \s possible
+    | \b (input|prompt|messages?|context|sequence) \b .{0,30} \b length \b .{0,80}
+      (should|must) \s not \s exceed
+    | \b input \s token \s count \s is \b | exceed\w* \s (the \s)? model'?s? \s token \s limit
     | (range \s of|maximum) \s (input|prompt) \s length | when \s context \s the \s overflows
     | reduce \s the \s length \s of \s (the|your|either) \s (messages|prompt|input)
-    | \b request \s (body|payload|entity) \b .{0,20} (too \s large | exceed)
-    | (输入|上下文|提示词?|请求|消息|prompt|tokens?) \S{0,12}? \s? (超过|超出|超长|过长|过大)
+    | (输入|上下文|提示词?|请求(体|内容|长度)|消息|prompt|tokens?) \S{0,12}? \s? (超过|超出|超长|过长|过大)
     | (超过|超出) \S{0,8} (上下文|最大长度|输入长度)
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
+"""What is sure by itself: of the context, the prompt or the messages it is said that they are too long.
+
+"Too long", "too large" and "limit" are also said of time, queues, allowances, headers and other fields.
+"""
+
+_TOKENS = re.compile(r"\btokens?\b", re.IGNORECASE)
 
 
 def overflow_in(status: int, body: object) -> NamedSizes | None:
@@ -80,9 +109,9 @@ def overflow_in(status: int, body: object) -> NamedSizes | None:
     text of a body that is no JSON.
     """
     text = said(body)
-    if not _is_of_length(status, text, codes_in(body)):
-        return None
     sizes = sizes_in(text)
+    if not _is_of_length(status, text, codes_in(body), sizes):
+        return None
     return replace(
         sizes,
         window=believed_window(_field(body, "n_ctx")) or sizes.window,
@@ -96,15 +125,30 @@ def _field(body: object, name: str) -> int | None:
     return next((tokens for tokens in found if tokens is not None), None)
 
 
-def _is_of_length(status: int, text: str, codes: Set[str]) -> bool:
+def _is_of_length(status: int, text: str, codes: Set[str], sizes: NamedSizes) -> bool:
     if status not in _STATUSES:
         is_named = status > 500 and not codes.isdisjoint(_SURE_CODES)
         return is_named or _is_inference_servers(status, text, codes)
     if not codes.isdisjoint(_CODES):
         return True
-    if not codes.isdisjoint(_OTHER_CODES) or _NOT_LENGTH.search(text):
+    if not codes.isdisjoint(_OTHER_CODES) or _NOT_LENGTH.search(text) or _is_of_the_answer(text, sizes):
         return False
-    return status == 413 or bool(_LENGTH.search(text))
+    return status == 413 or bool(_LENGTH.search(text)) or _names_more_than_fits(text, sizes)
+
+
+def _is_of_the_answer(text: str, sizes: NamedSizes) -> bool:
+    """Whether the answer's limit alone is refused: that is lowered, and the prompt not compacted for it.
+
+    Where the window is named beside it, both count together.
+    """
+    if sizes.window and sizes.output_tokens:
+        return False
+    return bool(_OF_THE_ANSWER.search(text)) and not _OF_THE_PROMPT.search(text)
+
+
+def _names_more_than_fits(text: str, sizes: NamedSizes) -> bool:
+    """Whether more tokens are named than a window beside them takes, in whatever words."""
+    return bool(_TOKENS.search(text)) and (sizes.tokens or 0) > (sizes.window or MOST_TOKENS)
 
 
 def _is_inference_servers(status: int, text: str, codes: Set[str]) -> bool:

@@ -4,8 +4,9 @@ from agentloop.redaction.addresses import known_in_address, secrets_in_address, 
 from agentloop.redaction.checked import checked_redaction
 from agentloop.redaction.held import Held, HoldsBack
 from agentloop.redaction.inside import redact_error, redacted, redacted_or_said_why
+from agentloop.redaction.known_shapes import KNOWN_SHAPES
 from agentloop.redaction.secrets import LEAST_VALUE_CHARS, Redact, Secrets
-from agentloop.redaction.shapes import KNOWN_SHAPES, Shape
+from agentloop.redaction.shapes import Shape
 
 __all__ = [
     "KNOWN_SHAPES",

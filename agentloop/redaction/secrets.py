@@ -9,7 +9,8 @@ from agentloop.checks import shown
 from agentloop.errors import UsageError
 from agentloop.redaction.blocks import body_start, headless, open_block
 from agentloop.redaction.forms import forms_of
-from agentloop.redaction.shapes import KNOWN_SHAPES, MOST_WORDS, PRIVATE_KEY, Shape, compiled
+from agentloop.redaction.known_shapes import KNOWN_SHAPES, PRIVATE_KEY
+from agentloop.redaction.shapes import MOST_WORDS, Shape, compiled
 from agentloop.redaction.spans import MARK, Span, gaps, joined, replaced, span_of
 from agentloop.redaction.words import NO_WORD, word_start, words_end
 
