@@ -116,6 +116,10 @@ NOT_UNKNOWN = [
     {"message": "Bad request body", "param": "store"},
     {"message": "Invalid parameter: 'store'"},
     {"message": "Prompt 'pmpt_1' is not supported when 'store' is false"},
+    {"message": "store=false is not supported"},
+    {"message": "`store` cannot be changed here"},
+    {"message": "store is fixed at 1"},
+    {"message": "Unsupported: use metadata instead of store"},
     {"message": "`store` must be true when `background` is true.", "param": "store"},
     {"message": "Unsupported value: 'store' does not support false with this model.", "param": "store"},
     {

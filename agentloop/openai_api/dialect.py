@@ -7,6 +7,13 @@ from typing import Any
 from agentloop.messages import Json
 from agentloop.openai_api.error_bodies import FieldPath
 from agentloop.openai_api.named_fields import refused_fields, without_keys
+from agentloop.openai_api.reasoning import (
+    AMOUNTS,
+    Returned,
+    less_for,
+    less_where_it_points,
+    returned,
+)
 from agentloop.openai_api.refused import Refusal
 from agentloop.openai_api.request_fields import OWN_FIELDS
 from agentloop.openai_api.rewritten import WAYS, Instructions, at_most, instructed, with_reasoning, without
@@ -26,8 +33,8 @@ class Dialect:
     `without` are fields of a request that the server does not know, `without_inside` those inside of messages
     and other fields, by their paths, and `without_in_tools` the keys of tools and schemas. `most_output` is
     the longest answer in tokens that may be asked for. `streams` says whether it must (True) or cannot
-    (False) stream, `instructions` who says them. `returns_reasoning` says that reasoning goes back to it,
-    `wants_reasoning` that no message with calls may lack it, `call_ids` what form the ids of calls must have.
+    (False) stream, `instructions` who says them, `reasoning` how it goes back. `wants_reasoning` says
+    that no message with calls may lack it, `call_ids` what form the ids of calls must have.
     """
 
     without: frozenset[str] = frozenset()
@@ -36,7 +43,7 @@ class Dialect:
     most_output: int | None = None
     streams: bool | None = None
     instructions: Instructions = "as they come"
-    returns_reasoning: bool = True
+    reasoning: Returned = "as it came"
     wants_reasoning: bool = False
     call_ids: IdForm = "as they came"
 
@@ -44,6 +51,11 @@ class Dialect:
     def limit_field(self) -> str:
         """The name of an answer's limit in chat completions."""
         return next((name for name in LIMIT_FIELDS if name not in self.without), LIMIT_FIELDS[0])
+
+    @property
+    def returns_reasoning(self) -> bool:
+        """Whether reasoning goes back at all."""
+        return self.reasoning != "none"
 
     def streams_where(self, wished: bool) -> bool:
         """Whether requests stream where that is `wished`, or is not: as the server must or can have it."""
@@ -56,8 +68,8 @@ class Dialect:
         where both of its names are refused. `sent` may be of an older dialect, beside a request that found
         this one: what was found out is never given up again.
         """
-        if refusal.is_of_reasoning and self.returns_reasoning:
-            return replace(self, returns_reasoning=False)
+        if (less := less_for(refusal, sent)) is not None:
+            return self._returning(less)
         if refusal.is_of_the_system_role and (way := _other_way(refusal, sent)) is not None:
             return replace(self, instructions=max(self.instructions, way, key=WAYS.index))
         if refusal.wants_reasoning and not self.wants_reasoning:
@@ -66,11 +78,15 @@ class Dialect:
             return replace(self, call_ids=max(self.call_ids, form, key=ID_FORMS.index))
         if (most := self._most_output(refusal, sent)) is not None:
             return replace(self, most_output=min(most, self.most_output or most))
-        return self._without(refused_fields(refusal, sent))._streaming(refusal, sent)
+        learnt = self._without(refused_fields(refusal, sent), sent)._streaming(refusal, sent)
+        if learnt == self and (less := less_where_it_points(refusal, sent)) is not None:
+            return self._returning(less)
+        return learnt
 
     def with_own_of(self, first: "Dialect") -> "Dialect":
-        """The dialect with what we ask for by ourselves as it was at first: leaving it out did not help."""
-        return replace(self, without=self.without - (OWN_FIELDS.keys() - first.without))
+        """The dialect with what nobody asked for as it was at first: leaving it out did not help."""
+        without = self.without - (OWN_FIELDS.keys() - first.without)
+        return replace(self, without=without, reasoning=first.reasoning)
 
     def spoken(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body in this dialect."""
@@ -96,14 +112,18 @@ class Dialect:
         return {name: _plain(value) for name, value in changed.items()}
 
     def _said(self, messages: Sequence[Json]) -> Sequence[Json]:
-        messages = with_ids(instructed(messages, self.instructions), self.call_ids)
+        messages = returned(instructed(messages, self.instructions), self.reasoning)
+        messages = with_ids(messages, self.call_ids)
         return with_reasoning(messages) if self.wants_reasoning else messages
 
     def _most_output(self, refusal: Refusal, sent: Json) -> int | None:
         asked = next((sent[name] for name in _LIMITS if isinstance(sent.get(name), int)), None)
         return None if asked is None else refusal.most_output(asked)
 
-    def _without(self, paths: frozenset[FieldPath]) -> "Dialect":
+    def _returning(self, less: Returned) -> "Dialect":
+        return replace(self, reasoning=max(self.reasoning, less, key=AMOUNTS.index))
+
+    def _without(self, paths: frozenset[FieldPath], sent: Json) -> "Dialect":
         names = {path[0] for path in paths if len(path) == 1} - {"stream"}
         return replace(
             self,
@@ -111,7 +131,7 @@ class Dialect:
             without_in_tools=self.without_in_tools | {path[1] for path in paths if path[0] == "tools"},
             without_inside=self.without_inside
             | {path for path in paths if len(path) > 1 and path[0] != "tools"},
-            streams=False if ("stream",) in paths else self.streams,
+            streams=False if ("stream",) in paths and sent.get("stream") else self.streams,
         )
 
     def _streaming(self, refusal: Refusal, sent: Json) -> "Dialect":
@@ -126,7 +146,7 @@ def _other_way(refusal: Refusal, sent: Json) -> Instructions | None:
     """The way to try after the one in which `sent` gave its instructions; None where it gave none."""
     messages = sent.get("messages")
     role = messages[0].get("role") if messages else None
-    if role == "developer" and "developer" in refusal.text:
+    if role == "developer" and ("developer" in refusal.text or "system" not in refusal.text):
         return "system"
     return "in front" if role in SYSTEM_ROLES else None
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from agentloop.checks import above_zero, shown
 from agentloop.errors import (
     AgentLoopError,
+    BadAnswerError,
     ContextTooLongError,
     ModelRefusedError,
     ModelUnavailableError,
@@ -125,18 +126,18 @@ class Endpoint:
                         told = True
                         yield part
                 return
-            except ModelRefusedError:
+            except (ModelRefusedError, BadAnswerError):
                 sent = {name: body[name] for name in body if name not in self._form.kept}
                 sent["stream"] = streams
-                if told or not changes_left or not self._learn(refusals, sent, dialect, server):
+                if not refusals:
+                    raise
+                if told or not changes_left or not self._learn(refusals[-1], sent, dialect, server):
                     self._dialect = self._dialect.with_own_of(first)
                     raise
 
-    def _learn(self, refusals: list[Refusal], sent: Body, spoken: Dialect, server: Server) -> bool:
-        """Whether the last refusal tells of another dialect; a request beside it may have found it before."""
-        if not refusals:
-            return False
-        before, refusal = self._dialect, refusals[-1]
+    def _learn(self, refusal: Refusal, sent: Body, spoken: Dialect, server: Server) -> bool:
+        """Whether the refusal tells of another dialect; a request beside it may have found it before."""
+        before = self._dialect
         self._dialect = before.after(refusal, sent)
         if changes := self._dialect.changes(before):
             warn("dialect_changed", model=server.model, server=server.place, **changes)
@@ -195,7 +196,8 @@ def _ours(error: Exception, server: Server, refusals: list[Refusal]) -> AgentLoo
     ours = at_the_border(error, server)
     # A refusal that nobody understands teaches nothing; an error got out of here has the request with it.
     with suppress(Exception):
-        if isinstance(ours, ModelRefusedError) and (refusal := refusal_in(error)) is not None:
+        is_final = isinstance(ours, ModelRefusedError | BadAnswerError)
+        if is_final and (refusal := refusal_in(error)) is not None:
             refusals.append(refusal)
     return ours
 

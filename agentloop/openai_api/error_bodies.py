@@ -13,6 +13,9 @@ from agentloop.openai_api.server_events import as_text
 FieldPath: TypeAlias = tuple[str, ...]
 """Where a field stands: the keys from the body down to it, places in lists left out."""
 
+Place: TypeAlias = tuple[str | int, ...]
+"""Where a value stands: the keys and the places in lists, as a server names them."""
+
 MOST_NESTED = 8
 """So deep an error is looked into, twice as deep as the `detail` of FastAPI is nested."""
 
@@ -114,11 +117,11 @@ def texts_in(body: object) -> Iterator[tuple[str, str]]:
     return ((key, value) for key, value in _walked(body, _not_sent) if isinstance(value, str))
 
 
-def locations_in(body: object) -> Iterator[FieldPath]:
+def locations_in(body: object) -> Iterator[Place]:
     """Every `loc` in the error, as pydantic writes it."""
     for _, value in _walked(body, _not_sent):
         if isinstance(value, Mapping) and isinstance(loc := value.get("loc"), list):
-            yield tuple(part for part in loc if isinstance(part, str))
+            yield tuple(part for part in loc if isinstance(part, str | int))
 
 
 def on_one_line(texts: Iterable[str]) -> str:

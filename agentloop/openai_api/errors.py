@@ -14,7 +14,7 @@ from agentloop.errors import (
 )
 from agentloop.openai_api.error_bodies import parsed, said, trimmed
 from agentloop.openai_api.overflow import overflow_in
-from agentloop.openai_api.refused import Refusal, refuses_call_ids, refuses_system
+from agentloop.openai_api.refused import Refusal, refuses_a_part, refuses_call_ids, refuses_system
 from agentloop.openai_api.retry_after import retry_after_seconds
 from agentloop.openai_api.server import Server
 from agentloop.openai_api.server_events import BROKEN_OFF, ServerSaidError
@@ -28,6 +28,7 @@ _PLAIN_ERRORS = (
     *(ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError, ArithmeticError),
 )
 _MOST_CAUSES = 20
+_OF_THE_REQUEST = 400
 
 _SHOWN_CHARS = 300
 """So much of what a server says stands in our own text: three lines of a terminal."""
@@ -87,10 +88,13 @@ def at_the_border(error: Exception, server: Server) -> AgentLoopError:
 def refusal_in(error: Exception) -> Refusal | None:
     """What a server says that it refuses, secrets and all; None where the error is not a server's.
 
-    It is to be understood and then forgotten: words of a key in it may be words of the server too.
+    One that comes in place of an answer, and names no status, is of the request as a 400 is. It is to be
+    understood and then forgotten: words of a key in it may be words of the server too.
     """
     heard = _heard(error)
-    return None if heard is None else Refusal.of(heard.status, heard.body)
+    if heard is None or (isinstance(error, ServerSaidError) and error.begun and heard.status == 200):
+        return None
+    return Refusal.of(_OF_THE_REQUEST if heard.status == 200 else heard.status, heard.body)
 
 
 def _ours(error: Exception, server: Server) -> AgentLoopError:
@@ -192,7 +196,7 @@ def _may_pass(status: int, body: object) -> bool:
     if status == 429:
         return not is_unpaid(body)
     if status == 500:
-        return not (refuses_system(said(body)) or refuses_call_ids(said(body)))
+        return not any(refuses(said(body)) for refuses in (refuses_system, refuses_call_ids, refuses_a_part))
     return status in (408, 409) or status > 500
 
 

@@ -2,7 +2,8 @@
 
 A path, in `param`, in `loc` or in the words, is followed down the body. A name alone is looked for in the
 words: one with an underscore as it is, an English word only where it is quoted or called a parameter.
-What nobody but us asked for goes wherever it is named, whatever is said of it. That nothing be stored is
+What nobody but us asked for goes wherever it is named, whatever is said of it, and so do the ids of items;
+fields that a server put into its answers go where they are called invalid too. That nothing be stored is
 asked for until the server says that it does not know `store` at all.
 """
 
@@ -12,21 +13,30 @@ from typing import Any
 
 from agentloop.messages import Json
 from agentloop.openai_api.error_bodies import FieldPath
-from agentloop.openai_api.refused import Refusal, path_of
+from agentloop.openai_api.refused import Refusal
 from agentloop.openai_api.request_fields import OWN_FIELDS
 
 _STORE: FieldPath = ("store",)
+_CONVERSATIONS = ("messages", "input")
 _NEEDED = frozenset({"model", "messages", "input", "instructions", "tools"})
 _NEEDED_IN_MESSAGES = frozenset(
-    {"role", "content", "tool_calls", "tool_call_id", "id", "type", "function", "arguments"}
+    {"role", "content", "tool_calls", "tool_call_id", "type", "function", "arguments"}
     | {"call_id", "output", "summary", "text", "refusal", "image_url", "input_audio", "file", "url"}
+    | {"encrypted_content"}
 )
+_NEEDED_INSIDE = frozenset({"id", "thinking", "reasoning", "signature", "data"})
+"""Needed in calls and parts of content, not in messages and items themselves."""
+
+_WHOLE = frozenset({"thinking_blocks", "reasoning_details"})
+"""Fields that are of no use in part."""
+
+_ITEM_IDS: frozenset[FieldPath] = frozenset({("input", "id")})
+_IDS = _ITEM_IDS | {("messages", "id")}
 _NEEDED_IN_TOOLS = frozenset(
     {"type", "function", "name", "description", "parameters", "properties", "items", "required", "enum"}
     | {"anyOf", "oneOf", "allOf", "$ref", "$defs"}
 )
 _NAMED_BY_USERS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_PATH = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.?\[\d+\])?\.[\w$]+|\[\d+\])+", re.ASCII)
 _PLAIN = re.compile(r"[a-z]+")
 _OF_TOOLS = re.compile(r"\b(tools?|functions?|schemas?|function_declarations)\b", re.IGNORECASE)
 _OF_MESSAGES = re.compile(r"\b(messages?|input|assistant)\b", re.IGNORECASE)
@@ -38,26 +48,32 @@ _OTHER_STORE = re.compile(
 """Vector stores and their like are no fields."""
 
 _OF_ITS_VALUE = re.compile(
-    r"\bunsupported value\b|\b(?:when|if|unless|while|with|without)\W{1,3}store\b"
+    r"\bunsupported value\b|\b(?:fixed|cannot be|only be)\b"
+    r"|\b(?:when|if|unless|while|with|without)\W{1,3}store\b"
     r"|\bstore\b\W{0,3}(?:(?:is|was|set|must|be|to|should|has|have|needs?|requires?)\W{0,3}){0,5}"
     r"\b(?:true|false|set|enabled|disabled)\b",
     re.IGNORECASE,
+)
+_INSTEAD_OF = re.compile(
+    r"\b(?:rather than|instead of|in place of)\W{1,3}(?:the |parameter )*[\"'`]?([a-z_]+)\b",
+    re.IGNORECASE | re.ASCII,
 )
 _QUOTES_THE_REQUEST = re.compile(r"[\"'](messages|input)[\"']\s*:")
 
 
 def refused_fields(refusal: Refusal, sent: Json) -> frozenset[FieldPath]:
     """The fields that this refusal of `sent` names; one of tools is `("tools", name)`, wherever it stands."""
+    if refusal.is_of_item_ids and any("id" in item for item in _objects(sent.get("input"))):
+        return _ITEM_IDS
     if not refusal.is_of_what_was_sent:
         return frozenset()
-    written = (path_of(found) for found in _PATH.findall(refusal.text))
-    followed = (_followed(path, sent) for path in (*refusal.paths, *written))
+    followed = (_followed(path, sent) for path in refusal.all_paths)
     found = frozenset(path for path in followed if path)
-    own = _own(found, refusal.text, sent)
+    sure = _own(found, refusal.text, sent) | (found & _IDS) | _replaced(refusal.text, sent)
     if not refusal.is_of_the_form:
-        return own
+        return sure | _of_answers(found, refusal, sent)
     unknown = found or frozenset(_in_words(refusal.text, sent))
-    named = own | {path for path in unknown if (path[0],) not in own}
+    named = sure | {path for path in unknown if (path[0],) not in sure}
     keeps_nothing = sent.get("store") is False and _STORE in named
     return named - {_STORE} if keeps_nothing and not _only_store(named, found, refusal.text) else named
 
@@ -78,6 +94,26 @@ def _own(found: frozenset[FieldPath], text: str, sent: Json) -> frozenset[FieldP
     return frozenset((name,) for name in named)
 
 
+def _replaced(text: str, sent: Json) -> frozenset[FieldPath]:
+    """The fields in place of which another one is wanted."""
+    found = set(_INSTEAD_OF.findall(text)) & (sent.keys() - _NEEDED - {*_STORE})
+    return frozenset((name,) for name in found)
+
+
+def _of_answers(found: frozenset[FieldPath], refusal: Refusal, sent: Json) -> frozenset[FieldPath]:
+    """The fields of what a server answered that this refusal calls invalid: no user asked for them."""
+    text = refusal.text
+    if not refusal.is_of_something_invalid or refusal.wants_reasoning or _QUOTES_THE_REQUEST.search(text):
+        return frozenset()
+    ours = {path for part in _CONVERSATIONS for path in _answer_paths(part, sent.get(part))}
+    return frozenset((found & ours) or (path for path in ours if _speaks_of(path[-1], text)))
+
+
+def _answer_paths(part: str, messages: object) -> Iterator[FieldPath]:
+    answered = [each for each in _objects(messages) if each.get("role") == "assistant"]
+    return (path for path in _message_paths(part, answered) if path[-1] != "name")
+
+
 def _followed(named: FieldPath, sent: Json) -> FieldPath | None:
     """The path as far as there are such keys; None where its last one is missing, or cannot be left out."""
     values: list[Any] = [sent]
@@ -96,8 +132,11 @@ def _dispensable(path: FieldPath) -> FieldPath | None:
         case ("tools", *above, name):
             named_by_users = bool(above) and above[-1] in _NAMED_BY_USERS
             return None if name in _NEEDED_IN_TOOLS or named_by_users else ("tools", name)
+        case ("messages", field, *_) if field in _WHOLE:
+            return path[:2]
         case (("messages" | "input"), *above, name):
-            needed = name in _NEEDED_IN_MESSAGES or ("function" in above and name == "name")
+            inside = above and name in _NEEDED_INSIDE
+            needed = inside or name in _NEEDED_IN_MESSAGES or ("function" in above and name == "name")
             return None if needed else path
         case (name, *_):
             return None if name in _NEEDED else path
@@ -121,7 +160,7 @@ def _fits(path: FieldPath, text: str) -> bool:
         return True
     if path[0] == "tools":
         return bool(_OF_TOOLS.search(text))
-    if path[0] in ("messages", "input") and len(path) > 1:
+    if path[0] in _CONVERSATIONS and len(path) > 1:
         return bool(_OF_MESSAGES.search(text))
     return not (_OF_MESSAGES.search(text) or _OF_TOOLS.search(text))
 
@@ -134,8 +173,10 @@ def _speaks_of(name: str, text: str) -> bool:
         rf"[\"'`“‘]{name}[\"'`”’]",
         rf"(parameter|argument|field|property|option|key)s?( supplied)?:? {word}",
         rf"{word} (parameter|argument|field|property|option)\b",
-        rf"{word} (is |are )?(not|un|no longer|deprecated)",
-        rf"\b(support|accept|allow|use) (the )?{word}",
+        rf"{word}(\s?[=:]\s?[\w.]+)? (is |are )?(not|un|no longer|deprecated|fixed|cannot)",
+        rf"{word} (may|can|must) (only|not)",
+        rf"\b(support|accept|allow|use|take)s? (the )?{word}",
+        rf"\b(allowed|supported|permitted|recogni[sz]ed|known|accepted|forbidden|unexpected): ?{word}",
         rf"\bto {word} this model",
         rf"{word}: (extra|un|not|field|property)",
         rf"\b(invalid|bad|wrong|illegal) (value (for|of) )?(the )?{word}",
@@ -147,7 +188,7 @@ def _speaks_of(name: str, text: str) -> bool:
 def _sent_paths(sent: Json) -> Iterator[FieldPath]:
     """Where fields stand that can be left out."""
     yield from ((name,) for name in sent if name not in _NEEDED)
-    for part in ("messages", "input"):
+    for part in _CONVERSATIONS:
         yield from dict.fromkeys(_message_paths(part, sent.get(part)))
     yield from (("tools", name) for name in dict.fromkeys(_schema_keys(sent.get("tools"))))
 
