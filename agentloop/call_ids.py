@@ -4,7 +4,7 @@ from collections.abc import Collection
 from operator import is_
 
 from agentloop.messages import Message, ToolCall
-from agentloop.wire_form import cleaned
+from agentloop.strict_json import cleaned
 
 
 class CallIds:

@@ -12,6 +12,8 @@ import unicodedata
 from agentloop.prompts import EARLIER_LINES, LEFT_OUT
 
 _MOST_BACK = 64
+_JOINING = "\u200c\u200d\u0e33\u0eb3\uff9e\uff9f"
+"""Joiners, and the marks of Thai, of Lao and of narrow katakana that Unicode counts among the letters."""
 _FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 
@@ -117,8 +119,9 @@ def _inside_character(text: str, index: int) -> bool:
 
 
 def _extends(char: str) -> bool:
-    """Whether it belongs to the character before it: a mark, a joiner, a skin tone, a tag."""
-    joins = char in "\u200c\u200d" or "\U0001f3fb" <= char <= "\U0001f3ff"
+    """Whether it belongs to the character before it: a mark, also one counted as a letter, a joiner, a skin
+    tone, a tag."""
+    joins = char in _JOINING or "\U0001f3fb" <= char <= "\U0001f3ff"
     return joins or "\U000e0020" <= char <= "\U000e007f" or unicodedata.category(char) in ("Mn", "Mc", "Me")
 
 

@@ -9,6 +9,7 @@ JSON, a number as an id; in the form before tool calls a `function_call` is a ca
 
 import copy
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias, TypeGuard
@@ -230,5 +231,11 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-STRICT_JSON = json.JSONDecoder(parse_constant=_refuse)
-"""Decodes what is JSON by its standard: NaN and the infinities are a ValueError."""
+def _finite(number: str) -> float:
+    if math.isinf(value := float(number)):
+        raise ValueError(f"{number[:20]} is too large a number")
+    return value
+
+
+STRICT_JSON = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+"""Decodes what every parser of JSON takes: NaN, the infinities and numbers beyond them are a ValueError."""

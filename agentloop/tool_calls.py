@@ -14,6 +14,7 @@ from agentloop.errors import RetryTool
 from agentloop.interrupts import is_ctrl_c
 from agentloop.messages import STRICT_JSON, Json
 from agentloop.plain_values import as_text, error_text, rest_failed
+from agentloop.strict_json import cleaned_json
 from agentloop.threads import in_thread
 
 Status: TypeAlias = Literal["ok", "error", "timeout"]
@@ -137,7 +138,7 @@ def _object(text: str) -> Json:
     if not text.strip():
         return {}
     try:
-        value = STRICT_JSON.decode(text)
+        value = STRICT_JSON.decode(cleaned_json(text))
     except (ValueError, RecursionError) as error:
         raise ArgumentsError(f"they are not valid JSON ({error}); give one JSON object") from None
     if not isinstance(value, dict):

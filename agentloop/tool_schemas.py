@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import ArgsKwargs
+from pydantic_core import ArgsKwargs, SchemaError
 
 from agentloop.callables import inner_function
 from agentloop.cutting import beginning
@@ -160,7 +160,7 @@ def _checks(function: Callable[..., Any], shown: list[Parameter]) -> TypeAdapter
     arguments.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     try:
         return TypeAdapter(typing.cast(Any, arguments))
-    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
+    except (PydanticSchemaGenerationError, PydanticUserError, SchemaError, TypeError) as error:
         raise _undefinable(function, _no_json(error)) from error
 
 
@@ -215,7 +215,8 @@ def _shown(value: Any) -> str:
 
 
 def _no_json(error: Exception) -> str:
-    reason = str(error).split("\n", 1)[0]
+    lines = str(error).strip().split("\n")
+    reason = lines[-1].strip() if isinstance(error, SchemaError) else lines[0]
     return f"a parameter has a type that JSON cannot give ({reason}); use str, int, lists, data classes"
 
 

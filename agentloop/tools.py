@@ -15,6 +15,7 @@ from agentloop.callables import name_of, without_partials
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json, ToolCall
 from agentloop.run_context import RunContext
+from agentloop.strict_json import cleaned
 from agentloop.tool_calls import ToolAnswer, answered
 
 if TYPE_CHECKING:
@@ -99,9 +100,9 @@ class Tool:
 
     @property
     def schema(self) -> Json:
-        """The tool as chat completions want it."""
+        """The tool as chat completions want it, in strict UTF-8."""
         function = {"name": self.name, "description": self.description, "parameters": self.parameters}
-        return {"type": "function", "function": function}
+        return {"type": "function", "function": cleaned(function)}
 
 
 @overload

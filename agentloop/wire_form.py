@@ -12,6 +12,7 @@ from typing import Any
 from agentloop.cutting import ends
 from agentloop.messages import Content, Json, Message, ToolCall
 from agentloop.prompts import OTHER_ROLE_IN_LOG
+from agentloop.strict_json import cleaned, cleaned_json, encodes
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
@@ -43,32 +44,6 @@ def labelled_user(message: Message, label: str) -> Message:
     if isinstance(message.content, tuple):
         return Message(role="user", content=({"type": "text", "text": label}, *message.content))
     return Message.user(label + (message.content or ""))
-
-
-def cleaned(value: Any) -> Any:
-    """The value as strict JSON in strict UTF-8: lone surrogates become U+FFFD, what JSON lacks text."""
-    match value:
-        case str():
-            return (
-                value
-                if _encodes(value)
-                else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            )
-        case dict():
-            return {cleaned(str(key)): cleaned(item) for key, item in value.items()}
-        case list() | tuple():
-            return [cleaned(item) for item in value]
-        case float() if value != value or value in (float("inf"), float("-inf")):
-            return str(value)
-    return value
-
-
-def without_half(text: str) -> tuple[str, str]:
-    """The text as far as it is whole, and the first half of a surrogate pair at its end, which may wait."""
-    if _encodes(text):
-        return text, ""
-    half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
-    return str(cleaned(text[: len(text) - len(half)])), half
 
 
 def _content(content: Content) -> str | list[Any]:
@@ -105,7 +80,7 @@ def _arguments(call: ToolCall) -> str:
     if call.decoded() is None:
         shown = ends(call.arguments, max_chars=MOST_UNREADABLE_CHARS)
         return json.dumps({"unreadable_arguments": shown}, ensure_ascii=False)
-    return call.arguments if call.arguments.strip() else "{}"
+    return cleaned_json(call.arguments) if call.arguments.strip() else "{}"
 
 
 def _others(message: Message) -> dict[str, Any]:
@@ -129,17 +104,7 @@ def _is_clean(message: Message) -> bool:
         if call.extra:
             return False
         texts += (call.id, call.name, call.arguments)
-    return _encodes("".join(texts))
-
-
-def _encodes(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return encodes("".join(texts))
 
 
 # What OpenAI's API accepts as names of functions, and of those who speak.

@@ -19,8 +19,8 @@ from agentloop.stream import (
     ToolEnded,
     ToolStarted,
 )
+from agentloop.strict_json import cleaned
 from agentloop.tokens import count_request, counter_for
-from agentloop.wire_form import cleaned
 from tests.fuzz_brain import Seen
 from tests.fuzz_log_checks import log_problems
 from tests.fuzz_world import Act, Story

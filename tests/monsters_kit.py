@@ -14,8 +14,8 @@ from agentloop.messages import Message, ToolCall
 from agentloop.openai_chat import OpenAIChat
 from agentloop.retry import RetryPolicy
 from agentloop.runner import Runner
+from agentloop.strict_json import cleaned
 from agentloop.tokens import count_message, counter_for
-from agentloop.wire_form import cleaned
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import (

@@ -28,11 +28,12 @@ def size_of(value: object) -> int:
 
 
 def is_object(arguments: object) -> bool:
-    """Whether it is a text that decodes to a JSON object."""
+    """Whether it is a text that decodes to a JSON object of what every parser takes."""
     try:
-        return isinstance(arguments, str) and isinstance(json.loads(arguments), dict)
+        decoded = json.loads(arguments) if isinstance(arguments, str) else None
     except ValueError:
         return False
+    return isinstance(decoded, dict) and not any(misencoded(decoded))
 
 
 def misencoded(body: Body) -> Iterator[str]:

@@ -248,6 +248,7 @@ ARGUMENTS: list[tuple[object, str | None, object, str]] = [
     (True, None, "true", "a JSON number or truth value"),
     ('"text"', None, '"text"', "a JSON string"),
     ('{"path": NaN}', None, '{"path": NaN}', "not valid JSON"),
+    ('{"path": -1e999}', None, '{"path": -1e999}', "not valid JSON (-1e999 is too large a number)"),
     ("[" * 90_000, None, "[[[", "not valid JSON"),
     ('{"path": "a\ud800"}', "a\ufffd", '{"path": "a\ufffd"}', "seen a\ufffd"),
 ]
@@ -271,6 +272,27 @@ async def test_odd_arguments_are_sent_again_as_an_object(
     else:
         assert again == json.loads(sent)
     json.dumps([message.to_openai() for message in result.messages], ensure_ascii=False).encode()
+
+
+TWICE: list[tuple[list[Body], dict[str, int]]] = [
+    ([call('{"path": "one"}')] * 2, {"one": 1}),
+    ([call('{"path": "one"}'), call('{"path": "two"}')], {"one": 1, "two": 1}),
+    ([call('{"path": "one"}', its_id=its_id) for its_id in ("a", "b")], {"one": 2}),
+    ([call('{"path": "one"}', its_id=its_id) for its_id in ("", "")], {"one": 2}),
+    ([call('{"path": "one"}'), call('{"path": "two"}'), call('{"path": "one"}')], {"one": 2, "two": 1}),
+]
+
+
+@pytest.mark.parametrize(("calls", "times"), TWICE, ids=range(len(TWICE)))
+async def test_a_call_said_twice_by_its_id_runs_once(
+    calls: list[Body], times: dict[str, int], stream: bool
+) -> None:
+    calls = [each | {"index": at} for at, each in enumerate(calls)] if stream else calls
+    said = one({"content": None, "tool_calls": calls}, "tool_calls", stream=stream)
+    with StrictProvider([said, "done"]) as server:
+        assert (await runner_of(server, stream=stream).run("go")).output == "done"
+    assert ran == times
+    assert server.refusals == []
 
 
 ODD_IDS: list[list[list[object]]] = [

@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,13 @@ from agentloop.labelled import labelled
 from agentloop.messages import Message, ToolCall
 from agentloop.micro import MicroCompact, cleared_item, stub
 from agentloop.openai_chat import OpenAIChat
+from agentloop.openai_responses import OpenAIResponses
 from agentloop.runner import Runner
+from agentloop.strict_json import cleaned
 from agentloop.testing import ScriptedModel
 from agentloop.tokens import count_message
 from agentloop.turn_lines import turn_lines
-from agentloop.wire_form import cleaned, to_wire
+from agentloop.wire_form import to_wire
 from agentloop.workspace import workspace_tools
 from tests.cli_kit import command, environment
 from tests.kit import COUNTER, context_of, records_of
@@ -44,6 +46,9 @@ JOINED = {
     "an old syllable": "\ua960\u1100\ud7b0\ud7cb",
     "a syllable and jamo": "\uac00\u11a8",
     "halves": "\ud83d\ude00",
+    "a Thai vowel": "\u0e19\u0e49\u0e33",
+    "a Lao vowel": "\u0e99\u0ec9\u0eb3",
+    "narrow katakana": "\uff76\uff9e",
     "beyond the plane": "𝒳",
     "a line end": "\r\n",
 }
@@ -170,6 +175,59 @@ async def test_l1_an_odd_text_may_stand_in_every_place(tmp_path: Path, text: str
     assert cleaned(text) * 40 in [result.content for result in results]
     assert assistant.tool_calls[0].decoded() == {"text": cleaned(text)}
     assert [event for event in said if isinstance(event, Compacted)]
+
+
+HALVES = {
+    r'{"text": "smile \ud83d"}': r'{"text": "smile \ufffd"}',
+    r'{"text":  "\uDE42 \ud83d\ude42\ud83d\\ude42\n"}': r'{"text":  "\ufffd \ud83d\ude42\ufffd\\ude42\n"}',
+    r'{"text": "\\ud83d \\\ud83d", "\udcff": 1}': r'{"text": "\\ud83d \\\ufffd", "\ufffd": 1}',
+}
+
+
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+@pytest.mark.parametrize("written", HALVES)
+async def test_l1_half_a_character_that_arguments_hold_as_an_escape_goes_no_further(
+    written: str, kind: type[OpenAIChat | OpenAIResponses]
+) -> None:
+    got: list[str] = []
+
+    def echo(text: str, **_: int) -> str:
+        """Say it."""
+        got.append(text)
+        return "said"
+
+    with StrictProvider([Reply(calls=(Call(name="echo", arguments=written),)), "one", "two"]) as server:
+        runner = Runner(Agent(kind("m", base_url=server.url), tools=[echo]), transcripts=None)
+        assert (await runner.run("Go", session_id="s")).output == "one"
+        assert (await runner.run("On", session_id="s")).output == "two"
+        assert server.refusals == []
+        sent = json.dumps(server.bodies[-1])
+    assert got == [json.loads(HALVES[written])["text"]]
+    assert json.dumps(HALVES[written]) in sent
+    records = await runner.events("s")
+    assert json.dumps(written) in json.dumps(to_openai(records))
+
+
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+@odd
+async def test_l1_an_odd_text_may_stand_in_tools_and_further_fields(
+    text: str, kind: type[OpenAIChat | OpenAIResponses]
+) -> None:
+    def look(name: str = text, at: Sequence[str] = (text,)) -> str:
+        return f"{name} {at}"
+
+    look.__doc__ = f"Look at {text}.\n\nArgs:\n    name: Such as {text}.\n"
+    fields = {"user": text, "metadata": {text: [text]}}
+    with StrictProvider([Reply(calls=(calling("look"),)), "done"]) as server:
+        agent = Agent(kind("m", base_url=server.url, extra_body=fields), tools=[look])
+        result = await Runner(agent, transcripts=None).run("Go")
+        assert server.refusals == []
+        (body, after) = server.bodies
+    assert result.output == "done"
+    sent = json.dumps(body["tools"], ensure_ascii=False)
+    assert sent.count(json.dumps(cleaned(text), ensure_ascii=False)) == 2
+    assert (body["user"], body["metadata"]) == (cleaned(text), {cleaned(text): [cleaned(text)]})
+    assert json.dumps(cleaned(f"{text} {(text,)}"))[1:-1] in json.dumps(after)
 
 
 @odd

@@ -19,9 +19,10 @@ from agentloop.entries import Entry
 from agentloop.events import Cleared, Compacted, Event, MessageAdded, Record, Restored, RunStarted
 from agentloop.messages import Message, ToolCall
 from agentloop.stream import CompactionEnded, CompactionStarted
+from agentloop.strict_json import cleaned
 from agentloop.tokens import count_message
 from agentloop.wire import wire_messages
-from agentloop.wire_form import cleaned, to_wire
+from agentloop.wire_form import to_wire
 from tests.engine_kit import (
     ID,
     INSTRUCTIONS,

@@ -189,6 +189,43 @@ def test_a_signature_said_with_each_fragment_is_said_once() -> None:
     assert merged("extra_content", sealed, sealed, sealed) == sealed
 
 
+PIECES = [["AAAA", "BBBB", "AAAA", "CCCC=="], ["AAAA", "AAAA", "B=="], ["", "A" * 9, "", "A" * 9, "=="]]
+
+
+@pytest.mark.parametrize("pieces", PIECES, ids=range(len(PIECES)))
+def test_signatures_in_pieces_come_together_byte_for_byte(pieces: list[str]) -> None:
+    whole = "".join(pieces)
+    assert merged("signature", *pieces) == whole
+    google = merged("extra_content", *({"google": {"thought_signature": piece}} for piece in pieces))
+    assert google == {"google": {"thought_signature": whole}}
+    text = {"type": "reasoning.text", "index": 0}
+    sealed = {"type": "reasoning.encrypted", "index": 1, "id": "e"}
+    details = [[text | {"text": "hm"}], *([text | {"signature": piece}] for piece in pieces)]
+    details += [[sealed | {"data": piece}] for piece in pieces]
+    assert merged("reasoning_details", *details) == [
+        text | {"text": "hm", "signature": whole},
+        sealed | {"data": whole},
+    ]
+
+
+@pytest.mark.parametrize("pieces", PIECES, ids=range(len(PIECES)))
+def test_a_block_without_an_index_has_one_signature_in_pieces(pieces: list[str]) -> None:
+    thinking = {"type": "thinking"}
+    blocks = [
+        [thinking | {"thinking": "a"}],
+        *([thinking | {"thinking": "", "signature": p}] for p in pieces),
+    ]
+    assert merged("thinking_blocks", *blocks, [thinking | {"thinking": "b"}]) == [
+        thinking | {"thinking": "a", "signature": "".join(pieces)},
+        thinking | {"thinking": "b"},
+    ]
+
+
+def test_blocks_that_are_a_signature_alone_stay_blocks() -> None:
+    blocks = [{"type": "thinking", "thinking": "", "signature": each} for each in ("one==", "two==")]
+    assert merged("thinking_blocks", *([block] for block in blocks)) == blocks
+
+
 def test_audio_is_joined_also_where_pieces_are_the_same() -> None:
     found = merged(
         "audio",

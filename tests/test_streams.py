@@ -40,7 +40,7 @@ def replies(draw: st.DrawFn) -> Reply:
     arguments = ARGUMENTS if draw(st.booleans()) else ARGUMENTS | BROKEN_ARGUMENTS
     one = st.builds(Call, name=st.sampled_from(["look", "read_file", "f"]), arguments=arguments)
     two = st.builds(Call, name=st.just("look"), arguments=arguments, id=SAME_IDS)
-    calls = draw(st.lists(one | two, max_size=4))
+    calls = draw(st.lists(one | two, max_size=4, unique_by=lambda call: (call.id, call.arguments.strip())))
     return Reply(
         text=draw(ODD_TEXT),
         calls=tuple(calls),
@@ -291,6 +291,70 @@ MERGED: list[tuple[str, list[Body], list[tuple[str, str, str]]]] = [
         "once more as an object in the last chunk",
         [fragment('{"x": {"y": 1}}', name="f", index=0), fragment('{ "x": {"y": 1}}\n', index=0)],
         [("", "f", '{"x": {"y": 1}}')],
+    ),
+    (
+        "a name behind the arguments, by the id",
+        [fragment('{"x": 1}', id="a", index=0), fragment("", id="a", name="f", index=0)],
+        [("a", "f", '{"x": 1}')],
+    ),
+    (
+        "a name behind the arguments, and the arguments again",
+        [fragment('{"x": 1}', id="a", index=0), fragment('{"x": 1}', id="a", name="f", index=0)],
+        [("a", "f", '{"x": 1}')],
+    ),
+    (
+        "a name behind the arguments, alone",
+        [fragment('{"x": 1}', index=0), fragment("", name="f", index=0)],
+        [("", "f", '{"x": 1}')],
+    ),
+    (
+        "a name and arguments behind those of a call without a name are another call",
+        [fragment('{"x": 1}', index=0), fragment("{}", name="f", index=0)],
+        [("", "", '{"x": 1}'), ("", "f", "{}")],
+    ),
+    (
+        "a name that comes in pieces",
+        [fragment("", name="fi", id="a", index=0), fragment("", name="nd", index=0), fragment("{}", index=0)],
+        [("a", "find", "{}")],
+    ),
+    (
+        "a name that grows",
+        [
+            *(fragment("", name=name, id="a", index=0) for name in ("f", "fi", "find", "find")),
+            fragment("{}", index=0),
+        ],
+        [("a", "find", "{}")],
+    ),
+    (
+        "a call said twice, by its id",
+        [fragment('{"x": 1}', id="a", name="f", index=0)] * 2,
+        [("a", "f", '{"x": 1}')],
+    ),
+    (
+        "a call in pieces, and whole again",
+        [
+            fragment("", id="a", name="f", index=0),
+            fragment('{"x"', index=0),
+            fragment(": 1}", index=0),
+            fragment('{"x": 1}', id="a", name="f", index=0),
+            fragment("{}", id="b", name="f", index=1),
+        ],
+        [("a", "f", '{"x": 1}'), ("b", "f", "{}")],
+    ),
+    (
+        "calls that are alike, without ids",
+        [fragment("{}", name="f", index=0), fragment("{}", name="f", index=1)],
+        [("", "f", "{}")] * 2,
+    ),
+    (
+        "calls that are alike, by ids of their own",
+        [fragment("{}", id="a", name="f", index=0), fragment("{}", id="b", name="f", index=1)],
+        [("a", "f", "{}"), ("b", "f", "{}")],
+    ),
+    (
+        "one id for calls that differ, two of them alike",
+        [fragment(each, id="a", name="f", index=at) for at, each in enumerate(('{"x": 1}', "{}", "{}"))],
+        [("a", "f", '{"x": 1}'), ("a", "f", "{}"), ("a", "f", "{}")],
     ),
     ("a name alone is no call where it says nothing", [fragment("", name="", index=0)], []),
 ]

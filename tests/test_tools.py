@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
@@ -335,6 +335,9 @@ def not_json(x: threading.Lock) -> None: ...
 def not_describable(x: Callable[[], int]) -> None: ...
 
 
+def half_a_character(x: Literal["f\udcff"]) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
@@ -342,6 +345,7 @@ def not_describable(x: Callable[[], int]) -> None: ...
         (unresolvable, "the type of x, 'NoSuchType', cannot be resolved"),
         (not_json, "not_json cannot become a tool: a parameter has a type that JSON cannot give"),
         (not_describable, "a type that JSON cannot give"),
+        (half_a_character, r"a type that JSON cannot give \(SchemaError: .*'f\\udcff'\)"),
         (Book, "give a function"),
         (3, "give a function"),
         (lambda: None, "bad tool name '<lambda>'.*@tool\\(name="),
@@ -480,7 +484,7 @@ async def test_a_tool_made_by_hand_needs_no_docstring() -> None:
 
     schema = {"type": "object", "properties": {"q": {"type": "string"}}}
     made = Tool(name="remote", description="Far away.", parameters=schema, function=call)
-    assert made.schema["function"]["parameters"] is schema
+    assert made.schema["function"]["parameters"] == schema
     assert await ask(made, '{"q": "x", "r": [1]}') == ToolAnswer('{"q": "x", "r": [1]}', "ok")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from agentloop.checks import at_least_or_none, shown
 from agentloop.errors import UsageError
+from agentloop.strict_json import cleaned, encodes
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 """Asks for reasoning in a form that can be sent back, as the server stores nothing."""
@@ -21,7 +22,7 @@ That the server stores nothing is no such field: without `store` it may keep the
 
 
 def common_fields(temperature: float | None, extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The fields that every request carries.
+    """The fields that every request carries, in strict UTF-8.
 
     Raises:
         UsageError: the temperature is no finite number of at least 0, or the others are no dict that can be
@@ -32,7 +33,7 @@ def common_fields(temperature: float | None, extra_body: Mapping[str, Any] | Non
         raise UsageError(f"extra_body must be a dict of further fields or None, not {shown(extra_body)}")
     fields = ({} if temperature is None else {"temperature": temperature}) | dict(extra_body or {})
     try:
-        json.dumps(fields, allow_nan=False)
+        text = json.dumps(fields, allow_nan=False, ensure_ascii=False)
+        return fields if encodes(text) else dict(cleaned(fields))
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"extra_body cannot be sent as JSON: {error}") from error
-    return fields

@@ -5,7 +5,8 @@ fragments by it, and leave ids out, use them twice or make a new one for each fr
 believed where it is new and a name or a new id comes with it, and where it is known and nothing speaks
 against it. These speak for another call: another id with a name; a name once the arguments are closed; a
 second name in one delta; another name once arguments have begun, or where neither place nor id ties it to
-the call. A fragment without name and id never begins a call.
+the call. A fragment without name and id never begins a call, nor does a name behind a call that has none,
+where the call's id or nothing else comes with it.
 
 Three things cannot be told apart then and are taken as what is more common: the name said again is the name
 repeated and no piece of it; another name at the same place before any arguments is a piece of the name, and
@@ -18,7 +19,7 @@ from typing import Any
 
 from agentloop.messages import Json
 from agentloop.openai_api.brackets import Brackets
-from agentloop.openai_chat.arguments import taken_once
+from agentloop.openai_api.said_once import arguments_once, calls_once
 from agentloop.openai_chat.joining import GrowingFields
 
 
@@ -58,8 +59,9 @@ class GrowingCalls:
         return all(call.is_begun() for call in self._calls)
 
     def to_openai(self) -> list[dict[str, Any]]:
-        """The calls in wire form, without those that say nothing."""
-        return [call.to_openai() for call in self._calls if not call.says_nothing()]
+        """The calls in wire form, each once, without those that say nothing."""
+        calls = [call.to_openai() for call in self._calls if not call.says_nothing()]
+        return calls_once(calls, _told)
 
     def __bool__(self) -> bool:
         return not all(call.says_nothing() for call in self._calls)
@@ -69,7 +71,7 @@ class GrowingCalls:
         index, its_id, name = fragment.get("index"), _id(fragment), _name(fragment)
         index = index if isinstance(index, int | str) else None
         call = self._meant(index, its_id, name)
-        if call is None or (name and call in touched) or call.ends_before(index, its_id, name):
+        if call is None or (name and call in touched) or call.ends_before(index, fragment):
             again = call is not None and call not in touched and call.is_named_again(its_id, name)
             return self._begun(index, in_doubt=again)
         return call
@@ -105,16 +107,19 @@ class _GrowingCall:
         self._fields = GrowingFields()
         self._function_fields = GrowingFields()
 
-    def ends_before(self, index: object, its_id: str, name: str) -> bool:
+    def ends_before(self, index: object, fragment: Json) -> bool:
         """Whether a fragment that seems to go on with this call begins another one."""
-        if its_id and self.id and its_id != self.id:
+        its_id, name = _id(fragment), _name(fragment)
+        by_id = bool(its_id) and its_id == self.id
+        if its_id and self.id and not by_id:
             return bool(name) or self._is_closed()
         if not name:
             return False
-        if name == self._name or not self._name:
+        if not self._name:
+            return self._is_closed() and not by_id and bool(_function(fragment).get("arguments"))
+        if name == self._name:
             return self._is_closed()
-        tied = index is not None or (its_id and its_id == self.id)
-        return not tied or bool(self._arguments)
+        return not (index is not None or by_id) or bool(self._arguments)
 
     def is_named_again(self, its_id: str, name: str) -> bool:
         """Whether a fragment says nothing but this call's name, and no id but this call's."""
@@ -142,7 +147,7 @@ class _GrowingCall:
     def is_whole(self) -> bool:
         """Whether the arguments decode to a JSON object."""
         try:
-            return isinstance(json.loads(taken_once("".join(self._arguments))), dict)
+            return isinstance(json.loads(arguments_once("".join(self._arguments))), dict)
         except (ValueError, RecursionError):
             return False
 
@@ -152,7 +157,7 @@ class _GrowingCall:
 
     def to_openai(self) -> dict[str, Any]:
         """The call in wire form."""
-        function = {"name": self._name, "arguments": taken_once("".join(self._arguments))}
+        function = {"name": self._name, "arguments": arguments_once("".join(self._arguments))}
         function |= self._function_fields.joined()
         return {"id": self.id, "type": "function", "function": function} | self._fields.joined()
 
@@ -164,9 +169,9 @@ class _GrowingCall:
         return self._brackets.closed
 
     def _add_name(self, name: object) -> None:
-        """A name comes whole as a rule; some servers repeat it, few send it in pieces."""
+        """A name comes whole as a rule; some servers repeat it, few send it in pieces or all so far of it."""
         if isinstance(name, str) and name != self._name:
-            self._name += name
+            self._name = name if name.startswith(self._name) else self._name + name
 
     def _add_arguments(self, arguments: object) -> None:
         if isinstance(arguments, str):
@@ -182,6 +187,12 @@ def lone_call_in(said: Json) -> list[Json]:
     function = said.get("function_call")
     is_call = isinstance(function, dict) and any(function.values())
     return [{"index": 0, "function": function}] if is_call else []
+
+
+def _told(call: Json) -> tuple[str, tuple[str, str]]:
+    """The id of a call, and what the call says."""
+    function = call["function"]
+    return call["id"], (function["name"], function["arguments"].strip())
 
 
 def _objects(values: object) -> list[Json]:

@@ -15,8 +15,8 @@ from agentloop.openai_chat.call_deltas import GrowingCalls, lone_call_in
 from agentloop.openai_chat.finishes import WINDOW_FULL, GrowingFinish, is_given_up
 from agentloop.openai_chat.growing_content import GrowingContent
 from agentloop.openai_chat.joining import GrowingFields
+from agentloop.strict_json import cleaned
 from agentloop.usage import Usage
-from agentloop.wire_form import cleaned
 
 _SAYS_WHY = ("message", "Message", "detail", "msg", "errors", "error_msg", "error_message")
 _CODES = ("code", "error_code", "status", "status_code")

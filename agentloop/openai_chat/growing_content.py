@@ -4,7 +4,7 @@ from typing import Any
 
 from agentloop.messages import Json
 from agentloop.openai_chat.joining import THOUGHTS, GrowingItem
-from agentloop.wire_form import cleaned, without_half
+from agentloop.strict_json import cleaned, without_half
 
 _TEXT_TYPES = frozenset({None, "", "text", "output_text"})
 _BETWEEN = "\n"

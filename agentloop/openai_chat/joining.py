@@ -10,6 +10,7 @@ _SIGNATURES = frozenset({"signature", "thought_signature", "thoughtSignature", "
 _SEALED = frozenset({"reasoning.encrypted", "redacted_thinking"})
 _GROWING = frozenset({"thinking", "reasoning.text", "reasoning.summary"})
 _TEXTS = frozenset({"text"})
+_SAYS_TEXT = ("thinking", "text", "summary")
 _HOLD_TEXTS = frozenset({"thinking", "reasoning"})
 
 THOUGHTS = frozenset({"thinking", "reasoning", *_GROWING})
@@ -37,12 +38,12 @@ class GrowingFields:
 def _joined(key: str, values: list[Any]) -> Any:
     """One value from its fragments: texts end to end, items of lists by their `index`, else the last.
 
-    A signature that is said with each fragment is said once.
+    A signature that is said whole with each fragment is said once.
     """
     if len(values) == 1 or key in _SAID_ONCE:
         return values[-1]
     if key in _SIGNATURES:
-        values = _each_once(values)
+        values = _once(values)
     if all(isinstance(value, str) for value in values):
         return "".join(values)
     if all(isinstance(value, list) for value in values):
@@ -76,11 +77,13 @@ class GrowingItem:
         self._growing = growing
         self._fragments: list[Any] = []
         self._said: dict[str, Any] = {}
+        self._has_text = False
 
     def goes_on_with(self, item: Any) -> bool:
         """Whether it is a further fragment of this item: no other type or id stands against it.
 
-        Without an index it goes on up to its signature.
+        Without an index it goes on up to its signature, and on with that where it has a text: a block that
+        is a signature alone is whole.
         """
         if not isinstance(item, Mapping) or any(
             item.get(key) not in (None, self._said.get(key, item.get(key))) for key in ("type", "id")
@@ -89,11 +92,13 @@ class GrowingItem:
         if isinstance(item.get("index"), int):
             return True
         kind = item.get("type")
-        return isinstance(kind, str) and kind in self._growing and not self._said.get("signature")
+        is_open = not self._said.get("signature") or (self._has_text and not _says_text(item))
+        return isinstance(kind, str) and kind in self._growing and is_open
 
     def add(self, item: Any) -> None:
         """Take one fragment in."""
         self._fragments.append(item)
+        self._has_text = self._has_text or _says_text(item)
         if isinstance(item, Mapping):
             self._said.update({key: item[key] for key in ("type", "id", "signature") if item.get(key)})
 
@@ -108,13 +113,17 @@ def _joined_mapping(mappings: Iterable[Json]) -> dict[str, Any]:
         for key, value in mapping.items():
             fields.setdefault(key, []).append(value)
     if not _SEALED.isdisjoint(map(str, fields.get("type", ()))):
-        fields["data"] = _each_once(fields.get("data", []))
+        fields["data"] = _once(fields.get("data", []))
     return {
         key: _joined(key, [v for v in values if v is not None] or [None]) for key, values in fields.items()
     }
 
 
-def _each_once(values: list[Any]) -> list[Any]:
-    if all(isinstance(value, str) for value in values):
-        return list(dict.fromkeys(values))
-    return [value for at, value in enumerate(values) if value not in values[:at]]
+def _once(values: list[Any]) -> list[Any]:
+    """One value where all that say something are the same, else all: equal pieces among others are pieces."""
+    said = [value for value in values if value]
+    return said[:1] if said and all(value == said[0] for value in said) else values
+
+
+def _says_text(fragment: Any) -> bool:
+    return isinstance(fragment, Mapping) and any(fragment.get(key) for key in _SAYS_TEXT)

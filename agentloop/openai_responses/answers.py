@@ -1,15 +1,16 @@
 """A response as an `Answer`: what it says of its end, of its usage and of its output."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from agentloop.errors import BadAnswerError, UsageError
 from agentloop.messages import Json
 from agentloop.models import Answer
+from agentloop.openai_api.said_once import calls_once
 from agentloop.openai_api.server_events import ServerSaidError
 from agentloop.openai_responses.from_items import INPUT_FIELDS, message_of
+from agentloop.strict_json import cleaned
 from agentloop.usage import Usage
-from agentloop.wire_form import cleaned
 
 NO_OUTPUT = "the server's answer holds no output: check that the base URL is a Responses API's"
 
@@ -67,19 +68,18 @@ def _is_cut_call(item: object) -> bool:
     return item.get("status") == "incomplete"
 
 
-def _each_once(items: list[Any]) -> Iterator[Json]:
-    """The items that are objects; a call that is sent twice, by both of its ids, is one."""
-    seen: set[tuple[str, str, str]] = set()
-    for item in items:
-        if not isinstance(item, Mapping):
-            continue
-        named = (item.get("type"), item.get("id"), item.get("call_id"))
-        if all(isinstance(each, str) and each for each in named):
-            known = (str(named[0]), str(named[1]), str(named[2]))
-            if known in seen:
-                continue
-            seen.add(known)
-        yield item
+def _each_once(items: list[Any]) -> list[Json]:
+    """The items that are objects; a call that is sent twice is one."""
+    return calls_once([item for item in items if isinstance(item, Mapping)], _told)
+
+
+def _told(item: Json) -> tuple[Hashable, Hashable]:
+    """Both ids of a call, none of another item, and what the call says where it is for us to answer."""
+    kind, call_id = str(item.get("type")), item.get("call_id")
+    if not (isinstance(call_id, str) and call_id):
+        return (), ()
+    given = item.get(INPUT_FIELDS.get(kind, ""))
+    return (kind, call_id, str(item.get("id"))), (str(item.get("name")), str(given))
 
 
 def _plain(item: Json) -> Json:

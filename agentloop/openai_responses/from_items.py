@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentloop.messages import Json, Message
+from agentloop.openai_api.said_once import arguments_once
 from agentloop.own_fields import RESPONSE_ITEMS
 
 BETWEEN_MESSAGES = "\n\n"
@@ -79,8 +80,8 @@ def _tool_call(item: Json) -> Json:
     given = item.get(INPUT_FIELDS[item["type"]])
     if item["type"] == "custom_tool_call":
         given = {"input": given}
-    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False) if given else ""
-    function = {"name": str(item.get("name") or ""), "arguments": arguments}
+    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    function = {"name": str(item.get("name") or ""), "arguments": arguments_once(arguments)}
     return {"id": str(item.get("call_id") or ""), "type": "function", "function": function}
 
 

@@ -1,9 +1,11 @@
 """A response that grows: the items of its output, as far as the events of a stream have brought them."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentloop.messages import Json
 from agentloop.openai_responses.from_items import INPUT_FIELDS, TEXT_FIELDS
+from agentloop.openai_responses.left_out import completed, filled
 
 
 class _GrowingItem:
@@ -23,19 +25,29 @@ class _GrowingItem:
         """Whether it has come whole, or is a call of which the arguments have."""
         return self.done or (self._arguments_done and _is_call(self._item))
 
+    @property
+    def counts(self) -> bool:
+        """Whether it was said, though the end of all says nothing of it: it is whole, or is shown text."""
+        return self.is_whole or bool(self._parts)
+
     def end(self, item: Json) -> None:
-        """Take the whole item."""
-        self._item, self.done = item, True
+        """Take the whole item; what it leaves empty is what came before it."""
+        self._item, self.done = filled(item, {**self.item(), "type": item.get("type")}), True
 
     def add_part(self, index: int, part: Json) -> None:
         """Take a part of a message; what it holds of its text stands in place of what came so far."""
         text = part.get(TEXT_FIELDS.get(str(part.get("type")), ""))
-        self._parts[index] = part, [text] if isinstance(text, str) and text else []
+        _, texts = self._parts.get(index, (part, []))
+        self._parts[index] = part, [text] if isinstance(text, str) and text else texts
 
     def add_text(self, index: int, kind: str, text: str) -> None:
         """Take a piece of a part's text."""
-        empty: Json = {"type": kind, "annotations": []} if kind == "output_text" else {"type": kind}
-        self._parts.setdefault(index, (empty, []))[1].append(text)
+        self._part(index, kind)[1].append(text)
+
+    def end_text(self, index: int, kind: str, text: str) -> None:
+        """Take a part's whole text; where the end does not say it, it is what came before it."""
+        if text:
+            self._part(index, kind)[1][:] = [text]
 
     def add_arguments(self, text: str) -> None:
         """Take a piece of a call's arguments."""
@@ -59,6 +71,10 @@ class _GrowingItem:
         pieces = (self._parts[index] for index in sorted(self._parts))
         parts = [_holding(part, "".join(texts)) for part, texts in pieces]
         return {**self._item, "content": parts}
+
+    def _part(self, index: int, kind: str) -> tuple[Json, list[str]]:
+        empty: Json = {"type": kind, "annotations": []} if kind == "output_text" else {"type": kind}
+        return self._parts.setdefault(index, (empty, []))
 
 
 class GrowingItems:
@@ -103,13 +119,9 @@ class GrowingItems:
     def __bool__(self) -> bool:
         return bool(self._items)
 
-    def calls_left_out_of(self, output: Sequence[object]) -> list[Json]:
-        """The calls that came whole and that this output lacks, where it has fewer calls than came."""
-        came = [each.item() for each in self._items if each.is_whole and _is_call(each.item())]
-        named = [item.get("call_id") for item in output if isinstance(item, Mapping) and _is_call(item)]
-        if len(named) >= len(came):
-            return []
-        return [item for item in came if item.get("call_id") not in named]
+    def completing(self, output: Sequence[object]) -> list[Any]:
+        """The items of the whole output that ends a stream, with what came and it leaves out or empty."""
+        return completed(output, self.output(), [each.counts for each in self._items])
 
     def has_a_bare_call(self) -> bool:
         """Whether a call has begun of whose arguments nothing came, nor that it is whole."""

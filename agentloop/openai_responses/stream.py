@@ -127,7 +127,7 @@ class _GrowingResponse:
             return self._take(kind, said)
 
     def answer(self) -> Answer:
-        """What has come, as one answer; a call that came whole is in it also where the end leaves it out.
+        """What has come, as one answer; what came whole is in it also where the end leaves it out.
 
         Raises:
             ModelUnavailableError: nothing of a call's arguments came, nor that it is whole.
@@ -138,7 +138,7 @@ class _GrowingResponse:
         output = end.get("output")
         with noting(begun=bool(self.items)):
             if isinstance(output, list) and output:
-                return answer_of(end, [*output, *self.items.calls_left_out_of(output)])
+                return answer_of(end, self.items.completing(output))
             answer = answer_of(end, self.items.output())
         if answer.finish not in CUT_SHORT and self.items.has_a_bare_call():
             raise ModelUnavailableError(BROKEN_OFF)
@@ -184,6 +184,10 @@ class _GrowingResponse:
                 self.items.of(event).end_arguments(event.get("arguments"))
             case "response.custom_tool_call_input.done", _:
                 self.items.of(event).end_arguments(event.get("input"))
+            case "response.output_text.done", {"text": str(text)}:
+                self.items.of(event).end_text(_index(event), "output_text", text)
+            case "response.refusal.done", {"refusal": str(text)}:
+                self.items.of(event).end_text(_index(event), "refusal", text)
             case "response.content_part.added" | "response.content_part.done", {"part": Mapping() as part}:
                 self.items.of(event).add_part(_index(event), part)
 

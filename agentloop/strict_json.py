@@ -1,0 +1,59 @@
+"""What strict UTF-8 and strict JSON cannot hold, replaced: lone surrogates above all, said or escaped."""
+
+import re
+from typing import Any
+
+_ESCAPE = re.compile(
+    r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u])|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+"""An escape in JSON; the first group is one that may stand: of a whole pair, or of one character."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def cleaned(value: Any) -> Any:
+    """The value as strict JSON in strict UTF-8: lone surrogates become U+FFFD, what JSON lacks text."""
+    match value:
+        case str():
+            return (
+                value
+                if encodes(value)
+                else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            )
+        case dict():
+            return {cleaned(str(key)): cleaned(item) for key, item in value.items()}
+        case list() | tuple():
+            return [cleaned(item) for item in value]
+        case float() if value != value or value in (float("inf"), float("-inf")):
+            return str(value)
+    return value
+
+
+def cleaned_json(text: str) -> str:
+    r"""The text of a JSON value, lone surrogates in it, escaped ones too, as U+FFFD; all else as it stands.
+
+    >>> print(cleaned_json(r'{"smile": "\ud83d\ude42", "half": "\ud83d", "none": "\\ud83d"}'))
+    {"smile": "\ud83d\ude42", "half": "\ufffd", "none": "\\ud83d"}
+    """
+    text = str(cleaned(text))
+    if not _SURROGATE.search(text):
+        return text
+    return _ESCAPE.sub(lambda escape: escape[1] or "\\ufffd", text)
+
+
+def without_half(text: str) -> tuple[str, str]:
+    """The text as far as it is whole, and the first half of a surrogate pair at its end, which may wait."""
+    if encodes(text):
+        return text, ""
+    half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+    return str(cleaned(text[: len(text) - len(half)])), half
+
+
+def encodes(text: str) -> bool:
+    """Whether the text is strict UTF-8: it holds no lone surrogate."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
