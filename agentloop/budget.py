@@ -47,8 +47,7 @@ class Budget:
     where the trigger fires, in tokens, where it has such a place. `lowered_reserve` is kept free for the
     answer where that is less, once the server refused what would fit with a shorter answer: it counts the
     longest one in, and each request asks for what is left. `answered` is the largest request that was ever
-    answered, by our own count. `known_window` is the window that was given, published or offered, before any
-    overflow; None where there was none.
+    answered, by our own count.
     """
 
     window: int
@@ -60,7 +59,6 @@ class Budget:
     threshold: int | None = None
     lowered_reserve: int | None = None
     answered: int = field(default=0, compare=False)
-    known_window: int | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -75,7 +73,6 @@ class Budget:
             model=model.name,
             max_output_tokens=model.max_output_tokens,
             counter=counter,
-            known_window=model.window,
         )
 
     @property

@@ -112,30 +112,28 @@ async def test_where_no_window_is_named_beside_the_answer_nothing_is_compacted(t
 UNTOLD = fault(Other("the prompt is too long"))
 
 
-@pytest.mark.parametrize(
-    ("words", "window"), [(100, None), (9_000, "128k")], ids=["short", "under a quarter of the window"]
-)
-async def test_an_overflow_without_a_size_is_no_reason_to_compact_what_is_short(
-    words: int, window: str | None, tmp_path: Path
-) -> None:
-    with StrictProvider(ExtractiveSummariser(_third_is_refused(UNTOLD))) as server:
-        runner = Runner(Agent(chat(server, window=window), tools=[read]), transcripts=tmp_path)
+async def test_an_overflow_without_a_size_is_no_reason_to_compact_what_is_short(tmp_path: Path) -> None:
+    with StrictProvider(ExtractiveSummariser(_third_is_refused(UNTOLD, words=20))) as server:
+        runner = Runner(Agent(chat(server), tools=[read]), transcripts=tmp_path)
         with pytest.raises(ContextOverflowError, match="the prompt is too long"):
-            await runner.run("word " * words, session_id="s")
+            await runner.run("Read.", session_id="s")
         assert [body for body in server.bodies if asks_for_summary(body)] == []
         status = await runner.status("s")
         assert status.window == 128_000
         assert (await runner.run("Go on.", session_id="s")).output == "done"
 
 
-async def test_without_a_known_window_a_long_request_teaches_one(tmp_path: Path) -> None:
-    with StrictProvider(ExtractiveSummariser(_third_is_refused(UNTOLD, words=6_000))) as server:
-        runner = Runner(Agent(chat(server), tools=[read]), transcripts=tmp_path)
+@pytest.mark.parametrize("window", [None, "128k"])
+async def test_of_a_long_request_it_teaches_a_window_though_a_larger_one_was_given(
+    window: str | None, tmp_path: Path
+) -> None:
+    with StrictProvider(ExtractiveSummariser(_third_is_refused(UNTOLD, words=2_000))) as server:
+        runner = Runner(Agent(chat(server, window=window), tools=[read]), transcripts=tmp_path)
         assert (await runner.run("Read.", session_id="s")).output == "done"
         assert any(asks_for_summary(body) for body in server.bodies)
 
 
-def _third_is_refused(refusal: Fault, words: int = 400) -> Any:
+def _third_is_refused(refusal: Fault, words: int) -> Any:
     turns = iter([1, 2, 3, 4])
 
     def answer(_: Body) -> Answered | str:
