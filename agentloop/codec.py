@@ -19,7 +19,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from agentloop.checks import shown
-from agentloop.errors import StoreError, UsageError
+from agentloop.errors import DamagedError, UsageError
 from agentloop.events import AnyEvent, Event, Unknown, kind_name
 from agentloop.kept_numbers import MOST_KEPT, is_kept_number, is_kept_whole
 from agentloop.messages import Message
@@ -50,7 +50,7 @@ def encode(event: Event) -> str:
         raise UsageError(f"{type(event).__name__} is no event of the log: use one of agentloop.events")
     try:
         return _checked_body(event) if isinstance(event, Unknown) else _ENCODER.encode(_data(kind, event))
-    except (StoreError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (DamagedError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UsageError(f"a record of kind {kind!r} cannot be stored: {first_line(error)}") from error
 
 
@@ -58,12 +58,12 @@ def decode(text: str) -> Event:
     """The event that this text says.
 
     Raises:
-        StoreError: the text is no record, or a damaged one.
+        DamagedError: the text is no record, or a damaged one.
     """
     data = _object(text)
     kind, version = data.get("kind"), data.get("v")
     if not isinstance(kind, str) or not isinstance(version, int):
-        raise StoreError(f"damaged record: 'v' or 'kind' is missing in {_shown(text)}")
+        raise DamagedError(f"damaged record: 'v' or 'kind' is missing in {_shown(text)}")
     fields = _FIELDS.get(kind)
     if fields is None:
         return _unknown(kind, text, data)
@@ -71,16 +71,16 @@ def decode(text: str) -> Event:
         return _CLASSES[kind](**{f.name: f.from_json(data[f.name]) for f in fields if _has(data, f)})
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
         newer = " (a newer version wrote it: update agentloop)" if version > SCHEMA_VERSION else ""
-        raise StoreError(f"damaged record of kind {kind!r}: {first_line(error)}{newer}") from error
+        raise DamagedError(f"damaged record of kind {kind!r}: {first_line(error)}{newer}") from error
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"damaged record: {first_line(error)} in {_shown(text)}") from error
+        raise DamagedError(f"damaged record: {first_line(error)} in {_shown(text)}") from error
     if not isinstance(data, dict):
-        raise StoreError(f"damaged record: no JSON object in {_shown(text)}")
+        raise DamagedError(f"damaged record: no JSON object in {_shown(text)}")
     return data
 
 

@@ -13,6 +13,7 @@
     ├── ContextOverflowError          the context cannot be made to fit, after the last rung
     ├── SessionBusyError              another run works on the session: later may work; nothing was stored
     └── StoreError                    a session could not be read or written; an append is whole or absent
+        ├── DamagedError              what is stored is damaged: restore a copy, trying again does not help
         ├── ConflictError             the log was not as long as the writer thought; nothing was written
         └── TakenOverError            another run began on the session and goes on with it; this one stopped
 
@@ -109,6 +110,13 @@ class StoreError(AgentLoopError):
     """A session could not be read or written.
 
     What was appended is in the log whole or not at all; whether it is, tells who reads the log.
+    """
+
+
+class DamagedError(StoreError):
+    """What is stored is damaged, a record, a session's line in the list or the database; the text names it.
+
+    Any other fault of a store tells nothing of what it holds.
     """
 
 

@@ -2,18 +2,23 @@
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from agentloop.cli.sessions.checked import faults_of
 from agentloop.cli.sessions.reading import PAGE_RECORDS, good_pages, pages
+from agentloop.cli.sessions.work import Opened
+from agentloop.cli.settings import settings_for
 from agentloop.errors import StoreError
-from agentloop.events import Compacted, Event, MessageAdded
+from agentloop.events import Compacted, Described, Event, MessageAdded, Record
 from agentloop.filters import EventFilter
 from agentloop.messages import Message
-from agentloop.stores import SQLiteStore
+from agentloop.stores import PostgresStore, SQLiteStore
 from tests.cli_kit import Finished, agentloop
+from tests.postgres_kit import other_program
 from tests.store_kit import CountingStore
 
 COUNT, DAMAGED, MISSING = 2 * PAGE_RECORDS + 20, PAGE_RECORDS + 50, PAGE_RECORDS + 60
@@ -139,6 +144,51 @@ class Unreadable(CountingStore):
 
     async def info(self, session_id: str) -> None:
         raise StoreError("the server is gone")
+
+
+@pytest.mark.parametrize("words", [("s",), ("--owner", "ann")], ids=["id", "owner"])
+async def test_a_check_calls_nothing_damaged_that_it_could_not_read(
+    words: tuple[str, ...], database: str, tmp_path: Path
+) -> None:
+    store = PostgresStore(database)
+    await store.append("s", [Described(owner="ann"), said(1)], expect=0)
+    await store.close()
+    check = ("sessions", "check", *words, "--store", f"{database}&options=-clock_timeout%3D50ms")
+    async with other_program(database) as other, other.transaction():
+        await other.execute("LOCK TABLE agentloop_events")
+        done = agentloop(*check, cwd=tmp_path)
+        assert (done.status, done.out) == (1, "")
+        assert "another writer held a lock for too long: try again" in done.complaint()
+        assert "restore" not in done.err
+    assert agentloop(*check, cwd=tmp_path).complaint() == "agentloop: all is well"
+
+
+class GoneMeanwhile(CountingStore):
+    """A store from which a session is deleted once it was found."""
+
+    async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
+        await self.delete(session_id)
+        return await super().read(session_id, after=after, most=most)
+
+
+async def test_a_check_passes_over_what_is_deleted_meanwhile(tmp_path: Path) -> None:
+    settings = settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)})
+    gone = GoneMeanwhile()
+    await gone.append("s", [said(1)], expect=0)
+    assert await faults_of(Opened(store=gone, settings=settings), await gone.list()) == []
+
+
+async def test_a_check_of_some_sessions_names_what_is_damaged(place: Path) -> None:
+    await stored(place, [Described(owner="ann"), said(2)], "anns")
+    changed(place, "UPDATE events SET body = 'x' WHERE session_id = 'anns' AND seq = 2")
+    for words, name in (
+        (("s",), "the log of session 's' is damaged"),
+        (("--owner", "ann"), "'anns', record 2"),
+    ):
+        done = agentloop("sessions", "check", *words, cwd=place)
+        assert (done.status, len(done.out.splitlines())) == (1, 1)
+        assert name in done.out
+        assert done.complaint().endswith("1 fault was found: restore a copy of what is damaged")
 
 
 async def test_a_store_that_cannot_be_read_has_no_damaged_records() -> None:

@@ -22,6 +22,7 @@ from agentloop.stores.base import Lease
 from agentloop.testing import ScriptedModel, calls
 from agentloop.transcripts import save
 from tests.cli_kit import Finished, agentloop, terminal
+from tests.store_kit import LogAlone
 
 LONG_AGO = 1_000_000_000.0
 
@@ -144,12 +145,29 @@ async def test_what_a_run_works_on_is_in_no_list_of_what_a_sweep_would_take(plac
     await store.close()
 
 
-async def test_of_a_store_that_can_only_be_read_all_that_has_expired_is_listed(tmp_path: Path) -> None:
+async def test_who_looks_what_a_sweep_would_take_asks_for_no_session(tmp_path: Path) -> None:
     class OnlyRead(InMemoryStore):
         async def take_lease(self, *_: object, **__: object) -> Lease:  # type: ignore[override]
             raise StoreError("the database is read-only")
 
     store = OnlyRead()
+    for name in ("s", "held"):
+        await store.append(name, [said("a"), life("Old", 60)], expect=0)
+    await InMemoryStore.take_lease(store, "held", new_lease(), seconds=60)
+    opened = Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)}))
+    assert [info.id for info in await expired(opened, LONG_AGO + 61)] == ["s"]
+    assert await expired(opened, LONG_AGO + 59) == []
+
+
+async def test_a_look_at_what_a_sweep_would_take_writes_nothing(place: Path) -> None:
+    database = place / "agentloop" / "sessions.db"
+    before = database.read_bytes()
+    assert "anns-old" in sessions("sweep", "--dry-run", cwd=place).out
+    assert database.read_bytes() == before
+
+
+async def test_of_a_store_that_tells_of_no_leases_all_that_has_expired_is_listed(tmp_path: Path) -> None:
+    store = LogAlone()
     await store.append("s", [said("a"), life("Old", 60)], expect=0)
     opened = Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)}))
     assert [info.id for info in await expired(opened, LONG_AGO + 61)] == ["s"]

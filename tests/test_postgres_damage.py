@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agentloop.errors import ConflictError, StoreError
+from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.stores import PostgresStore
 from agentloop.stores.base import Checkpoint, Lease
 from tests.postgres_kit import other_program
@@ -48,11 +48,28 @@ async def test_check_finds_what_is_damaged(
     assert says in fault
 
 
+async def test_check_finds_what_the_server_calls_damaged(database: str, store: PostgresStore) -> None:
+    await store.append("s", [said("one")], expect=0)
+    async with other_program(database) as other:
+        await other.execute("ALTER TABLE agentloop_events RENAME TO pages")
+        await other.execute(
+            "CREATE FUNCTION damaged() RETURNS text LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE EXCEPTION 'invalid page' USING ERRCODE = 'XX001'; END $$"
+        )
+        await other.execute(
+            "CREATE VIEW agentloop_events AS SELECT session_id, seq, damaged() AS body FROM pages"
+        )
+    (fault,) = await store.check()
+    assert fault.endswith(": the server says that its data is damaged: restore a copy")
+    with pytest.raises(DamagedError, match="the server says that its data is damaged"):
+        await store.read("s")
+
+
 async def test_a_damaged_record_names_its_place(database: str, store: PostgresStore) -> None:
     await store.append("s", [said("one"), said("two")], expect=0)
     async with other_program(database) as other:
         await other.execute("UPDATE agentloop_events SET body = left(body, 40) WHERE seq = 2")
-    with pytest.raises(StoreError, match=r"^PostgreSQL .*: session 's', record 2: damaged record: [^\n]+$"):
+    with pytest.raises(DamagedError, match=r"^PostgreSQL .*: session 's', record 2: damaged record: [^\n]+$"):
         await store.read("s")
     assert [found.record.seq for found in await store.search("one")] == [1]
 
@@ -90,7 +107,7 @@ async def test_a_log_that_is_not_whole_is_read_in_no_part(
         await other.execute(change)
     says = rf"^PostgreSQL .*: the log of session 's' is damaged: it does not hold the {length} records"
     for after, most in ((0, None), (whole, 5), (max(whole - 1, 0), None)):
-        with pytest.raises(StoreError, match=says):
+        with pytest.raises(DamagedError, match=says):
             await store.read("s", after=after, most=most)
     assert [record.seq for record in await store.read("s", most=whole)] == [*range(1, whole + 1)]
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 import structlog
 
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError, StoreError
 from agentloop.stores import PostgresStore
 from tests.postgres_kit import PASSWORDED, Server, other_program
 from tests.postgres_tls import CERTIFICATE, OTHER_CERTIFICATE, plain_in_front_of, tls_in_front_of
@@ -157,6 +157,7 @@ async def test_a_refused_statement_is_one_clear_line_and_writes_nothing(
             await store.append("s", [said("two")], expect=1)
         await other.execute("DROP TRIGGER no ON agentloop_events")
     assert str(caught.value).endswith(f": {says}")
+    assert isinstance(caught.value, DamagedError) == (state == "XX001")
     assert await store.append("s", [said("three")], expect=1) == 2
     assert await texts(store) == ["one", "three"]
 

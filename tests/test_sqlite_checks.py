@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError, StoreError
 from agentloop.stores import SQLiteStore
 from agentloop.stores.sqlite import opening as limits
 from tests.store_kit import said, texts
@@ -38,8 +38,11 @@ async def test_a_store_that_another_process_holds_is_not_called_damaged(path: Pa
     await store.append("s", [said("one")], expect=0)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match=rf"^{path}: the database is locked by another process"):
+        with pytest.raises(
+            StoreError, match=rf"^{path}: the database is locked by another process"
+        ) as caught:
             await store.check()
+        assert not isinstance(caught.value, DamagedError)
         other.execute("ROLLBACK")
     assert await store.check() == ()
     await store.close()
@@ -53,8 +56,9 @@ async def test_a_newer_versions_file_and_another_programs_are_not_called_damaged
         with closing(sqlite3.connect(path)) as other:
             other.executescript(statement)
         store = SQLiteStore(path)
-        with pytest.raises(StoreError, match=f"^{path}: [^\n]*{says}"):
+        with pytest.raises(StoreError, match=f"^{path}: [^\n]*{says}") as caught:
             await store.check()
+        assert not isinstance(caught.value, DamagedError)
         await store.close()
 
 
@@ -70,7 +74,7 @@ async def test_a_large_damaged_file_is_not_written_to(path: Path, monkeypatch: p
         store.delete("c"),
         store.search("word"),
     ):
-        with pytest.raises(StoreError, match=rf"^{path}: the database is damaged: restore a copy[^\n]+$"):
+        with pytest.raises(DamagedError, match=rf"^{path}: the database is damaged: restore a copy[^\n]+$"):
             await call
     assert [line for line in await store.check() if line.startswith(f"{path}: ")]
     await store.close()

@@ -14,7 +14,7 @@ import pytest
 from agentloop.checkpoints import checkpoint_of, context_in
 from agentloop.codec import encode
 from agentloop.context import Context
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError, StoreError
 from agentloop.events import Described
 from agentloop.stores import SQLiteStore
 from agentloop.stores.sqlite import opening as limits
@@ -197,9 +197,9 @@ async def test_a_log_that_is_not_whole_is_read_in_no_part(path: Path) -> None:
         store.read("b", most=24),
         store.read("b", after=20),
     ):
-        with pytest.raises(StoreError, match=rf"^{path}: the log of session 'b' is damaged: [^\n]+$"):
+        with pytest.raises(DamagedError, match=rf"^{path}: the log of session 'b' is damaged: [^\n]+$"):
             await call
-    with pytest.raises(StoreError, match="is damaged"):
+    with pytest.raises(DamagedError, match="is damaged"):
         await store.append("b", [Described(title="x")], expect=20)
     assert len(await store.read("b", most=20)) == 20
     await store.close()

@@ -7,8 +7,8 @@ import pytest
 
 from agentloop.events import Event, MessageAdded, Record
 from agentloop.store_contract import CHECKS, store_contract
-from agentloop.stores import InMemoryStore, SessionInfo, SessionStore
-from agentloop.stores.base import Checkpoint, Found, Lease
+from agentloop.stores import InMemoryStore, SessionInfo, SessionStore, checked_session_id
+from agentloop.stores.base import Checkpoint, Found, GrantsLeases, Lease, TellsLeases
 from tests.store_kit import CheckpointingStore, CountingStore, LogAlone
 
 
@@ -83,6 +83,23 @@ class Stale(InMemoryStore):
         return await super().take_lease(session_id, first, seconds=seconds, over=over)
 
 
+class TellsForEver(InMemoryStore):
+    """A store that tells of leases that have run out."""
+
+    async def lease(self, session_id: str) -> Lease | None:
+        held = self._leases.get(checked_session_id(session_id))
+        return held and held.lease
+
+
+class TellsByAsking(InMemoryStore):
+    """A store that takes a free session to learn who holds it."""
+
+    async def lease(self, session_id: str) -> Lease | None:
+        asking = Lease(holder="asking", place="here", pid=1, started="", since=1.0)
+        told = await self.take_lease(session_id, asking, seconds=60.0)
+        return None if told == asking else told
+
+
 class AsksForNothing(InMemoryStore):
     """A store that takes a search of at most no records for one."""
 
@@ -101,6 +118,8 @@ class AsksForNothing(InMemoryStore):
         (KeepsForTheNext, "deletes_the_checkpoint_with_its_session: .* begun anew once it was swept"),
         (KeepsTheFirst, "keeps_the_newest_checkpoint: the checkpoint once 2 was kept"),
         (Stale, "renews_what_a_lease_says: a lease taken again from elsewhere"),
+        (TellsForEver, "tells_of_no_lease_that_has_run_out: who holds a session whose lease has run out"),
+        (TellsByAsking, "tells_without_asking: the lease of a session just told of"),
         (AsksForNothing, "refuses_a_search_out_of_bounds: a search with {'most': 0} must raise UsageError"),
     ],
 )
@@ -130,7 +149,23 @@ async def test_the_contract_names_all_that_a_store_breaks_each_in_one_line() -> 
     assert "sweeps_by_the_clock" in names
 
 
-@pytest.mark.parametrize("store", [LogAlone, CheckpointingStore, CountingStore])
+class Grants(LogAlone):
+    """A store that grants leases, and tells of them only who asks for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        store = InMemoryStore()
+        self.append, self.read, self.info, self.list = store.append, store.read, store.info, store.list
+        self.delete, self.sweep, self.close = store.delete, store.sweep, store.close
+        self.take_lease, self.free_lease = store.take_lease, store.free_lease
+
+
+def test_a_store_need_not_tell_of_the_leases_that_it_grants() -> None:
+    assert isinstance(Grants(), GrantsLeases)
+    assert not isinstance(Grants(), TellsLeases)
+
+
+@pytest.mark.parametrize("store", [LogAlone, Grants, CheckpointingStore, CountingStore])
 async def test_the_stores_of_our_own_tests_keep_the_contract(store: Callable[[], SessionStore]) -> None:
     await store_contract(store)
 

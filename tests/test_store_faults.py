@@ -17,7 +17,7 @@ import pytest
 from agentloop import Agent, Runner, tool
 from agentloop.checkpoints import FOLD, checkpoint_of
 from agentloop.codec import encode
-from agentloop.errors import ConflictError, SessionBusyError, StoreError, UsageError
+from agentloop.errors import ConflictError, DamagedError, SessionBusyError, StoreError, UsageError
 from agentloop.events import Compacted, Described, Event, MessageAdded, Unknown
 from agentloop.messages import Message
 from agentloop.sessions import Session
@@ -150,7 +150,7 @@ async def test_a_record_damaged_since_it_was_indexed_hides_no_other(
     await changed_behind_its_back(store, "events", "body = '{bad' WHERE session_id = 'bad'", request)
     assert [found.session_id for found in await store.search("needle")] == ["good"]
     assert list(await store.search("needle", session_id="bad")) == []
-    with pytest.raises(StoreError, match="session 'bad', record 1"):
+    with pytest.raises(DamagedError, match="session 'bad', record 1"):
         await store.read("bad")
 
 

@@ -6,8 +6,8 @@
 
 Each check uses session ids that nobody else has, so the store may hold other sessions. A check raises
 AssertionError where the store breaks its promise. They need nothing but the store: no pytest. What a store
-may have beside the log (`ChecksItself`, `FindsWords`, `KeepsCheckpoints`, `GrantsLeases`) is checked where it
-has it.
+may have beside the log (`ChecksItself`, `FindsWords`, `KeepsCheckpoints`, `GrantsLeases`, `TellsLeases`) is
+checked where it has it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,14 @@ from typing import Any
 from agentloop.store_contract import checkpoints, leases, lists, logs, searches, selfchecks, sweeps
 from agentloop.store_contract.asserting import Check
 from agentloop.store_contract.lists import BAD_IDS
-from agentloop.stores.base import ChecksItself, FindsWords, GrantsLeases, KeepsCheckpoints, SessionStore
+from agentloop.stores.base import (
+    ChecksItself,
+    FindsWords,
+    GrantsLeases,
+    KeepsCheckpoints,
+    SessionStore,
+    TellsLeases,
+)
 
 __all__ = ["BAD_IDS", "CHECKS", "Check", "store_contract"]
 
@@ -65,4 +72,5 @@ CHECKS: tuple[Check, ...] = (
     *(_where(FindsWords, check) for check in searches.CHECKS),
     *(_where(KeepsCheckpoints, check) for check in checkpoints.CHECKS),
     *(_where(GrantsLeases, check) for check in leases.CHECKS),
+    *(_where(GrantsLeases, _where(TellsLeases, check)) for check in leases.TELLING_CHECKS),
 )

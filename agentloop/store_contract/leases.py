@@ -6,13 +6,17 @@ from typing import Protocol
 
 from agentloop.events import Described
 from agentloop.store_contract.asserting import new_id, said, same
-from agentloop.stores.base import GrantsLeases, Lease, SessionStore
+from agentloop.stores.base import GrantsLeases, Lease, SessionStore, TellsLeases
 
 LONG, SHORT = 600.0, 0.05
 
 
 class _Grants(SessionStore, GrantsLeases, Protocol):
     """A store that grants leases."""
+
+
+class _Tells(_Grants, TellsLeases, Protocol):
+    """A store that also tells who holds them."""
 
 
 async def grants_a_free_session(store: _Grants) -> None:
@@ -103,6 +107,40 @@ async def grants_a_session_to_one(store: _Grants) -> None:
     same(len({lease.holder for lease in told}), 1, "how many hold the session")
 
 
+async def tells_who_holds_a_session(store: _Tells) -> None:
+    """Who holds a session now is told as long as they do, with a log and without; else nobody is."""
+    name, mine, theirs = new_id(), _lease("mine"), _lease("theirs")
+    same(await store.lease(name), None, "who holds a session that nobody asked for")
+    await store.take_lease(name, mine, seconds=LONG)
+    same(await store.lease(name), mine, "who holds a session without a log")
+    await store.append(name, [said("one")], expect=0)
+    same(await store.lease(new_id()), None, "who holds another session")
+    await store.take_lease(name, theirs, seconds=LONG, over="mine")
+    same(await store.lease(name), theirs, "who holds a session that was taken over")
+    await store.delete(name)
+    same(await store.lease(name), theirs, "who holds a session that was deleted")
+    await store.free_lease(name, "theirs")
+    same(await store.lease(name), None, "who holds a session that was let go of")
+
+
+async def tells_of_no_lease_that_has_run_out(store: _Tells) -> None:
+    """A lease that was not renewed in time is told of no more, though nobody else has asked for it."""
+    name = new_id()
+    await store.take_lease(name, _lease("mine"), seconds=SHORT)
+    await _run_out(store, new_id(), _lease("theirs"))
+    same(await store.lease(name), None, "who holds a session whose lease has run out")
+
+
+async def tells_without_asking(store: _Tells) -> None:
+    """Who is told who holds a session has not asked for it: a free one stays free, a lease is not renewed."""
+    name, mine = new_id(), _lease("mine")
+    await store.lease(name)
+    same(await store.take_lease(name, mine, seconds=LONG), mine, "the lease of a session just told of")
+    await store.lease(name)
+    again = await store.take_lease(name, _lease("theirs"), seconds=LONG)
+    same(again, mine, "the lease of a held session just told of")
+
+
 async def _run_out(store: _Grants, name: str, taker: Lease) -> None:
     """Wait until a short lease of another has run out, which the taker gets then."""
     held = await store.take_lease(name, _lease("shortly"), seconds=SHORT)
@@ -126,4 +164,9 @@ CHECKS = (
     holds_the_id_of_a_deleted_session,
     sweeps_no_session_that_is_held,
     grants_a_session_to_one,
+)
+TELLING_CHECKS = (
+    tells_who_holds_a_session,
+    tells_of_no_lease_that_has_run_out,
+    tells_without_asking,
 )

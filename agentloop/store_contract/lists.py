@@ -14,6 +14,7 @@ from agentloop.stores.base import (
     Lease,
     SessionInfo,
     SessionStore,
+    TellsLeases,
 )
 
 BAD_IDS = ("", ".", "..", ".hidden", "../../x", "/etc/x", "a/b", "a\\b", "a\0b", "a\n", "é", "a" * 129)
@@ -133,6 +134,8 @@ def _calls_with(store: SessionStore, name: str) -> list[Callable[[], Awaitable[o
     if isinstance(store, GrantsLeases):
         lease = Lease(holder="h", place="p", pid=1, started="s", since=1.0)
         calls += [partial(store.take_lease, name, lease, seconds=1.0), partial(store.free_lease, name, "h")]
+    if isinstance(store, TellsLeases):
+        calls.append(partial(store.lease, name))
     return calls
 
 

@@ -7,8 +7,9 @@ it counts as written. A store keeps an index of its sessions from what is append
 lengths), so that listing them reads no log.
 
 Beside the log, a store may keep what can be lost without losing anything: it then has the verbs of
-`FindsWords`, `KeepsCheckpoints` and `GrantsLeases`. The stores of this package have all of them, and those
-on disc can look through what they hold (`ChecksItself`).
+`FindsWords`, `KeepsCheckpoints`, `GrantsLeases` and `TellsLeases`. The stores of this package have all of
+them, but for the checkpoints of the one in memory, and those on disc can look through what they hold
+(`ChecksItself`).
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ __all__ = [
     "Scope",
     "SessionInfo",
     "SessionStore",
+    "TellsLeases",
     "checked_now",
     "checked_owner",
     "checked_session_id",
@@ -56,6 +58,10 @@ class SessionStore(Protocol):
         """The records behind position `after`, in order; none for a session that does not exist.
 
         With `most`, no more than the first so many of them.
+
+        Raises:
+            DamagedError: one of these is damaged or missing, or the database is.
+            StoreError: the log could not be read, which tells nothing of what it holds.
         """
         ...
 
@@ -104,6 +110,9 @@ class ChecksItself(Protocol):
         Tables that an older version made are brought up to date first, as by any first use. A record that is
         damaged or missing is named with its place, and so is a session whose line in the list says what its
         log does not.
+
+        Raises:
+            StoreError: it could not be looked through, which tells nothing of what it holds.
         """
         ...
 
@@ -173,4 +182,16 @@ class GrantsLeases(Protocol):
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
+        ...
+
+
+@runtime_checkable
+class TellsLeases(Protocol):
+    """A store that grants leases, and says who holds one to who asks for none. It need not be writable."""
+
+    async def lease(self, session_id: str) -> Lease | None:
+        """Who holds the session now, by the store's own clock; None for nobody, or a lease that has run out.
+
+        Nothing is changed: who asks for the session in that instant gets it.
+        """
         ...

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from agentloop.checks import shown
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError
 from agentloop.events import Record
 from agentloop.stores.lines import change_of, changed
 from agentloop.stores.values import SessionInfo
@@ -17,7 +17,8 @@ ROWS_AT_ONCE = 1_000
 class LogCheck:
     """One log, looked through from its first record on, in as many pages as there are.
 
-    `record_of` makes a record of a row, which begins with its position, or raises StoreError with its place.
+    `record_of` makes a record of a row, which begins with its position, or raises DamagedError with its
+    place.
     """
 
     def __init__(self, label: str, session_id: str, record_of: Callable[..., Record]) -> None:
@@ -61,7 +62,7 @@ class LogCheck:
             yield f"{self._place}: records are missing before {row[0]}"
         try:
             event = self._record_of(*row).event
-        except StoreError as error:
+        except DamagedError as error:
             yield str(error)
         else:
             self._line = changed(self._line, self._session_id, change_of([event]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agentloop.codec import decode
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError
 from agentloop.events import Described, Event, Record
 from agentloop.stores.values import Scope, SessionInfo
 
@@ -117,7 +117,7 @@ def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
     """What a row of `COLUMNS` says, its texts as text or by `to_bytes`; `label` is how the store is called.
 
     Raises:
-        StoreError: somebody else wrote into it what no store does.
+        DamagedError: somebody else wrote into it what no store does.
     """
     name, *texts, created, updated, length, owner, ttl = row
     try:
@@ -129,7 +129,7 @@ def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
             raise TypeError("the id or the length is none")
     except (TypeError, UnicodeDecodeError) as error:
         entry = f"the entry of session {ascii(name)[:60]}"
-        raise StoreError(f"{_before(label)}{entry} is damaged: restore a copy") from error
+        raise DamagedError(f"{_before(label)}{entry} is damaged: restore a copy") from error
     return SessionInfo(
         id=name,
         title=title,
@@ -146,7 +146,7 @@ def whole_line(label: str, row: Sequence[Any]) -> SessionInfo | None:
     """The same; None where it is damaged: it can be made anew from the log."""
     try:
         return line_of(label, row)
-    except StoreError:
+    except DamagedError:
         return None
 
 
@@ -162,12 +162,12 @@ def record_of(label: str, session_id: str, seq: int, body: str) -> Record:
     """The record of that text; `label` is how the store is called, empty where the caller's caller says it.
 
     Raises:
-        StoreError: it is damaged; the text names its place.
+        DamagedError: it is damaged; the text names its place.
     """
     try:
         return Record(seq=seq, event=decode(body))
-    except StoreError as error:
-        raise StoreError(f"{place_of(label, session_id, seq)}: {error}") from error
+    except DamagedError as error:
+        raise DamagedError(f"{place_of(label, session_id, seq)}: {error}") from error
 
 
 def place_of(label: str, session_id: str, seq: int) -> str:
@@ -181,16 +181,16 @@ def check_gapless(
     """Refuse what was read behind `after`, at most `most`, of a log whose line says `length`, if some lacks.
 
     Raises:
-        StoreError: the positions read are not those that the line promises.
+        DamagedError: the positions read are not those that the line promises.
     """
     end = length if most is None else min(length, after + most)
     if len(seqs) != max(end - after, 0) or any(seq != at for at, seq in enumerate(seqs, after + 1)):
         raise incomplete(label, session_id, length)
 
 
-def incomplete(label: str, session_id: str, length: object) -> StoreError:
+def incomplete(label: str, session_id: str, length: object) -> DamagedError:
     """The fault of a log that holds other records than its line says."""
-    return StoreError(
+    return DamagedError(
         f"{_before(label)}the log of session {session_id!r} is damaged: it does not hold the "
         f"{ascii(length)[:20]} records that the list says: restore a copy"
     )

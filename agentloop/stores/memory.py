@@ -140,11 +140,10 @@ class InMemoryStore:
         above_zero("seconds", seconds)
         text_or_none("over", over)
         with self._lock:
-            there, now = self._leases.get(session_id), time.monotonic()
-            held = there.lease if there and there.until > now else None
+            held = self._live_lease(session_id)
             if held and stays_with(held, lease, over):
                 return held
-            self._leases[session_id] = _Held(lease=lease, until=now + seconds)
+            self._leases[session_id] = _Held(lease=lease, until=time.monotonic() + seconds)
             return lease
 
     async def free_lease(self, session_id: str, holder: str) -> None:
@@ -156,6 +155,12 @@ class InMemoryStore:
             if held and held.lease.holder == holder:
                 del self._leases[session_id]
 
+    async def lease(self, session_id: str) -> Lease | None:
+        """Who holds the session now; None where nobody does."""
+        checked_session_id(session_id)
+        with self._lock:
+            return self._live_lease(session_id)
+
     async def close(self) -> None:
         """Harmless: there is nothing to let go of."""
 
@@ -163,6 +168,10 @@ class InMemoryStore:
         with self._lock:
             lines = [log.info for log in self._logs.values()]
         return newest_first(lines, scope)
+
+    def _live_lease(self, session_id: str) -> Lease | None:
+        held = self._leases.get(session_id)
+        return held.lease if held and held.until > time.monotonic() else None
 
     def _forget_leases(self) -> None:
         """Those that have run out."""

@@ -15,7 +15,7 @@ from agentloop.cli.output import StandardOutput
 from agentloop.cli.sessions.reading import pages
 from agentloop.cli.sessions.work import Opened, done, named, no_store
 from agentloop.context import Context
-from agentloop.errors import StoreError, UsageError
+from agentloop.errors import DamagedError, StoreError, UsageError
 from agentloop.stores import SessionInfo
 from agentloop.stores.base import Checkpoint, ChecksItself, KeepsCheckpoints
 
@@ -43,15 +43,25 @@ def check(name: str | None, **_: Any) -> int:
 
 
 async def faults_of(opened: Opened, infos: Sequence[SessionInfo]) -> Sequence[str]:
-    """Read each log once: a line for each that cannot be read whole, and its checkpoint held against it."""
-    faults = []
-    for info in infos:
+    """Read each log once: a line for each that is damaged, and its checkpoint held against it.
+
+    Raises:
+        StoreError: the store cannot be read, which tells nothing of what it holds.
+    """
+    return [fault for info in infos if (fault := await _fault(opened, info))]
+
+
+async def _fault(opened: Opened, info: SessionInfo) -> str | None:
+    """What is damaged of the session; None for nothing, or where it was deleted meanwhile."""
+    try:
         checkpoint = await _checkpoint(opened, info)
-        try:
-            await _read_through(opened, await _line(opened, info), checkpoint)
-        except StoreError as error:
-            faults.append(str(error))
-    return faults
+        await _read_through(opened, await _line(opened, info), checkpoint)
+    except DamagedError as error:
+        return str(error)
+    except StoreError:
+        if await opened.store.info(info.id):  # which raises where the store itself cannot be read
+            raise
+    return None
 
 
 async def _faults(opened: Opened, name: str | None) -> Sequence[str]:

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import click
@@ -18,16 +18,11 @@ from agentloop.cli.sessions.history import History, history_of, in_words, with_s
 from agentloop.cli.sessions.left_files import check_in_folder, remove_files
 from agentloop.cli.sessions.reading import warn
 from agentloop.cli.sessions.work import HEADING, Opened, as_data, done, looked, named, no_store, row
-from agentloop.errors import SessionBusyError, StoreError, UsageError
-from agentloop.holders import new_lease
-from agentloop.holds import Claim
+from agentloop.errors import SessionBusyError, UsageError
 from agentloop.leases import Leases
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
-from agentloop.stores.base import GrantsLeases
-
-_LOOK_SECONDS = 1.0
-"""So long a session stays taken that was only to be looked at, where the call is killed meanwhile."""
+from agentloop.stores.base import TellsLeases
 
 
 @click.command()
@@ -116,25 +111,15 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
 
 
 async def expired(opened: Opened, now: float) -> Sequence[SessionInfo]:
-    """What a sweep at that time would take: what has expired and no run works on.
+    """What a sweep at that time would take: what has expired and no run works on. Nothing is written.
 
-    Of a store that can only be read, it is all that has expired: there is no asking whether a run does.
+    Of a store that does not tell who holds a session, it is all that has expired.
     """
     stored = await opened.store.list(owner=opened.settings.owner)
     due = [info for info in stored if info.expires is not None and info.expires <= now]
-    with suppress(StoreError):
-        return [info for info in due if await _is_free(opened, info.id)]
-    return due
-
-
-async def _is_free(opened: Opened, session_id: str) -> bool:
-    """Whether no run works on the session: whether it could be taken."""
-    if not isinstance(opened.store, GrantsLeases):
-        return True
-    claim = Claim(session_id=session_id, store=opened.store, lease=new_lease(), seconds=_LOOK_SECONDS)
-    is_free = await claim.taken() is None
-    await claim.free()
-    return is_free
+    if not isinstance(opened.store, TellsLeases):
+        return due
+    return [info for info in due if await opened.store.lease(info.id) is None]
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ import click
 
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import Option
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError, StoreError
 from agentloop.events import Record
 from agentloop.filters import EventFilter
 from agentloop.stores import SessionInfo, SessionStore
@@ -39,7 +39,7 @@ async def pages(
     With `only`, the records of its range; what lies outside is not read, and may be damaged.
 
     Raises:
-        StoreError: it cannot be read, or ends before that.
+        StoreError: it cannot be read, is damaged, or was deleted meanwhile.
     """
     for after, most in _pieces(info, only):
         yield await _page(store, info, after, most)
@@ -81,11 +81,17 @@ def _pieces(info: SessionInfo, only: EventFilter | None) -> Iterator[tuple[int, 
 async def _page(store: SessionStore, info: SessionInfo, after: int, most: int) -> Sequence[Record]:
     page = await store.read(info.id, after=after, most=most)
     if len(page) < most:
-        raise StoreError(
-            f"session {info.id!r} ends at record {after + len(page)} of {info.length}: it was deleted "
-            "meanwhile, or the store is damaged: `agentloop sessions check` says more"
-        )
+        raise await _ended_early(store, info, after + len(page))
     return page
+
+
+async def _ended_early(store: SessionStore, info: SessionInfo, at: int) -> StoreError:
+    """The fault of a log that holds no more than `at` records, without one being damaged."""
+    ends = f"session {info.id!r} ends at record {at} of {info.length}"
+    now = await store.info(info.id)
+    if now is None or now.length < info.length:
+        return StoreError(f"{ends}: it was deleted meanwhile")
+    return DamagedError(f"{ends}: the store is damaged: restore a copy")
 
 
 async def _good(
@@ -94,7 +100,7 @@ async def _good(
     """What is good of a page: where it cannot be read, of each of its halves."""
     try:
         return await _page(store, info, after, most)
-    except StoreError as error:
+    except DamagedError as error:
         if await store.info(info.id) is None:  # which raises where it is the store that cannot be read
             raise
         if most == 1:

@@ -28,6 +28,9 @@ _KEEP = """
     SET seq = excluded.seq, event_id = excluded.event_id, body = excluded.body
     WHERE kept.seq <= excluded.seq"""
 _HELD = "SELECT holder, place, pid, started, since FROM agentloop_leases WHERE session_id = %(id)s::text"
+_LIVE = f"""
+    SELECT holder, place, pid, started, since FROM agentloop_leases AS held
+    WHERE session_id = %s::text AND {LIVES}"""
 _TAKE = f"""
     INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
     VALUES (%(id)s::text, %(holder)s::bytea, %(place)s::bytea, %(pid)s::int8, %(started)s::bytea,
@@ -90,6 +93,12 @@ async def take_lease(
 async def free_lease(session_id: str, holder: str, connection: AsyncConnection) -> None:
     """Let go of the session where this holder has it."""
     await connection.execute(_FREE, (session_id, to_bytes(holder)), prepare=True)
+
+
+async def lease(session_id: str, connection: AsyncConnection) -> Lease | None:
+    """Who holds the session now; None for nobody."""
+    row = await one_row(connection, _LIVE, (session_id,))
+    return _lease(row) if row else None
 
 
 def _lease(row: tuple[Any, ...]) -> Lease | None:

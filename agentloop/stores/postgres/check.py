@@ -5,7 +5,7 @@ from functools import partial
 
 from psycopg import AsyncConnection
 
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError
 from agentloop.stores.checking import ROWS_AT_ONCE, LogCheck
 from agentloop.stores.lines import record_of
 from agentloop.stores.postgres.link import Link
@@ -23,8 +23,11 @@ _PAGE = f"""
 async def faults_of(label: str, link: Link) -> tuple[str, ...]:
     """A line for each record that is damaged or missing, and each line of the list that is not its log's."""
     faults: list[str] = []
-    for name in await link.run(_names):
-        faults += await link.run(partial(_faults_of_session, label, name))
+    try:
+        for name in await link.run(_names):
+            faults += await link.run(partial(_faults_of_session, label, name))
+    except DamagedError as error:
+        faults.append(str(error))
     return tuple(faults)
 
 
@@ -41,7 +44,7 @@ async def _faults_of_session(label: str, session_id: str, connection: AsyncConne
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         try:
             listed = await written_line(session_id, connection)
-        except StoreError as error:
+        except DamagedError as error:
             return [f"{label}: {error}"]
         read = ROWS_AT_ONCE
         while read == ROWS_AT_ONCE:

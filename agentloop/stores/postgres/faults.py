@@ -4,12 +4,14 @@ import re
 
 from psycopg import Error, InterfaceError, OperationalError
 
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError, StoreError
 
 _RIGHTS = "grant the user CREATE on the schema, or SELECT, INSERT, UPDATE and DELETE on its tables"
 _NO_ROOM = "the server's disc is full: free some space there and try again; what was stored is safe"
 _DAMAGED = "the server says that its data is damaged: restore a copy"
 _TRY_AGAIN = "it stopped while it was asked: try again; what was stored is safe"
+
+_CORRUPTED = ("XX001", "XX002")
 
 _ADVICE = {
     "25006": "it is read-only, as a standby is: name the primary, or add target_session_attrs=read-write",
@@ -28,8 +30,7 @@ _ADVICE = {
     "55P03": "another writer held a lock for too long: try again",
     "57014": "the statement took longer than it may: try again, or raise statement_seconds",
     "57P03": "the server is starting up or shutting down: try again",
-    "XX001": _DAMAGED,
-    "XX002": _DAMAGED,
+    **dict.fromkeys(_CORRUPTED, _DAMAGED),
 }
 _SAID = (
     (r"password authentication failed|no password supplied", "28P01"),
@@ -50,7 +51,8 @@ _UNPREPARED = ("26000", "42P05")
 
 def fault(label: str, error: Error) -> StoreError:
     """The fault as ours; chain it with `raise … from`."""
-    return StoreError(f"{label}: {_in_words(error)}")
+    kind = DamagedError if state_of(error) in _CORRUPTED else StoreError
+    return kind(f"{label}: {_in_words(error)}")
 
 
 def is_lost(error: Error) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from psycopg import AsyncConnection, Error
 from psycopg.pq import TransactionStatus
 
-from agentloop.errors import ConflictError, StoreError
+from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.host_logger import warn
 from agentloop.stores.postgres.address import Address
 from agentloop.stores.postgres.faults import fault, is_lost, is_passing, is_unprepared, state_of
@@ -74,6 +74,8 @@ class Link:
                     raise fault(self._address.label, error) from error
             except ConflictError:
                 raise
+            except DamagedError as error:
+                raise DamagedError(f"{self._address.label}: {error}") from error
             except StoreError as error:
                 raise StoreError(f"{self._address.label}: {error}") from error
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))

@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 from psycopg.errors import UniqueViolation
 from psycopg.types.numeric import Int8
 
-from agentloop.errors import ConflictError, StoreError
+from agentloop.errors import ConflictError, DamagedError
 from agentloop.events import Record
 from agentloop.stores.checked import MOST_POSITION, clamped
 from agentloop.stores.lines import Change, check_gapless, record_of, to_bytes
@@ -84,7 +84,7 @@ async def append(
             return expect + len(bodies)
         if actual != expect:
             raise ConflictError(session_id, expected=expect, actual=actual)
-    raise StoreError(
+    raise DamagedError(
         f"session {session_id!r} and its line in the list disagree about its length: run check()"
     )
 
@@ -95,7 +95,7 @@ async def read(
     """Positions and bodies of the records behind `after`.
 
     Raises:
-        StoreError: some that the session's line promises are missing.
+        DamagedError: some that the session's line promises are missing.
     """
     after, most = clamped(max(after, 0)), None if most is None else clamped(most)
     values = {"id": session_id, "after": Int8(after), "most": None if most is None else Int8(most)}
@@ -110,7 +110,7 @@ def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str]]) -> 
     """The records that rows of positions and bodies hold.
 
     Raises:
-        StoreError: one is damaged; the text names its place.
+        DamagedError: one is damaged; the text names its place.
     """
     return tuple(record_of(label, session_id, seq, body) for seq, body in rows)
 

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from psycopg.types.numeric import Int8
 
 from agentloop.codec import decode
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError
 from agentloop.stores.lines import record_of, to_bytes
 from agentloop.stores.postgres.link import Link
 from agentloop.stores.postgres.vectors import MOST_PHRASES, phrase_query, vectors
@@ -139,7 +139,7 @@ def _words(body: str) -> list[str]:
         return []
     try:
         return words_of(searchable(decode(body)))
-    except StoreError:
+    except DamagedError:
         return []  # a damaged record keeps nobody from finding the others; reading the log tells of it
 
 
@@ -165,5 +165,5 @@ def _held_against(query: Query, name: str, seq: int, body: str | None) -> Found 
         return None
     try:
         return found_in(name, record_of("", name, seq, body), query)
-    except StoreError:
+    except DamagedError:
         return None  # it was damaged since it was indexed: reading the log tells of it

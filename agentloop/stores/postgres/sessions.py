@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg import AsyncConnection, sql
 
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError, StoreError
 from agentloop.stores.lines import (
     COLUMNS,
     line_from,
@@ -58,7 +58,7 @@ async def info(session_id: str, connection: AsyncConnection) -> SessionInfo | No
     """The session's line, made anew from its log where it is damaged; None where there is none.
 
     Raises:
-        StoreError: both are damaged.
+        DamagedError: both are damaged.
     """
     row = await one_row(connection, _INFO, (session_id,))
     return await _line(row, connection) if row else None
@@ -68,7 +68,7 @@ async def written_line(session_id: str, connection: AsyncConnection) -> SessionI
     """The session's line as it stands there; None where there is none.
 
     Raises:
-        StoreError: it is damaged.
+        DamagedError: it is damaged.
     """
     row = await one_row(connection, _INFO, (session_id,))
     return line_of("", row) if row else None
@@ -137,7 +137,7 @@ async def _line(row: tuple[Any, ...], connection: AsyncConnection) -> SessionInf
     """What the row says; where it is damaged, what the log does, of which it is only an extract.
 
     Raises:
-        StoreError: both are damaged.
+        DamagedError: both are damaged.
     """
     if line := whole_line("", row):
         return line
@@ -152,7 +152,7 @@ def _made_anew(session_id: str, rows: Sequence[tuple[int, str]]) -> SessionInfo 
 async def _line_or_none(row: tuple[Any, ...], connection: AsyncConnection) -> SessionInfo | None:
     try:
         return await _line(row, connection)
-    except StoreError:
+    except DamagedError:
         return None
 
 

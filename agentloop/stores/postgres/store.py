@@ -163,6 +163,11 @@ class PostgresStore:
         text("holder", holder)
         await self._link.run(partial(beside.free_lease, session_id, holder))
 
+    async def lease(self, session_id: str) -> Lease | None:
+        """Who holds the session now, by the server's clock; None where nobody does. Nothing is written."""
+        checked_session_id(session_id)
+        return await self._link.run(partial(beside.lease, session_id))
+
     async def check(self) -> Sequence[str]:
         """What is damaged, one line each; nothing where all is well. It reads everything."""
         return await faults_of(self._label, self._link)

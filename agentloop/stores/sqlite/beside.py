@@ -66,6 +66,11 @@ def take_lease(session_id: str, lease: Lease, seconds: float, over: str | None, 
     return lease
 
 
+def lease(session_id: str, file: SQLiteFile) -> Lease | None:
+    """Who holds the session now; None for nobody."""
+    return file.read(lambda connection: _held(connection, session_id, time.time()), None)
+
+
 def _held(connection: sqlite3.Connection, session_id: str, now: float) -> Lease | None:
     row = connection.execute(
         f"SELECT {_LEASE} FROM leases WHERE session_id = ? AND {LIVES}", (session_id, now)

@@ -6,7 +6,7 @@ from functools import cache, partial
 from itertools import chain
 
 from agentloop.checks import shown
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError, StoreError
 from agentloop.stores.checking import LogCheck
 from agentloop.stores.sqlite import index
 from agentloop.stores.sqlite.columns import record_of
@@ -65,7 +65,7 @@ def check_session(session_id: object, file: SQLiteFile) -> tuple[str, ...]:
     with file.transaction("BEGIN") as connection:
         try:
             listed = written_line(connection, session_id, file)
-        except StoreError as error:
+        except DamagedError as error:
             return (str(error),)
         rows = connection.execute(LOG, (session_id,))
         return (*log.faults_of(rows), *log.faults_of_line(listed))

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError
 from agentloop.events import Record
 from agentloop.stores import lines
 from agentloop.stores.sqlite.schema import record_sum
@@ -36,11 +36,11 @@ def record_of(path: Path, session_id: str, seq: int, body: Any, total: int | Non
     """The record of this row; `total` is its sum, None on one from before there were sums.
 
     Raises:
-        StoreError: it is damaged; the text names its place.
+        DamagedError: it is damaged; the text names its place.
     """
     damage = _damage(session_id, seq, body, total)
     if damage:
-        raise StoreError(f"{lines.place_of(str(path), session_id, seq)}: damaged record: {damage}")
+        raise DamagedError(f"{lines.place_of(str(path), session_id, seq)}: damaged record: {damage}")
     return lines.record_of(str(path), session_id, seq, from_column(body))
 
 

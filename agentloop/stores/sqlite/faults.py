@@ -3,7 +3,7 @@
 import sqlite3
 from pathlib import Path
 
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError, StoreError
 
 DAMAGED = "the database is damaged: restore a copy, or try `sqlite3 FILE .recover`"
 _ADVICE = {
@@ -31,10 +31,6 @@ _HINDERED = (
     sqlite3.SQLITE_PROTOCOL,
 )
 """What keeps from reading or writing, whatever the file holds."""
-
-
-class DamagedError(StoreError):
-    """The file is damaged: not one that could not be looked at."""
 
 
 def fault(path: Path, error: sqlite3.Error, busy_seconds: float) -> StoreError:

@@ -7,10 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agentloop.errors import ConflictError, StoreError
+from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.ondisc import refused
 from agentloop.stores.sqlite import opening, place
-from agentloop.stores.sqlite.faults import DAMAGED, DamagedError, code_of, fault, locked
+from agentloop.stores.sqlite.faults import DAMAGED, code_of, fault, locked
 from agentloop.stores.sqlite.schema import SCHEMA_VERSION
 
 _WRITE = "BEGIN IMMEDIATE"

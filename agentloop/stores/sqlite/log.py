@@ -63,7 +63,7 @@ def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tup
     """The records behind position `after`, at most `most` of them.
 
     Raises:
-        StoreError: one is damaged or missing.
+        DamagedError: one is damaged or missing.
     """
     after, most = clamped(after), None if most is None else clamped(most)
 

@@ -10,8 +10,8 @@ sign of damage: its frames have sums, and only whole transactions are taken over
 import sqlite3
 from pathlib import Path
 
-from agentloop.errors import StoreError
-from agentloop.stores.sqlite.faults import DAMAGED, DamagedError, code_of, is_of_index
+from agentloop.errors import DamagedError, StoreError
+from agentloop.stores.sqlite.faults import DAMAGED, code_of, is_of_index
 from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
 
 MOST_CHECKED_BYTES = 16 * 1024 * 1024

@@ -9,9 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError, StoreError
 from agentloop.ondisc import make_private_folder, new_private_file, refused
-from agentloop.stores.sqlite.faults import DamagedError
 
 
 def stands(path: Path) -> bool:

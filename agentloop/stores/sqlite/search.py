@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError
 from agentloop.stores.checked import clamped
 from agentloop.stores.sqlite.columns import record_of, to_column
 from agentloop.stores.sqlite.file import SQLiteFile
@@ -154,7 +154,7 @@ def _held(session_id: str, row: Any, query: Query, file: SQLiteFile) -> Found | 
         return None
     try:
         return found_in(session_id, record_of(file.path, session_id, seq, body, total), query)
-    except StoreError:
+    except DamagedError:
         return None  # it is damaged: reading the log tells of it
 
 
@@ -194,7 +194,7 @@ def _words(session_id: str, seq: int, body: Any, total: int | None, file: SQLite
         return ""
     try:
         record = record_of(file.path, session_id, seq, body, total)
-    except StoreError:
+    except DamagedError:
         return ""
     return " ".join(words_of(searchable(record.event)))
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError
 from agentloop.stores.lines import COLUMNS, line_from, line_of, list_statements, newest_first, whole_line
 from agentloop.stores.sqlite.beside import LIVES
 from agentloop.stores.sqlite.columns import record_of, to_column
@@ -39,7 +39,7 @@ def line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> S
     None where there is none.
 
     Raises:
-        StoreError: both are damaged.
+        DamagedError: both are damaged.
     """
     row = connection.execute(_LINE, (session_id,)).fetchone()
     return _line(connection, row, file) if row else None
@@ -49,7 +49,7 @@ def written_line(connection: sqlite3.Connection, session_id: str, file: SQLiteFi
     """The session's line as it stands there; None where there is none.
 
     Raises:
-        StoreError: it is damaged.
+        DamagedError: it is damaged.
     """
     row = connection.execute(_LINE, (session_id,)).fetchone()
     return line_of(str(file.path), row) if row else None
@@ -112,7 +112,7 @@ def _line(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) 
     """What the row says; where it is damaged, what the log does, of which it is only an extract.
 
     Raises:
-        StoreError: both are damaged.
+        DamagedError: both are damaged.
     """
     label, name = str(file.path), row[0]
     if line := whole_line(label, row):
@@ -124,7 +124,7 @@ def _line(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) 
 def _line_or_none(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) -> SessionInfo | None:
     try:
         return _line(connection, row, file)
-    except StoreError:
+    except DamagedError:
         return None
 
 

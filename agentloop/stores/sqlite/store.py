@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from agentloop.checks import above_zero, any_whole, at_least, text, text_or_none, whole, whole_or_none
-from agentloop.errors import StoreError
+from agentloop.errors import DamagedError, StoreError
 from agentloop.events import Event, Record
 from agentloop.stores.checked import checked_now, checked_session_id
 from agentloop.stores.sqlite import beside, check, index, log, search, sessions
-from agentloop.stores.sqlite.faults import DamagedError, is_read_only
+from agentloop.stores.sqlite.faults import is_read_only
 from agentloop.stores.sqlite.file import BusyError, SQLiteFile
 from agentloop.stores.sqlite.opened import OpenedFile
 from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
@@ -149,6 +149,11 @@ class SQLiteStore:
         checked_session_id(session_id)
         text("holder", holder)
         await self._run(partial(beside.free_lease, session_id, holder))
+
+    async def lease(self, session_id: str) -> Lease | None:
+        """Who holds the session now; None where nobody does. Nothing is written."""
+        checked_session_id(session_id)
+        return await self._run(partial(beside.lease, session_id))
 
     async def check(self) -> Sequence[str]:
         """Read the whole file; one line for each thing that is wrong with it, none where all is well.
