@@ -15,7 +15,7 @@ from agentloop.messages import Message
 
 MOST_TITLE_CHARS = 60
 
-_POINTS = [name for name in vars(Callbacks) if not name.startswith("_")]
+_METHODS = [name for name in vars(Callbacks) if not name.startswith("_")]
 
 
 def title_of(message: Message) -> str:
@@ -37,7 +37,7 @@ def check_prompt(budget: Budget, said: MessageAdded | None) -> None:
 
 
 def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
-    """The callbacks given.
+    """The callbacks given: any object with one of their methods is one, and those that it lacks are blank.
 
     Raises:
         UsageError: they are no list, or one of them is a class, or has none of the methods.
@@ -48,7 +48,7 @@ def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
     for each in given:
         if isinstance(each, type):
             raise UsageError(f"callbacks takes objects, not classes: give {each.__name__}() instead")
-        if not any(hasattr(type(each), point) for point in _POINTS):
+        if not any(hasattr(type(each), method) for method in _METHODS):
             raise UsageError(f"callbacks must be a list of Callbacks objects, with no {shown(each)} in it")
     return given
 

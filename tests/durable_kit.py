@@ -143,7 +143,7 @@ async def _work(order: dict[str, Any]) -> None:
         order["url"],
         queues=[QueueLimits(name="agentloop", each=4)],
         transcripts=None,
-        look_seconds=LOOK_SECONDS,
+        look_seconds=order.get("look_seconds", LOOK_SECONDS),
         poll_seconds=0.1,
         grace_seconds=order.get("grace_seconds", 5.0),
     )

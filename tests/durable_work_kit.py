@@ -35,6 +35,14 @@ def queue(url: str) -> Iterator[RunQueue]:
 
 
 @pytest.fixture(autouse=True)
+async def no_run_is_left(queue: RunQueue) -> AsyncIterator[None]:
+    """A test that fails leaves no run to the workers of the next."""
+    yield
+    for run in await queue.runs(only_open=True, most=None):
+        await queue.cancel(run.id)
+
+
+@pytest.fixture(autouse=True)
 def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written beside the database is written here."""
     monkeypatch.chdir(tmp_path)

@@ -17,7 +17,7 @@ from agentloop.messages import Message
 from agentloop.stream import AnyStreamEvent
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.wire import wire_messages
-from tests.durable_steps_kit import FATES, ORDER, PASSED, RUN, THEIRS, World
+from tests.durable_steps_kit import BATCHES, FATES, ORDER, PASSED, RUN, THEIRS, World
 from tests.kit import assert_valid
 from tests.strict_rules import violations
 
@@ -81,7 +81,8 @@ def test_a_run_goes_on_behind_others_whatever_becomes_of_its_steps(fates: list[s
 @pytest.mark.parametrize("step", ["recorded", "lost"])
 async def test_a_run_that_had_answered_ends_behind_others_with_its_own_answer(step: str) -> None:
     told: list[AnyStreamEvent] = []
-    asked = ["well", *["well"] * 3, *["well"] * 3]
+    steps = ["begin", *["ask", "once", "often"] * BATCHES]
+    asked = ["well"] * len(steps)
     fates = {"recorded": [*asked, "well", "passed before"], "lost": [*asked, "passed after"]}
     world = World(iter([*fates[step], *repeat("well", 99)]))
     world.place = replace(world.place, sink=told.append)

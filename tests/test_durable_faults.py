@@ -26,6 +26,7 @@ SECRET = "sk-proj-" + "a1B2" * 12
 
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
+no_run_is_left = durable_work_kit.no_run_is_left
 in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own
 configured = durable_work_kit.configured
 

@@ -24,11 +24,15 @@ from tests.durable_work_kit import Gate, Heard, at_work, looked_at, over, said
 from tests.kit import assert_valid, until
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
+no_run_is_left = durable_work_kit.no_run_is_left
 in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own
 
 
 async def handed_back(url: str, queue: RunQueue, session_id: str, model: ScriptedModel) -> str:
-    """A run whose worker was told to stop while a tool of it, `wait`, was in flight."""
+    """A run whose worker was told to stop while a tool of it, `wait`, was in flight.
+
+    It keeps its session for 30 seconds, which is more than a test takes from here to its next look.
+    """
     gate = Gate()
     run_id = await queue.submit("Go through.", session_id=session_id)
     async with at_work(Agent(model, tools=[gate.wait]), url, grace_seconds=0.05):
@@ -127,6 +131,24 @@ async def test_a_run_whose_lease_ran_out_goes_on_behind_whoever_had_its_session_
     edges = [r.event for r in await store.read("behind") if isinstance(r.event, RunStarted | RunEnded)]
     assert [edge.run_id == run_id for edge in edges] == [True, False, False, True]
     assert_valid(model.requests)
+
+
+async def test_a_run_that_another_went_on_with_has_that_answer_and_is_not_done_again(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    gate, model = Gate(), ScriptedModel([calls(("wait", {})), "never asked"])
+    run_id = await handed_back(url, queue, "finished", model)
+    await run_out(store, "finished")
+    theirs = Runner(Agent(ScriptedModel(["done by hand"]), tools=[gate.wait]), store=store, transcripts=None)
+    assert (await theirs.resume("finished")).output == "done by hand"
+    async with at_work(Agent(model, tools=[gate.wait]), url):
+        run = await over(queue, run_id)
+    assert (run.state, run.error, len(model.requests)) == ("answered", None, 1)
+    assert await queue.answer(run_id) == "done by hand"
+    await other(store, "finished")
+    assert await queue.answer(run_id) == "done by hand"
+    asked = [text for role, text in await said(store, "finished") if role == "user"]
+    assert asked == ["Go through.", "How far are you?"]
 
 
 async def test_each_run_that_comes_in_between_has_the_prompt_said_once_more_and_limits_count_all(

@@ -17,6 +17,7 @@ from tests.durable_work_kit import Gate, at_work, over, said
 from tests.kit import until
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
+no_run_is_left = durable_work_kit.no_run_is_left
 
 
 async def test_a_worker_told_to_stop_lets_what_is_in_flight_end_and_hands_the_run_back(

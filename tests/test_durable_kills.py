@@ -19,7 +19,7 @@ from agentloop.events import MessageAdded, Record, RunEnded, RunStarted
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore, open_store
 from agentloop.wire import wire_messages
-from tests.durable_kit import BATCHES, DONE, LONGEST_SECONDS, LOOK_SECONDS, Fleet, marks, zygote
+from tests.durable_kit import BATCHES, DONE, LONGEST_SECONDS, Fleet, marks, zygote
 from tests.strict_rules import violations
 from tests.warm_kit import Warm
 
@@ -141,17 +141,21 @@ async def test_a_worker_that_was_given_up_for_dead_and_wakes_up_again_changes_no
     _check_marks(run_id, log, left, "")
 
 
+CALM_LOOK_SECONDS = 0.7
+"""Who misses three looks in a row is dead: a worker that lives must come to one in that time."""
+
+
 async def test_living_workers_that_lose_their_connections_are_not_taken_for_dead(
     fleet: Fleet, queue: RunQueue, store: SessionStore, database: str, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
     ids = [await queue.submit(f"Stamp {number}.") for number in range(2)]
     for _ in range(2):
-        fleet.start(gate=str(gate))
+        fleet.start(gate=str(gate), look_seconds=CALM_LOOK_SECONDS)
     async with asyncio.timeout(LONGEST_SECONDS):
         for run_id in ids:
             await _asked(store, (await queue.run(run_id)).session_id)
-        for _ in range(4):
+        for _ in range(3):
             await _signs_of_life(database, 2)
             _cut_locks(database)
         await _signs_of_life(database, 2)
@@ -277,7 +281,7 @@ async def _signs_of_life(url: str, wanted: int) -> None:
         " AND datname = current_database() AND now() - backend_start > %s * interval '1 second'"
     )
     with psycopg.connect(url, autocommit=True) as connection:
-        while connection.execute(query, [LOOK_SECONDS]).rowcount < wanted:  # noqa: ASYNC110
+        while connection.execute(query, [CALM_LOOK_SECONDS]).rowcount < wanted:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 

@@ -18,10 +18,11 @@ from agentloop.stream import AnyStreamEvent
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from tests import durable_work_kit
-from tests.durable_work_kit import at_work, over, said
+from tests.durable_work_kit import Gate, at_work, over, said
 from tests.kit import until
 
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
+no_run_is_left = durable_work_kit.no_run_is_left
 configured = durable_work_kit.configured
 
 
@@ -82,6 +83,32 @@ async def test_runs_cancelled_between_short_steps_have_their_end_and_tell_it(
     assert {end.run_id for end in ends.heard} == set(ids)
     assert {end.status for end in ends.heard} == {"interrupted"}
     assert [await ends_in(store, f"short-{n}") for n in range(4)] == [["interrupted"]] * 4
+
+
+async def test_a_run_cancelled_again_after_it_was_resumed_has_an_end_behind_what_it_did_since(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    gate, first, both = Gate(), Ends(), Ends(awaited=2)
+
+    def heard(event: AnyStreamEvent) -> None:
+        first(event)
+        both(event)
+
+    model = ScriptedModel([calls(("wait", {})), calls(("wait", {})), "done"])
+    run_id = await queue.submit("Go through.", session_id="twice")
+    async with at_work(Agent(model, tools=[gate.wait]), url, on_event=heard):
+        await until(gate.entered)
+        await queue.cancel(run_id)
+        await until(first.are_there)
+        gate.entered.clear()
+        await queue.resume(run_id)
+        await until(gate.entered)
+        await queue.cancel(run_id)
+        await until(both.are_there)
+    *_, asked, end = [record.event for record in await store.read("twice")]
+    assert isinstance(asked, MessageAdded)
+    assert isinstance(end, RunEnded)
+    assert (end.run_id, await ends_in(store, "twice")) == (run_id, ["interrupted"] * 2)
 
 
 async def test_a_run_cancelled_while_it_waits_for_its_next_try_ends_and_gives_its_place_up(

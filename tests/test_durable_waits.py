@@ -25,9 +25,7 @@ def closed(url: str) -> Iterator[None]:
     allow = sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS {}")
     with psycopg.connect(url.replace(f"/{name}?", "/postgres?"), autocommit=True) as connection:
         connection.execute(allow.format(sql.Identifier(name), False))
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
-        )
+        connection.execute(_END_ALL, [name])
         try:
             yield
         finally:

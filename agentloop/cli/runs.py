@@ -10,12 +10,14 @@ import click
 
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end
+from agentloop.cli.exits import one_line
 from agentloop.cli.lines import SHOWN, few, listing
 from agentloop.cli.options import QUEUE_STORE, flags_of, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.runs_shown import HEADING, page, row
 from agentloop.cli.settings import settings_for
 from agentloop.durable import QueuedRun, RunQueue
+from agentloop.durable.answers import AnswerLostError
 from agentloop.errors import UsageError
 
 Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]
@@ -92,10 +94,19 @@ def _on_one(words: tuple[str, ...], as_json: bool) -> Work:
         if verb != "show":
             seen = await (queue.cancel(run_id) if verb == "cancel" else queue.resume(run_id))
             return json.dumps(asdict(seen)) + "\n" if as_json else row(seen)
-        seen, answer = await queue.run(run_id), await queue.answer(run_id)
+        seen, answer = await queue.run(run_id), await _answer_of(run_id, queue)
         return json.dumps(asdict(seen) | {"output": answer}) + "\n" if as_json else page(seen, answer)
 
     return work
+
+
+async def _answer_of(run_id: str, queue: RunQueue) -> str:
+    """The answer; empty where it is lost, which is said: how the run stands is shown all the same."""
+    try:
+        return await queue.answer(run_id)
+    except AnswerLostError as error:
+        say(error_console(), one_line(error), style="bold red")
+        return ""
 
 
 async def _id_of(queue: RunQueue, name: str) -> str:

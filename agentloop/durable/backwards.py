@@ -1,7 +1,7 @@
 """Reading one run's part of a log, from the end of it: a session may be long, a run is its newest part."""
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 
 from agentloop.events import Event, MessageAdded, Record, RunEnded, RunStarted
 from agentloop.messages import Message
@@ -59,37 +59,61 @@ def is_prompt(event: Event, run_id: str) -> bool:
     return isinstance(event, MessageAdded) and event.run_id == run_id and event.message.role == "user"
 
 
+def turns_of(events: Iterable[Event], run_id: str) -> Iterator[tuple[Event, bool]]:
+    """The events since that run began, and whether what it asked for is being done then.
+
+    It is until another run has a prompt of its own. One that has none goes on with what it finds.
+    """
+    is_its_turn, others = True, set[str]()
+    for event in events:
+        match event:
+            case RunStarted(prompt=prompt) if event.run_id != run_id:
+                others.add(event.run_id)
+                is_its_turn = is_its_turn and prompt is None
+            case MessageAdded(message=Message(role="user")) if event.run_id in (run_id, *others):
+                is_its_turn = event.run_id == run_id
+        yield event, is_its_turn
+
+
+def said_for(events: Iterable[Event], run_id: str) -> Iterator[Message]:
+    """What was said in that run, and in those that went on with what it asked for."""
+    others = set[str]()
+    for event, is_its_turn in turns_of(events, run_id):
+        if isinstance(event, RunStarted):
+            others.add(event.run_id)
+        if not isinstance(event, MessageAdded):
+            continue
+        if event.run_id == run_id or (is_its_turn and event.run_id in others):
+            yield event.message
+
+
 async def has_ended(store: SessionStore, session_id: str, run_id: str, status: RunStatus) -> bool:
-    """Whether the log says that the run ended so."""
+    """Whether the log says that the run ended so, and nothing of the run stands behind that."""
     async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
         async for event in events:
-            if isinstance(event, RunEnded) and event.run_id == run_id:
-                return event.status == status
+            if isinstance(event, RunEnded | MessageAdded) and event.run_id == run_id:
+                return isinstance(event, RunEnded) and event.status == status
     return False
 
 
 async def answer_in(store: SessionStore, session_id: str, run_id: str) -> str:
     """What the model answered in that run; empty where it has not."""
-    async with contextlib.aclosing(_by_model(store, session_id, run_id)) as messages:
-        async for message in messages:
-            return "" if message.tool_calls else message.text
-    return ""
+    said = await _by_model(store, session_id, run_id)
+    return said[0].text if said and not said[0].tool_calls else ""
 
 
 async def partial_in(store: SessionStore, session_id: str, run_id: str) -> str:
     """What there is of an answer in that run: the newest text of the model, hidden by a compaction or not."""
-    async with contextlib.aclosing(_by_model(store, session_id, run_id)) as messages:
-        async for message in messages:
-            if message.text.strip():
-                return message.text
-    return ""
+    texts = (message.text for message in await _by_model(store, session_id, run_id))
+    return next((text for text in texts if text.strip()), "")
 
 
-async def _by_model(store: SessionStore, session_id: str, run_id: str) -> AsyncGenerator[Message, None]:
-    """What the model said in that run, newest first."""
+async def _by_model(store: SessionStore, session_id: str, run_id: str) -> Sequence[Message]:
+    """What the model said in that run until its end, newest first."""
+    found: list[Event] = []
     async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
         async for event in events:
-            if not isinstance(event, MessageAdded) or event.run_id != run_id:
-                continue
-            if event.message.role == "assistant":
-                yield event.message
+            if isinstance(event, RunStarted | RunEnded | MessageAdded) and (found or event.run_id == run_id):
+                found.append(event)
+    said = said_for(reversed(found), run_id)
+    return [message for message in said if message.role == "assistant"][::-1]

@@ -4,15 +4,17 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import TypeVar
 
 from dbos import DBOS
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
+from agentloop.durable.apart import dbos_schema
 from agentloop.durable.tries import RETRY_SECONDS, pause_after
 from agentloop.errors import AgentLoopError, StoreError
-from agentloop.stores.postgres import reached as postgres
+from agentloop.stores.postgres.for_other_clients import fault_of, found_at, is_away
 from agentloop.threads import in_thread
 
 T = TypeVar("T")
@@ -24,21 +26,31 @@ ANSWER_SECONDS = 30
 """How long a server may leave what it was sent unacknowledged, before its connection counts as lost."""
 
 
-async def reached(url: str) -> str:
-    """The database's URL as DBOS reads it, once a store can use it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DbosTables:
+    """Where DBOS's tables are: the database's URL as DBOS reads it, and the schema there."""
 
-    It has these limits where it has none of its own: a silent server would hang its client.
+    url: str
+    schema: str
+
+
+async def reached(url: str) -> DbosTables:
+    """Where DBOS's tables are to be, once a store can use the database.
+
+    Its URL has these limits where it has none of its own: a silent server would hang its client.
 
     Raises:
         StoreError: it cannot be reached or used.
     """
-    told = await postgres.reached(url, connect_seconds=CONNECT_SECONDS, statement_seconds=ANSWER_SECONDS)
+    found = await found_at(url, connect_seconds=CONNECT_SECONDS, statement_seconds=ANSWER_SECONDS)
+    told = found.keywords
     limits = {"connect_timeout": str(CONNECT_SECONDS), "tcp_user_timeout": str(ANSWER_SECONDS * 1000)}
     # DBOS hides a password that stands in its place. The name stands also in the query, where it holds for
     # DBOS's own look for the database too, which is otherwise made in the database `postgres`.
     place = URL.create("postgresql", told["user"], told.get("password"), database=told["dbname"])
     query = {name: value for name, value in (limits | dict(told)).items() if name not in ("user", "password")}
-    return place.set(query=query).render_as_string(hide_password=False)
+    written = place.set(query=query).render_as_string(hide_password=False)
+    return DbosTables(url=written, schema=dbos_schema(found.schema))
 
 
 def quiet() -> None:
@@ -48,14 +60,14 @@ def quiet() -> None:
         logger.addHandler(logging.NullHandler())
 
 
-async def migrated(url: str) -> None:
+async def migrated(tables: DbosTables) -> None:
     """Make DBOS's tables, where they are not there or are an older version's.
 
     Raises:
         StoreError: the database cannot be reached, or does not allow it.
     """
     with faults_told():
-        await in_thread(lambda: DBOS.migrate(url))
+        await in_thread(lambda: DBOS.migrate(tables.url, schema=tables.schema))
 
 
 @contextlib.contextmanager
@@ -67,7 +79,7 @@ def faults_told() -> Iterator[None]:
         raise
     except Exception as error:  # DBOS has no tree of errors for a database that it cannot use
         behind = error.orig if isinstance(error, DBAPIError) and error.orig else error
-        raise postgres.fault_of("the queue cannot be used", behind) from error
+        raise fault_of("the queue cannot be used", behind) from error
 
 
 async def over_a_gap(look: Callable[[], Awaitable[T]]) -> T:
@@ -101,4 +113,4 @@ def not_lost(run_id: str) -> Iterator[None]:
 def _is_away(error: StoreError) -> bool:
     """Whether DBOS, which has a connection only to what was reached, lost it and gets no other."""
     cause = error.__cause__
-    return isinstance(cause, DBAPIError) and postgres.is_away(cause.orig)
+    return isinstance(cause, DBAPIError) and is_away(cause.orig)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
-from agentloop.durable.database import faults_told, migrated, quiet, reached
+from agentloop.durable.database import DbosTables, faults_told, migrated, quiet, reached
 from agentloop.durable.orders import APPLICATION, WORKFLOW, RunCancelledError
 from agentloop.durable.queues import QueueLimits
 from agentloop.errors import UsageError
@@ -55,10 +55,10 @@ async def started(choice: EngineChoice, work: Work) -> DBOS:
         raise UsageError("a worker runs in this process already: DBOS allows one, start another process")
     try:
         quiet()
-        url = await reached(choice.url)
+        tables = await reached(choice.url)
         # Beside the event loop, since it takes a while; what `launch` asks, on this loop, is short.
-        await migrated(url)
-        dbos = DBOS(config=_config(choice, url))
+        await migrated(tables)
+        dbos = DBOS(config=_config(choice, tables))
         _declare(work)
         DBOS.listen_queues([queue.name for queue in choice.queues])
         with faults_told():
@@ -143,10 +143,11 @@ def _declare(work: Work) -> None:
             raise error.__cause__ or error from None
 
 
-def _config(choice: EngineChoice, url: str) -> DBOSConfig:
+def _config(choice: EngineChoice, tables: DbosTables) -> DBOSConfig:
     return {
         "name": APPLICATION,
-        "system_database_url": url,
+        "system_database_url": tables.url,
+        "dbos_system_schema": tables.schema,
         "run_migrations": False,
         "application_version": choice.version,
         "executor_id": choice.worker,

@@ -152,7 +152,7 @@ class Execution:
                 except MovedOnError:
                     if attempt == CONFLICTS:
                         raise
-                    live.session = await live.reloaded(live.session)
+                    live.session = await live.caught_up(live.session)
                 else:
                     break
             live.session = stored.session
@@ -163,7 +163,7 @@ class Execution:
     async def _store_end(self, status: RunStatus, reason: str | None) -> None:
         if not await self.live.has_begun():
             return
-        run, session = await self.live.looked_at()
+        run, session = await self.live.reread()
         if not await self.live.has_ended(status):
             run.session = session
             await to_its_end(run.end(status, reason))

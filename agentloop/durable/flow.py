@@ -10,7 +10,8 @@ from typing import Any, Protocol, TypeAlias
 
 from agentloop.deadlines import is_leaked
 from agentloop.durable.execution import CONFLICTS, Execution, Todo
-from agentloop.durable.live import ElsewhereError, Live, Place
+from agentloop.durable.holding import ElsewhereError
+from agentloop.durable.live import Live, Place
 from agentloop.durable.orders import Order, RunCancelledError
 from agentloop.durable.tries import RETRY_SECONDS, may_work_later, pause_after
 from agentloop.errors import AgentLoopError, StoreError
@@ -173,17 +174,17 @@ class _Deed:
             try:
                 return await self.work()
             except MovedOnError as error:
-                self.execution.live.look_again()
+                self.execution.live.distrust()
                 last = error
             except Exception as error:  # every fault of a run has its word and its line, ours too
-                self.execution.live.look_again()
+                self.execution.live.distrust()
                 if may_work_later(error):
                     raise
                 return self._failed(error)
             except BaseException as error:  # a model may raise what ends programs; what is meant to goes on
                 if _is_meant(error):
                     raise
-                self.execution.live.look_again()
+                self.execution.live.distrust()
                 return self._failed(unasked(error))
         return self._failed(last)
 

@@ -4,6 +4,7 @@ Such a lease stands at a place that no process is at. So to others it does not e
 its time alone: another execution of the run is to find the session as the last one left it.
 """
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
@@ -19,6 +20,10 @@ from agentloop.stores.base import GrantsLeases, Lease, SessionStore
 
 _PLACE = "durable"
 """What stands in a place behind the host's name where a run has it, not a process."""
+
+
+class ElsewhereError(asyncio.CancelledError):
+    """Another worker goes on with the run: this one has nothing more to say of it."""
 
 
 def leases_of(run_id: str) -> Leases:

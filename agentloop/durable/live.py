@@ -1,4 +1,13 @@
-"""A run and its session as one execution of the run knows them: opened from the log, held by a lease."""
+"""A run and its session as one execution of the run knows them: opened from the log, held by a lease.
+
+Who may write to the session, and when:
+
+- Who has its lease: an execution puts an earlier one of its run out, and waits for anybody else.
+- Only behind what it knows: where the log says more, it distrusts that and reads on before it writes.
+- Others began before it came: its prompt again, behind them; where it had answered by then, its end alone.
+- Another run began since: nothing more (`TakenOverError`).
+- Another execution of its run put it out: nothing more, and no end (`ElsewhereError`).
+"""
 
 import asyncio
 import contextlib
@@ -9,8 +18,8 @@ from typing import TypeVar
 
 from agentloop.beginnings import begin, settle_and_say
 from agentloop.durable.backwards import began_at, has_ended, has_said
-from agentloop.durable.behind import answer_of, is_passed
-from agentloop.durable.holding import is_of_run, leases_of
+from agentloop.durable.behind import Behind, found_behind, says_prompt
+from agentloop.durable.holding import ElsewhereError, is_of_run, leases_of
 from agentloop.durable.orders import Order
 from agentloop.durable.replaying import spend_again
 from agentloop.errors import ConflictError, TakenOverError
@@ -23,7 +32,7 @@ from agentloop.races import has_begun, kept_up
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.setting import Setting
-from agentloop.steps import Finish, RunTools, Step, next_step
+from agentloop.steps import RunTools, Step, next_step
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus
@@ -31,10 +40,6 @@ from agentloop.usage import Usage
 from agentloop.watch import Sink
 
 T = TypeVar("T")
-
-
-class ElsewhereError(asyncio.CancelledError):
-    """Another worker goes on with the run: this one has nothing more to say of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +71,13 @@ class Live:
     run: Run | None = None
     session: Session | None = None
     _held: tuple[contextlib.AsyncExitStack, Hold] | None = None
-    _is_stale: bool = False
-    _is_passed: bool = False
-    """Whether others had the session since, and the prompt is to be said again behind them."""
-    _answer: Finish | None = None
-    """What the run had answered before they came."""
+    """The session's lease, and what lets go of it; None until it is taken."""
+    _is_distrusted: bool = False
+    """Whether what is known of the session may be out of date."""
+    _behind: Behind = field(default_factory=Behind)
+    """Whether others had the session since the run spoke."""
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """The calls of a batch are steps side by side: one of them opens the session, the others find it open."""
 
     async def opened(self) -> tuple[Run, Session]:
         """The run and its session to go on with, from the log where it is not known or not trusted.
@@ -83,18 +89,20 @@ class Live:
         """
         async with self._opening:
             run, session = await self._known()
-            if self._is_passed:
-                self.session = session = await self._behind_others(run, session)
+            if self._behind.speaks_again:
+                # What others left in flight is settled, and the prompt said behind it.
+                self.session = session = await settle_and_say(run, session, self.order.prompt)
+                self._behind = Behind()
             return run, session
 
-    async def looked_at(self) -> tuple[Run, Session]:
+    async def reread(self) -> tuple[Run, Session]:
         """The run and its session as the log has them now; nothing is said in it.
 
         Raises:
             TakenOverError: see `opened`.
         """
         async with self._opening:
-            self.look_again()
+            self.distrust()
             return await self._known()
 
     async def done(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -108,7 +116,7 @@ class Live:
             hold = await self.hold()
         known = contextlib.nullcontext() if hold.lease is None else part_of(hold.lease)
         try:
-            with known, hold.working(self._look):
+            with known, hold.working(self._check_alone):
                 return await work()
         except TakenOverError:
             if hold.put_out_by is not None and is_of_run(hold.put_out_by, self.run_id):
@@ -139,9 +147,9 @@ class Live:
         if self._held is not None:
             await self._held[0].aclose()
 
-    def look_again(self) -> None:
-        """Before the next step, look at the log: what is known of it may be out of date."""
-        self._is_stale = True
+    def distrust(self) -> None:
+        """What is known of the session may be out of date: before the next step, what is newer is read."""
+        self._is_distrusted = True
 
     async def begin(self) -> None:
         """Store that the run began, with its prompt."""
@@ -182,7 +190,7 @@ class Live:
         """Whether the log says that the run ended so."""
         return await has_ended(self.place.store, self.order.session_id, self.run_id, status)
 
-    async def reloaded(self, session: Session) -> Session:
+    async def caught_up(self, session: Session) -> Session:
         """The session with what was written since.
 
         Raises:
@@ -192,12 +200,14 @@ class Live:
         newer = await session.newer()
         if has_begun(newer, other_than=self.run_id):
             raise TakenOverError(session.id)
-        self._is_passed = is_passed(newer, self.run_id, before=self._is_passed)
+        # Nobody else began; but the prompt may stand there though its write failed.
+        if self._behind.speaks_again and says_prompt(newer, self.run_id):
+            self._behind = Behind()
         return await session.having(newer)
 
     def step(self) -> Step:
         """The one thing to do next; a run that others came behind has its own answer."""
-        return self._answer or next_step(self.session.context.messages if self.session else ())
+        return self._behind.answer or next_step(self.session.context.messages if self.session else ())
 
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls that have no result yet, in call order."""
@@ -208,25 +218,17 @@ class Live:
         await self.hold()
         if self.run is None or self.session is None:
             self.run, self.session = await self._resumed()
-        elif self._is_stale:
-            self.session = await self.reloaded(self.session)
-        self._is_stale = False
+        elif self._is_distrusted:
+            self.session = await self.caught_up(self.session)
+        self._is_distrusted = False
         return self.run, self.session
-
-    async def _behind_others(self, run: Run, session: Session) -> Session:
-        """The session with what the others left in flight settled, and the run's prompt said behind it."""
-        session = await settle_and_say(run, session, self.order.prompt)
-        self._is_passed = False
-        return session
 
     async def _resumed(self) -> tuple[Run, Session]:
         session = await Session.open(self.order.session_id, self.place.store)
         records = await self.place.store.read(self.order.session_id, after=self.since - 1)
         if not (records and self._is_begin(records[0])):
             raise ConflictError(session.id, expected=self.since, actual=0)
-        if is_passed(records, self.run_id):
-            self._answer = answer_of(records, self.run_id)
-            self._is_passed = self._answer is None
+        self._behind = found_behind(records, self.run_id)
         run = await self._new_run()
         run.session = session
         spend_again(run, records)
@@ -243,6 +245,7 @@ class Live:
     def _is_begin(self, record: Record) -> bool:
         return isinstance(record.event, RunStarted) and record.event.run_id == self.run_id
 
-    async def _look(self) -> None:
+    async def _check_alone(self) -> None:
+        """That no other run has begun in the session, once there is a run to ask."""
         if self.run is not None:
             await self.run.check_alone()

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
-from agentloop.durable.database import faults_told, quiet, reached
+from agentloop.durable.database import DbosTables, faults_told, quiet, reached
 from agentloop.durable.orders import APPLICATION
 from agentloop.threads import in_thread
 
@@ -38,28 +38,29 @@ class QueueClient:
             await in_thread(client.destroy)
 
     async def _opened(self) -> DBOSClient:
-        url = await reached(self._url)
-        return await in_thread(lambda: self._open(url))
+        tables = await reached(self._url)
+        return await in_thread(lambda: self._open(tables))
 
-    def _open(self, url: str) -> DBOSClient:
+    def _open(self, tables: DbosTables) -> DBOSClient:
         with self._opening:
             if self._client is None:
-                self._client = _client(url)
+                self._client = _client(tables)
             return self._client
 
 
-def _client(url: str) -> DBOSClient:
+def _client(tables: DbosTables) -> DBOSClient:
     """A client; DBOS's tables are made where they are not there, since no worker may have started."""
     quiet()
     client = DBOSClient(
-        system_database_url=url,
+        system_database_url=tables.url,
+        dbos_system_schema=tables.schema,
         serializer=DBOSPortableJSONSerializer(),
         application_name=APPLICATION,
         system_database_pool_size=1,
         retry_connection_errors=False,
     )
     try:
-        DBOS.migrate(url)
+        DBOS.migrate(tables.url, schema=tables.schema)
     except BaseException:  # whatever keeps it from that, nobody else would close it; raised again
         client.destroy()
         raise

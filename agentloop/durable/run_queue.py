@@ -11,7 +11,7 @@ from typing import Any, Self
 from dbos import EnqueueOptions, WorkflowStatus
 
 from agentloop.checks import MOST_COUNT, whole_or_none
-from agentloop.durable.backwards import answer_in, partial_in
+from agentloop.durable.answers import answer_of
 from agentloop.durable.database import not_lost, over_a_gap
 from agentloop.durable.holding import let_go
 from agentloop.durable.missing import with_missing
@@ -34,8 +34,9 @@ _POLL_SECONDS = 0.5
 class RunQueue:
     """The durable runs of the PostgreSQL database at that URL; needs no agent and no worker.
 
-    With an `owner` it sees that owner's runs alone, and new sessions are theirs. Prompts are redacted before
-    they are put in the queue.
+    With an `owner` it sees that owner's runs alone, and new sessions are theirs. Who is parted from others by
+    the first schema of the search_path has queues and runs of their own. Prompts are redacted before they are
+    put in the queue.
 
     Raises:
         UsageError: the store is no PostgreSQL database, or the owner is none.
@@ -129,12 +130,11 @@ class RunQueue:
 
         Raises:
             UsageError: there is no run of that id.
-            StoreError: the database could not be reached.
+            StoreError: the database could not be reached, or has not what a run that was answered said.
         """
         with not_lost(run_id):
             found = await over_a_gap(lambda: self._one(run_id))
-            answer = partial_in if found.state == "limit" else answer_in
-            return redacted(await answer(self._store, found.session_id, run_id), self._redact)
+        return redacted(await answer_of(found, self._store), self._redact)
 
     async def wait(self, run_id: str, *, poll_seconds: float = _POLL_SECONDS) -> QueuedRun:
         """The run once it is over.
@@ -143,14 +143,17 @@ class RunQueue:
 
         Raises:
             UsageError: there is none of that id.
-            StoreError: the database could not be reached; the run does not end by that.
+            StoreError: the database could not be reached, by which the run does not end, or has not what a
+                run that was answered said.
         """
         with not_lost(run_id):
             while True:
                 found = await over_a_gap(lambda: self._one(run_id))
                 if found.is_over:
-                    return found
+                    break
                 await asyncio.sleep(poll_seconds)
+        await answer_of(found, self._store)
+        return found
 
     async def cancel(self, run_id: str) -> QueuedRun:
         """Take the run out of the queue, or have its worker stop it within seconds; one that is over stays.

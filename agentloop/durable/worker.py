@@ -38,6 +38,9 @@ CONCURRENCY = 4
 GRACE_SECONDS = 5.0
 LOOK_SECONDS = 2.0
 POLL_SECONDS = 1.0
+HAND_OVER_SECONDS = 2 * CANCEL_GRACE_SECONDS
+"""How long runs that are cut off may take to leave their sessions to whoever goes on with them: their tools
+alone may take half of it. It lasts no longer than it must, however short the grace is. Our own figure."""
 HAND_BACK_SECONDS = 10.0
 """How long the database may take to put the runs back in their queues, on top of the grace. Where it takes
 longer, whoever looks for dead workers finds them. Our own figure."""
@@ -53,15 +56,15 @@ class Worker:
     """Does the runs that are submitted to a PostgreSQL database, `concurrency` of each queue at a time.
 
     `queues` are names, or `QueueLimits` for limits of their own. A worker asked to stop begins nothing more,
-    gives what is in flight `grace_seconds` to end, what it then cuts off as long again, and hands its runs
-    back for others to go on with, for which the database has `HAND_BACK_SECONDS`. A run whose session
-    somebody else works on waits as long as that lasts, and is one of the `concurrency` meanwhile. It looks
-    for dead workers every `look_seconds` (one is dead where it is missing three times in a row, so give all
-    workers the same), and into its queues every `poll_seconds`. A step whose server or
-    database is away is tried again after `retry_seconds`, then after twice as long, or as the server asks,
-    five times in all: then the run ends as `try_later`. A run stays with the workers of the `version` that
-    began it; new ones go to that of the worker that started last: give another where an agent is so changed
-    that it must not go on with what the old one began.
+    gives what is in flight `grace_seconds` to end and what it then cuts off `HAND_OVER_SECONDS` to leave its
+    session in order, and hands its runs back for others to go on with, for which the database has
+    `HAND_BACK_SECONDS`. A run whose session somebody else works on waits as long as that lasts, and is one of
+    the `concurrency` meanwhile. It looks for dead workers every `look_seconds` (one is dead where it is
+    missing three times in a row, so give all workers the same), and into its queues every `poll_seconds`. A
+    step whose server or database is away is tried again after `retry_seconds`, then after twice as long, or
+    as the server asks, five times in all: then the run ends as `try_later`. A run stays with the workers of
+    the `version` that began it; new ones go to that of the worker that started last: give another where an
+    agent is so changed that it must not go on with what the old one began.
     The other arguments are those of `Runner` and of `Runner.run`; `on_event` gets each event of each run, and
     `on_notice` one line when the worker is connected, when its database cannot be used, when it can again,
     when new runs go to another version, and when it is stopped: whether its runs are handed back. A worker is
@@ -149,7 +152,7 @@ class Worker:
         try:
             await self._stop.wait()
         finally:
-            longest = 2 * self._grace_seconds + 2 * HAND_BACK_SECONDS + CANCEL_GRACE_SECONDS
+            longest = self._grace_seconds + HAND_OVER_SECONDS + 2 * HAND_BACK_SECONDS + CANCEL_GRACE_SECONDS
             await to_its_end(self._wind_up(dbos, looking), grace_seconds=longest)
 
     async def _look_after_others(self, dbos: DBOS) -> None:
@@ -207,7 +210,7 @@ class Worker:
             await asyncio.wait(tasks, timeout=self._grace_seconds)
         engine.abandon_all(dbos)
         if tasks:
-            await asyncio.wait(tasks, timeout=self._grace_seconds)
+            await asyncio.wait(tasks, timeout=HAND_OVER_SECONDS)
 
     async def _hand_back(self, dbos: DBOS) -> None:
         """Put its runs back in their queues; DBOS itself would wait for ever for a database that is away."""

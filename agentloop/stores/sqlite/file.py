@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.ondisc import refused
 from agentloop.stores.sqlite import opening, place
-from agentloop.stores.sqlite.faults import DAMAGED, code_of, fault, locked
+from agentloop.stores.sqlite.as_it_stood import AsItStood
+from agentloop.stores.sqlite.faults import DAMAGED, code_of, fault
 from agentloop.stores.sqlite.schema import SCHEMA_VERSION
 
 _WRITE = "BEGIN IMMEDIATE"
@@ -36,17 +37,24 @@ class SQLiteFile:
         self._busy_seconds = busy_seconds
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
-        self._stood: tuple[int | None, ...] | None = None
-        self._whole: tuple[int, int] | None = None
-        self._doubtful = False
-        self._patient = True
-        self._waits = busy_seconds
-        self._write_seconds: float | None = None
+        """Which file the connection is to: a path may come to name another."""
+        self._as_it_stood: AsItStood | None = None
+        """What the file was when it was opened, where it is read without a log and locks."""
+        self._looked_through: tuple[int, int] | None = None
+        """The file whose pages were all checked, so that it may be written to; it outlives the connection."""
+        self._log_is_doubtful = False
+        """Whether a sync of ours failed, so that nothing may be appended to the log as it is."""
+        self._is_patient = True
+        """Whether the work at hand may wait for another process, for up to `busy_seconds`."""
+        self._timeout_seconds = busy_seconds
+        """How long the connection waits, as it was last told."""
+        self._last_write_seconds: float | None = None
+        """What the last write by this connection took; None where there was none."""
 
     @property
     def is_quick(self) -> bool:
         """Whether the file is open, and what was last written to it took less than `QUICK_SECONDS`."""
-        return self._write_seconds is not None and self._write_seconds < QUICK_SECONDS
+        return self._last_write_seconds is not None and self._last_write_seconds < QUICK_SECONDS
 
     def at_once(self, work: Callable[["SQLiteFile"], T]) -> T:
         """What the work returns, where it need not wait for another process.
@@ -55,11 +63,11 @@ class SQLiteFile:
             BusyError: it would have to.
             StoreError: see `transaction`.
         """
-        self._patient = False
+        self._is_patient = False
         try:
             return work(self)
         finally:
-            self._patient = True
+            self._is_patient = True
 
     def exists(self) -> bool:
         """Whether there is anything to read; a file that is in use counts even when it was moved.
@@ -111,32 +119,18 @@ class SQLiteFile:
         """
         connection = None
         try:
-            connection = self._opened()
+            with self._faults_told():
+                connection = self._opened()
+                began = self._begin(connection, begin)
+                yield connection
+                self._commit(connection)
             if begin == _WRITE:
-                self._look_through(connection)
-            began = time.perf_counter()
-            self._begin(connection, begin)
-            yield connection
-            connection.execute("COMMIT")
-            self._refuse_written()
-            if begin == _WRITE:
-                self._write_seconds = time.perf_counter() - began
+                self._last_write_seconds = time.perf_counter() - began
         except BusyError:
             raise
         except ConflictError:  # an answer, no fault: the connection goes on
             self._roll_back()
             raise
-        except sqlite3.Error as error:
-            self._doubt(error)
-            self._refuse_written()
-            self.close()
-            raise fault(self.path, error, self._busy_seconds) from error
-        except UnicodeDecodeError as error:  # SQLite tells of a damaged schema in the words that stand there
-            self.close()
-            raise DamagedError(f"{self.path}: {DAMAGED}") from error
-        except OSError as error:
-            self.close()
-            raise refused(self.path, error) from error
         except GeneratorExit:  # a signal's exception left the block behind, and others may have gone on since
             if self._connection is connection:
                 self.close()
@@ -150,19 +144,45 @@ class SQLiteFile:
         if self._connection:
             with suppress(sqlite3.Error):
                 self._connection.close()
-        self._connection = self._identity = self._stood = self._write_seconds = None
+        self._connection = self._identity = self._as_it_stood = self._last_write_seconds = None
 
-    def _begin(self, connection: sqlite3.Connection, begin: str) -> None:
-        seconds = self._busy_seconds if self._patient else 0
-        if seconds != self._waits:
-            connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
-            self._waits = seconds
+    @contextmanager
+    def _faults_told(self) -> Iterator[None]:
+        """A fault of the file in the block comes out in words that name it and say what to do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._doubt(error)
+            self._refuse_written()
+            raise fault(self.path, error, self._busy_seconds) from error
+        except UnicodeDecodeError as error:  # SQLite tells of a damaged schema in the words that stand there
+            raise DamagedError(f"{self.path}: {DAMAGED}") from error
+        except OSError as error:
+            raise refused(self.path, error) from error
+
+    def _begin(self, connection: sqlite3.Connection, begin: str) -> float:
+        """Begin a transaction; the moment from which it counts, what it waits for others included."""
+        if begin == _WRITE:
+            self._look_through(connection)
+        began = time.perf_counter()
+        self._set_timeout(connection)
         try:
             connection.execute(begin)
         except sqlite3.OperationalError as error:
-            if self._patient or code_of(error) != sqlite3.SQLITE_BUSY:
+            if self._is_patient or code_of(error) != sqlite3.SQLITE_BUSY:
                 raise
             raise BusyError from error
+        return began
+
+    def _set_timeout(self, connection: sqlite3.Connection) -> None:
+        seconds = self._busy_seconds if self._is_patient else 0
+        if seconds != self._timeout_seconds:
+            connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+            self._timeout_seconds = seconds
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        connection.execute("COMMIT")
+        self._refuse_written()
 
     def _roll_back(self) -> None:
         try:
@@ -172,8 +192,9 @@ class SQLiteFile:
             self.close()
 
     def _doubt(self, error: sqlite3.Error) -> None:
+        """After a fault of the disc neither what stands in the log nor in the pages is taken on trust."""
         if code_of(error) == sqlite3.SQLITE_IOERR:
-            self._doubtful, self._whole = True, None
+            self._log_is_doubtful, self._looked_through = True, None
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection and (self._connection.in_transaction or self._is_written()):
@@ -191,7 +212,7 @@ class SQLiteFile:
 
     def _connected(self, database: str) -> sqlite3.Connection:
         self._connection = opening.connected(database, self._busy_seconds)
-        self._waits = self._busy_seconds
+        self._timeout_seconds = self._busy_seconds
         self._identity = place.identity(self.path)
         self._prepare(self._connection)
         return self._connection
@@ -199,22 +220,23 @@ class SQLiteFile:
     def _connected_as_it_stands(self) -> sqlite3.Connection:
         """Where nothing can be made beside the file: to be read as long as nobody else writes to it."""
         self.close()
-        self._stood = place.state(self.path)
+        self._as_it_stood = AsItStood(self.path, place.state(self.path))
         return self._connected(place.as_it_stands(self.path))
 
     def _is_written(self) -> bool:
-        """Whether somebody wrote to a file that is read as it stood."""
-        return self._stood is not None and self._stood != place.state(self.path)
+        return self._as_it_stood is not None and self._as_it_stood.is_written
 
     def _refuse_written(self) -> None:
-        if self._is_written():
-            self.close()
-            raise StoreError(f"{self.path}: another process wrote to the database meanwhile: try again")
+        if self._as_it_stood is not None:
+            self._as_it_stood.refuse_written()
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
         version = opening.looked_over(connection, self.path)
-        self._take_over_log(connection)
+        if self._log_is_doubtful:
+            self._log_is_doubtful = not opening.log_begun_anew(connection, self.path, self._busy_seconds)
+        else:
+            opening.take_over_log(connection)
         # Busy here means that another process is just switching; the mode is the file's, not ours.
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = WAL")
@@ -224,25 +246,6 @@ class SQLiteFile:
 
     def _look_through(self, connection: sqlite3.Connection) -> None:
         """Before the first write to this file."""
-        if self._whole != self._identity:
+        if self._looked_through != self._identity:
             opening.look_through(connection, self.path)
-            self._whole = self._identity
-
-    def _take_over_log(self, connection: sqlite3.Connection) -> None:
-        """Bring what the log holds into the database, so that nothing more rests on it.
-
-        After a failed sync the system may take pages of the log for written that are not. What is appended
-        behind them, though synced itself, would go with them in a power cut: SQLite reads a log up to the
-        first frame that is broken. Where that sync was ours, nothing goes on before the log is begun anew;
-        what another process left behind is taken over as far as nobody reads it.
-        """
-        mode = "TRUNCATE" if self._doubtful else "PASSIVE"
-        try:
-            (busy, _, _) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-        except sqlite3.OperationalError as error:
-            if code_of(error) != sqlite3.SQLITE_READONLY:
-                raise
-            return  # nothing will be appended here
-        if busy and self._doubtful:
-            raise StoreError(f"{self.path}: {locked(self._busy_seconds)}")
-        self._doubtful = False
+            self._looked_through = self._identity

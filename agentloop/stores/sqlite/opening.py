@@ -11,7 +11,7 @@ import sqlite3
 from pathlib import Path
 
 from agentloop.errors import DamagedError, StoreError
-from agentloop.stores.sqlite.faults import DAMAGED, code_of, is_of_index
+from agentloop.stores.sqlite.faults import DAMAGED, code_of, is_of_index, locked
 from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
 
 MOST_CHECKED_BYTES = 16 * 1024 * 1024
@@ -58,6 +58,27 @@ def look_through(connection: sqlite3.Connection, path: Path) -> None:
         _check_pages(connection, path, "1")
 
 
+def take_over_log(connection: sqlite3.Connection) -> None:
+    """Bring what another process left in the log into the database, as far as nobody reads it."""
+    _checkpoint(connection, "PASSIVE")
+
+
+def log_begun_anew(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> bool:
+    """Bring all that the log holds into the database; False where nothing can be written, nor be appended.
+
+    After a failed sync the system may take pages of the log for written that are not. What is appended
+    behind them, though synced itself, would go with them in a power cut: SQLite reads a log up to the
+    first frame that is broken. So where that sync was ours, nothing goes on before the log is begun anew.
+
+    Raises:
+        StoreError: somebody else reads or writes it.
+    """
+    is_busy = _checkpoint(connection, "TRUNCATE")
+    if is_busy:
+        raise StoreError(f"{path}: {locked(busy_seconds)}")
+    return is_busy is not None
+
+
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
     """All steps in one transaction: a fault on the way leaves the file as it was.
 
@@ -84,6 +105,17 @@ def _go_all_steps(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
+
+
+def _checkpoint(connection: sqlite3.Connection, mode: str) -> bool | None:
+    """Whether others kept it from being done to the end; None where nothing can be written."""
+    try:
+        (busy, _, _) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+    except sqlite3.OperationalError as error:
+        if code_of(error) != sqlite3.SQLITE_READONLY:
+            raise
+        return None
+    return bool(busy)
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:

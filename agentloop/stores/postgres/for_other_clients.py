@@ -1,6 +1,7 @@
 """The database of a store for other clients than ours: found usable, and its faults in the same words."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from psycopg import AsyncConnection, Error
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -10,6 +11,7 @@ from agentloop.plain_values import first_line
 from agentloop.stores.postgres.address import address_of
 from agentloop.stores.postgres.faults import fault, is_lost, state_of
 from agentloop.stores.postgres.link import Link
+from agentloop.stores.postgres.rows import one_row
 from agentloop.stores.postgres.schema import prepare
 
 _PLACE = ("host", "hostaddr", "port")
@@ -17,12 +19,21 @@ _OF_TABLES = "42"
 """The class of errors that speak of tables and names; the store's words for them are of its own tables."""
 
 
-async def reached(url: str, *, connect_seconds: float, statement_seconds: float) -> Mapping[str, str]:
-    """What `psycopg.connect` is to be told to come to the database of the URL, once a store can use it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What `psycopg.connect` is to be told to come to a database, and the schema of a store's tables in it.
 
     `user` and `dbname` always stand there, as the server knows them, and what is said is in UTF-8, as a
     store's is. Where the server is stands in `conninfo`, as libpq read it: other readers have rules of their
     own for several hosts.
+    """
+
+    keywords: Mapping[str, str]
+    schema: str
+
+
+async def found_at(url: str, *, connect_seconds: float, statement_seconds: float) -> Found:
+    """The database of the URL, once a store can use it.
 
     Raises:
         UsageError: it is no URL of a PostgreSQL database.
@@ -31,12 +42,13 @@ async def reached(url: str, *, connect_seconds: float, statement_seconds: float)
     address = address_of(url, statement_seconds=statement_seconds, connect_seconds=connect_seconds)
     link = Link(address, prepare, connections=1, longest_wait=connect_seconds, retry=0)
     try:
-        known = await link.run(_known)
+        known, schema = await link.run(_known)
     finally:
         link.close()
     told = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     place = {name: told.pop(name) for name in _PLACE if name in told}
-    return {**told, **known, "client_encoding": "utf8", "conninfo": make_conninfo("", **place)}
+    told |= {**known, "client_encoding": "utf8", "conninfo": make_conninfo("", **place)}
+    return Found(keywords=told, schema=schema)
 
 
 def fault_of(label: str, error: BaseException) -> StoreError:
@@ -51,5 +63,7 @@ def is_away(error: BaseException | None) -> bool:
     return isinstance(error, Error) and is_lost(error)
 
 
-async def _known(connection: AsyncConnection) -> Mapping[str, str]:
-    return {"user": connection.info.user, "dbname": connection.info.dbname}
+async def _known(connection: AsyncConnection) -> tuple[Mapping[str, str], str]:
+    """What the server knows of the connection, and the schema that tables are made in."""
+    [schema] = await one_row(connection, "SELECT current_schema()", ()) or [""]
+    return {"user": connection.info.user, "dbname": connection.info.dbname}, schema
