@@ -6,6 +6,10 @@ from agentloop.tokens import TokenCounter
 MOST_CHARS_A_TOKEN = 4
 """English has about four characters a token (OpenAI's documentation); what has more is cut a little early."""
 
+MOST_BYTES_A_CHAR = 4
+"""UTF-8 has no longer character (RFC 3629), and a token is a byte at least: rare characters have two tokens
+and more each."""
+
 LEAST_CHARS = 50
 """Little more than the marker: shorter a text is not made."""
 
@@ -16,8 +20,8 @@ differ most in these. Our own figure."""
 
 
 def fits(text: str, *, max_tokens: int, counter: TokenCounter) -> bool:
-    """Whether the text has at most `max_tokens` tokens; one that is surely longer is not counted."""
-    if len(text) <= max_tokens:
+    """Whether the text has at most `max_tokens` tokens; it is counted only where that is in doubt."""
+    if len(text) * (1 if text.isascii() else MOST_BYTES_A_CHAR) <= max_tokens:
         return True
     return len(text) <= max_tokens * SURELY_LONG and counter(text) <= max_tokens
 

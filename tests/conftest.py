@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.postgres_kit import Server
+
+# The first count loads a vocabulary, and the machine may be busy: no test is judged by its clock.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(params=[True, False], ids=["streamed", "whole"])

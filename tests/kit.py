@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
-from hypothesis import settings
+import pytest
 from hypothesis import strategies as st
 
 from agentloop.budget import Budget
@@ -20,10 +20,6 @@ from agentloop.stream import AnyStreamEvent
 from agentloop.testing import calls
 from agentloop.tokens import count_message, counter_for
 from tests.strict_rules import violations
-
-# The first count loads a vocabulary, and the machine may be busy: no test is judged by its clock.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 COUNTER = counter_for("test")
 BUDGET = Budget(window=4000, fixed=100, model="m")
@@ -152,6 +148,13 @@ async def watched(runner: Runner, prompt: str | None, *, session_id: str = "s") 
 async def until(condition: asyncio.Event) -> None:
     """Wait for the condition, for as long as a broken test may take."""
     await asyncio.wait_for(condition.wait(), timeout=20)
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """From now on the event loop's clock says so many seconds more: what was to come by then is due."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + seconds)
 
 
 FACT = re.compile(r"FACT-[0-9a-f]{6}")

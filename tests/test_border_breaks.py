@@ -335,7 +335,7 @@ async def test_a_4xx_is_sent_once_whatever_its_body(reply: bytes) -> None:
 async def test_a_stream_that_is_silent_behind_its_finish_is_done() -> None:
     async with raw(sse(chunk({"content": "fine"}, "stop"), done=False), tail=b": ping\n\n") as server:
         async with asyncio.timeout(20):
-            assert (await runner_of(server, timeout_seconds=1, window="8k").run("hi")).output == "fine"
+            assert (await runner_of(server, timeout_seconds=2, window="8k").run("hi")).output == "fine"
 
 
 async def test_the_query_of_a_base_url_goes_behind_the_path_and_into_no_text() -> None:

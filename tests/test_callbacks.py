@@ -60,6 +60,13 @@ class Recorder(Callbacks):
         self.events.append(event_type(event))
 
 
+class OnTheLoop(Recorder):
+    """A recorder without a thread: what it does is done in the turn in which it is begun, never too late."""
+
+    async def on_event(self, event: StreamEvent) -> None:
+        super().on_event(event)
+
+
 def runner_for(model: Any, tmp_path: Path, *callbacks: Callbacks, **options: Any) -> Runner:
     agent = Agent(model, tools=[read], compaction=Compaction(micro=None))
     return Runner(agent, transcripts=tmp_path, callbacks=callbacks, **options)
@@ -153,19 +160,19 @@ class Confused(Callbacks):
 
 
 @pytest.mark.parametrize(
-    ("callback", "points"),
+    ("callback", "seconds", "points"),
     [
-        (Raising(), {"before_compaction", "after_compaction", "on_event"}),
-        (Hanging(), {"before_compaction", "after_compaction"}),
-        (Confused(), {"before_compaction"}),
+        (Raising(), 30.0, {"before_compaction", "after_compaction", "on_event"}),
+        (Hanging(), 0.1, {"before_compaction", "after_compaction"}),
+        (Confused(), 30.0, {"before_compaction"}),
     ],
     ids=["raising", "hanging", "confused"],
 )
 async def test_l16_a_callbacks_failure_is_an_event_and_loses_nothing(
-    tmp_path: Path, callback: Callbacks, points: set[str]
+    tmp_path: Path, callback: Callbacks, seconds: float, points: set[str]
 ) -> None:
     model = ScriptedModel(reading(15), window=8_000, summary=every_fact)
-    runner = runner_for(model, tmp_path, callback, callback_seconds=0.1)
+    runner = runner_for(model, tmp_path, callback, callback_seconds=seconds)
     events = await watched(runner, "Read")
     failed = [event for event in events if isinstance(event, CallbackFailed)]
     assert {event.point for event in failed} == points
@@ -331,19 +338,21 @@ async def test_progress_is_shown_before_the_run_ends_and_leaves_no_task(tmp_path
 
 
 async def test_progress_after_the_run_is_dropped(tmp_path: Path) -> None:
-    release = threading.Event()
+    entered, release = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
 
     @tool(timeout_seconds=0.01)
     def stuck(context: RunContext[None]) -> None:
         """Work on and on."""
         threads.append(threading.current_thread())
+        entered.set()
         release.wait(30)
         context.progress("late")
 
     recorder = Recorder()
     agent = Agent(ScriptedModel([calls(stuck={}), "ok"]), tools=[stuck])
     await Runner(agent, transcripts=tmp_path, callbacks=[recorder]).run("Go", session_id="s")
+    assert await in_thread(entered.wait, 30)
     release.set()
     await in_thread(threads[0].join, 30)
     await asyncio.sleep(0)
@@ -404,7 +413,7 @@ class StuckOnEvents(Callbacks):
         self.events: list[str] = []
         self.compactions: list[str] = []
 
-    def before_compaction(self, request: CompactionRequest) -> None:
+    async def before_compaction(self, request: CompactionRequest) -> None:
         self.compactions.append("before")
 
     async def after_compaction(self, result: CompactionResult) -> None:
@@ -421,6 +430,7 @@ class StuckInAThread(StuckOnEvents):
 class StuckOnTheLoop(StuckOnEvents):
     async def on_event(self, event: StreamEvent) -> None:
         self.events.append(event_type(event))
+        self.reached.set()
         await asyncio.Event().wait()
 
 
@@ -428,12 +438,13 @@ class StuckOnTheLoop(StuckOnEvents):
 async def test_l16_a_listener_that_hangs_is_cut_off_and_told_once(
     tmp_path: Path, kind: type[StuckOnEvents]
 ) -> None:
-    stuck, recorder = kind(), Recorder()
+    stuck, recorder = kind(), OnTheLoop()
     model = ScriptedModel(reading(15), window=8_000, summary=every_fact)
     events = await watched(runner_for(model, tmp_path, stuck, recorder, callback_seconds=0.1), "Read")
     failed = [event for event in events if isinstance(event, CallbackFailed)]
     assert [(each.callback, each.point) for each in failed] == [(kind.__name__, "on_event")]
     assert "took longer than 0.1 s: it is shown no more events of this run" in failed[0].error
+    assert stuck.reached.wait(20)
     assert stuck.events == ["run_started"]
     assert stuck.compactions == ["before", "after"]
     assert [event_type(event) for event in events if event not in failed] == recorder.events
@@ -499,12 +510,14 @@ async def test_cancelling_in_a_plain_listener_that_hangs_ends_the_run(
 PATHS = ("threshold", "tool", "manual", "overflow", "idle")
 
 
-async def compacted_by(path: str, tmp_path: Path, *callbacks: Callbacks) -> tuple[Runner, list[StreamEvent]]:
+async def compacted_by(
+    path: str, tmp_path: Path, *callbacks: Callbacks, seconds: float = 30.0
+) -> tuple[Runner, list[StreamEvent]]:
     """A session with one compaction that came about in this way, its runner, and what was shown of it."""
     shown: list[StreamEvent] = []
 
     class Showing(Callbacks):
-        def on_event(self, event: StreamEvent) -> None:
+        async def on_event(self, event: StreamEvent) -> None:
             shown.append(event)
 
     turns = 10 if path == "threshold" else 8
@@ -516,7 +529,7 @@ async def compacted_by(path: str, tmp_path: Path, *callbacks: Callbacks) -> tupl
     watching = (*callbacks, Showing())
     filling = Runner(Agent(model, compaction=None), store=InMemoryStore(), transcripts=tmp_path)
     runner = Runner(
-        agent, store=filling.store, transcripts=tmp_path, callbacks=watching, callback_seconds=0.1
+        agent, store=filling.store, transcripts=tmp_path, callbacks=watching, callback_seconds=seconds
     )
     for at in range(turns):
         await filling.run(f"question {at} " + "please " * 350, session_id="s")
@@ -571,7 +584,8 @@ async def test_l16_a_callback_that_fails_everywhere_loses_no_compaction_on_any_p
     tmp_path: Path, path: str, kind: type[Callbacks]
 ) -> None:
     callback = kind()
-    runner, shown = await compacted_by(path, tmp_path, callback)
+    seconds = 0.1 if kind is Silent else 30.0
+    runner, shown = await compacted_by(path, tmp_path, callback, seconds=seconds)
     log = await runner.store.read("s")
     assert any(isinstance(record.event, Compacted) for record in log)
     failed = Counter(event.point for event in shown if isinstance(event, CallbackFailed))

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -183,8 +184,18 @@ async def test_who_was_put_out_before_it_began_cannot_keep_the_other_from_beginn
     assert [type(event) for event in (await log(store))[-6:-4]] == [RunStarted, RunStarted]
 
 
-async def test_a_lease_is_renewed_for_as_long_as_the_run_lasts() -> None:
-    store = Asked()
+async def test_a_lease_is_renewed_for_as_long_as_the_run_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Timed(Asked):
+        """A store by whose clock each time that it is asked comes a third of a lease after the last."""
+
+        now = 0.0
+
+        async def take_lease(self, session_id: str, lease: Lease, **options: Any) -> Lease:
+            self.now += 0.05
+            return await super().take_lease(session_id, lease, **options)
+
+    store = Timed()
+    monkeypatch.setattr("agentloop.stores.memory.time", SimpleNamespace(monotonic=lambda: store.now))
     async with AtWork(store, when_busy=Leases(seconds=0.15)) as first:
         await store.asked_again(6)
         with pytest.raises(SessionBusyError):

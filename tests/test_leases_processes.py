@@ -19,7 +19,7 @@ from agentloop.errors import SessionBusyError
 from agentloop.events import RunStarted
 from agentloop.processes import this_process
 from agentloop.stores import SQLiteStore
-from tests.cli_kit import agentloop
+from tests.cli_kit import LONGEST_SECONDS, agentloop, line_of, started
 from tests.kit import assert_valid
 from tests.leases_kit import log, runner_for
 
@@ -129,22 +129,35 @@ def test_a_process_is_gone_only_where_that_is_known() -> None:
     assert not replace(here, pid=0).is_gone()
 
 
-@pytest.mark.parametrize("rule", [None, "wait", "take-over"])
-def test_the_command_line_is_refused_waits_or_takes_over(tmp_path: Path, rule: str | None) -> None:
-    options = ("--store", f"sqlite:///{tmp_path}/s.db", "-m", "offline", "--session", "s", "-p", "Hello")
-    env = {"AGENTLOOP_WHEN_BUSY": rule} if rule == "wait" else {}
-    given = ("--when-busy", rule) if rule == "take-over" else ()
-    with child(tmp_path, seconds=2.0) as process:
-        if rule == "wait":
-            stop_between_writes(process, tmp_path / "s.db")
-        done = agentloop(*options, *given, cwd=tmp_path, env=env)
-    if rule:
-        assert done.status == 0, done.err
-        assert done.err.count("waiting for the session: process") == (rule == "wait")
-    else:
-        assert done.status == 75
-        assert f"session 's' is busy: process {process.pid} on" in done.complaint()
-        assert done.out == ""
+def call(folder: Path) -> tuple[str, ...]:
+    """A call of the program that runs on session `s`."""
+    return ("--store", f"sqlite:///{folder}/s.db", "-m", "offline", "--session", "s", "-p", "Hello")
+
+
+def test_the_command_line_is_refused(tmp_path: Path) -> None:
+    with child(tmp_path) as process:
+        done = agentloop(*call(tmp_path), cwd=tmp_path)
+    assert (done.status, done.out) == (75, "")
+    assert f"session 's' is busy: process {process.pid} on" in done.complaint()
+
+
+def test_the_command_line_takes_over(tmp_path: Path) -> None:
+    with child(tmp_path):
+        done = agentloop(*call(tmp_path), "--when-busy", "take-over", cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert "waiting for the session" not in done.err
+
+
+def test_the_command_line_waits_says_so_once_and_goes_on_when_the_other_has_ended(tmp_path: Path) -> None:
+    rule = {"AGENTLOOP_WHEN_BUSY": "wait"}
+    with child(tmp_path) as process, started(*call(tmp_path), cwd=tmp_path, env=rule) as waiting:
+        assert f"waiting for the session: process {process.pid} on" in line_of(waiting.stderr)
+        assert process.stdin
+        process.stdin.write("\n")
+        process.stdin.flush()
+        out, err = waiting.communicate(timeout=LONGEST_SECONDS)
+    assert (waiting.returncode, "waiting for the session" in err) == (0, False), err
+    assert "Hello" in out
 
 
 def test_a_rule_that_the_command_line_does_not_know_is_wrong_usage(tmp_path: Path) -> None:

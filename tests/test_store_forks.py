@@ -187,16 +187,17 @@ def in_the_fork():
 A_STORE_THAT_IS_OPENED_MEANWHILE = (
     A_BUSY_FILE
     + """
-opened = threading.Event()
+made, opened = threading.Event(), threading.Event()
 def open_it():
     global other
     other = SQLiteStore(where + "2")
+    made.set()
     asyncio.run(other.append("o", [said("one")], expect=0))
     opened.set()
 def meanwhile():
     threading.Thread(target=open_it).start()
+    made.wait()
     opened.wait(0.3)
-    assert other
 thread = threading.Thread(target=in_the_fork)
 thread.start()
 def child():
@@ -225,8 +226,8 @@ signal.signal(signal.SIGINT, interrupted)
 raised = []
 sys.unraisablehook = lambda what: raised.append(what.exc_type)
 def meanwhile():
-    for _ in range(3):
-        threading.Event().wait(0.05)  # as long as it takes to wait, or to go on where it should not
+    for seconds in (0.2, 0.05, 0.05):
+        threading.Event().wait(seconds)  # as long as it takes to wait, or to go on where it should not
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         told.get()
     threading.Event().wait(0.05)

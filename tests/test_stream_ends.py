@@ -181,7 +181,7 @@ async def test_a_call_without_arguments_runs_once_a_chunk_of_its_own_says_the_en
 ) -> None:
     told: Told = [chunk(call), chunk({}, "tool_calls"), *behind]
     async with telling(lambda number: told if number == 1 else say("done")) as (url, got):
-        assert (await runner_at(url, timeout_seconds=1).run("go")).output == "done"
+        assert (await runner_at(url, timeout_seconds=20).run("go")).output == "done"
     assert (dict(ran), len(got)) == ({"nowhere": 1}, 2)
 
 
@@ -193,7 +193,7 @@ IN_DOUBT: dict[str, Told] = {
 
 
 async def test_what_may_have_ended_and_is_never_closed_ends_once_nothing_more_comes() -> None:
-    async with runners((always([*told, *PINGS]) for told in IN_DOUBT.values()), timeout_seconds=1) as at:
+    async with runners((always([*told, *PINGS]) for told in IN_DOUBT.values()), timeout_seconds=2) as at:
         results = await asyncio.gather(*(runner.run("go") for runner, _ in at))
     assert [result.output for result in results] == ["all"] * len(at)
     assert [len(got) for _, got in at] == [1] * len(at)
@@ -209,9 +209,13 @@ SIGNS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_signs_of_life_alone_do_not_hold_a_run_up_for_ever(stream: bool, kind: type[Any]) -> None:
+async def test_signs_of_life_alone_do_not_hold_a_run_up_for_ever(
+    stream: bool, kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("patience", "first_bytes"):
+        monkeypatch.setattr(f"agentloop.openai_api.{module}.SIGNS_OF_LIFE_FACTOR", 1)
     lives: list[Told] = [[sign, 0.02] * 300 for sign in SIGNS.values()]
-    options: Body = {"timeout_seconds": 0.2, "stream": stream, "retry": RetryPolicy(attempts=1), "kind": kind}
+    options: Body = {"timeout_seconds": 0.8, "stream": stream, "retry": RetryPolicy(attempts=1), "kind": kind}
     async with runners(map(always, lives), **options) as at:
         ends = await asyncio.gather(*(runner.run("go") for runner, _ in at), return_exceptions=True)
     assert [type(end) for end in ends] == [ModelUnavailableError] * len(lives)
@@ -219,10 +223,10 @@ async def test_signs_of_life_alone_do_not_hold_a_run_up_for_ever(stream: bool, k
 
 
 async def test_signs_of_life_between_pieces_are_silence_that_is_borne() -> None:
-    waiting: Told = [b": keepalive\n\n", 0.05] * 4
-    told: Told = [*waiting, chunk({"content": "a"}), *waiting, chunk({"content": "ll"}), *waiting, *say("")]
+    waiting: Told = [b": keepalive\n\n", 0.1] * 7
+    told: Told = [*waiting, chunk({"content": "a"}), *waiting, *say("ll")]
     async with telling(lambda _: told) as (url, got):
-        assert (await runner_at(url, timeout_seconds=0.2).run("go")).output == "all"
+        assert (await runner_at(url, timeout_seconds=0.6).run("go")).output == "all"
     assert len(got) == 1
 
 

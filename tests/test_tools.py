@@ -823,15 +823,17 @@ async def test_in_thread_gives_and_raises_what_the_function_does() -> None:
 
 
 def test_a_late_result_finds_a_closed_loop(capfd: pytest.CaptureFixture[str]) -> None:
-    release = threading.Event()
+    entered, release = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
 
     @tool(timeout_seconds=0.01)
     def stuck() -> None:
         threads.append(threading.current_thread())
+        entered.set()
         release.wait(timeout=30)
 
     assert asyncio.run(ask(stuck)).status == "timeout"
+    assert entered.wait(timeout=30)
     release.set()
     threads[0].join(timeout=30)
     assert not threads[0].is_alive()
