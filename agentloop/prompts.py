@@ -35,13 +35,23 @@ CLEARED = "[Old tool result content cleared]"
 TRUNCATED = "... [truncated: {count:,} of {total:,} characters{way}]"
 """What is shown behind the beginning of a text; `way` says how to get the whole, after a semicolon."""
 
-LEFT_OUT = "\n... [{count:,} of {total:,} characters left out{way}] ...\n"
+_BEHIND_THE_HEAD, _BEFORE_THE_TAIL = "\n... [", "] ...\n"
+LEFT_OUT = _BEHIND_THE_HEAD + "{count:,} of {total:,} characters left out{way}" + _BEFORE_THE_TAIL
 """What is shown between the head and the tail of a text."""
 
 EARLIER_LINES = "[{count:,} earlier lines left out{way}]"
 """What is shown before the last lines of a text."""
 
 SPILLED = "the whole is in {path}"
+"""The way to the rest of a long result, of which a file holds the whole."""
+
+
+def head_and_tail(shown: str, path: str) -> tuple[str, str]:
+    """What stands around the `LEFT_OUT` that names this path as `SPILLED` does; twice nothing without one."""
+    before, _, after = shown.partition(SPILLED.format(path=path))
+    return before.rpartition(_BEHIND_THE_HEAD)[0], after.partition(_BEFORE_THE_TAIL)[2]
+
+
 CALL_AGAIN = "call the tool again for the whole"
 
 CONTINUED = "[continued]"

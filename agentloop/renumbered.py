@@ -18,12 +18,25 @@ def renumbered(event: Event, position: int, positions: Sequence[int]) -> Event:
     Raises:
         UsageError: it points at what is not before it, or was left out.
     """
-    for wanted in _points_at(event):
+    for wanted in points_at(event):
         if not 1 <= wanted < position:
             raise UsageError("this event points at a record that is not before it")
         if not _is_there(wanted, positions):
             raise UsageError(f"it points at position {wanted}, which the export left out: take it in too")
     return event if position == len(positions) + 1 else _moved(event, positions)
+
+
+def points_at(event: Event) -> list[int]:
+    """The positions of the records that it cannot do without."""
+    match event:
+        case Compacted():
+            covered = [position for pair in event.covers for position in pair]
+            return covered + [item.seq for item in event.cleared]
+        case Cleared():
+            return [item.seq for item in event.items]
+        case Restored():
+            return [event.seq]
+    return []
 
 
 def _moved(event: Event, positions: Sequence[int]) -> Event:
@@ -50,15 +63,3 @@ def _place(position: int, positions: Sequence[int]) -> int:
 def _is_there(position: int, positions: Sequence[int]) -> bool:
     at = bisect_left(positions, position)
     return at < len(positions) and positions[at] == position
-
-
-def _points_at(event: Event) -> list[int]:
-    match event:
-        case Compacted():
-            covered = [position for pair in event.covers for position in pair]
-            return covered + [item.seq for item in event.cleared]
-        case Cleared():
-            return [item.seq for item in event.items]
-        case Restored():
-            return [event.seq]
-    return []

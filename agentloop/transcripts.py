@@ -29,8 +29,11 @@ _READABLE = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
 _ASCII = json.JSONEncoder(separators=(", ", ": "))
 _DECODER = json.JSONDecoder()
 _RECORD = re.compile(r"[^ \t]")
-_BEGINNING = re.compile(r'\{[ \t]*"role"')
-"""Where a record begins, behind what is none."""
+_BEGINNING = re.compile(r'\{[ \t\r]*+"role"')
+"""Where a record begins, behind what is none; inside of a text, the quotes would be escaped."""
+
+_GOES_ON = ("[", ",", ":")
+"""What stands before it where it is a part of a record, which may be torn."""
 
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 """How a byte is decoded that is not in UTF-8."""
@@ -40,10 +43,6 @@ _NOT_READABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 DEAD_AFTER_SECONDS = 86_400.0
 """A file beside that nobody has written to for so long belongs to a writer that is dead."""
-
-MOST_FAULTS = 1_000
-"""Behind so many places in one line that are no record, the rest of it is passed over: the reader of JSON
-takes time for each that grows with the line. Our own figure."""
 
 _BESIDE = re.compile(r"\.transcript_-?\d+\.[0-9a-f]{32}\.tmp")
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -187,26 +186,39 @@ def _records(line: bytes) -> Iterator[Message | None]:
     bare = line.strip(b" \t\r\0")
     if len(bare) < len(line.strip(b" \t\r")):
         yield None
-    text = bare.decode("utf-8", "surrogateescape")
-    end, faults, was_whole = 0, 0, True
-    while faults < MOST_FAULTS and (start := _RECORD.search(text, end)):
-        record, end = _record_at(text, start.start())
-        if was_whole or record is not None:
-            yield record
-        was_whole = record is not None
-        faults += record is None
+    was_whole = True
+    for piece in _pieces(bare.decode("utf-8", "surrogateescape")):
+        for record in _records_of(piece):
+            if was_whole or record is not None:
+                yield record
+            was_whole = record is not None
 
 
-def _record_at(text: str, start: int) -> tuple[Message | None, int]:
-    """The message that begins there, None where that is none, and where to go on."""
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except RecursionError:  # so deep that to look at each level would take too long
-        return None, len(text)
-    except ValueError:
-        following = _BEGINNING.search(text, start + 1)
-        return None, following.start() if following else len(text)
-    return None if _NOT_UTF_8.search(text, start, end) else _message(value), end
+def _pieces(text: str) -> Iterator[str]:
+    """The line, parted where records may begin, so that a torn one costs no other; no whole one is parted.
+
+    What is inside of a record is never a piece: it must not pass for a message where the rest is lost.
+    """
+    parted = seen = 0
+    for found in _BEGINNING.finditer(text):
+        before = text[seen : found.start()].rstrip(" \t\r")
+        seen = found.end()
+        if not before.endswith(_GOES_ON):
+            yield text[parted : found.start()]
+            parted = found.start()
+    yield text[parted:]
+
+
+def _records_of(piece: str) -> Iterator[Message | None]:
+    """The messages that follow each other in it, None for what is none; behind a torn one are no more."""
+    end = 0
+    while start := _RECORD.search(piece, end):
+        try:
+            value, end = _DECODER.raw_decode(piece, start.start())
+        except (ValueError, RecursionError):
+            yield None
+            return
+        yield None if _NOT_UTF_8.search(piece, start.start(), end) else _message(value)
 
 
 def _message(value: Any) -> Message | None:

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from agentloop.cli.sessions.reading import PAGE_RECORDS, good_pages, pages
 from agentloop.cli.sessions.work import Opened
 from agentloop.cli.settings import settings_for
 from agentloop.errors import StoreError
-from agentloop.events import Compacted, Described, Event, MessageAdded, Record
+from agentloop.events import Compacted, Described, Event, MessageAdded, Record, Restored
 from agentloop.filters import EventFilter
 from agentloop.messages import Message
 from agentloop.stores import PostgresStore, SQLiteStore
@@ -122,16 +123,26 @@ def test_a_name_that_lies_outside_of_the_range_is_known(place: Path) -> None:
     assert early.complaint() == "agentloop: nothing in the session is all of what was asked for"
 
 
-async def test_what_points_at_a_record_left_out_does_not_come_back_in_as_if_it_did_not(
+async def test_what_points_at_a_damaged_record_is_left_out_with_it_and_the_rest_comes_back_in(
     tmp_path: Path,
 ) -> None:
     covering = Compacted(covers=((2, 3),), replacement="so far", at=4, tokens=1)
-    await stored(tmp_path, [*map(said, range(1, 5)), covering])
+    kept = replace(covering, covers=((3, 4),))
+    await stored(tmp_path, [*map(said, range(1, 5)), covering, Restored(seq=5), kept])
     changed(tmp_path, "UPDATE events SET body = 'x' WHERE seq = 2")
-    done = export(tmp_path, "--format", "events", "--damaged", "skip", "-o", "out")
-    assert done.status == 0
-    refused = agentloop("sessions", "import", "out", cwd=tmp_path)
-    assert "it points at position 2, which the export left out" in refused.complaint()
+    done = export(tmp_path, "--format", "events", "--damaged", "skip")
+    assert (done.status, positions(done)) == (0, [1, 3, 4, 7])
+    assert [line.split(": ", 1)[1] for line in done.err.splitlines()][1:] == [
+        "record 5 is left out: it points at record 2, which is left out",
+        "record 6 is left out: it points at record 5, which is left out",
+    ]
+    (tmp_path / "out").write_text(done.out)
+    assert agentloop("sessions", "import", "out", "--session", "again", cwd=tmp_path).status == 0
+    texts = [
+        message["content"]
+        for message in json.loads(agentloop("sessions", "export", "again", cwd=tmp_path).out)
+    ]
+    assert texts == ["number 1", "number 3", "number 4"]
     assert export(tmp_path, "--format", "events", "--range", "3-4", "-o", "part").status == 0
     assert agentloop("sessions", "import", "part", cwd=tmp_path).status == 0
 
@@ -139,7 +150,7 @@ async def test_what_points_at_a_record_left_out_does_not_come_back_in_as_if_it_d
 class Unreadable(CountingStore):
     """A store that cannot be reached any more."""
 
-    async def read(self, *_: object, **__: object) -> list[object]:  # type: ignore[override]
+    async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         raise StoreError("the server is gone")
 
     async def info(self, session_id: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agentloop import Agent, Runner
 from agentloop.cli.sessions.described import describe
-from agentloop.cli.sessions.gone import expired
+from agentloop.cli.sessions.free import expired
 from agentloop.cli.sessions.work import Opened
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop.cutting import beginning, ends, halves, head, last_lines, tail
+from agentloop.prompts import SPILLED, head_and_tail
 
 TEXTS = st.text(
     alphabet=st.characters() | st.sampled_from("\ud83d\ude00\u0301\u200d\u2764\ufe0f👩👩🏽\r\n"), max_size=400
@@ -25,6 +26,17 @@ def test_head_and_tail_stand_two_to_one_around_a_marker() -> None:
     assert 990 <= len(short) <= 1_000
     left_out = 9_000 - len(head) - len(tail)
     assert marker == f"... [{left_out:,} of 9,000 characters left out; the whole is in result_c1.txt] ..."
+
+
+@given(st.integers(100, 900))
+def test_what_stands_around_the_marker_can_be_told_from_it(max_chars: int) -> None:
+    text = "".join(f"... [{number}] ...\n" for number in range(900))
+    path = "/results/result_c1.txt"
+    before, after = head_and_tail(ends(text, max_chars=max_chars, rest=SPILLED.format(path=path)), path)
+    assert before + after
+    assert text.startswith(before)
+    assert text.endswith(after)
+    assert len(before) + len(after) > max_chars - 100
 
 
 def test_the_marker_says_how_to_get_the_rest() -> None:

@@ -11,6 +11,7 @@ from agentloop.cli.options import Option
 from agentloop.errors import DamagedError, StoreError
 from agentloop.events import Record
 from agentloop.filters import EventFilter
+from agentloop.renumbered import points_at
 from agentloop.stores import SessionInfo, SessionStore
 
 PAGE_RECORDS = 200
@@ -55,6 +56,28 @@ async def good_pages(
     """
     for after, most in _pieces(info, only):
         yield await _good(store, info, after, most, tell)
+
+
+async def without_dangling(
+    read: AsyncGenerator[list[Record]], only: EventFilter | None = None, *, tell: Tell
+) -> AsyncGenerator[list[Record]]:
+    """The pages without what points at a record that is left out of them, since no import takes that.
+
+    Each is told, with its position. What lies outside of the range is not left out, but was not asked for.
+    """
+    lost, expected = set[int](), (only and only.first) or 1
+    async for page in read:
+        kept = list[Record]()
+        for record in page:
+            lost.update(range(expected, record.seq))
+            expected = record.seq + 1
+            gone = lost.intersection(points_at(record.event))
+            if gone:
+                lost.add(record.seq)
+                tell(f"record {record.seq} is left out: it points at record {min(gone)}, which is left out")
+            else:
+                kept.append(record)
+        yield kept
 
 
 def pages_with(damaged: str, tell: Tell) -> Pages:

@@ -7,7 +7,7 @@ from textwrap import indent
 from typing import Any
 
 from agentloop import exports
-from agentloop.cli.sessions.reading import PAGE_RECORDS, Pages, pages
+from agentloop.cli.sessions.reading import PAGE_RECORDS, Pages, pages, warn, without_dangling
 from agentloop.cli.sessions.work import Opened
 from agentloop.events import MessageAdded, Record
 from agentloop.filters import EventFilter, select
@@ -43,8 +43,9 @@ async def texts_of(
                 for text in _list(exports.to_openai(said, only=only)):
                     yield text
             case "events":
-                async for page in records:
-                    yield "".join(f"{line}\n" for line in exports.to_events(page, only=only))
+                async with aclosing(without_dangling(records, only, tell=warn)) as kept:
+                    async for page in kept:
+                        yield "".join(f"{line}\n" for line in exports.to_events(page, only=only))
             case _:
                 between = ""
                 if info.title and (only is None or "described" in (only.kinds or ("described",))):
