@@ -9,8 +9,9 @@ from agentloop import Agent, Compaction, Runner
 from agentloop.cli.sessions.history import history_of, with_shared
 from agentloop.cli.sessions.work import Opened
 from agentloop.cli.settings import settings_for
-from agentloop.events import Compacted, Event, MessageAdded
+from agentloop.events import Compacted, Event, MessageAdded, Noted
 from agentloop.messages import Message
+from agentloop.prompts import summary_message
 from agentloop.stores import SQLiteStore
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tool_results import spill
@@ -61,7 +62,8 @@ async def test_all_files_of_a_session_go_with_it_and_are_named(tmp_path: Path) -
     assert list(map(len, there.values())) == [1, 2]
     other = spill(tmp_path / ".transcripts", "other_call_1", "of another session")
     with terminal("sessions", "delete", "orig", "--with-transcripts", cwd=tmp_path) as screen:
-        asked = " ".join(screen.wait_for("Delete session orig and its whole log?").split())
+        asked = " ".join(screen.wait_for("not looked at)?").split())
+        assert "and its whole log, with the files that no other session of this store names" in asked
         assert f"transcripts go: {there['transcript'][0]}" in asked
         assert f"long results go: {', '.join(there['result'])}" in asked
         screen.type("n\n")
@@ -92,6 +94,32 @@ async def test_what_the_original_names_stays_when_a_copy_goes_and_the_other_way_
             copied(tmp_path, "second")
     sessions("delete", "second", *WITH, cwd=tmp_path)
     assert files(tmp_path) == {"transcript": [], "result": []}
+
+
+async def test_long_results_that_a_copy_reads_of_in_its_messages_stay(tmp_path: Path) -> None:
+    await begun(tmp_path)
+    sessions("export", "orig", "-o", "list", cwd=tmp_path)
+    sessions("import", "list", "--session", "copy", cwd=tmp_path)
+    there = files(tmp_path)
+    done = sessions("delete", "orig", *WITH, cwd=tmp_path)
+    assert f"what other sessions name, too, stays: {', '.join(there['result'])}\n" in done.err
+    assert files(tmp_path) == there | {"transcript": []}
+    sessions("delete", "copy", *WITH, cwd=tmp_path)
+    assert files(tmp_path)["result"] == there["result"], "texts alone make no file a session's own"
+
+
+@pytest.mark.parametrize("imported", [True, False], ids=["imported", "said again"])
+async def test_a_transcript_that_a_summary_of_another_session_names_stays(
+    imported: bool, tmp_path: Path
+) -> None:
+    await begun(tmp_path)
+    there = files(tmp_path)
+    summary = summary_message("They read it.", there["transcript"][0])
+    said = MessageAdded(message=Message.user(summary), tokens=9)
+    instead = Compacted(covers=((1, 1),), replacement=summary, at=1, tokens=9)
+    await stored(tmp_path, [Noted(source="earlier record"), instead] if imported else [said])
+    sessions("delete", "orig", *WITH, cwd=tmp_path)
+    assert files(tmp_path) == there | {"result": []}
 
 
 async def test_what_only_sessions_name_that_go_together_goes(tmp_path: Path) -> None:

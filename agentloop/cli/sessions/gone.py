@@ -2,8 +2,8 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import click
@@ -14,15 +14,16 @@ from agentloop.cli.console import error_console, say
 from agentloop.cli.lines import listing
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
+from agentloop.cli.sessions.free import expired, kept_free
 from agentloop.cli.sessions.history import History, history_of, in_words, with_shared
 from agentloop.cli.sessions.left_files import check_in_folder, remove_files
 from agentloop.cli.sessions.reading import warn
 from agentloop.cli.sessions.work import HEADING, Opened, as_data, done, looked, named, no_store, row
-from agentloop.errors import SessionBusyError, UsageError
-from agentloop.leases import Leases
+from agentloop.errors import UsageError
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
-from agentloop.stores.base import TellsLeases
+
+_WITH_FILES = ", with the files that no other session of this store names (other stores are not looked at)"
 
 
 @click.command()
@@ -36,42 +37,33 @@ def delete(names: Sequence[str], yes: bool, force: bool, with_transcripts: bool,
     """Delete sessions and their whole logs.
 
     Says what goes. Transcripts and files of long results stay on disc, unless they are asked for, and
-    where another session names them, too. Where one of several names is wrong, a run works on one of the
-    sessions, or a file to delete is not in .transcripts and no folder is named, nothing is deleted.
+    where another session of this store names them, too. Where one of several names is wrong, a run works
+    on one of the sessions, or a file to delete is not in .transcripts and no folder is named, nothing is
+    deleted.
     """
     asks, console = _asks(yes), error_console()
 
     async def look(opened: Opened) -> Sequence[History]:
         found = [await named(opened, name) for name in names]
         infos = {info.id: redacted(info, opened.settings.redact) for info in found}.values()
-        if not asks and not with_transcripts:
-            return [History(info=info) for info in infos]
-        histories = [await history_of(opened, info) for info in infos]
-        if not with_transcripts:
-            return histories
-        check_in_folder(opened, histories)
-        return await with_shared(opened, histories)
+        if with_transcripts:
+            return await _with_files(opened, infos)
+        return [await history_of(opened, info) if asks else History(info=info) for info in infos]
 
     going = looked(look)
     files = [name for each in going for name in each.own] if with_transcripts else []
     if asks and not _agreed(console, going, files):
         return 0
 
-    went = set[str]()
-
-    async def gone(opened: Opened, history: History) -> None:
-        if with_transcripts:
-            went.update(await remove_files(opened, history, warn, went))
-        there = await opened.store.delete(history.info.id)
-        what = "deleted" if there else "was gone already"
-        say(console, f"{what}: {in_words(history, go=went)}")
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
+    async def work(opened: Opened, _: StandardOutput) -> None:
         async with AsyncExitStack() as holding:
             for history in going if not force else ():
-                await holding.enter_async_context(_held(opened, history.info.id))
+                await holding.enter_async_context(kept_free(opened, history.info.id))
+            went = set[str]()
             for history in going:
-                await gone(opened, history)
+                if with_transcripts:
+                    went.update(await remove_files(opened, history, warn, went))
+                await _delete(opened, history, went, console)
 
     return done(work)
 
@@ -110,31 +102,18 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
     return done(work)
 
 
-async def expired(opened: Opened, now: float) -> Sequence[SessionInfo]:
-    """What a sweep at that time would take: what has expired and no run works on. Nothing is written.
-
-    Of a store that does not tell who holds a session, it is all that has expired.
-    """
-    stored = await opened.store.list(owner=opened.settings.owner)
-    due = [info for info in stored if info.expires is not None and info.expires <= now]
-    if not isinstance(opened.store, TellsLeases):
-        return due
-    return [info for info in due if await opened.store.lease(info.id) is None]
+async def _with_files(opened: Opened, infos: Iterable[SessionInfo]) -> Sequence[History]:
+    """The histories of sessions whose files are to go with them; see `check_in_folder` for what it raises."""
+    histories = [await history_of(opened, info) for info in infos]
+    check_in_folder(opened, histories)
+    return await with_shared(opened, histories)
 
 
-@asynccontextmanager
-async def _held(opened: Opened, session_id: str) -> AsyncIterator[None]:
-    """No run works on the session within the block.
-
-    Raises:
-        SessionBusyError: one does now.
-    """
-    try:
-        async with Leases().held(session_id, opened.store):
-            yield
-    except SessionBusyError as error:
-        who = str(error).partition("; ")[0]  # what follows is advice for runs
-        raise SessionBusyError(f"{who}: wait for its end, or delete it all the same with --force") from error
+async def _delete(opened: Opened, history: History, went: Collection[str], console: Console) -> None:
+    """Delete the session, and say that it went, and of its files which."""
+    there = await opened.store.delete(history.info.id)
+    what = "deleted" if there else "was gone already"
+    say(console, f"{what}: {in_words(history, go=went)}")
 
 
 def _asks(yes: bool) -> bool:
@@ -154,4 +133,4 @@ def _agreed(console: Console, going: Sequence[History], files: Sequence[str] = (
         say(console, f"to be deleted: {in_words(history, go=files)}")
     several = f"these {len(going)} sessions and their whole logs"
     what = f"session {going[0].info.id} and its whole log" if len(going) == 1 else several
-    return not going or click.confirm(f"Delete {what}?", err=True)
+    return not going or click.confirm(f"Delete {what}{_WITH_FILES if files else ''}?", err=True)

@@ -1,17 +1,24 @@
 """What goes with a session that is deleted: its log and the files that this names, in words."""
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from agentloop.cli.lines import few, moment
-from agentloop.cli.sessions.reading import good_pages
+from agentloop.cli.sessions.reading import good_pages, untold
 from agentloop.cli.sessions.work import Opened
 from agentloop.errors import StoreError
 from agentloop.events import Compacted, MessageAdded, Record
+from agentloop.prompts import COMPRESSED, SPILLED
 from agentloop.stores import SessionInfo
+
+_SAID_BEHIND = tuple(text.partition("{")[0] for text in (SPILLED, COMPRESSED))
+"""What a text says right before the name of a file that holds what it does not."""
+
+_FILE = re.compile(r"result_[\w-]{1,255}\.txt|transcript_[\d-]{1,255}\.jsonl", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +75,14 @@ async def with_shared(opened: Opened, histories: Sequence[History]) -> Sequence[
     """The histories, and which of their files the logs of sessions name that are not among them.
 
     Those of all owners and folders are looked at, since a file may be a session's and its copy's. A copy has
-    the records of the first: one that has ended before a file was named does not name it.
+    the records of the first: one that has ended before a file was named does not name it. What their texts
+    say counts as well, since a copy that came as messages has nothing else; a forged one only keeps a file.
     """
     since = min((time for history in histories for time in history.files.values()), default=math.inf)
     going, named = {history.info.id for history in histories}, set[str]()
     for info in await opened.store.list():
         if info.updated >= since and info.id not in going:
-            named |= (await history_of(opened, info)).files.keys()
+            named |= await _named_in(opened, info)
     return [replace(history, shared=named.intersection(history.files)) for history in histories]
 
 
@@ -113,6 +121,35 @@ def _fates(what: str, names: Iterable[str], go: Collection[str]) -> Iterator[str
         yield f"{what} go: {few(going)}"
     if staying:
         yield f"{what} stay: {few(staying)}"
+
+
+async def _named_in(opened: Opened, info: SessionInfo) -> set[str]:
+    """The files that the records of a log name, or texts in it; as far as it can be read."""
+    names = set[str]()
+    with suppress(StoreError):
+        async with aclosing(good_pages(opened.store, info, tell=untold)) as read:
+            async for page in read:
+                names.update(name for name, _ in _transcripts(page))
+                names.update(map(result_name, results_in(page)))
+                names.update(name for text in _texts(page) for name in _told_in(text))
+    return names
+
+
+def _texts(page: Iterable[Record]) -> Iterator[str]:
+    """What was said, and what stands instead of something."""
+    for record in page:
+        match record.event:
+            case MessageAdded(message=message):
+                yield message.text
+            case Compacted(replacement=str(text)):
+                yield text
+
+
+def _told_in(text: str) -> Iterator[str]:
+    """The files of which the text says that they hold what it does not."""
+    for before in _SAID_BEHIND:
+        for behind in text.split(before)[1:]:
+            yield from _FILE.findall(behind.partition("\n")[0])
 
 
 def _transcripts(page: Iterable[Record]) -> Iterator[tuple[str, float]]:

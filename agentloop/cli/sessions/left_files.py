@@ -14,7 +14,7 @@ from agentloop.errors import StoreError, UsageError
 from agentloop.events import MessageAdded
 from agentloop.messages import Message
 from agentloop.ondisc import refuse_link, refused
-from agentloop.prompts import LEFT_OUT, SPILLED
+from agentloop.prompts import head_and_tail
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
 from agentloop.transcripts import listed, load
@@ -115,10 +115,8 @@ def _is_of(path: Path, said: Collection[int], opened: Opened) -> bool:
 
 def _is_whole_of(path: Path, result: MessageAdded) -> bool:
     """Whether the file holds the text of which the result shows the two ends."""
-    before, _, after = result.message.text.partition(SPILLED.format(path=result.spilled))
-    head = before.rpartition(LEFT_OUT.partition("{")[0])[0]
-    tail = after.partition(LEFT_OUT.rpartition("}")[2])[2]
-    begins, ends = (part.encode("utf-8", "backslashreplace") for part in (head, tail))
+    shown = head_and_tail(result.message.text, result.spilled or "")
+    begins, ends = (part.encode("utf-8", "backslashreplace") for part in shown)
     whole = path.read_bytes()
     return bool(begins or ends) and whole.startswith(begins) and whole.endswith(ends)
 
