@@ -1,7 +1,7 @@
 """One step of the loop: ask the model, and put its answer into the log."""
 
 from agentloop.calling import call
-from agentloop.errors import BadAnswerError, ContextTooLongError
+from agentloop.errors import BadAnswerError, ContextTooLongError, SpoiltAnswerError
 from agentloop.events import ModelCalled
 from agentloop.learning import overflow_error
 from agentloop.messages import Message
@@ -67,15 +67,32 @@ async def _asked(run: Run, session: Session) -> Session:
         ModelError: there is none, or it comes to nothing as those before it.
     """
 
+    request, counted = request_for(run, session), run.room.budget.counted(session.context)
+    answer, called = await _answered(run, request, counted)
+    return await _take(run, session, answer, called)
+
+
+async def _answered(run: Run, request: ModelRequest, counted: int) -> tuple[Answer, ModelCalled]:
+    """The answer, shown as it comes; a spoilt one came to nothing, and is asked for again as it is.
+
+    Raises:
+        ModelError: there is none; `SpoiltAnswerError` where it is the last of `VAIN_TRIES` in a row.
+    """
+
     async def show(part: TextPart | Retry) -> None:
         if isinstance(part, TextPart):
             await run.watch.say(TextDelta(text=part.text))
         else:
             await run.watch.retrying(part)
 
-    counted = run.room.budget.counted(session.context)
-    answer, called = await call(run.agent.model, request_for(run, session), counted=counted, on_part=show)
-    return await _take(run, session, answer, called)
+    while True:
+        try:
+            return await call(run.agent.model, request, counted=counted, on_part=show)
+        except SpoiltAnswerError as error:
+            run.in_vain += 1
+            if run.in_vain >= VAIN_TRIES:
+                raise
+            await run.watch.retrying(Retry(attempt=run.in_vain, wait_seconds=0.0, error=str(error)))
 
 
 async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled) -> Session:

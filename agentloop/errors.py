@@ -9,6 +9,7 @@
     │   ├── ModelRefusedError         any other 4xx: the same request will be refused again
     │   ├── ContextTooLongError       the server says that the request exceeds its window
     │   ├── BadAnswerError            an answer came that is no answer
+    │   │   └── SpoiltAnswerError     the server cannot read what its model said: another try may help
     │   └── SummaryRefusedError       a text came that cannot stand for the conversation
     ├── ContextOverflowError          the context cannot be made to fit, after the last rung
     ├── SessionBusyError              another run works on the session: later may work; nothing was stored
@@ -84,6 +85,13 @@ class ContextTooLongError(ModelError):
 
 class BadAnswerError(ModelError):
     """An answer came that is no answer: not JSON, no choices, or broken off half way."""
+
+
+class SpoiltAnswerError(BadAnswerError):
+    """The server cannot read what its own model said, such as a call of a tool; another try may help.
+
+    A run asks again at once, within the bound that it has for empty answers.
+    """
 
 
 class SummaryRefusedError(ModelError):

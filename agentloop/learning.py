@@ -5,13 +5,10 @@ from dataclasses import replace
 from agentloop.budget import MOST_RATIO_PROVED, SMALL_SHARE, Budget
 from agentloop.context import Context
 from agentloop.errors import ContextOverflowError, ContextTooLongError
+from agentloop.sizes import LEAST_WINDOW
 
 UNTOLD_OVERFLOW = 0.85
 """Where an overflow names no limit, the window is taken to be this share of the request refused."""
-
-LEAST_GUESS = 512
-"""A window is never guessed to be smaller: a refusal that names no size of a request so short has a reason of
-its own. Our own figure; the smallest windows in use are about four times as large."""
 
 USEFUL_ANSWER = 1_024
 """An answer of so many tokens is worth asking for; in small windows one of `SMALL_SHARE`."""
@@ -47,7 +44,7 @@ def refusing(budget: Budget, context: Context) -> Budget:
 
 def is_believed(budget: Budget, context: Context, error: ContextTooLongError) -> bool:
     """Whether the context is to be made smaller for it: a size is named, or the request is long enough."""
-    return bool(error.window or _told(budget, error)) or _guess(budget.size(context)) >= LEAST_GUESS
+    return bool(error.window or _told(budget, error)) or _guess(budget.size(context)) >= LEAST_WINDOW
 
 
 def with_shorter_answer(budget: Budget, context: Context, error: ContextTooLongError) -> Budget | None:

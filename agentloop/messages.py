@@ -9,13 +9,13 @@ JSON, a number as an id; in the form before tool calls a `function_call` is a ca
 
 import copy
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias, TypeGuard
 
 from agentloop.errors import UsageError
 from agentloop.originals import difference, merged, said_anew
+from agentloop.strict_json import STRICT_JSON
 
 Json: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = str | tuple[Json, ...] | None
@@ -225,17 +225,3 @@ def _check_nesting(data: Json) -> None:
 
 def _holds_more(value: object) -> TypeGuard[Mapping[Any, Any] | Sequence[Any]]:
     return isinstance(value, Mapping | list | tuple)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
-
-
-def _finite(number: str) -> float:
-    if math.isinf(value := float(number)):
-        raise ValueError(f"{number[:20]} is too large a number")
-    return value
-
-
-STRICT_JSON = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
-"""Decodes what every parser of JSON takes: NaN, the infinities and numbers beyond them are a ValueError."""

@@ -12,6 +12,9 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 MOST_TOKENS = 1_000_000_000
 """More than any model takes; a larger number is a slip of the hand."""
+LEAST_WINDOW = 256
+"""No model in use takes fewer tokens: a smaller window, named or guessed, is none, and what was refused has
+another reason. Our own figure; the smallest windows in use are several times as large."""
 
 
 def tokens_of(size: int | str) -> int:

@@ -1,5 +1,7 @@
-"""What strict UTF-8 and strict JSON cannot hold, replaced: lone surrogates above all, said or escaped."""
+"""What strict UTF-8 and strict JSON cannot hold: refused where it is read, replaced where it is written."""
 
+import json
+import math
 import re
 from typing import Any
 
@@ -57,3 +59,17 @@ def encodes(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _finite(number: str) -> float:
+    if math.isinf(value := float(number)):
+        raise ValueError(f"{number[:20]} is too large a number")
+    return value
+
+
+STRICT_JSON = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
+"""Decodes what every parser of JSON takes: NaN, the infinities and numbers beyond them are a ValueError."""

@@ -12,9 +12,9 @@ from agentloop.callables import is_async
 from agentloop.deadlines import DeadlineError, SelfCancelledError, within
 from agentloop.errors import RetryTool
 from agentloop.interrupts import is_ctrl_c
-from agentloop.messages import STRICT_JSON, Json
+from agentloop.messages import Json
 from agentloop.plain_values import as_text, error_text, rest_failed
-from agentloop.strict_json import cleaned_json
+from agentloop.strict_json import STRICT_JSON, cleaned_json
 from agentloop.threads import in_thread
 
 Status: TypeAlias = Literal["ok", "error", "timeout"]

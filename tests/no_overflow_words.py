@@ -33,7 +33,10 @@ _LOAD = (
     Other("Overflow error in sampler: input size mismatch", 500),
     Other("CUDA error: integer overflow in input size", 500),
     Other("Too many open contexts on this device", 500),
+    Other("Request too large to fit in the memory of this model", 500),
+    Other("conversation context limit of concurrent users exceeded", 500),
     Other("Too many tokens, please wait before trying again.", 500),
+    Other("Too many tokens. Please wait before trying again.", 500),
     Other("The batch is too large: 128 sequences", 500),
     Other("Maximum number of parallel conversations exceeded"),
     Other("model limit reached: 5 of 5 models are loaded", 500),
@@ -48,6 +51,10 @@ _ALLOWANCE = (
     Other("Your tokens exceed the monthly plan"),
     Other("Your input tokens exceed the daily allowance of 200000 tokens"),
     Other("Exceeded model limit for your tier"),
+    Other("You exceeded your daily input limit"),
+    Other("tokens used today 9000/8000"),
+    Other("You used 9000/8000 tokens."),
+    Other("Your plan's context limit was reached today"),
     Other("You have exceeded the maximum number of models; model limit is 5"),
     Other("reached maximum tokens per day"),
     Other("You exceeded max_tokens of your plan"),
@@ -63,6 +70,7 @@ _FIELDS = (
         "<html><head><title>400 Request Header Or Cookie Too Large</title></head><body>nginx</body></html>"
     ),
     Other("Request header too large"),
+    Other("request too large: the field 'user' has 300 characters"),
     Other("Request-URI Too Large"),
     Other("Invalid request: 'user' is too long (maximum 64 characters)"),
     Other("'user' is too long: 300 > 256"),
@@ -90,5 +98,6 @@ _ANSWER = (
     Other("reasoning tokens exceed budget"),
     Other("the requested output tokens exceed what this model can say"),
     Other("completion tokens exceed the limit"),
+    Other("max_tokens (9000) is more than the 4096 tokens the model gives"),
 )
 NO_OVERFLOWS = (*_TIME, *_LOAD, *_ALLOWANCE, *_FIELDS, *_ANSWER)

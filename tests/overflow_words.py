@@ -105,6 +105,25 @@ TOO_LONG: dict[str, TooLong] = {
         4097,
         100,
     ),
+    "vllm, the room left": TooLong(
+        error(
+            "You passed 3001 input tokens and requested 2000 output tokens. However, the model's context "
+            "length is only 4096 tokens, resulting in a maximum input length of 2096 tokens.",
+            param="input_tokens",
+        ),
+        4096,
+        5001,
+        2000,
+    ),
+    "vllm, characters": TooLong(
+        error(
+            "You passed 40000 input characters and requested 2000 output tokens. However, the model's "
+            "context length is only 4096 tokens, resulting in a maximum input length of 2096 tokens."
+        ),
+        4096,
+        None,
+        2000,
+    ),
     "vllm, decoder": TooLong(
         error("The decoder prompt (length 5000) is longer than the maximum model length of 2048."), 2048, 5000
     ),
@@ -141,6 +160,18 @@ TOO_LONG: dict[str, TooLong] = {
         8193,
         9096,
         4096,
+    ),
+    "together, 422": TooLong(
+        error(
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4440 "
+            "`inputs` tokens and 1000 `max_new_tokens`",
+            type="invalid_request_error",
+            param="max_tokens",
+        ),
+        4096,
+        5440,
+        1000,
+        status=422,
     ),
     "fireworks": TooLong(error(f"The prompt is too long: 140000, model {MOST}: 131071"), 131071, 140000),
     "sambanova": TooLong(
@@ -328,6 +359,29 @@ TOO_LONG: dict[str, TooLong] = {
         status=413,
     ),
     "tensorrt": TooLong(error("Prompt length (5000) exceeds maximum input length (4096)."), 4096, 5000),
+    "tensorrt-llm": TooLong(
+        error(
+            "default_max_tokens (-905) should be greater than 0, max_num_tokens (4096) - prompt_len (5000) - "
+            "query_token_len (1)"
+        ),
+        4096,
+        5000,
+    ),
+    "a request": TooLong(
+        error("Your request is too long for this model (9000 tokens; limit: 8192 tokens)."), 8192, 9000
+    ),
+    "a request's tokens": TooLong(error("request too large: 9000 tokens exceeds context 8192"), 8192, 9000),
+    "more than": TooLong(
+        error("Request contains 9000 tokens, which is more than the 8192 tokens the model supports."),
+        8192,
+        9000,
+    ),
+    "of": TooLong(error("Token limit exceeded: 9000/8192"), 8192, 9000),
+    "a plan beside it": TooLong(
+        error("9000 tokens > 8192 maximum. A longer context is not available for your organization."),
+        8192,
+        9000,
+    ),
     "too many messages": TooLong(error("Invalid 'messages': array too long, maximum length 2048, got 2500.")),
     "an html page": TooLong("<html><body>413 Request Entity Too Large</body></html>", status=413),
     "anthropic, 413": TooLong(
@@ -367,6 +421,13 @@ SURELY_TOO_LONG = (
     "Prompt has 9000 tokens, but this model supports 8192",
     "max context tokens is 8192 but got 9000",
     "Token limit reached: 9000 > 8192",
+    "The request is too long.",
+    "request was too large: use fewer tokens",
+    "prompt is too long: 9000 tokens > 8192 maximum, a longer context is not part of your plan",
+    "The prompt is too long. Buy credits for a model with a larger context.",
+    "This request exceeds the model's context window. Start a new conversation or wait for compaction.",
+    "Maximum context length exceeded: today's models take more",
+    "Your prompt contains 9000 tokens. The limit is 8192. Other models fit your budget.",
     "tokens数量超过限制",
     "请求内容过长",
 )
@@ -457,6 +518,10 @@ SOMETHING_ELSE: dict[str, tuple[int, object]] = {
     ),
     "a gateway": (400, {"Message": "Malformed input request: #: extraneous key [context] is not permitted"}),
     "tgi, a form": (422, _inputs("`temperature` must be strictly positive")),
+    "a form that names its fields": (
+        422,
+        error("unknown variant, expected one of `inputs`, `max_tokens`: the prompt exceeds nothing"),
+    ),
     "tgi, the answer": (422, _inputs("`max_new_tokens` must be <= 512. Given: 1024 tokens")),
     "a long name": (400, error("max_seq_len must be greater than 0")),
     "nothing": (400, ""),

@@ -193,6 +193,8 @@ ERRORS: list[tuple[Body, str]] = [
     ({"detail": "the model is odd"}, "the model is odd"),
     ({"detail": [{"loc": ["body", "model"], "msg": "is odd"}]}, "body model is odd"),
     ({"message": "the model is odd", "code": "odd"}, "the model is odd"),
+    ({"choices": None, "base_resp": {"status_code": 1000, "status_msg": "it is odd"}}, "it is odd"),
+    ({"choices": None, "base_resp": {"status_code": 1008}}, "1008"),
     ({"code": 20015, "msg": "the model is odd", "data": None}, "the model is odd"),
     ({"success": False, "errors": [{"code": 7, "message": "is odd"}], "result": None}, "is odd"),
 ]

@@ -7,11 +7,17 @@ import pytest
 
 from agentloop import OpenAIChat, OpenAIResponses
 from agentloop.agent import Agent
-from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
+from agentloop.errors import (
+    ContextOverflowError,
+    ContextTooLongError,
+    ModelRefusedError,
+    ModelUnavailableError,
+)
+from agentloop.models import ModelRequest
 from agentloop.runner import Runner
 from tests.kit import read
 from tests.no_overflow_words import NO_OVERFLOWS, Other
-from tests.server_kit import answer_of, at_once, chat, error_of
+from tests.server_kit import answer_of, at_once, chat, error_of, saying
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, ExtractiveSummariser, Fault, Reply, asks_for_summary, calling
@@ -53,6 +59,21 @@ async def test_a_fault_that_may_pass_is_tried_again(kind: type[Any], stream: boo
         model = kind("strict", base_url=server.url, retry=at_once(2), stream=stream)
         assert [(await answer_of(model)).message.text for _ in PASSING] == ["ok"] * len(PASSING)
         assert len(server.requests) == 2 * len(PASSING)
+
+
+HELLO: tuple[Body, ...] = (
+    {"role": "user", "content": "Hello"},
+    {"role": "assistant", "content": "Hi."},
+    {"role": "user", "content": "How are you?"},
+)
+FITTING = {"the first": saying("x" * 10_000), "a short one": ModelRequest(messages=HELLO)}
+
+
+@pytest.mark.parametrize("name", FITTING)
+async def test_a_500_without_a_word_to_what_surely_fits_is_an_outage(name: str) -> None:
+    with StrictProvider([Fault(status=500)] * 5) as server:
+        assert isinstance(await error_of(chat(server, retry=at_once()), FITTING[name]), ModelUnavailableError)
+        assert len(server.requests) == 5
 
 
 ROWS = ["9" * 20_000, "9," * 10_000, "9_" * 10_000, "999 " * 5_000, "1 + " * 5_000, "9 bytes " * 2_500]

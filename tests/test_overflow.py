@@ -158,7 +158,7 @@ async def test_l17_an_overflow_leads_to_two_smaller_tries_at_most(
         assert sizes == sorted(sizes, reverse=True)
 
 
-SPLIT = ["openrouter", "vllm", "anthropic-sum", "vllm-remainder", "sglang"]
+SPLIT = ["openrouter", "vllm", "anthropic-sum", "vllm-remainder", "vllm-left", "sglang"]
 MORE_OVERFLOWS = {
     "vllm-remainder": lambda window, prompt, answer: Fault(
         status=400,
@@ -166,6 +166,24 @@ MORE_OVERFLOWS = {
             "message": f"'max_tokens' is too large: {answer}. {MOST} is {window} tokens and your request has "
             f"{prompt} input tokens ({answer} > {window} - {prompt}).",
             "code": 400,
+        },
+    ),
+    "vllm-left": lambda window, prompt, answer: Fault(
+        status=400,
+        body={
+            "message": f"You passed {prompt} input tokens and requested {answer} output tokens. However, the "
+            f"model's context length is only {window} tokens, resulting in a maximum input length of "
+            f"{max(0, window - answer)} tokens. Please reduce the length of the input prompt.",
+            "param": "input_tokens",
+            "code": 400,
+        },
+    ),
+    "vllm-characters": lambda window, prompt, answer: Fault(
+        status=400,
+        body={
+            "message": f"You passed {4 * prompt} input characters and requested {answer} output tokens. "
+            f"However, the model's context length is only {window} tokens, resulting in a maximum input "
+            f"length of {max(0, window - answer)} tokens.",
         },
     ),
     "sglang": lambda window, prompt, answer: Fault(
@@ -223,6 +241,19 @@ async def test_a_sum_that_is_too_large_lowers_the_answer_first(
     assert 4_000 < (limit_of(after) or 0) < 12_000
     later = [limit_of(body) or 99_999 for body in server.bodies[at + 1 :]]
     assert later == sorted(later, reverse=True), "each asks for what is left"
+
+
+@pytest.mark.parametrize("asked", [16_000, 15_500, 14_000])
+@pytest.mark.parametrize("overflow", ["vllm", "vllm-left", "vllm-characters"])
+async def test_so_it_does_where_the_answer_asked_for_fills_the_window(
+    overflow: str, asked: int, tmp_path: Path
+) -> None:
+    with provider(reading(6), overflow, window=16_000) as server:
+        agent = Agent(chat(server, max_output_tokens=asked), tools=[read])
+        result = await Runner(agent, transcripts=tmp_path).run("Read.", session_id="s")
+        assert (result.output, result.compactions) == ("all read", ())
+        assert len([request for request in server.requests if request.violations]) == 1
+    assert (limit_of(server.bodies[-1]) or 0) > 9_000
 
 
 async def test_it_is_remembered_for_later_runs(tmp_path: Path) -> None:

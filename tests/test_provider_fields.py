@@ -189,6 +189,10 @@ def test_a_signature_said_with_each_fragment_is_said_once() -> None:
     assert merged("extra_content", sealed, sealed, sealed) == sealed
 
 
+def test_the_channel_of_reasoning_said_with_each_fragment_is_said_once() -> None:
+    assert merged("channel", *["analysis"] * 300) == "analysis"
+
+
 PIECES = [["AAAA", "BBBB", "AAAA", "CCCC=="], ["AAAA", "AAAA", "B=="], ["", "A" * 9, "", "A" * 9, "=="]]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentloop.messages import Json
 from agentloop.openai_api.error_bodies import FieldPath
@@ -68,25 +68,30 @@ class Dialect:
         where both of its names are refused. `sent` may be of an older dialect, beside a request that found
         this one: what was found out is never given up again.
         """
+        # What names reasoning names its role, its part or its field too, and often calls that unknown.
         if (less := less_for(refusal, sent)) is not None:
             return self._returning(less)
+        # The next three need another value, though they name a field as if it had to go.
         if refusal.is_of_the_system_role and (way := _other_way(refusal, sent)) is not None:
             return replace(self, instructions=max(self.instructions, way, key=WAYS.index))
         if refusal.wants_reasoning and not self.wants_reasoning:
             return replace(self, wants_reasoning=True)
         if refusal.is_of_call_ids and (form := _other_ids(refusal, sent)) is not None:
             return replace(self, call_ids=max(self.call_ids, form, key=ID_FORMS.index))
+        # A limit that is too high is named as a field that is unknown is, and has to stay.
         if (most := self._most_output(refusal, sent)) is not None:
             return replace(self, most_output=min(most, self.most_output or most))
         learnt = self._without(refused_fields(refusal, sent), sent)._streaming(refusal, sent)
+        # A place tells less than a name: all that is wrong with a message is said of its place.
         if learnt == self and (less := less_where_it_points(refusal, sent)) is not None:
             return self._returning(less)
         return learnt
 
-    def with_own_of(self, first: "Dialect") -> "Dialect":
-        """The dialect with what nobody asked for as it was at first: leaving it out did not help."""
-        without = self.without - (OWN_FIELDS.keys() - first.without)
-        return replace(self, without=without, reasoning=first.reasoning)
+    def taken_back(self, before: "Dialect", after: "Dialect") -> "Dialect":
+        """The dialect without a change that did not help, as far as nobody had asked for what it left out."""
+        own = (after.without - before.without) & OWN_FIELDS.keys()
+        reasoning = before.reasoning if self.reasoning == after.reasoning else self.reasoning
+        return replace(self, without=self.without - own, reasoning=reasoning)
 
     def spoken(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body in this dialect."""
@@ -140,6 +145,10 @@ class Dialect:
         if not sent.get("stream") and refusal.wants_streams:
             return replace(self, streams=True)
         return self
+
+
+Change: TypeAlias = tuple[Dialect, Dialect]
+"""The dialects before and after something was learnt."""
 
 
 def _other_way(refusal: Refusal, sent: Json) -> Instructions | None:

@@ -15,12 +15,13 @@ from agentloop.errors import (
     ContextTooLongError,
     ModelRefusedError,
     ModelUnavailableError,
+    SpoiltAnswerError,
     UsageError,
 )
 from agentloop.host_logger import warn
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.openai_api.clients import LoopClients
-from agentloop.openai_api.dialect import Dialect
+from agentloop.openai_api.dialect import Change, Dialect
 from agentloop.openai_api.errors import (
     BORDER_ERRORS,
     VENDOR_ERRORS,
@@ -41,7 +42,7 @@ MOST_CHANGES = 8
 """So often one request is sent again in another form, each time one that the server has not refused."""
 
 _SURELY_SHORT_BYTES = 16_000
-"""Some 4,000 tokens, which every model in use takes: a smaller request fails for another reason."""
+"""Some 4,000 tokens, which every model in use takes: a smaller request fails since the server is ill."""
 
 
 class Endpoint:
@@ -114,7 +115,7 @@ class Endpoint:
 
     async def _understood(self, request: ModelRequest, server: Server) -> AsyncGenerator[ModelPart, None]:
         """One try, in the dialect that the server turns out to speak."""
-        first = self._dialect
+        learnt: list[Change] = []
         for changes_left in range(MOST_CHANGES, -1, -1):
             dialect, told = self._dialect, False
             refusals: list[Refusal] = []
@@ -126,19 +127,28 @@ class Endpoint:
                         told = True
                         yield part
                 return
+            except SpoiltAnswerError:
+                raise  # The request was understood.
             except (ModelRefusedError, BadAnswerError):
                 sent = {name: body[name] for name in body if name not in self._form.kept}
                 sent["stream"] = streams
-                if not refusals:
-                    raise
-                if told or not changes_left or not self._learn(refusals[-1], sent, dialect, server):
-                    self._dialect = self._dialect.with_own_of(first)
+                may_learn = refusals and changes_left and not told
+                if not (may_learn and self._learn(refusals[-1], sent, dialect, server, learnt)):
+                    self._take_back(learnt)
                     raise
 
-    def _learn(self, refusal: Refusal, sent: Body, spoken: Dialect, server: Server) -> bool:
+    def _take_back(self, learnt: list[Change]) -> None:
+        """Go back on what this try left out in vain; what was found beside it stays."""
+        for change in reversed(learnt):
+            self._dialect = self._dialect.taken_back(*change)
+
+    def _learn(
+        self, refusal: Refusal, sent: Body, spoken: Dialect, server: Server, learnt: list[Change]
+    ) -> bool:
         """Whether the refusal tells of another dialect; a request beside it may have found it before."""
         before = self._dialect
         self._dialect = before.after(refusal, sent)
+        learnt.append((before, self._dialect))
         if changes := self._dialect.changes(before):
             warn("dialect_changed", model=server.model, server=server.place, **changes)
         return spoken.after(refusal, sent) != spoken and self._dialect != spoken

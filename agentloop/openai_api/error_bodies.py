@@ -4,6 +4,7 @@ A body may be nested as deep as JSON can be; what stands deeper than errors in u
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
@@ -31,6 +32,8 @@ _WORDS = (
     *("error_message", "error_msg", "errorMessage", "error_description", "title"),
 )
 _CODES = ("code", "type", "error_type", "error_code", "__type")
+_SPOILT_CODES = frozenset({"tool_use_failed", "output_parse_failed"})
+_SPOILT_WORDS = re.compile(r"['\"](tool_use_failed|output_parse_failed|failed_generation)['\"]")
 _QUOTED_ERRORS = ("error", "errors", "detail", "message")
 _TELLING = dict.fromkeys(
     (
@@ -110,6 +113,16 @@ def codes_in(body: object) -> frozenset[str]:
 def objects_in(body: object) -> Iterator[Mapping[str, Any]]:
     """The error object and those that it quotes, the outer ones first."""
     return (value for _, value in _walked(body, _quoted_errors) if isinstance(value, Mapping))
+
+
+def is_of_the_answer(body: object) -> bool:
+    """Whether the fault is in what the server's model said, though the status may be that of a bad request.
+
+    Groq's codes and the field in which it quotes the model: https://console.groq.com/docs/tool-use. A gateway
+    may quote them as text.
+    """
+    is_quoted = any("failed_generation" in each for each in objects_in(body))
+    return is_quoted or bool(_SPOILT_CODES & codes_in(body) or _SPOILT_WORDS.search(said(body)))
 
 
 def texts_in(body: object) -> Iterator[tuple[str, str]]:

@@ -11,8 +11,9 @@ from agentloop.errors import (
     ContextTooLongError,
     ModelRefusedError,
     ModelUnavailableError,
+    SpoiltAnswerError,
 )
-from agentloop.openai_api.error_bodies import parsed, said, trimmed
+from agentloop.openai_api.error_bodies import is_of_the_answer, parsed, said, trimmed
 from agentloop.openai_api.overflow import overflow_in
 from agentloop.openai_api.refused import Refusal, refuses_a_part, refuses_call_ids, refuses_system
 from agentloop.openai_api.retry_after import retry_after_seconds
@@ -92,7 +93,9 @@ def refusal_in(error: Exception) -> Refusal | None:
     understood and then forgotten: words of a key in it may be words of the server too.
     """
     heard = _heard(error)
-    if heard is None or (isinstance(error, ServerSaidError) and error.begun and heard.status == 200):
+    if heard is None or is_of_the_answer(heard.body):
+        return None
+    if isinstance(error, ServerSaidError) and error.begun and heard.status == 200:
         return None
     return Refusal.of(_OF_THE_REQUEST if heard.status == 200 else heard.status, heard.body)
 
@@ -178,6 +181,8 @@ def _bare(error: Exception, heard: _Said) -> int | None:
 
 def _refusal(heard: _Said, words: str, server: Server) -> AgentLoopError:
     status = heard.status
+    if is_of_the_answer(heard.body):
+        return SpoiltAnswerError(f"{server.place} cannot read what its model said: {words or status}")
     if (overflow := overflow_in(status, heard.body)) is not None:
         text = f"the request is too long for {server.model}: {words or status}; shorten it"
         return ContextTooLongError(
@@ -203,11 +208,8 @@ def _may_pass(status: int, body: object) -> bool:
 def _unavailable(status: int, server: Server, words: str) -> str:
     if status == 500 and words.lower() in _UNEXPLAINED:
         return f"{server.place} failed (500) with no reason: try again later"
-    if status == 429:
-        text = f"{server.place} is overloaded or a limit of yours is reached (429): try again later"
-    else:
-        text = f"{server.place} cannot answer now ({status}): try again later"
-    return _with_words(text, words)
+    why = "is overloaded or a limit of yours is reached" if status == 429 else "cannot answer now"
+    return _with_words(f"{server.place} {why} ({status}): try again later", words)
 
 
 def _refused(status: int, server: Server, words: str) -> str:

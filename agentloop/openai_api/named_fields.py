@@ -15,6 +15,7 @@ from agentloop.messages import Json
 from agentloop.openai_api.error_bodies import FieldPath
 from agentloop.openai_api.refused import Refusal
 from agentloop.openai_api.request_fields import OWN_FIELDS
+from agentloop.openai_api.thoughts import SEALED_FIELDS
 
 _STORE: FieldPath = ("store",)
 _CONVERSATIONS = ("messages", "input")
@@ -26,9 +27,6 @@ _NEEDED_IN_MESSAGES = frozenset(
 )
 _NEEDED_INSIDE = frozenset({"id", "thinking", "reasoning", "signature", "data"})
 """Needed in calls and parts of content, not in messages and items themselves."""
-
-_WHOLE = frozenset({"thinking_blocks", "reasoning_details"})
-"""Fields that are of no use in part."""
 
 _ITEM_IDS: frozenset[FieldPath] = frozenset({("input", "id")})
 _IDS = _ITEM_IDS | {("messages", "id")}
@@ -132,7 +130,7 @@ def _dispensable(path: FieldPath) -> FieldPath | None:
         case ("tools", *above, name):
             named_by_users = bool(above) and above[-1] in _NAMED_BY_USERS
             return None if name in _NEEDED_IN_TOOLS or named_by_users else ("tools", name)
-        case ("messages", field, *_) if field in _WHOLE:
+        case ("messages", field, *_) if field in SEALED_FIELDS:
             return path[:2]
         case (("messages" | "input"), *above, name):
             inside = above and name in _NEEDED_INSIDE

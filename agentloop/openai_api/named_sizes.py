@@ -13,7 +13,7 @@ _N = rf"\(?({NUMBER})"
 _OF = r"(?: is| of|:| at least| about| a total of| up to)*"
 _OTHER_UNITS = re.compile(
     r"\(?(?<![\d,_.])\d[\d,_.]{0,30}(?: \d{3}\b){0,5} ?"
-    r"(?:bytes?|[kmg]i?b|char(?:acter)?s?|pixels?|px|images?|tools?|pages?)\b",
+    r"(?:bytes?|[kmg]i?b|(?:input )?char(?:acter)?s?|pixels?|px|images?|tools?|pages?)\b",
     re.IGNORECASE,
 )
 
@@ -48,29 +48,36 @@ _TOTAL = (
     rf"requested{_OF} {_N} tokens(?! ?(?:of|in|from) )",
     rf"sequence length of {_N}",
 )
+_WHOLE = rf"context (?:length|size|window|limit)(?: limit)?(?: is| of|:)?(?: only)? {_N}"
+"""The window itself, whatever is named beside it: a server may name what it leaves for the input, too."""
+
 _WINDOW = (
     rf"> {_N}",
     rf"(?:maximum|max|model'?s?) (?:context|model|prompt|input|allowed|supported sequence)? ?"
     rf"(?:length|size)(?: is(?: just)?| of|:)? {_N}",
     rf"(?:{_N} maximum|maximum is {_N}|{_MODEL_LENGTH}|max_num_tokens {_N}|n_ctx: {_N})",
-    rf"context (?:length|size|window|limit)(?: limit)?(?: of only| of| is|:)? {_N}",
+    _WHOLE,
     rf"(?:maximum number of (?:input )?tokens(?: allowed)?|max input tokens)(?: is| of|:)? {_N}",
     rf"(?:limit|max size|token limit)(?: of| is|:) {_N}",
     rf"(?:tokens? limit|max context tokens is) {_N}",
     rf"(?:must be <=|(?:cannot|not) exceed|supports(?: up to)?|tokens allowed|maximum of|max is) {_N}",
     rf"(?:less|fewer) than {_N} tokens",
     rf"length should be \[\d+, {_N}\]",
-    rf"exceeds the max(?:imum)? {_N}",
+    rf"exceeds(?: the)? (?:max(?:imum)?|context) {_N}",
+    rf"(?:more|greater|larger|longer) than(?: the)? {_N}",
+    rf"(?:exceeded|too long|too large):? {NUMBER} ?/ ?{_N}",
 )
 _TOKENS = (
-    rf"{_N} tokens >",
+    rf"(?:{_N} tokens >|prompt_len {_N})",
     rf"(?:requested|requested a total of|requested about|requested:|resulted in|contains|received) {_N}",
-    rf"(?:has|token count|token count of|token count is|token count:|keep the first|requested tokens) {_N}",
-    rf"(?:prompt|input|request|input length|prompt length|current length is|too long:|given:|tokens) {_N}",
+    rf"(?:has|have|token count(?: of| is|:)?|keep the first|requested tokens) {_N}",
+    rf"(?:prompt|input|request|(?:input|prompt) length|current length is|given:|tokens) {_N}",
+    rf"too (?:long|large): {_N}",
     rf"\(length {_N}\)",
     rf"prompt'?s? (?:length|tokens:?) {_N}",
     rf"n_keep: {_N}",
     rf"(?:{_N} >|but got {_N})",
+    rf"(?:\(({NUMBER}) tokens?[;,]|(?:exceeded|too long|too large):? {_N} ?/ ?{NUMBER})",
 )
 
 
@@ -109,11 +116,15 @@ def sizes_in(text: str) -> NamedSizes:
 
 
 def _apart(text: str) -> NamedSizes:
-    window, output = believed_window(_first(_WINDOW, text)), _first(_ANSWER, text)
-    total, prompt = _first(_TOTAL, text), _first(_PROMPT, text)
+    output, total, prompt = (_first(patterns, text) for patterns in (_ANSWER, _TOTAL, _PROMPT))
+    whole = _first((_WHOLE,), text) if output is not None else None
+    window = believed_window(whole or _first(_WINDOW, text))
     if output is not None and (total or prompt):
         return NamedSizes(window=window, tokens=max(total or 0, (prompt or 0) + output), output_tokens=output)
-    return NamedSizes(window=window, tokens=total or _first(_TOKENS, text) or prompt)
+    tokens = total or _first(_TOKENS, text) or prompt
+    if whole is not None and tokens == output:
+        return NamedSizes(window=window, tokens=None, output_tokens=output)
+    return NamedSizes(window=window, tokens=tokens)
 
 
 def _first(patterns: Iterable[str], text: str) -> int | None:

@@ -2,10 +2,7 @@
 
 import re
 
-from agentloop.sizes import MOST_TOKENS
-
-LEAST_WINDOW = 256
-"""No model in use takes fewer tokens: a smaller figure means something else."""
+from agentloop.sizes import LEAST_WINDOW, MOST_TOKENS
 
 NUMBER = (
     r"(?<!\d)(?:\d{1,3}(?:[,. _'’\u00a0\u202f]\d{3}){1,5}(?!\d)"

@@ -35,11 +35,6 @@ _NOT_LENGTH = re.compile(
     r"""
     \b(unknown|unrecogni[sz]ed|unsupported|not \s permitted|invalid \s schema|extra \s inputs|quota) \b
     | \b rate \s limit | \b per [\s-] (second|min(ute)?|hour|day) \b | \( (TPM|TPD|RPM|ITPM) \)
-    | \b (today | this \s (day|week|month) | (dai|hour|week|month)ly | allowance | credits?
-          | (?<! thinking \s) (?<! reasoning \s) budget
-          | (?<! upgrade \s) your \s (\w{1,12} \s)? (plan|tier|subscription|organi[sz]ation)) \b
-    | \b (deadline | timed? [\s-]? (out|limit) | concurrent | wait | in \s flight) \b
-    | 频率 | 速率 | 额度 | 配额 | 余额 | 并发 | 套餐 | 每分钟 | 每[日天] | [今当]日 | 今天
     | completion \s tokens, \s whereas | (number|range) \s of \s (max_)? output \s tokens
     | maximum \s tokens \s (that \s)? you \s request | \b string \s too \s long \b
     | \b (tools?|functions?|stop|schema)\b [^.]{0,40} \b too \s (long|many|large)
@@ -50,32 +45,62 @@ _NOT_LENGTH = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_OF_USE = re.compile(
+    r"""
+    \b (today | this \s (day|week|month) | (dai|hour|week|month)ly | allowance | credits?
+        | (?<! thinking \s) (?<! reasoning \s) budget
+        | (?<! upgrade \s) your \s (\w{1,12} \s)? (plan|tier|subscription|organi[sz]ation)) \b
+    | \b (deadline | timed? [\s-]? (out|limit) | concurrent | wait | in \s flight) \b
+    | 频率 | 速率 | 额度 | 配额 | 余额 | 并发 | 套餐 | 每分钟 | 每[日天] | [今当]日 | 今天
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Words of time, load and money. They are also said beside an overflow: upgrade your plan, wait a moment."""
+
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _OF_THE_ANSWER = re.compile(
-    r"\b(max_\w*tokens|maxOutputTokens|budget_tokens|(output|completion|reasoning|thinking|budget) tokens)\b"
-    r"|\bfor output\b|\bof output\b",
+    r"\b(max_(?!num_)\w*tokens|maxOutputTokens|budget_tokens"
+    r"|(output|completion|reasoning|thinking|budget) tokens|(for|of) output)\b",
     re.IGNORECASE,
 )
 _OF_THE_PROMPT = re.compile(
     r"(?<!invalid )\b(prompts?|inputs?|messages|conversation)\b|\btotal (number of )?tokens\b", re.IGNORECASE
 )
-_LENGTH = re.compile(
+_SURELY_LENGTH = re.compile(
     r"""
     maximum \s ((context|prompt|input) \s (length|size) | model \s length)
     | (exceed\w* | (longer|larger|greater|more) \s than | too \s (long|large|many) .{0,20} \b (for|to \s fit))
-      .{0,60} \b (context [\s_]? (length|size|window|limit) | (prompt|input|sequence) [\s_] (length|limit|len)
+      .{0,60} \b (context [\s_]? (length|size|window) | (prompt|input|sequence) [\s_] (length|len)
                   | max_(seq|model)_len | (model'?s? | available) \s context) \b
-    | \b context \s (length|size|window|limit) \b .{0,40} (exceed | too \s (long|large|small) | reached)
+    | \b context \s (length|size|window) \b .{0,40} (exceed | too \s (long|large|small) | reached)
     | \b (prompts? | inputs? | messages? | conversation | context | request \s (body|payload|entity)) ['"`]?
       (\s (length|size|text|prompt|tokens?|count)){0,3} (\s? \(? \d[\d,.]{0,20} (\s tokens)? \)?)?
       (\s (is|are|was|were))? (\s (far|much|way))? \s too \s (long|large|big) \b
     | 'messages': \s array \s too \s long \b
+    | \b (reached|exceed(s|ed)) \s (the \s)? (maximum \s)? context \s (length|size|window) \b
+    | context_?window_?exceeded | \b n_keep \b .{0,20} \b n_ctx \b
+    | \b max_num_tokens \b .{0,20} - \s? prompt_len \b
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+"""What is sure by itself: of the context, the prompt or the messages it is said that they are too long.
+
+"Too long", "too large" and "limit" are also said of time, queues, allowances, headers and other fields.
+"""
+
+_LENGTH = re.compile(
+    r"""
+    (exceed\w* .{0,60} | reached \s (the \s)? (maximum \s)?) \b (context|prompt|input|sequence) [\s_] limit \b
+    | \b context \s limit \b .{0,40} (exceed | too \s (long|large|small) | reached)
+    | (too \s (long|large|many) .{0,20} \b (for|to \s fit) | (longer|larger|greater|more) \s than)
+      .{0,60} \b (context|prompt|input|sequence) [\s_] limit \b
+    | \b request \s ((is|was) \s)? ((far|much|way) \s)? too \s (long|large|big)
+      (?= [.!]? \s* $ | [^.]{0,80} \b (tokens? | context | for \s (this|the) \s (\w{1,12} \s)? model) \b)
     | \b (prompts? | inputs? | conversation | context | request \s (body|payload|entity)) \b ['"`]?
       (\s (length|size|text|tokens?|count)){0,3} [\s\d(),]{1,20} (tokens \)? \s)?
       ((has|have) \s)? (exceed\w* | (is|are) \s (longer|larger|greater) \s than)
       \s ((the|its) \s)? ((model'?s?|configured) \s)? (max|limit)
-    | \b (reached|exceed(s|ed)) \s (the \s)? (maximum \s)? context \s (length|size|window|limit) \b
     | \b conversation \s length \s exceeded | reached \s its \s conversation \s limit
-    | context_?window_?exceeded | \b n_keep \b .{0,20} \b n_ctx \b
     | \b ((input|prompt|total|requested|context|message) \s tokens? | number \s of \s (\w{1,9} \s)? tokens
           | tokens \s (in|of|for) \s (the|your|this) \s (\w{1,9} \s)? (prompt|input|messages?|request)
           | token \s count) \b .{0,60}
@@ -94,10 +119,7 @@ _LENGTH = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-"""What is sure by itself: of the context, the prompt or the messages it is said that they are too long.
-
-"Too long", "too large" and "limit" are also said of time, queues, allowances, headers and other fields.
-"""
+"""What is of length where no word of time, load or money stands beside it."""
 
 _TOKENS = re.compile(r"\btokens?\b", re.IGNORECASE)
 
@@ -128,12 +150,22 @@ def _field(body: object, name: str) -> int | None:
 def _is_of_length(status: int, text: str, codes: Set[str], sizes: NamedSizes) -> bool:
     if status not in _STATUSES:
         is_named = status > 500 and not codes.isdisjoint(_SURE_CODES)
-        return is_named or _is_inference_servers(status, text, codes)
+        return is_named or _is_inference_servers(status, text)
     if not codes.isdisjoint(_CODES):
         return True
     if not codes.isdisjoint(_OTHER_CODES) or _NOT_LENGTH.search(text) or _is_of_the_answer(text, sizes):
         return False
+    if _SURELY_LENGTH.search(text):
+        return True
+    if _OF_USE.search(text):
+        rest = _without_use(text)
+        return _names_more_than_fits(rest, sizes_in(rest))
     return status == 413 or bool(_LENGTH.search(text)) or _names_more_than_fits(text, sizes)
+
+
+def _without_use(text: str) -> str:
+    """The sentences that speak neither of time nor of load nor of money."""
+    return " ".join(each for each in _BETWEEN_SENTENCES.split(text) if not _OF_USE.search(each))
 
 
 def _is_of_the_answer(text: str, sizes: NamedSizes) -> bool:
@@ -151,9 +183,9 @@ def _names_more_than_fits(text: str, sizes: NamedSizes) -> bool:
     return bool(_TOKENS.search(text)) and (sizes.tokens or 0) > (sizes.window or MOST_TOKENS)
 
 
-def _is_inference_servers(status: int, text: str, codes: Set[str]) -> bool:
-    """Text Generation Inference says it with 422, a status that elsewhere is never about length.
+def _is_inference_servers(status: int, text: str) -> bool:
+    """Text Generation Inference, and who runs it, say it with 422, a status that else is never about length.
 
     https://huggingface.co/docs/text-generation-inference/reference/api_reference
     """
-    return status == 422 and "validation" in codes and "`inputs`" in text and "tokens" in text
+    return status == 422 and "`inputs`" in text and bool(_LENGTH.search(text))

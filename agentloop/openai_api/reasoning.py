@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from agentloop.messages import Json, text_of
 from agentloop.openai_api.error_bodies import Place
 from agentloop.openai_api.refused import Refusal
+from agentloop.openai_api.thoughts import FIELDS, PARTS, SEALED_FIELDS, SEALS
 from agentloop.prompts import ACKNOWLEDGEMENT
 
 Returned: TypeAlias = Literal["as it came", "in fields", "none"]
@@ -20,13 +21,6 @@ Returned: TypeAlias = Literal["as it came", "in fields", "none"]
 AMOUNTS: tuple[Returned, ...] = ("as it came", "in fields", "none")
 """In the order in which they are tried: one that is refused is not gone back to."""
 
-_FIELDS = frozenset({"reasoning_content", "reasoning", "thinking_blocks", "reasoning_details"})
-_SEALED_FIELDS = frozenset({"thinking_blocks", "reasoning_details"})
-_SEALS = frozenset({"thought_signature", "thoughtSignature", "signature"})
-_THOUGHTS = frozenset(
-    {"thinking", "redacted_thinking", "reasoning"}
-    | {"reasoning.text", "reasoning.summary", "reasoning.encrypted"}
-)
 _KIND = r"(?:reasoning(?:\.(?:text|summary|encrypted))?|(?:redacted_)?thinking|thoughts?)(?!\.?\w)"
 _NAMED = re.compile(
     rf"\b{_KIND}['\"`”’]? (?:(?:input|output|content) )?"
@@ -44,9 +38,8 @@ _MISSED = re.compile(
     re.IGNORECASE,
 )
 _SURELY = re.compile(
-    r"invalid_encrypted_content|encrypted content .{0,200} could not be"
-    r"|required following item|required 'reasoning' item|item with id .{0,200} not found",
-    re.IGNORECASE | re.DOTALL,
+    r"invalid_encrypted_content|encrypted content .{0,200} could not be|required following item",
+    re.IGNORECASE,
 )
 _OF_A_SEAL = re.compile(r"\bsignatures?\b|\bthinking\W{1,2}blocks?\b|\bencrypted\b", re.IGNORECASE)
 
@@ -72,12 +65,12 @@ def _less(sent: Json) -> Returned | None:
     said = _said_in(sent)
     if any(_holds_thoughts(each) for each in said):
         return "in fields"
-    return "none" if any(_is_reasoning(each) or each.keys() & _FIELDS for each in said) else None
+    return "none" if any(_is_reasoning(each) or each.keys() & FIELDS for each in said) else None
 
 
 def _refuses_reasoning(refusal: Refusal, sent: Json) -> bool:
     """Whether the words are of reasoning that was sent back: another server made it, as a rule."""
-    if refusal.status in (400, 404) and _SURELY.search(refusal.text):
+    if refusal.is_of_item_ids or (refusal.status in (400, 404) and _SURELY.search(refusal.text)):
         return True
     if refusal.is_of_a_part and any(map(_holds_thoughts, _said_in(sent))):
         return True
@@ -115,7 +108,7 @@ def _without_thoughts(message: Json) -> Json:
 def _without_fields(message: Json) -> Json:
     if message.get("role") != "assistant":
         return message
-    kept = {name: value for name, value in message.items() if name not in _FIELDS}
+    kept = {name: value for name, value in message.items() if name not in FIELDS}
     if _has_sealed_calls(message):
         kept["tool_calls"] = [_unsealed(call) for call in message["tool_calls"]]
     return kept
@@ -132,7 +125,7 @@ def _unsealed(call: Json) -> Json:
 
 def _is_seal(name: str, value: object) -> bool:
     inside = value.items() if isinstance(value, Mapping) and name != "function" else ()
-    return name in _SEALS or any(_is_seal(key, each) for key, each in inside)
+    return name in SEALS or any(_is_seal(key, each) for key, each in inside)
 
 
 def _said_in(sent: Json) -> list[Mapping[str, Any]]:
@@ -153,7 +146,7 @@ def _holds_thoughts(message: Json) -> bool:
 
 
 def _is_thought(part: object) -> bool:
-    return isinstance(part, Mapping) and part.get("type") in _THOUGHTS
+    return isinstance(part, Mapping) and part.get("type") in PARTS
 
 
 def _names_another_field(refusal: Refusal, sent: Json) -> bool:
@@ -170,7 +163,7 @@ def _is_inside(place: Place, sent: Json) -> bool:
         return False
     message, behind = said[number], tuple(parts)
     names = {part for part in behind if isinstance(part, str)}
-    if _is_reasoning(message) or names & _SEALED_FIELDS & message.keys():
+    if _is_reasoning(message) or names & SEALED_FIELDS & message.keys():
         return True
     if names and "content" not in names:
         return False

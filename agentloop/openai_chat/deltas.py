@@ -32,9 +32,21 @@ def check_no_error(chunk: Json) -> None:
     """
     if chunk.get("error"):
         raise ServerSaidError({key: value for key, value in chunk.items() if key != "choices"})
+    chunk = _as_others_say_it(chunk)
     why = next((chunk[key] for key in _SAYS_WHY if chunk.get(key)), None)
     if chunk.get("object") == "error" or not (why is None or _is_success(chunk, why)):
         raise ServerSaidError({**chunk, "message": why})
+
+
+def _as_others_say_it(chunk: Json) -> Json:
+    """The chunk with the words and the code that MiniMax puts into `base_resp`, where 0 is success.
+
+    https://platform.minimax.io/docs/api-reference/text-post
+    """
+    base = chunk.get("base_resp")
+    if not isinstance(base, dict) or not (code := base.get("status_code")):
+        return chunk
+    return {**chunk, "status_code": code, "message": base.get("status_msg") or str(code)}
 
 
 def _is_success(chunk: Json, why: object) -> bool:

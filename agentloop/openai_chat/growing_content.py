@@ -3,7 +3,8 @@
 from typing import Any
 
 from agentloop.messages import Json
-from agentloop.openai_chat.joining import THOUGHTS, GrowingItem
+from agentloop.openai_api.thoughts import TOLD_PARTS
+from agentloop.openai_chat.joining import GrowingItem
 from agentloop.strict_json import cleaned, without_half
 
 _TEXT_TYPES = frozenset({None, "", "text", "output_text"})
@@ -79,7 +80,7 @@ class GrowingContent:
             self._text, self._has_text_before = [], True
         newest = self._parts[-1] if self._parts else None
         if not (goes_on and isinstance(newest, GrowingItem) and newest.goes_on_with(part)):
-            self._parts.append(newest := GrowingItem(THOUGHTS))
+            self._parts.append(newest := GrowingItem(TOLD_PARTS))
         newest.add(part)
         return shown
 

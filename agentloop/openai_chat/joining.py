@@ -4,17 +4,16 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from agentloop.messages import Json
+from agentloop.openai_api.thoughts import SEALED_PARTS, SEALS, TOLD_PARTS
 
-_SAID_ONCE = frozenset({"id", "type", "role", "name", "format", "index", "status"})
-_SIGNATURES = frozenset({"signature", "thought_signature", "thoughtSignature", "encrypted_content"})
-_SEALED = frozenset({"reasoning.encrypted", "redacted_thinking"})
-_GROWING = frozenset({"thinking", "reasoning.text", "reasoning.summary"})
+_SAID_ONCE = frozenset({"id", "type", "role", "name", "format", "index", "status", "channel"})
+_SIGNATURES = SEALS | {"encrypted_content"}
+_GROWING = TOLD_PARTS - {"reasoning"}
+"""Items of lists that come in pieces, with no word of what belongs together."""
+
 _TEXTS = frozenset({"text"})
 _SAYS_TEXT = ("thinking", "text", "summary")
 _HOLD_TEXTS = frozenset({"thinking", "reasoning"})
-
-THOUGHTS = frozenset({"thinking", "reasoning", *_GROWING})
-"""The parts of a message's content that come in pieces, with no word of what belongs together."""
 
 
 class GrowingFields:
@@ -112,7 +111,7 @@ def _joined_mapping(mappings: Iterable[Json]) -> dict[str, Any]:
     for mapping in mappings:
         for key, value in mapping.items():
             fields.setdefault(key, []).append(value)
-    if not _SEALED.isdisjoint(map(str, fields.get("type", ()))):
+    if not SEALED_PARTS.isdisjoint(map(str, fields.get("type", ()))):
         fields["data"] = _once(fields.get("data", []))
     return {
         key: _joined(key, [v for v in values if v is not None] or [None]) for key, values in fields.items()

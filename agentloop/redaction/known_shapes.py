@@ -39,6 +39,10 @@ _INDENTED = "|".join(rf"(?<=\n[ \t]{{{blanks}}}password)" for blanks in range(1,
 _FIRST = rf"(?:(?<![^\n]password)|{_INDENTED})"
 """That `password` is the first word of a line."""
 
+_WORD = r"(?:[a-z]{1,20}+|[A-Z]{1,20}+|(?=[0-9]))[0-9]{0,4}+"
+_NO_PROSE = rf"(?![a-z]{{2,10}}+://|[A-Za-z_.-]{{2,60}}+=|{_WORD}(?:-{_WORD}){{1,5}}+[ \t\r]{{0,8}}(?:\n|$))"
+"""An address, a setting and hyphenated words are what one writes about passwords."""
+
 _PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd)"
 _KEY = (
     r"(?:key(?:(?<=api[_-]key)|(?<=apikey)|(?<=access[_-]key)|(?<=accesskey)|(?<=secret[_-]key)|(?<=secretkey)"
@@ -212,7 +216,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     ),
     Shape(
         kind="password",
-        pattern=rf"password{_FIRST}[ \t]{{1,8}}+{_NEVER_SECRET}{_MIXED}"
+        pattern=rf"password{_FIRST}[ \t]{{1,8}}+{_NEVER_SECRET}{_NO_PROSE}{_MIXED}"
         rf"(?P<secret>{_BARE}{{8,200}}+)(?=[ \t\r]{{0,8}}(?:\n|$))",
         hints=("password",),
     ),
