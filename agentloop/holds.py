@@ -144,7 +144,7 @@ class Hold:
 
     async def leave(self) -> None:
         """Work on the session no more, but keep it from others until the lease, renewed now, runs out."""
-        if (claim := await self._given_up()) is not None:
+        if (claim := await self._given_up()) is not None and self.put_out_by is None:
             # Whatever a store may raise: the lease stands for what is left of its time.
             with contextlib.suppress(Exception):
                 await claim.taken()

@@ -69,19 +69,19 @@ async def test_who_works_for_an_owner_sees_that_owners_runs_alone(url: str, stor
 async def test_a_session_is_that_of_the_owner_whose_run_is_to_begin_it(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
-    async with RunQueue(url, owner="ann") as anns, RunQueue(url, owner="bob") as bobs:
-        first = await anns.submit("Mine.", session_id="promised", queue="nobodys")
+    async with RunQueue(url, owner="cleo") as cleos, RunQueue(url, owner="dan") as dans:
+        first = await cleos.submit("Mine.", session_id="promised", queue="nobodys")
         with pytest.raises(UsageError, match="'promised' is taken by a run in the queue"):
-            await bobs.submit("Mine!", session_id="promised", queue="another")
-        for waiting in (anns, queue):
+            await dans.submit("Mine!", session_id="promised", queue="another")
+        for waiting in (cleos, queue):
             await waiting.submit("More.", session_id="promised", queue="nobodys")
-        await anns.cancel(first)
-        await anns.submit("Still mine.", session_id="promised", queue="nobodys")
-        await queue.submit("Somebody's.", session_id="bobs", queue="nobodys")
-        with pytest.raises(UsageError, match="'bobs' is taken by a run in the queue"):
-            await bobs.submit("Mine?", session_id="bobs")
-        await store.append("bobs", [Described(owner="bob")], expect=0)
-        await bobs.submit("Mine.", session_id="bobs", queue="nobodys")
+        await cleos.cancel(first)
+        await cleos.submit("Still mine.", session_id="promised", queue="nobodys")
+        await queue.submit("Somebody's.", session_id="dans", queue="nobodys")
+        with pytest.raises(UsageError, match="'dans' is taken by a run in the queue"):
+            await dans.submit("Mine?", session_id="dans")
+        await store.append("dans", [Described(owner="dan")], expect=0)
+        await dans.submit("Mine.", session_id="dans", queue="nobodys")
     for run in await queue.runs(only_open=True):
         await queue.cancel(run.id)
 

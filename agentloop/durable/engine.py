@@ -79,6 +79,12 @@ def take_no_more(dbos: DBOS) -> None:
         event.set()
 
 
+async def last_taken() -> None:
+    """Wait until nothing takes a run any more that it saw before it was told to begin none."""
+    for taker in [each for each in threading.enumerate() if each.name.startswith(_TAKER)]:
+        await in_thread(taker.join)
+
+
 def abandon_all(dbos: DBOS) -> None:
     """Cancel what is left of its tasks, those too that wait for what another worker makes of a run."""
     for task in list(dbos._workflow_tasks):
@@ -129,6 +135,9 @@ async def stopped() -> None:
 
 
 _ONE_AT_A_TIME = threading.Lock()
+
+_TAKER = "queue-worker-"
+"""What DBOS's threads are called that take runs from a queue."""
 
 
 def _declare(work: Work) -> None:

@@ -215,7 +215,9 @@ class Worker:
     async def _hand_back(self, dbos: DBOS) -> None:
         """Put its runs back in their queues; DBOS itself would wait for ever for a database that is away."""
         try:
-            await asyncio.wait_for(engine.handed_back(dbos, self.id), HAND_BACK_SECONDS)
+            async with asyncio.timeout(HAND_BACK_SECONDS):
+                await engine.last_taken()  # what is taken behind the hand-back is left with nobody
+                await engine.handed_back(dbos, self.id)
         except Exception as error:  # noqa: BLE001 — whatever it is, who looks for dead workers finds them
             self._warn("runs_not_handed_back", error)
             self._notices.not_handed_back()
