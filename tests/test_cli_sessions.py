@@ -70,9 +70,10 @@ def test_show_has_every_word(place: Path) -> None:
     assert "hello there" in sessions("show", "sho", cwd=place).out
 
 
-def test_a_new_title_names_the_session(place: Path) -> None:
-    sessions("rename", "short", "A talk", cwd=place)
-    assert sessions("show", "A talk", cwd=place).out.startswith("short\t")
+def test_a_new_title_names_the_session(tmp_path: Path) -> None:
+    assert agentloop("-p", "hello there", "--session", "short", cwd=tmp_path).status == 0
+    sessions("rename", "short", "A talk", cwd=tmp_path)
+    assert sessions("show", "A talk", cwd=tmp_path).out.startswith("short\t")
 
 
 @pytest.mark.parametrize("shape", ["openai", "events"])
