@@ -5,12 +5,11 @@ point at positions. `id` tells a retried append from another writer's equal reco
 (seconds since the epoch) say nothing about what happened, so they do not count in comparisons.
 """
 
-import re
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from agentloop.messages import Message
 from agentloop.usage import Usage
@@ -43,6 +42,8 @@ class MessageAdded(Event):
     whole of a result shortened when it was made; `finish` is the server's finish reason for an answer.
     """
 
+    kind: ClassVar[str] = "message_added"
+
     message: Message
     tokens: int
     run_id: str = ""
@@ -65,6 +66,8 @@ class ClearedItem:
 class Cleared(Event):
     """These messages are shown shortened from now on; the log keeps the whole."""
 
+    kind: ClassVar[str] = "cleared"
+
     items: tuple[ClearedItem, ...]
 
 
@@ -78,6 +81,8 @@ class Compacted(Event):
     a line that only says that something is gone. `before` and `after` are the request's size around it,
     `lost` the identifiers no longer in sight. Records of one compaction in several steps share `group`.
     """
+
+    kind: ClassVar[str] = "compacted"
 
     covers: Ranges
     replacement: str
@@ -102,6 +107,8 @@ class Compacted(Event):
 class Restored(Event):
     """The compaction at position `seq` is taken back, with all that it covered or shortened."""
 
+    kind: ClassVar[str] = "restored"
+
     seq: int
 
 
@@ -112,6 +119,8 @@ class ModelCalled(Event):
     `purpose` is agent, summary or memory; `counted` is our own count of the request in tokens, which
     `usage` (the provider's) is held against; `request_hash` is the SHA-256 of the request's JSON.
     """
+
+    kind: ClassVar[str] = "model_called"
 
     purpose: str
     model: str
@@ -126,6 +135,8 @@ class ModelCalled(Event):
 class RunStarted(Event):
     """A run began; `prompt` is what is to be said in it once calls in flight have their results, if any."""
 
+    kind: ClassVar[str] = "run_started"
+
     run_id: str
     model: str = ""
     prompt: Message | None = None
@@ -134,6 +145,8 @@ class RunStarted(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Event):
     """A run ended with one of the words of the exit table; `reason` says which limit ended it, if one did."""
+
+    kind: ClassVar[str] = "run_ended"
 
     run_id: str
     status: str
@@ -148,6 +161,8 @@ class Described(Event):
     The time to live, in seconds, is counted from the log's newest record; 0 takes it off.
     """
 
+    kind: ClassVar[str] = "described"
+
     title: str | None = None
     folder: str | None = None
     owner: str | None = None
@@ -157,6 +172,8 @@ class Described(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted(Event):
     """A plugin's own record; never shown to the model."""
+
+    kind: ClassVar[str] = "noted"
 
     source: str
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -185,8 +202,9 @@ AnyEvent: TypeAlias = (
 
 
 def kind_name(kind: type) -> str:
-    """The snake_case name of an event class, e.g. `message_added`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
+    """What stands in a file for records of this class, e.g. `message_added`; empty for what is no record."""
+    name = "unknown" if kind is Unknown else getattr(kind, "kind", "")
+    return name if isinstance(name, str) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,7 @@ def select(records: Iterable[Record], only: EventFilter | None) -> list[Record]:
 def _named(kinds: object) -> frozenset[str]:
     if isinstance(kinds, str) or not isinstance(kinds, Collection):
         raise UsageError(f"kinds must be several kinds, such as ('message_added',), not {shown(kinds)}")
-    names = [kind_name(kind) if isinstance(kind, type) else kind for kind in kinds]
+    names = [_NAMES.get(kind, kind.__name__) if isinstance(kind, type) else kind for kind in kinds]
     for name in names:
         if name not in KINDS:
             raise UsageError(f"kinds must be of {', '.join(KINDS)}, not {shown(name)}")

@@ -5,10 +5,11 @@ Every `CompactionStarted` is followed by exactly one `CompactionEnded`, whatever
 """
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from agentloop.events import Ranges, kind_name
+from agentloop.events import Ranges
 from agentloop.messages import Message
 from agentloop.usage import Usage
 
@@ -215,7 +216,7 @@ def level_of(tokens: int, window: int) -> Level:
 
 def event_type(event: StreamEvent) -> str:
     """The snake_case name of the event, e.g. `compaction_started`."""
-    return kind_name(type(event))
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower()
 
 
 def to_json(event: StreamEvent) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def test_kinds_are_the_same_by_name_and_by_class_and_in_any_order() -> None:
     ("asked", "says"),
     [
         ({"kinds": ["dreamt"]}, r"kinds must be of message_added, .*compacted.*, not 'dreamt'"),
-        ({"kinds": [Message]}, r"kinds must be of message_added, .*, not 'message'"),
+        ({"kinds": [Message]}, r"kinds must be of message_added, .*, not 'Message'"),
         ({"kinds": [[]]}, r"kinds must be of message_added, .*, not \[\]"),
         ({"kinds": "message_added"}, r"kinds must be several kinds, .*, not 'message_added'"),
         ({"kinds": MessageAdded}, r"kinds must be several kinds"),
