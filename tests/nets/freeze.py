@@ -1,0 +1,23 @@
+"""`python -m tests.nets.freeze [PART …]`: write the data of the nets anew, or of those named.
+
+The logs are what was once written, so they stay: only what is read of them is written anew.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+
+from tests.nets import frozen, surface
+
+PARTS: Mapping[str, Callable[[], None]] = {
+    "surface": lambda: frozen.write(surface.FILE, surface.surface()),
+}
+
+
+def main() -> None:
+    """Write what is asked for."""
+    for part in sys.argv[1:] or PARTS:
+        PARTS[part]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""The public surface: each public module's names, with their kinds and signatures, as text."""
+
+import ast
+import inspect
+import re
+import types
+from importlib import import_module
+from typing import Any
+
+MODULES = (
+    "agentloop",
+    "agentloop.codec",
+    "agentloop.compaction",
+    "agentloop.durable",
+    "agentloop.errors",
+    "agentloop.events",
+    "agentloop.models",
+    "agentloop.stores",
+    "agentloop.stores.base",
+    "agentloop.stores.lines",
+    "agentloop.strategies",
+    "agentloop.stream",
+    "agentloop.testing",
+    "agentloop.triggers",
+    "agentloop.workspace",
+)
+FILE = "surface.json"
+
+_PLACES = re.compile(r"\b(?:[a-z_][A-Za-z0-9_]*\.)+(?=[A-Za-z_])")
+_CODE = re.compile(r"<(built-in )?(function|method) [^>]*>|<bound method [^>]*>+")
+
+
+def surface() -> dict[str, dict[str, list[str]]]:
+    """Of each module the public names, and of each name the lines that say what it is."""
+    return {name: {each: lines_of(name, each) for each in names_of(name)} for name in MODULES}
+
+
+def names_of(module: str) -> list[str]:
+    """Its `__all__`; without one, what it defines itself."""
+    found = import_module(module)
+    return sorted(getattr(found, "__all__", None) or _defined_in(found))
+
+
+def lines_of(module: str, name: str) -> list[str]:
+    """What this name stands for, a line for it and one for each public member of a class."""
+    value = getattr(import_module(module), name, None)
+    if inspect.ismodule(value):
+        return ["module"]
+    if inspect.isclass(value) and not isinstance(value, types.GenericAlias):
+        return [_class_line(value), *_members(value)]
+    if inspect.isroutine(value):
+        return [_called(value)]
+    if isinstance(value, str | int | float | None):
+        return [f"{type(value).__name__} {value!r}"]
+    return [f"{type(value).__name__} {_plain(repr(value))}"[:400]]
+
+
+def _defined_in(module: types.ModuleType) -> list[str]:
+    assert module.__file__
+    names: list[str] = []
+    with open(module.__file__, encoding="utf-8") as file:
+        for node in ast.parse(file.read()).body:
+            match node:
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    names.append(node.name)
+                case ast.Assign():
+                    names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+                case ast.AnnAssign(target=ast.Name() as target):
+                    names.append(target.id)
+    return [name for name in names if not name.startswith("_")]
+
+
+def _class_line(value: type) -> str:
+    bases = ", ".join(base.__name__ for base in value.__bases__)
+    made = "" if getattr(value, "_is_protocol", False) else f": {_signature(value)}"
+    return f"class ({bases}){made}"
+
+
+def _members(value: type) -> list[str]:
+    """Its own names, but for the fields that its signature shows."""
+    fields = getattr(value, "__dataclass_fields__", {})
+    return [
+        f".{name} {_member(each)}"
+        for name in sorted(dir(value))
+        if not name.startswith("_") and name not in fields and (each := _own(value, name)) is not None
+    ]
+
+
+def _own(value: type, name: str) -> Any:
+    """What a class of this project has by that name; nothing that Python's own classes give it."""
+    for each in value.__mro__:
+        if name in vars(each):
+            return vars(each)[name] if each.__module__.startswith("agentloop") else None
+    return None
+
+
+def _member(value: Any) -> str:
+    if isinstance(value, staticmethod | classmethod):
+        return f"{type(value).__name__} {_called(value.__func__)}"
+    if inspect.isroutine(value) and not inspect.ismethoddescriptor(value):
+        return _called(value)
+    return "property" if isinstance(value, property) else "value"
+
+
+def _called(value: Any) -> str:
+    word = "function"
+    if inspect.iscoroutinefunction(value):
+        word = "async function"
+    elif inspect.isasyncgenfunction(value):
+        word = "async generator"
+    return f"{word} {_signature(value)}"
+
+
+def _signature(value: Any) -> str:
+    try:
+        return _plain(str(inspect.signature(value)))
+    except (TypeError, ValueError):
+        return "(…)"
+
+
+def _plain(text: str) -> str:
+    """Without the places where things are defined, which users do not name."""
+    return _PLACES.sub("", _CODE.sub("<function>", text))
