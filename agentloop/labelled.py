@@ -10,7 +10,7 @@ from agentloop.entries import Entry
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import summary_message
 
-_DELIMITER = re.compile(r"<(?=/?\s*(?:summary|conversation)\b)", re.IGNORECASE)
+_DELIMITER = re.compile(r"<(?=[\s/]*(?:summary|conversation)\b)", re.IGNORECASE)
 _CALL = r"Assistant calls (?P<call>[^(\n]{0,200})\("
 _LABEL = re.compile(
     r"(?:\A|(?<=\n\n))(?:(?P<role>User|Assistant|System|Developer): ?|(?P<earlier>Earlier record): ?"
