@@ -101,11 +101,14 @@ def record_block(text: str) -> str:
 def _blocks(
     entries: Sequence[Entry], chars: int, bounds: Bounds, piece: int, counter: TokenCounter
 ) -> Iterator[_Block]:
+    most = bounds.message_chars or WHOLE
     texts = labelled(entries, max_result_chars=chars)
-    for entry, text in zip(entries, texts, strict=True):
+    wholes = labelled(entries, max_result_chars=WHOLE) if bounds.message_chars else texts
+    for entry, text, whole in zip(entries, texts, wholes, strict=True):
         is_record = entry.kind == "summary"
-        if bounds.message_chars and not is_record:
-            text = ends(text, max_chars=bounds.message_chars)
+        if most < len(text) and not is_record and entry.original.role != "tool":
+            # Cut from the whole, so that what is left out is counted once; a result was cut from its own.
+            text = ends(whole, max_chars=most)
         elif says_nothing(entry.original):
             text = ends(text, max_chars=chars)
         tokens = counter(text) + BETWEEN_TOKENS

@@ -192,6 +192,19 @@ async def test_each_message_is_capped_whoever_said_it(chars: int, whole: bool) -
     assert result.unread == ()
 
 
+@pytest.mark.parametrize("role", ["tool", "assistant"])
+async def test_a_capped_message_says_of_its_whole_length_what_is_left_out(role: str) -> None:
+    text = "word " * 4_000
+    (call,) = calls(("write", {"text": text if role == "assistant" else ""}))
+    result = Message.tool(call.id, text if role == "tool" else "done")
+    said = [Message.user("go"), Message.assistant("", [call]), result, Message.assistant("yes")]
+    model = ScriptedModel([], summary=RECORD)
+    await written(summariser(model, window=8_000, spec=Summary(message_chars=1_000)), said)
+    ((left_out, total),) = re.findall(r"\[([\d,]+) of ([\d,]+) characters left out", questions(model)[0])
+    assert int(left_out.replace(",", "")) > 19_000
+    assert int(total.replace(",", "")) >= 20_000
+
+
 def refusing(above: int, *, window: int | None, reply: Reply = every_fact) -> Callable[[ModelRequest], Reply]:
     """Refuses requests above so many tokens, as a server whose window is other than was thought."""
 
