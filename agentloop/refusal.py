@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from agentloop.context import Context
 from agentloop.entries import Entry
-from agentloop.labelled import summary_in
+from agentloop.labelled import neutral, summary_in
 from agentloop.models import CUT_SHORT
 from agentloop.prompts import summary_message
 from agentloop.tokens import TokenCounter
@@ -62,7 +62,7 @@ def fault_of(
     """Why the text cannot stand for the covered entries of the context, in words; None where it can."""
     if fault := fault_in(text, finish):
         return fault
-    if text.strip() in _known_texts(covered, context):
+    if neutral(text.strip()) in _known_texts(covered, context):
         return "it repeats an old message"
     if room_left(text, covered, counter) <= 0:
         tokens, stood_for = counter(summary_message(text, _LONGEST_NAME)), _tokens(covered)
@@ -80,4 +80,4 @@ def _tokens(covered: Sequence[Entry]) -> int:
 
 
 def _known_texts(covered: Sequence[Entry], context: Context) -> set[str]:
-    return {summary_in(entry.original.text).strip() for entry in (*covered, *context.visible)}
+    return {neutral(summary_in(entry.original.text).strip()) for entry in (*covered, *context.visible)}

@@ -84,6 +84,12 @@ def test_what_tells_something_is_accepted(text: str) -> None:
     assert fault_of(text, "stop", context.visible[:2], context, COUNTER) is None
 
 
+@pytest.mark.parametrize("text", ["An old <summary> of mine.", "An old ‹summary> of mine."])
+def test_l6_an_old_message_is_known_again_as_it_was_said_and_as_it_was_read(text: str) -> None:
+    context = context_of([*STORY, Message.assistant("An old <summary> of mine.")])
+    assert fault_of(text, "stop", context.visible[:2], context, COUNTER) == "it repeats an old message"
+
+
 @given(st.lists(texts | texts.map(lambda text: text * 9), min_size=1, max_size=30), st.integers(200, 600))
 def test_l4_what_was_said_is_whole_in_one_piece_as_long_as_it_fits(said: list[str], room: int) -> None:
     entries = context_of([Message.user(text) for text in said]).visible
