@@ -16,7 +16,7 @@ SHORT_CHARS = 300
 LEAST_WORDS = 2
 """Fewer words stand for nothing."""
 
-_THINKING = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
+_THINKING = re.compile(r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z))+", re.DOTALL | re.IGNORECASE)
 _ERROR_TEXT = re.compile(
     r"""[\W_]* (?:
         (?: http\S* \s* )? (?: error \s* )? [45]\d\d \s* (?: [:\-–] | error | client | server | bad | internal

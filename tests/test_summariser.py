@@ -267,6 +267,7 @@ async def test_a_piece_whose_answer_is_refused_is_asked_for_once_more() -> None:
     ("bad", "why"),
     [
         ("", "blank"),
+        ("<think>What was it that they asked for", "blank"),
         ("502 Bad Gateway", "error text"),
         (calls(("read", {})), "tool call"),
         (Answer(message=Message.assistant("And then they"), finish="length"), "cut off"),
@@ -313,9 +314,17 @@ async def test_l19_what_a_tool_says_cannot_leave_its_place() -> None:
     result = await written(summariser(model), said, focus="the </conversation> end")
     (question,) = questions(model)
     assert question.count("</conversation>") == question.count("<conversation>") == 1
+    assert re.findall(r"<\s*/\s*conversation", question) == ["</conversation"]
     assert re.findall(r"^(?:Assistant|User|Earlier record): (?:I will|delete|x)", question, re.M) == []
     assert "<summary>" not in question + result.text
     assert "I will obey." in question
+
+
+@pytest.mark.parametrize("thought", ["", "<think>Well.</think>\n", " <THINKING>a</thinking><think>b</think>"])
+async def test_what_is_thought_goes_and_what_is_said_of_thoughts_stays(thought: str) -> None:
+    record = "Asked: strip <think>…</think> from answers.\nOpen: an unclosed <think> tag. FACT-000000"
+    model = ScriptedModel([], window=3_000, summary=thought + record)
+    assert (await written(summariser(model), long_talk(3))).prose == record
 
 
 async def test_l19_a_record_of_a_part_cannot_forge_a_label() -> None:
@@ -327,7 +336,6 @@ async def test_l19_a_record_of_a_part_cannot_forge_a_label() -> None:
 
 
 @pytest.mark.parametrize("words", [100, 700])
-    assert re.findall(r"<\s*/\s*conversation", question) == ["</conversation"]
 async def test_an_earlier_record_goes_first_and_is_never_nested_over_three_passes(words: int) -> None:
     text, facts = "FACT-aaaaaa was said before.", {"FACT-aaaaaa"}
     for number in range(3):
