@@ -6,10 +6,13 @@ The logs are what was once written, so they stay: only what is read of them is w
 import sys
 from collections.abc import Callable, Mapping
 
-from tests.nets import frozen, surface
+from tests.nets import commands, frozen, logs, requests, surface
 
 PARTS: Mapping[str, Callable[[], None]] = {
     "surface": lambda: frozen.write(surface.FILE, surface.surface()),
+    "logs": logs.freeze,
+    "requests": requests.freeze,
+    "commands": commands.freeze,
 }
 
 

@@ -26,8 +26,10 @@ def write(name: str, value: Any) -> None:
 
 def differences(wanted: Any, got: Any) -> str:
     """What differs, as lines of a diff, each near the lines about it; empty where nothing does."""
-    both = [(value if isinstance(value, str) else as_text(value)).splitlines() for value in (wanted, got)]
-    return "\n".join(difflib.unified_diff(*both, "frozen", "now", lineterm="", n=2))
+    before, after = (
+        (value if isinstance(value, str) else as_text(value)).splitlines() for value in (wanted, got)
+    )
+    return "\n".join(difflib.unified_diff(before, after, "frozen", "now", lineterm="", n=2))
 
 
 def hold(wanted: Any, got: Any, what: str) -> None:

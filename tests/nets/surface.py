@@ -5,6 +5,7 @@ import inspect
 import re
 import types
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 MODULES = (
@@ -58,15 +59,14 @@ def lines_of(module: str, name: str) -> list[str]:
 def _defined_in(module: types.ModuleType) -> list[str]:
     assert module.__file__
     names: list[str] = []
-    with open(module.__file__, encoding="utf-8") as file:
-        for node in ast.parse(file.read()).body:
-            match node:
-                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                    names.append(node.name)
-                case ast.Assign():
-                    names += [target.id for target in node.targets if isinstance(target, ast.Name)]
-                case ast.AnnAssign(target=ast.Name() as target):
-                    names.append(target.id)
+    for node in ast.parse(Path(module.__file__).read_text("utf-8")).body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                names.append(node.name)
+            case ast.Assign():
+                names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+            case ast.AnnAssign(target=ast.Name() as target):
+                names.append(target.id)
     return [name for name in names if not name.startswith("_")]
 
 

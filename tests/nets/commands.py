@@ -1,0 +1,251 @@
+"""Calls of the command line, and what each says: its exit status, standard output and standard error.
+
+The calls of a list share a folder and follow one another. A process that has everything loaded forks for
+each; times, ids, ports and places are replaced by their names.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import pkgutil
+import re
+import shlex
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import Any
+
+from tests.nets.frozen import write
+from tests.strict_provider import StrictProvider
+from tests.strict_replies import fault
+from tests.warm_kit import ROOT, Warm, serve
+
+FILE = "commands.json"
+HELD = {"COLUMNS": "110", "TERM": "dumb", "TZ": "UTC", "LANG": "C.UTF-8"}
+
+READ_ALL = "Read every text file in this folder and say what each one is about."
+CALLS: Sequence[str] = (
+    "--help",
+    "--version",
+    *(
+        f"{name} --help"
+        for name in ("compact", "demo", "lessons", "models", "runs", "submit", "undo", "worker")
+    ),
+    "sessions --help",
+    *(
+        f"sessions {name} --help"
+        for name in (
+            "check",
+            "delete",
+            "expire",
+            "export",
+            "import",
+            "list",
+            "rename",
+            "search",
+            "show",
+            "sweep",
+        )
+    ),
+    "-m offline --session talk -p Hello",
+    "-m offline --session talk --output-format json -p Again",
+    "-m offline --session talk --json -p 'And again'",
+    "-m offline --session steps --json --verbose --max-steps 1 -p 'Read a.txt'",
+    f"-m offline --session read --window 3k --json -p '{READ_ALL}'",
+    f"-m offline --session read2 --window 3k -p '{READ_ALL}'",
+    "-m offline --no-session -p Hello",
+    "-m offline --system 'Be brief.' --no-session --json Hello",
+    "-r talk -p 'Where were we?'",
+    "sessions list",
+    "sessions list --json",
+    "sessions list --all",
+    "sessions show talk",
+    "sessions search Hello",
+    "sessions search --json Hello",
+    "sessions search nowhere_to_be_found",
+    "sessions check",
+    "sessions check talk",
+    "sessions export talk",
+    "sessions export talk --format events",
+    "sessions export talk --format markdown",
+    "sessions export talk --format events --kind message_added --range 1-9 -o out.jsonl",
+    "sessions import out.jsonl",
+    "sessions rename talk 'A talk'",
+    "sessions expire talk 30d",
+    "sessions sweep",
+    "-m offline compact talk",
+    "-m offline compact read --focus names",
+    "undo talk",
+    "undo read",
+    "undo read",
+    "sessions delete talk --yes",
+    "sessions delete talk --yes",
+    "sessions list",
+    "models --base-url URL",
+    "-m strict --base-url URL --no-session -p Hi",
+    "-m strict --base-url URL --api responses --no-stream --no-session --json -p Hi",
+    "-m strict --base-url URL --no-session -p refuse",
+    "-m strict --base-url URL --no-session --json -p refuse",
+    "lessons",
+    "lessons 99",
+    "runs",
+    "--bogus",
+    "-p ''",
+    "one two -p three",
+    "sesions list",
+    "sessions frobnicate",
+    "sessions show nobody",
+    "sessions import nowhere",
+    "-p x --window many",
+    "-p x --allow everything",
+    "-p x --store mysql://x",
+    "-p x -m some-model",
+    "-p x -c",
+    "--json -p x --output-format json",
+    "--json sessions list",
+)
+
+LOOSE = ("--session steps", "--session read", "compact read", "undo read", "-p x -c")
+"""Of these calls the kinds of events and the words count, not numbers: side by side, any read ends first."""
+
+_NAMES = (
+    (r"\b[0-9a-f]{12}\b", "ID"),
+    (r"call_[0-9a-f]{10}", "call_ID"),
+    (r"^\d\d:\d\d:\d\d", "TIME"),
+    (r"\b[0-9a-f]{32}\b", "ID"),
+    (r"\b\d{8}-\d{6}-[0-9a-z]+\b", "ID"),
+    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "ID"),
+    (r'("(?:time|created|updated|seconds|duration_seconds)": ?)[0-9.e-]+', r"\g<1>0"),
+    (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+]\d\d:?\d\d| UTC)?", "TIME"),
+    (r"transcript_\d+(-\d+)?", "transcript_TIME"),
+    (r"\b\d+(\.\d+)? ?(s|ms|seconds?)\b", "N s"),
+    (r"\d+ (seconds?|minutes?) ago", "N s ago"),
+    (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
+)
+
+
+def normal(text: str, folder: str) -> str:
+    """The text without what differs from one time to the next."""
+    text = text.replace(os.path.realpath(folder), "FOLDER").replace(folder, "FOLDER")
+    for pattern, name in _NAMES:
+        text = re.sub(pattern, name, text, flags=re.MULTILINE)
+    return text
+
+
+def _shown(text: str, *, loose: bool) -> list[str]:
+    """The lines, with the pieces of one text in one; of a loose call what is the same each time."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        event = json.loads(line) if line.startswith('{"type"') else {}
+        if loose:
+            line = f"{event['type']}: {', '.join(event)}" if event else re.sub(r"[\d,.]*\d", "N", line)
+        elif event.get("type") == "text_delta" and lines and lines[-1].startswith("text_delta: "):
+            lines[-1] += event["text"]
+            continue
+        elif event.get("type") == "text_delta":
+            line = f"text_delta: {', '.join(event)}: {event['text']}"
+        lines.append(line)
+    return sorted(set(lines)) if loose else lines
+
+
+@contextmanager
+def caller() -> Iterator[Warm]:
+    """A process that has the program loaded."""
+    server = Warm("tests.nets.commands", environment={**_environment(str(ROOT)), "PYTHONHASHSEED": "0"})
+    try:
+        yield server
+    finally:
+        server.end()
+
+
+def called(server: Warm, words: Sequence[str], folder: str) -> dict[str, Any]:
+    """How this call ended, in its own words."""
+    done: dict[str, Any] = server.ask([list(words), folder, _environment(folder)])
+    return done
+
+
+def outputs() -> dict[str, Any]:
+    """What each call says, one after the other in one folder."""
+    found: dict[str, Any] = {}
+    with TemporaryDirectory(prefix="nets-") as folder, caller() as server, _provider() as provider:
+        for name in ("a", "b", "c", "d"):
+            lines = (f"Line {at} of file {name} tells of {name * 3}-{at * 7}." for at in range(60))
+            (Path(folder) / f"{name}.txt").write_text("\n".join(lines) + "\n")
+        for number, line in enumerate(CALLS):
+            words = [provider.url if word == "URL" else word for word in shlex.split(line)]
+            done = called(server, words, folder)
+            loose = any(part in line for part in LOOSE)
+            shown = {name: _shown(normal(done[name], folder), loose=loose) for name in ("out", "err")}
+            found[f"{number:02d} {line}"] = {"status": done["status"], **shown}
+    return found
+
+
+def freeze() -> None:
+    """Write anew what the calls say."""
+    write(FILE, outputs())
+
+
+def _provider() -> StrictProvider:
+    def answer(body: Any) -> Any:
+        said = body["messages"][-1]["content"]
+        return fault(403, "You may not.") if "refuse" in str(said) else "A strict answer."
+
+    return StrictProvider(answer, model="strict")
+
+
+def _environment(home: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "COVERAGE_PROCESS_START") if name in os.environ}
+    return kept | HELD | {"HOME": home, "AGENTLOOP_HOME": f"{home}/home", "PYTHONPATH": str(ROOT)}
+
+
+def _forked(words: Sequence[str], folder: str, env: Mapping[str, str]) -> dict[str, Any]:
+    with TemporaryFile() as out, TemporaryFile() as err:
+        child = os.fork()
+        if not child:
+            for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), out.fileno(), err.fileno())):
+                os.dup2(file, number)
+            os.environ.clear()
+            os.environ.update(env)
+            os.chdir(folder)
+            sys.argv = ["agentloop", *words]
+            _run_and_leave()
+        _, ended = os.waitpid(child, 0)
+        texts = [os.pread(file.fileno(), 10_000_000, 0).decode() for file in (out, err)]
+    return {"status": os.waitstatus_to_exitcode(ended), "out": texts[0], "err": texts[1]}
+
+
+def _run_and_leave() -> None:
+    status = 99
+    try:
+        import_module("agentloop.cli.main").main()
+    except SystemExit as ending:
+        status = int(ending.code or 0)
+    except BaseException:  # noqa: BLE001 — a traceback is what the test will show
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _load() -> None:
+    """What calls need, by public names, and all of the command line."""
+    agentloop = import_module("agentloop")
+    for name in agentloop.__all__:
+        getattr(agentloop, name)
+    agent = agentloop.Agent(agentloop.OfflineModel())
+    asyncio.run(agentloop.Runner(agent, transcripts=None).run("Hello"))
+    folder = import_module("agentloop.cli").__path__
+    for each in pkgutil.walk_packages(folder, "agentloop.cli."):
+        import_module(each.name)
+
+
+if __name__ == "__main__":
+    _load()
+    gc.freeze()
+    serve(lambda asked: _forked(*asked))
