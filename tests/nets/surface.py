@@ -26,6 +26,7 @@ MODULES = (
     "agentloop.workspace",
 )
 FILE = "surface.json"
+_TOP = import_module(MODULES[0])
 
 _PLACES = re.compile(r"\b(?:[a-z_][A-Za-z0-9_]*\.)+(?=[A-Za-z_])")
 _CODE = re.compile(r"<(built-in )?(function|method) [^>]*>|<bound method [^>]*>+")
@@ -45,6 +46,8 @@ def names_of(module: str) -> list[str]:
 def lines_of(module: str, name: str) -> list[str]:
     """What this name stands for, a line for it and one for each public member of a class."""
     value = getattr(import_module(module), name, None)
+    if module != MODULES[0] and value is not None and value is getattr(_TOP, name, None):
+        return [f"as in {MODULES[0]}"]
     if inspect.ismodule(value):
         return ["module"]
     if inspect.isclass(value) and not isinstance(value, types.GenericAlias):
