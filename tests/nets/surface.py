@@ -56,6 +56,8 @@ def lines_of(module: str, name: str) -> list[str]:
         return [_called(value)]
     if isinstance(value, str | int | float | None):
         return [f"{type(value).__name__} {value!r}"]
+    if isinstance(value, frozenset):
+        return [f"frozenset {sorted(value)}"]
     return [f"{type(value).__name__} {_plain(repr(value))}"[:400]]
 
 
