@@ -3,10 +3,12 @@
     python -m tests.benchmarks.bench_cold_start [--rounds N]
 
 Each figure is a median over fresh interpreters that take turns: bare Python, what is measured, and the same
-with the openai client alone; the first round, which may write byte code, is not counted. Both sides ask one
-question of a server on this machine, in a process of its own, and print the answer that they streamed. Time
-is a child's from its start to its end, CPU its own (a busy machine moves it less), memory the peak of what it
-had resident (on Linux: from /proc). Beside them stand the modules loaded at the end. Nothing is judged.
+with the openai client alone. Both sides find their byte code written, as installed packages do: it goes into
+a folder of this run, in a first round that is not counted. Both ask one question of a server on this machine,
+in a process of its own, and print the answer that they streamed. Time is a child's from its start to its end,
+CPU its own (a busy machine moves it less), memory the peak of what it had resident (on Linux: from /proc).
+Beside them stand the modules loaded at the end. Nothing is judged. Run as a file with another tree in
+PYTHONPATH, it measures that one.
 """
 
 import argparse
@@ -17,10 +19,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
+import agentloop
 from tests.strict_process import provider_process
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(agentloop.__file__).parent.parent
 BARE = "pass"
 OPENAI = "import openai"
 THREE_NAMES = "from agentloop import Agent, Runner, tool"
@@ -72,13 +76,19 @@ class Cost:
     ours: int
 
 
-def cost(code: str, *arguments: str, answer: str = "") -> Cost:
+def environment(folder: str) -> dict[str, str]:
+    """This process's environment, but that byte code is kept in a folder."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": folder}
+
+
+def cost(code: str, *arguments: str, env: dict[str, str], answer: str = "") -> Cost:
     """What it costs to run this code, which must print this answer."""
     start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", code + REPORT, *arguments],
         cwd=ROOT,
-        env=os.environ,
+        env=env,
         capture_output=True,
         text=True,
         check=True,
@@ -110,12 +120,14 @@ def medians(costs: list[Cost]) -> Cost:
 def compared(title: str, ours: str, plain: str, rounds: int, *arguments: str, answer: str = "") -> None:
     """Run both by turns with bare Python between them, and print one block."""
     sides: tuple[list[Cost], list[Cost], list[Cost]] = ([], [], [])
-    for number in range(rounds + 1):
-        order = [(0, BARE, ()), (1, ours, arguments), (2, plain, arguments)]
-        for side, code, given in order if number % 2 else reversed(order):
-            spent = cost(code, *given, answer="" if side == 0 else answer)
-            if number:
-                sides[side].append(spent)
+    runs = ((0, BARE, ()), (1, ours, arguments), (2, plain, arguments))
+    with TemporaryDirectory() as folder:
+        env = environment(folder)
+        for number in range(rounds + 1):
+            for side, code, given in runs if number % 2 else reversed(runs):
+                spent = cost(code, *given, env=env, answer="" if code is BARE else answer)
+                if number:
+                    sides[side].append(spent)
     bare, us, them = map(medians, sides)
     print(f"{title} (medians of {rounds} rounds)")
     for name, one in (("bare Python", bare), ("agentloop", us), ("openai", them)):
