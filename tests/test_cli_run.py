@@ -2,6 +2,7 @@
 
 import email
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,15 @@ def test_the_main_job_names_every_file_after_several_compactions(tmp_path: Path)
     for path in transcripts:
         assert all(Message.from_openai(json.loads(line)).role for line in path.read_text().splitlines())
     assert f"{compactions} compactions" in done.err.splitlines()[-2]
+    hidden, kept = done.err.splitlines()[-4:-2]
+    times, covered, whole = map(int, re.findall(r"\d+", hidden))
+    assert hidden.startswith(f"compacted {times} times: a summary stands for ")
+    assert times == compactions
+    assert covered < whole < covered + 20
+    files = f"{len(transcripts)} transcripts in .transcripts"
+    assert kept == f"kept: all {whole} in the session's log, and {files}"
+    exported = agentloop("sessions", "export", done.err.split()[-1], cwd=tmp_path)
+    assert len(json.loads(exported.out)) == whole
     go_on = done.err.splitlines()[-1]
     assert f"python -m agentloop --workdir {folder} --window 8k -r " in go_on
 

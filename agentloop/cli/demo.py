@@ -14,10 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from agentloop.agent import Agent
+from agentloop.cli import readings
+from agentloop.cli.demo_svg import Curve, picture
 from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.process import before_leaving
+from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.tally import Tally
-from agentloop.errors import ContextOverflowError
+from agentloop.errors import ContextOverflowError, UsageError
 from agentloop.exports import to_openai
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
@@ -26,7 +29,7 @@ from agentloop.runner import Runner
 from agentloop.testing import ScriptedModel
 from agentloop.transcripts import listed
 
-WINDOW = 4_000
+WINDOW, RESERVE = 4_000, 500
 TURNS = 24
 _SESSION = "demo"
 _BAR = 10
@@ -59,11 +62,14 @@ class Report:
 
 
 @click.command()
-def demo() -> int:
+@click.option("--svg", "path", metavar="FILE", help="Write a picture of it there, as SVG.")
+def demo(path: str | None) -> int:
     """Show an overflow, and compaction; needs no key.
 
     The same scripted conversation twice, both really run.
     """
+    if path == "":
+        raise UsageError("--svg is empty: name a file, or leave it out")
     without, with_it = run_to_end(_both())
     console = Console(highlight=False)
     with console.capture() as shown:
@@ -71,12 +77,15 @@ def demo() -> int:
     # Written here and not by the console, which ends the program by itself where nobody reads.
     sys.stdout.write(shown.get())
     sys.stdout.flush()
+    if path is not None:
+        with whole_file(readings.path(path)) as file:
+            file.write(drawn(without, with_it))
     return 0 if without.survived < TURNS == with_it.survived else 1
 
 
 async def conversation(compaction: Compaction | None) -> Report:
     """Run the conversation once; it ends early where the context cannot be made to fit."""
-    model = ScriptedModel([_reply] * TURNS, window=WINDOW, summary=_summary)
+    model = ScriptedModel([_reply] * TURNS, window=WINDOW, max_output_tokens=RESERVE, summary=_summary)
     agent = Agent(model, instructions="You keep the keys of a house.", compaction=compaction)
     folder = TemporaryDirectory(prefix="agentloop-demo-")
     with folder, before_leaving(folder.cleanup):
@@ -103,6 +112,19 @@ def proof(without: Report, with_it: Report) -> str:
             f"the log holds {with_it.user_messages} of {TURNS} user messages, and there are "
             f"{with_it.transcripts} transcripts, one a compaction.",
         ]
+    )
+
+
+def drawn(without: Report, with_it: Report) -> str:
+    """The two runs as an SVG."""
+    return picture(_curve(without), _curve(with_it), window=WINDOW, most=WINDOW - RESERVE)
+
+
+def _curve(report: Report) -> Curve:
+    turns = report.turns
+    compacted = {at for at in range(1, len(turns)) if turns[at].compactions > turns[at - 1].compactions}
+    return Curve(
+        tokens=[turn.tokens for turn in turns], compacted_at=frozenset(compacted), died=turns[-1].died
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rich.console import Console
+from rich.text import Text
 
 from agentloop.cli.answers import AnswerWriter, Outcome
 from agentloop.cli.building import MEMORY, Built, runner_for, window_notice
@@ -19,7 +20,7 @@ from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import final_line, progress_on
 from agentloop.cli.prompt import Prompt
 from agentloop.cli.settings import Settings
-from agentloop.cli.tally import Tally
+from agentloop.cli.tally import Tally, compacted_and_kept
 from agentloop.stream import RunStarted, RunStatus, StreamEvent
 from agentloop.workspace.offspring import end_all
 
@@ -55,6 +56,9 @@ async def run_once(call: Call, writer: AnswerWriter, console: Console) -> int:
     last_words = partial(_last_words, writer, tally)
     with before_leaving(last_words), before_leaving(end_all):
         outcome = await _watched(call, writer, console, tally)
+        if call.settings.store != MEMORY:
+            for line in compacted_and_kept(tally, call.settings.transcripts):
+                console.print(Text(line, style="yellow"))
         if tally.context:
             console.print(final_line(tally))
         status = await report_outcome(outcome, writer, console)

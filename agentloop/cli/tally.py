@@ -2,8 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from agentloop.cli.output import printable
+from agentloop.events import Ranges
+from agentloop.ranges import holds, united
 from agentloop.stream import (
     CompactionEnded,
     ContextStatus,
@@ -33,6 +36,9 @@ class Tally:
     goes_on: bool = False
     compactions: int = 0
     clearings: int = 0
+    seqs: list[int] = field(default_factory=list)
+    hidden: Ranges = ()
+    transcripts: int = 0
     usage: Usage = field(default_factory=Usage)
     cost: float | None = None
     context: ContextStatus | None = None
@@ -49,12 +55,18 @@ class Tally:
             case ResultsCleared():
                 self.clearings += 1
             case CompactionEnded(status="done"):
-                self.compactions += 1
+                self._add_compaction(event)
             case RunEnded():
                 self.ended = event
 
+    def _add_compaction(self, event: CompactionEnded) -> None:
+        self.compactions += 1
+        self.hidden = united(self.hidden, event.archived)
+        self.transcripts += event.transcript is not None
+
     def _add_message(self, event: MessageAdded) -> None:
         self.context = event.context
+        self.seqs.append(event.seq)
         if event.message.role == "assistant":
             self.steps += 1
             self.usage += event.usage or Usage()
@@ -66,6 +78,19 @@ def status_line(tally: Tally) -> str:
     """E.g. `gpt-5-mini · 52.1k/128k 41% (measured) · auto at 102k · 2 compactions · $0.42 · cache 91%`."""
     parts = [part(tally) for part in _PARTS]
     return printable(" · ".join(part for part in parts if part))
+
+
+def compacted_and_kept(tally: Tally, transcripts: Path) -> tuple[str, ...]:
+    """What the run's compactions hid of its messages, and where all of them can still be read."""
+    if not tally.compactions:
+        return ()
+    hidden = sum(holds(tally.hidden, seq) for seq in tally.seqs)
+    times = "once" if tally.compactions == 1 else f"{tally.compactions} times"
+    files = f"{tally.transcripts} transcript{'' if tally.transcripts == 1 else 's'}"
+    return (
+        f"compacted {times}: a summary stands for {hidden} of the {len(tally.seqs)} messages of this run",
+        printable(f"kept: all {len(tally.seqs)} in the session's log, and {files} in {transcripts}"),
+    )
 
 
 def bar(context: ContextStatus) -> str:
