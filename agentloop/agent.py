@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from agentloop.checks import shown, text_or_none, whole
+from agentloop._plumbing.checks import shown, text_or_none, whole
 from agentloop.compact_tool import COMPACT, COMPACT_SCHEMA
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.limits import MOST_STEPS

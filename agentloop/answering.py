@@ -6,19 +6,18 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from agentloop._plumbing.aio import in_thread, to_its_end
+from agentloop._plumbing.private_files import refused
 from agentloop.compact_tool import COMPACT, focus_of, outcome_text
-from agentloop.deadlines import to_its_end
 from agentloop.events import MessageAdded
 from agentloop.fitting import fits, fitted
 from agentloop.messages import Message, ToolCall
-from agentloop.ondisc import refused
 from agentloop.prompts import INTERRUPTED
 from agentloop.redaction import redacted
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import ToolEnded, ToolStarted, ToolStatus
-from agentloop.threads import in_thread
 from agentloop.tool_calls import ToolAnswer
 from agentloop.tool_results import spill
 

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from operator import is_
 
+from agentloop._plumbing.strict_json import cleaned
 from agentloop.messages import Message, ToolCall
-from agentloop.strict_json import cleaned
 
 
 class CallIds:

@@ -12,13 +12,20 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from agentloop._plumbing.aio import (
+    CANCEL_GRACE_SECONDS,
+    DeadlineError,
+    SelfCancelledError,
+    WorkThread,
+    in_thread,
+    in_turn,
+    is_ctrl_c,
+    within,
+)
+from agentloop._plumbing.to_text import error_text
 from agentloop.callback_replies import MOST_FOCUS_CHARS, Focus, Replace, Reply, Veto
 from agentloop.compactions import CompactionRequest, CompactionResult, Positioned
-from agentloop.deadlines import CANCEL_GRACE_SECONDS, DeadlineError, SelfCancelledError, within
-from agentloop.interrupts import is_ctrl_c
-from agentloop.plain_values import error_text
 from agentloop.stream import RunEnded, StreamEvent
-from agentloop.threads import WorkThread, in_thread, in_turn
 
 __all__ = ["MOST_FOCUS_CHARS", "CallbackList", "Callbacks", "Failed", "Focus", "Replace", "Reply", "Veto"]
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
+from agentloop._plumbing.checks import is_kept_number, is_kept_whole
 from agentloop.errors import BadAnswerError
 from agentloop.events import ModelCalled
-from agentloop.kept_numbers import is_kept_number, is_kept_whole
 from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
 from agentloop.usage import MOST_REPORTED_TOKENS, Usage
 

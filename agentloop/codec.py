@@ -18,12 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from agentloop.checks import shown
+from agentloop._plumbing.checks import MOST_KEPT, is_kept_number, is_kept_whole, shown
+from agentloop._plumbing.to_text import first_line
 from agentloop.errors import DamagedError, UsageError
 from agentloop.events import AnyEvent, Event, Unknown, kind_name
-from agentloop.kept_numbers import MOST_KEPT, is_kept_number, is_kept_whole
 from agentloop.messages import Message
-from agentloop.plain_values import first_line
 
 SCHEMA_VERSION = 1
 

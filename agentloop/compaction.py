@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
+from agentloop._plumbing.checks import named_tokens
 from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compactions import CompactionRequest, CompactionResult
@@ -25,7 +26,6 @@ from agentloop.plans import Occasion
 from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
-from agentloop.sizes import named_tokens
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import Chain, KeepRecentFraction, RecursiveSummary, Strategy
 from agentloop.strategies.combining import FirstOf, Replaced

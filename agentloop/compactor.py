@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop.budget import Budget
 from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compaction_told import ended, request_for, started, took
 from agentloop.compactions import CompactionRequest, CompactionResult
 from agentloop.context import Context
-from agentloop.deadlines import to_its_end
 from agentloop.errors import AgentLoopError, ConflictError, StoreError, SummaryRefusedError, TakenOverError
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.identifiers import missing
@@ -28,7 +28,6 @@ from agentloop.refusal import fault_of
 from agentloop.sessions import Session
 from agentloop.standing import NOTHING, Standing, record_of
 from agentloop.stream import CompactionStatus
-from agentloop.threads import in_thread
 from agentloop.tokens import TokenCounter
 from agentloop.transcripts import save
 from agentloop.watch import Watch

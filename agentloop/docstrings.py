@@ -12,7 +12,7 @@ from typing import Any
 import docstring_parser
 from docstring_parser import DocstringStyle
 
-from agentloop.callables import inner_function, without_partials
+from agentloop._plumbing.callables import inner_function, without_partials
 
 _STYLES = (DocstringStyle.GOOGLE, DocstringStyle.NUMPYDOC, DocstringStyle.REST)
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from agentloop.checks import shown, text_or_none, whole_or_none
+from agentloop._plumbing.checks import shown, text_or_none, whole_or_none
 from agentloop.errors import UsageError
 from agentloop.events import AnyEvent, Event, MessageAdded, Record, RunEnded, RunStarted, kind_name
 

@@ -1,6 +1,6 @@
 """Texts shortened to a number of tokens."""
 
-from agentloop.cutting import ends
+from agentloop._plumbing.truncate import ends
 from agentloop.tokens import TokenCounter
 
 MOST_CHARS_A_TOKEN = 4

@@ -4,11 +4,11 @@ import copy
 from collections.abc import Iterable
 from pathlib import Path
 
+from agentloop._plumbing.checks import shown, text_or_none
+from agentloop._plumbing.truncate import head
 from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks
-from agentloop.checks import shown, text_or_none
 from agentloop.context import Context
-from agentloop.cutting import head
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded, Record
 from agentloop.messages import Message

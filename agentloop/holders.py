@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from time import time
 from typing import Any
 
-from agentloop.deadlines import CANCEL_GRACE_SECONDS
+from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS
+from agentloop._plumbing.processes import Process, this_process
 from agentloop.errors import SessionBusyError
-from agentloop.processes import Process, this_process
 from agentloop.stores.base import Lease
 
 _MINE: ContextVar[frozenset[str]] = ContextVar("agentloop_leases", default=frozenset())

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from time import monotonic, time
 
-from agentloop.deadlines import to_its_end
+from agentloop._plumbing.aio import to_its_end
 from agentloop.errors import ConflictError, TakenOverError
 from agentloop.putting_out import PutOut
 from agentloop.stores.base import GrantsLeases, Lease

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Never
 
-from agentloop.checks import whole
+from agentloop._plumbing.checks import MOST_TOKENS, whole
 from agentloop.codec import decode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import (
@@ -21,7 +21,6 @@ from agentloop.events import (
 from agentloop.exports import POSITION_IN_FRONT
 from agentloop.messages import Message
 from agentloop.renumbered import renumbered
-from agentloop.sizes import MOST_TOKENS
 from agentloop.stores.base import checked_owner, checked_ttl
 
 

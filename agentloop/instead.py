@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from agentloop.checks import called, shown, whole_or_none
+from agentloop._plumbing.checks import called, shown, whole_or_none
 from agentloop.errors import UsageError
 from agentloop.trims import Trim
 

@@ -5,7 +5,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from agentloop.cutting import ends
+from agentloop._plumbing.truncate import ends
 from agentloop.entries import Entry
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import summary_message

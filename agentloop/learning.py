@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from agentloop._plumbing.checks import LEAST_WINDOW
 from agentloop.budget import MOST_RATIO_PROVED, SMALL_SHARE, Budget
 from agentloop.context import Context
 from agentloop.errors import ContextOverflowError, ContextTooLongError
-from agentloop.sizes import LEAST_WINDOW
 
 UNTOLD_OVERFLOW = 0.85
 """Where an overflow names no limit, the window is taken to be this share of the request refused."""

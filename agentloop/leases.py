@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from agentloop.checks import finite_above_zero, shown
-from agentloop.deadlines import to_its_end
+from agentloop._plumbing.aio import to_its_end
+from agentloop._plumbing.checks import finite_above_zero, shown
 from agentloop.errors import UsageError
 from agentloop.holders import (
     busy,

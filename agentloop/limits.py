@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from agentloop.checks import finite_above_zero_or_none, whole_or_none
+from agentloop._plumbing.checks import finite_above_zero_or_none, whole_or_none
 from agentloop.errors import UsageError
 from agentloop.models import ChatModel, Priced
 from agentloop.usage import Usage

@@ -6,7 +6,7 @@ Text deltas are left out.
 from collections.abc import Callable
 from typing import Any
 
-from agentloop.host_logger import host_logger
+from agentloop._plumbing.host_logging import host_logger
 from agentloop.stream import (
     AnyStreamEvent,
     CallbackFailed,

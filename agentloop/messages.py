@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias, TypeGuard
 
+from agentloop._plumbing.strict_json import STRICT_JSON
 from agentloop.errors import UsageError
 from agentloop.originals import difference, merged, said_anew
-from agentloop.strict_json import STRICT_JSON
 
 Json: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = str | tuple[Json, ...] | None

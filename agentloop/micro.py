@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from agentloop.checks import whole, whole_or_none
+from agentloop._plumbing.checks import whole, whole_or_none
+from agentloop._plumbing.truncate import head
 from agentloop.context import Context
-from agentloop.cutting import head
 from agentloop.entries import Entry
 from agentloop.events import ClearedItem
 from agentloop.messages import Message, ToolCall

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from agentloop.checks import at_least, at_least_or_none, shown
+from agentloop._plumbing.checks import at_least, at_least_or_none, shown
 from agentloop.errors import UsageError
 from agentloop.messages import Json, Message
 from agentloop.usage import Usage

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agentloop.cutting import ends, head
+from agentloop._plumbing.truncate import ends, head
 from agentloop.entries import Entry
 from agentloop.labelled import labelled, neutral
 from agentloop.messages import Message

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from agentloop.checks import above_zero, called, fraction, shown
+from agentloop._plumbing.checks import above_zero, called, fraction, shown
 from agentloop.errors import UsageError
 from agentloop.micro import MicroCompact
 from agentloop.models import ChatModel, check_model

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
+from agentloop._plumbing.to_text import error_text
 from agentloop.compactions import CompactionResult
 from agentloop.errors import (
     AgentLoopError,
@@ -14,7 +15,6 @@ from agentloop.errors import (
     UsageError,
 )
 from agentloop.messages import Message
-from agentloop.plain_values import error_text
 from agentloop.stream import ContextStatus, RunStatus
 from agentloop.usage import Usage
 

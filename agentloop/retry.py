@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from agentloop.checks import above_zero, at_least, called, shown, whole
+from agentloop._plumbing.checks import above_zero, at_least, called, shown, whole
 from agentloop.errors import ModelUnavailableError, UsageError
 from agentloop.models import ModelPart, Retry
 

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from agentloop._plumbing.aio import to_its_end
 from agentloop.agent import Agent
 from agentloop.call_ids import CallIds
-from agentloop.deadlines import to_its_end
 from agentloop.errors import TakenOverError
 from agentloop.events import Event, MessageAdded, RunEnded
 from agentloop.holds import Hold

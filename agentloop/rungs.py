@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from agentloop._plumbing.callables import name_of
+from agentloop._plumbing.checks import shown
 from agentloop.budget import Budget
-from agentloop.callables import name_of
-from agentloop.checks import shown
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import ClearedItem

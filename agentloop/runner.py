@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from agentloop._plumbing.checks import above_zero
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
-from agentloop.checks import above_zero
 from agentloop.compactions import CompactionResult
 from agentloop.errors import SessionNotFoundError
 from agentloop.events import Record

@@ -4,15 +4,15 @@ import asyncio
 import contextlib
 from typing import Any
 
+from agentloop._plumbing.aio import is_leaked, to_its_end
+from agentloop._plumbing.to_text import told_by
 from agentloop.beginnings import begin
-from agentloop.deadlines import is_leaked, to_its_end
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
 from agentloop.holds import Hold
 from agentloop.limits import Limits, check_priced, limited
 from agentloop.loop import Ended, loop
 from agentloop.messages import Message
 from agentloop.owners import check_free, check_seen
-from agentloop.plain_values import told_by
 from agentloop.redaction import redact_error, redacted
 from agentloop.results import RunResult, status_of, unasked
 from agentloop.run import Run

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.host_logging import note
+from agentloop._plumbing.to_text import told_by
 from agentloop.checkpoints import CHECKPOINT_EVERY, agree, checkpoint_of, context_in, is_due
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, BegunAnewError, ConflictError
 from agentloop.events import Event, Record, Restored
-from agentloop.host_logger import note
-from agentloop.plain_values import told_by
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
-from agentloop.threads import in_thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentloop._plumbing.checks import shown
 from agentloop.agent import Agent
 from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks
-from agentloop.checks import shown
 from agentloop.compactor import Compactor
 from agentloop.errors import UsageError
 from agentloop.given import folder_of, instances, transcripts_folder

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentloop._plumbing.truncate import failure_in
 from agentloop.entries import Entry
-from agentloop.failures_in import failure_in
 from agentloop.messages import ToolCall
 from agentloop.pairing import answers
 

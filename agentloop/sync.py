@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from agentloop._plumbing.portal import Portal
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compactions import CompactionResult
@@ -12,7 +13,6 @@ from agentloop.filters import EventFilter
 from agentloop.leases import Leases, WhenBusy
 from agentloop.limits import Limits
 from agentloop.messages import Message
-from agentloop.portal import Portal
 from agentloop.redaction import Redact
 from agentloop.results import CompactionPreview, RunResult
 from agentloop.runner import Runner

@@ -12,12 +12,11 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from agentloop.checks import whole_or_none
+from agentloop._plumbing.checks import named_tokens, named_tokens_or_none, whole_or_none
 from agentloop.errors import UsageError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest
 from agentloop.replies import admitted, answer_of, streamed
-from agentloop.sizes import named_tokens, named_tokens_or_none
 from agentloop.store_contract import store_contract
 from agentloop.tokens import TokenCounter, counter_for
 

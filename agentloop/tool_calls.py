@@ -8,14 +8,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from agentloop.callables import is_async
-from agentloop.deadlines import DeadlineError, SelfCancelledError, within
+from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, in_thread, is_ctrl_c, within
+from agentloop._plumbing.callables import is_async
+from agentloop._plumbing.strict_json import STRICT_JSON, cleaned_json
+from agentloop._plumbing.to_text import as_text, error_text, rest_failed
 from agentloop.errors import RetryTool
-from agentloop.interrupts import is_ctrl_c
 from agentloop.messages import Json
-from agentloop.plain_values import as_text, error_text, rest_failed
-from agentloop.strict_json import STRICT_JSON, cleaned_json
-from agentloop.threads import in_thread
 
 Status: TypeAlias = Literal["ok", "error", "timeout"]
 Given: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from agentloop.ondisc import make_private_folder, new_private_file, refuse_link, sync_folder
+from agentloop._plumbing.private_files import make_private_folder, new_private_file, refuse_link, sync_folder
 
 
 def spill(folder: Path, name: str, text: str) -> Path:

@@ -20,8 +20,8 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ArgsKwargs, SchemaError
 
-from agentloop.callables import inner_function
-from agentloop.cutting import beginning
+from agentloop._plumbing.callables import inner_function
+from agentloop._plumbing.truncate import beginning
 from agentloop.docstrings import Documentation, documentation_of
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json

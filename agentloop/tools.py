@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from agentloop.callables import name_of, without_partials
+from agentloop._plumbing.callables import name_of, without_partials
+from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json, ToolCall
 from agentloop.run_context import RunContext
-from agentloop.strict_json import cleaned
 from agentloop.tool_calls import ToolAnswer, answered
 
 if TYPE_CHECKING:

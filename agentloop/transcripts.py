@@ -20,9 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentloop._plumbing.private_files import (
+    make_private_folder,
+    new_private_file,
+    refuse_link,
+    refused,
+    sync_folder,
+)
 from agentloop.errors import StoreError
 from agentloop.messages import Message
-from agentloop.ondisc import make_private_folder, new_private_file, refuse_link, refused, sync_folder
 
 _NAME = re.compile(r"transcript_(-?\d+)(?:-(\d+))?\.jsonl")
 _READABLE = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))

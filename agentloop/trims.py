@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from agentloop.checks import whole
-from agentloop.cutting import ends, last_lines
+from agentloop._plumbing.checks import whole
+from agentloop._plumbing.private_files import refused
+from agentloop._plumbing.truncate import ends, last_lines
 from agentloop.entries import Entry
 from agentloop.labelled import labelled
-from agentloop.ondisc import refused
 from agentloop.prompts import CLEARED, SPILLED
 from agentloop.tokens import TokenCounter
 from agentloop.tool_results import spill

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentloop.cutting import beginning, head
+from agentloop._plumbing.truncate import beginning, head
 from agentloop.entries import Entry
 from agentloop.exchanges import turns_of
 from agentloop.labelled import neutral, summary_in

@@ -9,10 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agentloop.cutting import ends
+from agentloop._plumbing.strict_json import cleaned, cleaned_json, encodes
+from agentloop._plumbing.truncate import ends
 from agentloop.messages import Content, Json, Message, ToolCall
 from agentloop.prompts import OTHER_ROLE_IN_LOG
-from agentloop.strict_json import cleaned, cleaned_json, encodes
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import AgentLoopError, StoreError
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
@@ -19,7 +20,6 @@ from agentloop.stream import (
     ToolEnded,
     ToolStarted,
 )
-from agentloop.strict_json import cleaned
 from agentloop.tokens import count_request, counter_for
 from tests.fuzz_brain import Seen
 from tests.fuzz_log_checks import log_problems

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentloop._plumbing.strict_json import cleaned
 from agentloop.agent import Agent
 from agentloop.errors import ContextOverflowError
 from agentloop.events import MessageAdded
@@ -14,7 +15,6 @@ from agentloop.messages import Message, ToolCall
 from agentloop.openai_chat import OpenAIChat
 from agentloop.retry import RetryPolicy
 from agentloop.runner import Runner
-from agentloop.strict_json import cleaned
 from agentloop.tokens import count_message, counter_for
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentloop._plumbing.strict_json import cleaned
+from agentloop._plumbing.truncate import beginning, ends, halves, head, tail
 from agentloop.agent import Agent
-from agentloop.cutting import beginning, ends, halves, head, tail
 from agentloop.digest import digest
 from agentloop.events import Compacted, MessageAdded
 from agentloop.exports import to_events, to_openai
@@ -22,7 +23,6 @@ from agentloop.micro import MicroCompact, cleared_item, stub
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_responses import OpenAIResponses
 from agentloop.runner import Runner
-from agentloop.strict_json import cleaned
 from agentloop.testing import ScriptedModel
 from agentloop.tokens import count_message
 from agentloop.turn_lines import turn_lines

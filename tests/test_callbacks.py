@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agentloop import triggers
+from agentloop._plumbing.aio import in_thread
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compaction import Compaction
@@ -35,7 +36,6 @@ from agentloop.stream import (
     event_type,
 )
 from agentloop.testing import ScriptedModel, calls
-from agentloop.threads import in_thread
 from agentloop.tools import RunContext, tool
 from tests.kit import every_fact, read, reading, until, watched
 

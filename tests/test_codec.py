@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentloop._plumbing.checks import MOST_KEPT
 from agentloop.codec import SCHEMA_VERSION, decode, encode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import (
@@ -26,7 +27,6 @@ from agentloop.events import (
     RunStarted,
     Unknown,
 )
-from agentloop.kept_numbers import MOST_KEPT
 from agentloop.messages import Message, ToolCall
 from agentloop.usage import Usage
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloop.cutting import beginning, ends, halves, head, last_lines, tail
+from agentloop._plumbing.truncate import beginning, ends, halves, head, last_lines, tail
 from agentloop.prompts import SPILLED, head_and_tail
 
 TEXTS = st.text(

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from agentloop import Agent, Limits, Runner
+from agentloop._plumbing.processes import this_process
 from agentloop.durable import RunQueue
 from agentloop.errors import SessionBusyError
 from agentloop.events import RunEnded, RunStarted
 from agentloop.holders import new_lease
 from agentloop.models import ModelRequest
-from agentloop.processes import this_process
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore
 from agentloop.stores.base import GrantsLeases, Lease

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from agentloop._plumbing.checks import MOST_TOKENS
 from agentloop.agent import Agent
 from agentloop.codec import encode
 from agentloop.errors import UsageError
@@ -22,7 +23,6 @@ from agentloop.exports import to_openai
 from agentloop.imports import parse
 from agentloop.messages import Message
 from agentloop.runner import Runner
-from agentloop.sizes import MOST_TOKENS
 from agentloop.stores import InMemoryStore
 from agentloop.testing import ScriptedModel
 from tests.export_kit import DONE, TASK, WHOLE, asks, length, log

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentloop import identifiers as identifiers_module
 from agentloop import named_values as named_values_module
-from agentloop.cutting import ends
+from agentloop._plumbing.truncate import ends
 from agentloop.entries import Entry
 from agentloop.identifiers import MOST_CHARS, MOST_URL_CHARS, identifiers, kinds, missing
 from agentloop.index import LABELS, index_of

@@ -8,12 +8,12 @@ from typing import Any, get_args
 
 import pytest
 
+from agentloop._plumbing.processes import this_process
 from agentloop.agent import Agent
 from agentloop.cli.exits import exit_status
 from agentloop.errors import SessionBusyError, StoreError, TakenOverError, UsageError
 from agentloop.events import MessageAdded, RunEnded, RunStarted
 from agentloop.leases import Leases, WhenBusy
-from agentloop.processes import this_process
 from agentloop.results import status_of
 from agentloop.stores import InMemoryStore
 from agentloop.stores.base import Lease

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from agentloop._plumbing.processes import this_process
 from agentloop.errors import SessionBusyError
 from agentloop.events import RunStarted
-from agentloop.processes import this_process
 from agentloop.stores import SQLiteStore
 from tests.cli_kit import LONGEST_SECONDS, agentloop, line_of, started
 from tests.kit import assert_valid

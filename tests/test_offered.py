@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Compaction
+from agentloop._plumbing.checks import MOST_TOKENS
 from agentloop.agent import Agent
 from agentloop.budget import DEFAULT_WINDOW
 from agentloop.models import AsksWindow, Priced
 from agentloop.openai_api.offered import listed_window, props_window
 from agentloop.openai_chat import OpenAIChat
 from agentloop.runner import Runner
-from agentloop.sizes import MOST_TOKENS
 from agentloop.testing import ScriptedModel
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Fault, Hang

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentloop._plumbing.checks import tokens_of
 from agentloop.errors import (
     BadAnswerError,
     ContextTooLongError,
@@ -25,7 +26,6 @@ from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_chat.stream import streamed
 from agentloop.retry import RetryPolicy
-from agentloop.sizes import tokens_of
 from agentloop.usage import Usage
 from tests.server_kit import LOOK, Waits, answer_of, bytewise, chat, error_of, parts_of, pieces_of, saying
 from tests.strict_overflows import OVERFLOWS

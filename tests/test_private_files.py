@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentloop import Agent, SyncRunner
-from agentloop.ondisc import make_private_file, make_private_folder, write_private
+from agentloop._plumbing.private_files import make_private_file, make_private_folder, write_private
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import agentloop, terminal
 

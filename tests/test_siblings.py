@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop import Agent, Callbacks, Compaction, Runner, tool
+from agentloop._plumbing.aio import in_thread
 from agentloop.codec import encode
 from agentloop.events import Compacted, MessageAdded
 from agentloop.openai_chat import OpenAIChat
@@ -32,7 +33,6 @@ from agentloop.stream import (
 )
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.testing import ScriptedModel, calls
-from agentloop.threads import in_thread
 from agentloop.tools import DEFAULT_TIMEOUT_SECONDS, Tool
 from tests.kit import watched
 from tests.strict_bodies import Body

@@ -25,12 +25,12 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Compaction, Limits, Runner, SyncRunner
+from agentloop._plumbing.aio import in_thread
 from agentloop.events import Compacted, MessageAdded, RunEnded
 from agentloop.openai_chat import OpenAIChat
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SQLiteStore
 from agentloop.stream import event_type
-from agentloop.threads import in_thread
 from tests.cli_kit import LONGEST_SECONDS, Finished, agentloop, started
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
@@ -45,7 +45,7 @@ from agentloop.events import MessageAdded
 from agentloop.stores import SQLiteStore
 from agentloop.stores import SQLiteStore
 from agentloop.stream import event_type
-from agentloop.threads import in_thread
+from agentloop._plumbing.aio import in_thread
 
 HERE = Path(__file__).parent
 POINT = (HERE / "point").read_text()
@@ -406,7 +406,7 @@ HOLDS = '''
 import time
 from pathlib import Path
 from agentloop import tool
-from agentloop.threads import in_thread
+from agentloop._plumbing.aio import in_thread
 
 
 @tool

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, in_thread, to_its_end, within
 from agentloop.agent import Agent
-from agentloop.deadlines import DeadlineError, SelfCancelledError, to_its_end, within
 from agentloop.runner import Runner
 from agentloop.testing import ScriptedModel, calls
-from agentloop.threads import in_thread
 from tests.kit import until, watched
 
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agentloop.plain_values import as_text, error_text
+from agentloop._plumbing.to_text import as_text, error_text
 from agentloop.tool_results import spill
 
 

@@ -14,10 +14,9 @@ from typing import Annotated, Any, Literal, Optional
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
-from agentloop.deadlines import DeadlineError, SelfCancelledError, within
+from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, in_thread, within
 from agentloop.errors import RetryTool, ToolDefinitionError
 from agentloop.messages import ToolCall
-from agentloop.threads import in_thread
 from agentloop.tools import DEFAULT_TIMEOUT_SECONDS, RunContext, Tool, ToolAnswer, ToolRegistry, is_tool, tool
 from agentloop.usage import Usage
 

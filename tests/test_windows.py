@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from agentloop._plumbing.checks import amount_of
 from agentloop.errors import UsageError
 from agentloop.models import ChatModel, Price
 from agentloop.offline import OfflineModel
 from agentloop.openai_chat import OpenAIChat
-from agentloop.sizes import amount_of
 from agentloop.testing import FailingModel, ScriptedModel
 from agentloop.usage import Usage
 from agentloop.windows import known_window, price

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from agentloop._plumbing.aio import in_thread
 from agentloop.errors import UsageError
 from agentloop.messages import ToolCall
-from agentloop.threads import in_thread
 from agentloop.tools import RunContext, ToolAnswer, ToolRegistry
 from agentloop.workspace import WorkspaceError, folder, workspace_tools
 from agentloop.workspace.line_finder import answer as lines_found

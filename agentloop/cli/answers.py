@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+from agentloop._plumbing.to_text import strict
 from agentloop.cli.output import StandardOutput
-from agentloop.plain_values import strict
 from agentloop.stream import RunEnded, RunStatus, StreamEvent, to_json
 from agentloop.usage import Usage
 

@@ -10,6 +10,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from rich.console import Console
 
+from agentloop._plumbing.private_files import make_private_file, make_private_folder
 from agentloop.cli.building import MEMORY, Built, runner_for, window_notice
 from agentloop.cli.chat_commands import HELP, Command, command_in
 from agentloop.cli.chat_view import ChatView
@@ -25,7 +26,6 @@ from agentloop.cli.progress import final_line
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally, status_line
 from agentloop.limits import Limits
-from agentloop.ondisc import make_private_file, make_private_folder
 from agentloop.redaction import Redact, redacted
 from agentloop.runner import Runner
 from agentloop.workspace.offspring import end_all

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from agentloop._plumbing.to_text import told_by
 from agentloop.errors import AgentLoopError
-from agentloop.plain_values import told_by
 from agentloop.stream import RunStatus
 
 EXIT_STATUS: Mapping[RunStatus, int] = {

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentloop.cutting import head
+from agentloop._plumbing.truncate import head
 
 DEFAULT = (
     "You are a careful assistant that works with tools. Do what the user asks, completely: use the tools "

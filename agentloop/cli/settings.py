@@ -9,6 +9,7 @@ from typing import Any
 
 import platformdirs
 
+from agentloop._plumbing.checks import amount_of, seconds_of, tokens_of
 from agentloop.cli import readings
 from agentloop.cli.layers import Choice, Layers, read
 from agentloop.cli.options import KNOWN, REPEATED
@@ -17,7 +18,6 @@ from agentloop.errors import UsageError
 from agentloop.leases import WhenBusy
 from agentloop.limits import MOST_STEPS, Limits
 from agentloop.redaction import Redact
-from agentloop.sizes import amount_of, seconds_of, tokens_of
 from agentloop.stores.base import checked_owner
 
 ENVIRONMENT: Mapping[str, str] = {

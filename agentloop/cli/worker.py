@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from agentloop.checks import MOST_COUNT
+from agentloop._plumbing.checks import MOST_COUNT
 from agentloop.cli.building import build
 from agentloop.cli.console import error_console, say
 from agentloop.cli.event_loop import run_to_end

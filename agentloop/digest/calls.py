@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop.cutting import beginning, halves, head
+from agentloop._plumbing.truncate import beginning, failure_in, halves, head, opening_failure_in
 from agentloop.digest.actions import only_looks
 from agentloop.digest.paths import paths_in
-from agentloop.failures_in import failure_in, opening_failure_in
 from agentloop.messages import Message, ToolCall
 from agentloop.pairing import answers
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from agentloop.cutting import head
+from agentloop._plumbing.truncate import head
 from agentloop.digest.calls import Call
 
 OPEN, MENDED = " — not seen mended", " — later succeeded"

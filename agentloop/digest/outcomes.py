@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentloop.cutting import beginning, head
+from agentloop._plumbing.truncate import beginning, head
 from agentloop.digest.calls import Call
 from agentloop.digest.cues import is_keyed
 from agentloop.digest.sentences import Sentence, sentences

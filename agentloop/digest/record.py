@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from agentloop.cutting import head
+from agentloop._plumbing.to_text import strict
+from agentloop._plumbing.truncate import head
 from agentloop.digest.calls import calls_of
 from agentloop.digest.earlier import Earlier, prose_within, taken_apart
 from agentloop.digest.failures import failure_lines
@@ -17,7 +18,6 @@ from agentloop.entries import Entry, Kind
 from agentloop.index import index_of
 from agentloop.labelled import neutral, summary_in
 from agentloop.messages import Message
-from agentloop.plain_values import strict
 from agentloop.tokens import TokenCounter
 
 Sections: TypeAlias = dict[str, Section[Any]]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentloop.cutting import head, tail
+from agentloop._plumbing.truncate import head, tail
 
 HEAD_SHARE = 2 / 3
 """Of a text that is too long to be looked at whole, so much of what is looked at is its head."""

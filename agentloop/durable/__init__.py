@@ -13,7 +13,7 @@ was said and done stands in the session's log, in the same database.
 from agentloop.errors import UsageError
 
 try:
-    import dbos  # noqa: F401 — it, and what it needs, can be loaded
+    import dbos  # it, and what it needs, can be loaded
 except ImportError as error:
     raise UsageError("durable runs need the extra 'durable': install agentloop-kit[durable]") from error
 

@@ -11,11 +11,11 @@ from dbos import DBOS
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
+from agentloop._plumbing.aio import in_thread
 from agentloop.durable.apart import dbos_schema
 from agentloop.durable.tries import RETRY_SECONDS, pause_after
 from agentloop.errors import AgentLoopError, StoreError
 from agentloop.stores.postgres.for_other_clients import fault_of, found_at, is_away
-from agentloop.threads import in_thread
 
 T = TypeVar("T")
 

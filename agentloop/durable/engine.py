@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
+from agentloop._plumbing.aio import in_thread
 from agentloop.durable.database import DbosTables, faults_told, migrated, quiet, reached
 from agentloop.durable.orders import APPLICATION, WORKFLOW, RunCancelledError
 from agentloop.durable.queues import QueueLimits
 from agentloop.errors import UsageError
-from agentloop.threads import in_thread
 
 SHAPE = "1"
 """The order of a run's steps, as a number. It changes when that does: a worker replays no run of another."""

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentloop._plumbing.aio import to_its_end
 from agentloop.answering import answer_one, compact, interrupted, may_run_again, parted
 from agentloop.asking import ask
 from agentloop.beginnings import settle_and_say
-from agentloop.deadlines import to_its_end
 from agentloop.durable.backwards import partial_in
 from agentloop.durable.live import Live
 from agentloop.errors import StoreError

@@ -8,16 +8,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from agentloop.deadlines import is_leaked
+from agentloop._plumbing.aio import is_ctrl_c, is_leaked
+from agentloop._plumbing.host_logging import warn
+from agentloop._plumbing.to_text import strict, told_by
 from agentloop.durable.execution import CONFLICTS, Execution, Todo
 from agentloop.durable.holding import ElsewhereError
 from agentloop.durable.live import Live, Place
 from agentloop.durable.orders import Order, RunCancelledError
 from agentloop.durable.tries import RETRY_SECONDS, may_work_later, pause_after
 from agentloop.errors import AgentLoopError, StoreError
-from agentloop.host_logger import warn
-from agentloop.interrupts import is_ctrl_c
-from agentloop.plain_values import strict, told_by
 from agentloop.races import MovedOnError
 from agentloop.redaction import redact_error, redacted
 from agentloop.results import status_of, unasked

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from agentloop.deadlines import to_its_end
+from agentloop._plumbing.aio import to_its_end
 from agentloop.durable.orders import QueuedRun
 from agentloop.errors import SessionBusyError
 from agentloop.holders import is_dead, new_lease, working_for

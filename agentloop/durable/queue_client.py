@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer
 
+from agentloop._plumbing.aio import in_thread
 from agentloop.durable.database import DbosTables, faults_told, quiet, reached
 from agentloop.durable.orders import APPLICATION
-from agentloop.threads import in_thread
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentloop.checks import MOST_COUNT, shown, up_to, whole, whole_or_none
+from agentloop._plumbing.checks import MOST_COUNT, shown, up_to, whole, whole_or_none
 from agentloop.durable.orders import checked_queue
 from agentloop.errors import UsageError
 

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from dbos import EnqueueOptions, WorkflowStatus
 
-from agentloop.checks import MOST_COUNT, whole_or_none
+from agentloop._plumbing.checks import MOST_COUNT, whole_or_none
+from agentloop._plumbing.to_text import strict
 from agentloop.durable.answers import answer_of
 from agentloop.durable.database import not_lost, over_a_gap
 from agentloop.durable.holding import let_go
@@ -22,7 +23,6 @@ from agentloop.durable.seen import CAN_GO_ON, OPEN, seen, with_steps
 from agentloop.errors import UsageError
 from agentloop.given import spoken, title_of
 from agentloop.messages import Message
-from agentloop.plain_values import strict
 from agentloop.redaction import Redact, checked_redaction, redacted
 from agentloop.sessions import new_session_id
 from agentloop.stores import open_store

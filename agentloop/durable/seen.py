@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from dbos import StepInfo, WorkflowStatus
 
+from agentloop._plumbing.to_text import first_line
 from agentloop.durable.orders import QueuedRun, RunState
-from agentloop.plain_values import first_line
 from agentloop.usage import Usage
 
 _STATES: dict[str, RunState] = {

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from agentloop.host_logger import warn
-from agentloop.interrupts import is_ctrl_c
+from agentloop._plumbing.aio import is_ctrl_c
+from agentloop._plumbing.host_logging import warn
+from agentloop._plumbing.to_text import error_text
 from agentloop.log import log_event
-from agentloop.plain_values import error_text
 from agentloop.redaction import Redact, redacted
 from agentloop.stream import AnyStreamEvent, CallbackFailed, RunEnded
 from agentloop.watch import Sink

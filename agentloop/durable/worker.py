@@ -9,10 +9,12 @@ from pathlib import Path
 
 from dbos import DBOS
 
+from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS, to_its_end
+from agentloop._plumbing.checks import MOST_COUNT, called, shown, up_to, whole
+from agentloop._plumbing.host_logging import warn
+from agentloop._plumbing.to_text import first_line, told_by
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
-from agentloop.checks import MOST_COUNT, called, shown, up_to, whole
-from agentloop.deadlines import CANCEL_GRACE_SECONDS, to_its_end
 from agentloop.durable import engine
 from agentloop.durable.database import faults_told
 from agentloop.durable.engine import EngineChoice
@@ -25,9 +27,7 @@ from agentloop.durable.recorded import recorded_steps
 from agentloop.durable.telling import Hears, Notices, Told, unheard
 from agentloop.durable.tries import RETRY_SECONDS
 from agentloop.errors import UsageError
-from agentloop.host_logger import warn
 from agentloop.limits import Limits, check_priced, limited
-from agentloop.plain_values import first_line, told_by
 from agentloop.redaction import Redact
 from agentloop.setting import Setting, setting_of
 from agentloop.stores import open_store

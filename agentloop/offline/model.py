@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
-from agentloop.checks import whole
+from agentloop._plumbing.checks import named_tokens_or_none, whole
 from agentloop.messages import Message
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.offline.chat import chat
@@ -13,7 +13,6 @@ from agentloop.offline.record import facts_of, record_of
 from agentloop.offline.task import file_task, named_files
 from agentloop.offline.view import View, view_of
 from agentloop.replies import admitted, answer_of, streamed
-from agentloop.sizes import named_tokens_or_none
 from agentloop.tokens import TokenCounter, counter_for
 from agentloop.usage import Usage
 

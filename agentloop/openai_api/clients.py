@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import httpx2
 import openai
 
-from agentloop.deadlines import to_its_end
+from agentloop._plumbing.aio import to_its_end
 from agentloop.errors import UsageError
 from agentloop.openai_api.bounded import CODINGS, BoundedClient
 from agentloop.openai_api.server import Server, parted, query_of

@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
-from agentloop.checks import above_zero, shown
+from agentloop._plumbing.checks import above_zero, shown
+from agentloop._plumbing.host_logging import warn
 from agentloop.errors import (
     AgentLoopError,
     BadAnswerError,
@@ -18,7 +19,6 @@ from agentloop.errors import (
     SpoiltAnswerError,
     UsageError,
 )
-from agentloop.host_logger import warn
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.openai_api.clients import LoopClients
 from agentloop.openai_api.dialect import Change, Dialect

@@ -2,7 +2,7 @@
 
 import re
 
-from agentloop.sizes import LEAST_WINDOW, MOST_TOKENS
+from agentloop._plumbing.checks import LEAST_WINDOW, MOST_TOKENS
 
 NUMBER = (
     r"(?<!\d)(?:\d{1,3}(?:[,. _'’\u00a0\u202f]\d{3}){1,5}(?!\d)"

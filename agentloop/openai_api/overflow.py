@@ -9,10 +9,10 @@ import re
 from collections.abc import Set
 from dataclasses import replace
 
+from agentloop._plumbing.checks import MOST_TOKENS
 from agentloop.openai_api.error_bodies import codes_in, objects_in, said
 from agentloop.openai_api.named_sizes import NamedSizes, sizes_in
 from agentloop.openai_api.numbers import believed_window, tokens_in
-from agentloop.sizes import MOST_TOKENS
 
 _STATUSES = frozenset({200, 400, 413, 500})
 _CODES = frozenset(

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentloop.checks import at_least_or_none, shown
+from agentloop._plumbing.checks import at_least_or_none, shown
+from agentloop._plumbing.strict_json import cleaned, encodes
 from agentloop.errors import UsageError
-from agentloop.strict_json import cleaned, encodes
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 """Asks for reasoning in a form that can be sent back, as the server stores nothing."""

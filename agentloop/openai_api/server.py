@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
-from agentloop.checks import shown, text_or_none
+from agentloop._plumbing.checks import shown, text_or_none
 from agentloop.errors import UsageError
 from agentloop.openai_api.wiped import without_secrets
 from agentloop.redaction import without_credentials

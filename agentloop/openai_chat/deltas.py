@@ -6,6 +6,7 @@ An answer in one piece is one chunk here, so that both ways give the same messag
 import re
 from collections.abc import Sequence
 
+from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json, Message
 from agentloop.models import CUT_SHORT, Answer
@@ -15,7 +16,6 @@ from agentloop.openai_chat.call_deltas import GrowingCalls, lone_call_in
 from agentloop.openai_chat.finishes import WINDOW_FULL, GrowingFinish, is_given_up
 from agentloop.openai_chat.growing_content import GrowingContent
 from agentloop.openai_chat.joining import GrowingFields
-from agentloop.strict_json import cleaned
 from agentloop.usage import Usage
 
 _SAYS_WHY = ("message", "Message", "detail", "msg", "errors", "error_msg", "error_message")

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from agentloop._plumbing.strict_json import cleaned, without_half
 from agentloop.messages import Json
 from agentloop.openai_api.thoughts import TOLD_PARTS
 from agentloop.openai_chat.joining import GrowingItem
-from agentloop.strict_json import cleaned, without_half
 
 _TEXT_TYPES = frozenset({None, "", "text", "output_text"})
 _BETWEEN = "\n"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop.checks import shown
+from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
 from agentloop.messages import Json
 from agentloop.models import ModelRequest

@@ -1,7 +1,7 @@
 """The text of an answer as it is shown while it comes."""
 
+from agentloop._plumbing.strict_json import cleaned, without_half
 from agentloop.openai_responses.from_items import BETWEEN_MESSAGES
-from agentloop.strict_json import cleaned, without_half
 
 
 class ShownText:

@@ -7,6 +7,7 @@ stands once, in the first message item, without the annotations that point into 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from agentloop._plumbing.strict_json import STRICT_JSON
 from agentloop.messages import Json, text_of
 from agentloop.openai_responses.from_items import (
     BETWEEN_MESSAGES,
@@ -16,7 +17,6 @@ from agentloop.openai_responses.from_items import (
     texts_of,
 )
 from agentloop.own_fields import RESPONSE_ITEMS
-from agentloop.strict_json import STRICT_JSON
 
 Item: TypeAlias = dict[str, Any]
 

@@ -4,7 +4,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop.checks import shown
+from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
 from agentloop.redaction.held import HoldsBack
 from agentloop.redaction.secrets import Redact, Secrets

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from agentloop.checks import shown
+from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
 from agentloop.redaction.blocks import body_start, headless, open_block
 from agentloop.redaction.forms import forms_of

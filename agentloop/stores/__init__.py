@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentloop.checks import shown
+from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
 from agentloop.stores.base import SessionStore
 from agentloop.stores.checked import checked_session_id
@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
 def _postgres_store() -> "type[PostgresStore]":
     """Loaded when it is first asked for: psycopg takes a while, and need not be installed."""
     try:
-        import psycopg  # noqa: F401 — whether it, and a libpq for it, can be loaded
+        import psycopg  # whether it, and a libpq for it, can be loaded
     except ImportError as error:
         text = "a PostgreSQL store needs the extra 'postgres': install agentloop-kit[postgres]"
         raise UsageError(text) from error

@@ -2,7 +2,7 @@
 
 import re
 
-from agentloop.checks import finite, finite_above_zero_or_none, shown
+from agentloop._plumbing.checks import finite, finite_above_zero_or_none, shown
 from agentloop.errors import UsageError
 
 MOST_OWNER_CHARS = 200

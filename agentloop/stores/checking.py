@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from agentloop.checks import shown
+from agentloop._plumbing.checks import shown
 from agentloop.errors import DamagedError
 from agentloop.events import Record
 from agentloop.stores.lines import change_of, changed

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from agentloop.checks import above_zero, any_whole, text, text_or_none, whole, whole_or_none
+from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.checks import above_zero, any_whole, text, text_or_none, whole, whole_or_none
 from agentloop.codec import decode, encode
 from agentloop.errors import ConflictError
 from agentloop.events import Cleared, Event, MessageAdded, Noted, Record
@@ -15,7 +16,6 @@ from agentloop.stores.checked import checked_now, checked_session_id, clamped
 from agentloop.stores.lines import change_of, changed, newest_first
 from agentloop.stores.values import Found, Lease, Scope, SessionInfo, stays_with
 from agentloop.stores.words import Query, found_in
-from agentloop.threads import in_thread
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,7 +5,7 @@ What a caller makes (`Scope`, `Checkpoint`, `Lease`) checks itself.
 
 from dataclasses import dataclass
 
-from agentloop.checks import MOST_COUNT, from_to, text, text_or_none, whole
+from agentloop._plumbing.checks import MOST_COUNT, from_to, text, text_or_none, whole
 from agentloop.events import Record
 from agentloop.stores.checked import LAST_MOMENT, MOST_POSITION, checked_owner, checked_session_id
 

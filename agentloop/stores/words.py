@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Self, get_args
 
-from agentloop.checks import shown
+from agentloop._plumbing.checks import shown
+from agentloop._plumbing.truncate import head, tail
 from agentloop.codec import SCHEMA_VERSION
-from agentloop.cutting import head, tail
 from agentloop.errors import UsageError
 from agentloop.events import (
     AnyEvent,

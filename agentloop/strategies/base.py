@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agentloop._plumbing.checks import called, fraction
 from agentloop.budget import Budget
-from agentloop.checks import called, fraction
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.events import ClearedItem, Ranges

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from agentloop._plumbing.checks import whole
 from agentloop.budget import Budget
-from agentloop.checks import whole
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.exchanges import Unit, turns_of, units_of

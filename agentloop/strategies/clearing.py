@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from agentloop._plumbing.checks import whole
+from agentloop._plumbing.truncate import last_lines
 from agentloop.budget import Budget
-from agentloop.checks import whole
 from agentloop.context import Context
-from agentloop.cutting import last_lines
 from agentloop.entries import Entry
 from agentloop.events import ClearedItem
 from agentloop.exchanges import newest_within

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+from agentloop._plumbing.callables import name_of
+from agentloop._plumbing.checks import fraction_or_none, shown
 from agentloop.budget import Budget
-from agentloop.callables import name_of
-from agentloop.checks import fraction_or_none, shown
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.exchanges import covered_ranges

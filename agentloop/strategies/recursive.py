@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from agentloop._plumbing.checks import whole
 from agentloop.budget import Budget
-from agentloop.checks import whole
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.errors import UsageError

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from agentloop._plumbing.checks import fraction_or_none, whole
 from agentloop.budget import Budget
-from agentloop.checks import fraction_or_none, whole
 from agentloop.context import Context
 from agentloop.exchanges import Unit, hold_news, turns_of, units_of
 from agentloop.instead import Instead, Note, Summary

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agentloop._plumbing.checks import shown, whole, whole_or_none
 from agentloop.budget import Budget
-from agentloop.checks import shown, whole, whole_or_none
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.errors import UsageError

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from math import ceil
 
+from agentloop._plumbing.checks import fraction, fraction_or_none, whole
 from agentloop.budget import Budget
-from agentloop.checks import fraction, fraction_or_none, whole
 from agentloop.context import Context
 from agentloop.exchanges import Unit
 from agentloop.instead import Digest, Instead, Summary

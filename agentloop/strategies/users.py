@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from agentloop._plumbing.checks import whole
 from agentloop.budget import Budget
-from agentloop.checks import whole
 from agentloop.context import Context
 from agentloop.exchanges import newest_within
 from agentloop.strategies.base import Cut, cut_of, foldable

@@ -7,12 +7,11 @@ stand where the line would.
 from collections.abc import Container
 from dataclasses import dataclass
 
+from agentloop._plumbing.checks import named_tokens, tokens_of, whole
 from agentloop.budget import Budget
-from agentloop.checks import whole
 from agentloop.context import Context
 from agentloop.exchanges import Unit, newest_within, turns_of, units_of
 from agentloop.instead import Note
-from agentloop.sizes import named_tokens, tokens_of
 from agentloop.strategies.base import Cut, cut_of, foldable
 
 

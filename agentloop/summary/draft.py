@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from agentloop._plumbing.aio import in_thread
 from agentloop.budget import Budget
 from agentloop.calling import OnPart, call
 from agentloop.context import Context
@@ -20,7 +21,6 @@ from agentloop.prompts import SUMMARY_PART, SUMMARY_PARTS, SUMMARY_REPAIR, SUMMA
 from agentloop.refusal import fault_in, fault_of, without_thinking
 from agentloop.summary.questions import question_of
 from agentloop.summary.room import smaller
-from agentloop.threads import in_thread
 from agentloop.tokens import TokenCounter, count_request
 from agentloop.trims import left_unread, trimmed
 from agentloop.wire_form import to_wire

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from agentloop._plumbing.truncate import ends
 from agentloop.budget import Budget
 from agentloop.calling import OnPart
 from agentloop.context import Context
-from agentloop.cutting import ends
 from agentloop.entries import Entry
 from agentloop.errors import BadAnswerError
 from agentloop.index import index_of

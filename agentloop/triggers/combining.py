@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import TypeAlias
 
+from agentloop._plumbing.callables import name_of
+from agentloop._plumbing.checks import called
 from agentloop.budget import Budget
-from agentloop.callables import name_of
-from agentloop.checks import called
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.triggers.base import Fired, Trigger, threshold_of

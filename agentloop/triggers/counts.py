@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from agentloop._plumbing.checks import called, whole
 from agentloop.budget import Budget
-from agentloop.checks import called, whole
 from agentloop.context import Context
 from agentloop.entries import Shown
 from agentloop.steps import Finish, next_step

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from agentloop._plumbing.checks import above_zero, called
 from agentloop.budget import Budget
-from agentloop.checks import above_zero, called
 from agentloop.context import Context
 from agentloop.triggers.base import Cause, Fired, last_compaction
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from agentloop._plumbing.checks import fraction, whole
 from agentloop.budget import Budget
-from agentloop.checks import fraction, whole
 from agentloop.context import Context
 from agentloop.triggers.base import Fired
 

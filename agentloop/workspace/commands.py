@@ -11,10 +11,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from agentloop.deadlines import to_its_end
+from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop.redaction.cuts import SLACK_CHARS, head_before, tail_behind
 from agentloop.run_context import RunContext
-from agentloop.threads import in_thread
 from agentloop.tools import tool
 from agentloop.workspace.folder import Folder, WorkspaceError
 from agentloop.workspace.offspring import end_marked, marked, marking

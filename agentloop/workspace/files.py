@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from agentloop.cutting import head
+from agentloop._plumbing.truncate import head
 from agentloop.run_context import RunContext
 from agentloop.tools import tool
 from agentloop.workspace.folder import Folder, WorkspaceError

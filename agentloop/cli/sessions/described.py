@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from agentloop._plumbing.checks import seconds_of
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
 from agentloop.cli.output import StandardOutput
@@ -11,7 +12,6 @@ from agentloop.cli.sessions.work import Opened, done, ending, named
 from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Described
 from agentloop.redaction import redacted
-from agentloop.sizes import seconds_of
 from agentloop.stores import SessionInfo, SessionStore
 
 _MOST_TRIES = 20

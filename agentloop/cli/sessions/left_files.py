@@ -6,6 +6,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentloop._plumbing.private_files import refuse_link, refused
 from agentloop.cli.lines import few
 from agentloop.cli.sessions.history import History, result_name, results_in
 from agentloop.cli.sessions.reading import Tell, good_pages, untold
@@ -13,7 +14,6 @@ from agentloop.cli.sessions.work import Opened
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import MessageAdded
 from agentloop.messages import Message
-from agentloop.ondisc import refuse_link, refused
 from agentloop.prompts import head_and_tail
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from agentloop._plumbing.aio import in_thread
 from agentloop.cli.console import error_console, say
 from agentloop.cli.lines import columns, listing, moment
 from agentloop.cli.options import STORE, options
@@ -16,7 +17,6 @@ from agentloop.events import MessageAdded, kind_name
 from agentloop.redaction import Redact, redacted
 from agentloop.stores.base import FindsWords, Found
 from agentloop.stores.words import Query, excerpt, searchable
-from agentloop.threads import in_thread
 
 _MOST = 1_000
 _HEADING = columns("session", "position", "by", "time", "text")

@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from agentloop._plumbing.private_files import open_private
 from agentloop.errors import UsageError
-from agentloop.ondisc import open_private
 
 
 class WholeFile:

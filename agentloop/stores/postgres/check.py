@@ -5,12 +5,12 @@ from functools import partial
 
 from psycopg import AsyncConnection
 
+from agentloop._plumbing.aio import in_thread
 from agentloop.errors import DamagedError
 from agentloop.stores.checking import ROWS_AT_ONCE, LogCheck
 from agentloop.stores.lines import record_of
 from agentloop.stores.postgres.link import Link
 from agentloop.stores.postgres.sessions import written_line
-from agentloop.threads import in_thread
 
 _NAMES = """
     SELECT id FROM agentloop_sessions

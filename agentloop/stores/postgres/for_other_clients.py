@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from psycopg import AsyncConnection, Error
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from agentloop._plumbing.to_text import first_line
 from agentloop.errors import StoreError
-from agentloop.plain_values import first_line
 from agentloop.stores.postgres.address import address_of
 from agentloop.stores.postgres.faults import fault, is_lost, state_of
 from agentloop.stores.postgres.link import Link

@@ -12,8 +12,8 @@ from typing import Any, Self, TypeVar
 from psycopg import AsyncConnection, Error
 from psycopg.pq import TransactionStatus
 
+from agentloop._plumbing.host_logging import warn
 from agentloop.errors import ConflictError, DamagedError, StoreError
-from agentloop.host_logger import warn
 from agentloop.stores.postgres.address import Address
 from agentloop.stores.postgres.faults import fault, is_lost, is_passing, is_unprepared, state_of
 

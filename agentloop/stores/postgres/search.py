@@ -12,6 +12,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.types.numeric import Int8
 
+from agentloop._plumbing.aio import in_thread
 from agentloop.codec import decode
 from agentloop.errors import DamagedError
 from agentloop.stores.lines import record_of, to_bytes
@@ -19,7 +20,6 @@ from agentloop.stores.postgres.link import Link
 from agentloop.stores.postgres.vectors import MOST_PHRASES, phrase_query, vectors
 from agentloop.stores.values import Found, Scope
 from agentloop.stores.words import Query, found_in, is_wordless, searchable, words_of
-from agentloop.threads import in_thread
 
 _INDEXED_AT_ONCE = 200
 _BYTES_AT_ONCE = 2_000_000

@@ -9,6 +9,7 @@ from typing import Any
 
 from psycopg import AsyncConnection, sql
 
+from agentloop._plumbing.aio import in_thread
 from agentloop.errors import DamagedError, StoreError
 from agentloop.stores.lines import (
     COLUMNS,
@@ -25,7 +26,6 @@ from agentloop.stores.postgres.link import Link
 from agentloop.stores.postgres.rows import all_rows, one_row
 from agentloop.stores.postgres.schema import BESIDE
 from agentloop.stores.values import Scope, SessionInfo
-from agentloop.threads import in_thread
 
 _MOST_SWEPT_AT_ONCE = 100
 

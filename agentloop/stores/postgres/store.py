@@ -9,7 +9,16 @@ is as durable as the server makes it (`synchronous_commit`, on by default).
 from collections.abc import Sequence
 from functools import partial
 
-from agentloop.checks import above_zero, any_whole, at_least, text, text_or_none, whole, whole_or_none
+from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.checks import (
+    above_zero,
+    any_whole,
+    at_least,
+    text,
+    text_or_none,
+    whole,
+    whole_or_none,
+)
 from agentloop.codec import encode
 from agentloop.events import Event, Record
 from agentloop.stores.checked import checked_now, checked_session_id
@@ -22,7 +31,6 @@ from agentloop.stores.postgres.schema import prepare
 from agentloop.stores.postgres.search import search
 from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
 from agentloop.stores.words import Query
-from agentloop.threads import in_thread
 
 _MANY = 100
 """More records than these are put into or taken out of their texts in a thread, so that the loop goes on."""

@@ -5,7 +5,7 @@ from contextlib import closing
 from functools import cache, partial
 from itertools import chain
 
-from agentloop.checks import shown
+from agentloop._plumbing.checks import shown
 from agentloop.errors import DamagedError, StoreError
 from agentloop.stores.checking import LogCheck
 from agentloop.stores.sqlite import index

@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agentloop._plumbing.private_files import refused
 from agentloop.errors import ConflictError, DamagedError, StoreError
-from agentloop.ondisc import refused
 from agentloop.stores.sqlite import opening, place
 from agentloop.stores.sqlite.as_it_stood import AsItStood
 from agentloop.stores.sqlite.faults import DAMAGED, code_of, fault

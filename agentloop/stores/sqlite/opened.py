@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from agentloop._plumbing.aio import WorkThread
 from agentloop.stores.sqlite.file import BusyError, SQLiteFile
-from agentloop.threads import WorkThread
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from agentloop._plumbing.private_files import make_private_folder, new_private_file, refused
 from agentloop.errors import DamagedError, StoreError
-from agentloop.ondisc import make_private_folder, new_private_file, refused
 
 
 def stands(path: Path) -> bool:

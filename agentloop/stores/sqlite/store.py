@@ -14,7 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from agentloop.checks import above_zero, any_whole, at_least, text, text_or_none, whole, whole_or_none
+from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.checks import (
+    above_zero,
+    any_whole,
+    at_least,
+    text,
+    text_or_none,
+    whole,
+    whole_or_none,
+)
 from agentloop.errors import DamagedError, StoreError
 from agentloop.events import Event, Record
 from agentloop.stores.checked import checked_now, checked_session_id
@@ -24,7 +33,6 @@ from agentloop.stores.sqlite.file import BusyError, SQLiteFile
 from agentloop.stores.sqlite.opened import OpenedFile
 from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
 from agentloop.stores.words import Query
-from agentloop.threads import in_thread
 
 T = TypeVar("T")
 

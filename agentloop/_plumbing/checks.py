@@ -1,15 +1,126 @@
-"""What a user gives, held to its range: one clear line names what is wrong.
+"""Arguments held to their range; "128k", "30d" read; one line says what is wrong.
+
+What a user gives, held to its range: one clear line names what is wrong.
 
 Each check takes the argument's name and its value. One whose name ends in `_or_none` lets None pass, which
 says that there is no limit; every other refuses it, and that is all in which the two of a pair differ. No
 check takes True or False for a number.
 """
 
+import re
+import sys
 from math import inf
+from typing import TypeGuard
 
-from agentloop.callables import is_async
+from agentloop._plumbing.callables import is_async
 from agentloop.errors import UsageError
-from agentloop.kept_numbers import is_kept_number
+
+MOST_KEPT = 2**53 - 1
+"""The largest whole number that all readers of JSON agree on (RFC 8259, section 6; RFC 7493, section 2.2)."""
+
+
+def is_kept_whole(value: object) -> TypeGuard[int]:
+    """Whether it is a whole number from 0 to `MOST_KEPT`; True and False are none.
+
+    Example:
+        >>> [is_kept_whole(value) for value in (0, MOST_KEPT, MOST_KEPT + 1, -1, 1.0, True)]
+        [True, True, False, False, False, False]
+    """
+    return isinstance(value, int) and 0 <= value <= MOST_KEPT and not isinstance(value, bool)
+
+
+def is_kept_number(value: object) -> TypeGuard[float]:
+    """Whether it is a number that a float holds: finite, and no larger; True and False are none.
+
+    Example:
+        >>> [is_kept_number(value) for value in (-2.5, 7, 1e300, float("nan"), 10**400, True)]
+        [True, True, True, False, False, False]
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max
+
+
+_SIZE = re.compile(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
+_AMOUNT = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([smhdw]?)", re.ASCII)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
+MOST_TOKENS = 1_000_000_000
+"""More than any model takes; a larger number is a slip of the hand."""
+LEAST_WINDOW = 256
+"""No model in use takes fewer tokens: a smaller window, named or guessed, is none, and what was refused has
+another reason. Our own figure; the smallest windows in use are several times as large."""
+
+
+def tokens_of(size: int | str) -> int:
+    """A number of tokens from `131072`, `"131072"`, `"128k"` (128,000) or `"1m"` (1,000,000).
+
+    Raises:
+        UsageError: it is no such size, less than one token, or more than `MOST_TOKENS`.
+    """
+    tokens = size if isinstance(size, int) else _parsed(size)
+    if isinstance(size, bool) or tokens is None or tokens < 1:
+        raise UsageError(f"{size!r} is no number of tokens: write one such as 8000, 8k or 1m")
+    if tokens > MOST_TOKENS:
+        raise UsageError(f"more than {MOST_TOKENS:,} tokens make no sense: write a smaller number")
+    return tokens
+
+
+def named_tokens(name: str, size: int | str) -> int:
+    """The same of an argument of that name.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    try:
+        return tokens_of(size)
+    except UsageError as error:
+        raise UsageError(f"{name} must be from 1 to {MOST_TOKENS:,} tokens: {error}") from error
+
+
+def named_tokens_or_none(name: str, size: int | str | None) -> int | None:
+    """The same, None let pass.
+
+    Raises:
+        UsageError: with the name and the range.
+    """
+    return None if size is None else named_tokens(name, size)
+
+
+def amount_of(text: str, *, unit: str) -> float:
+    """A number above 0 of that unit, such as `"2"` or `"0.5"`.
+
+    Raises:
+        UsageError: it is no such number.
+    """
+    amount = float(text) if _AMOUNT.fullmatch(text.strip()) else 0.0
+    if not 0 < amount < inf:
+        raise UsageError(f"{text!r} is no number of {unit} above 0: write one such as 2 or 0.5")
+    return amount
+
+
+def seconds_of(text: str) -> float:
+    """A time from `"90"` (seconds), `"90s"`, `"15m"` (minutes), `"12h"`, `"30d"` or `"2w"`.
+
+    Raises:
+        UsageError: it is no such time above 0.
+    """
+    found = _TIME.fullmatch(text.strip().lower())
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if not 0 < seconds < inf:
+        raise UsageError(f"{text!r} is no time above 0: write one such as 90, 90s, 15m, 12h, 30d or 2w")
+    return seconds
+
+
+def _parsed(size: object) -> int | None:
+    found = _SIZE.fullmatch(size.strip()) if isinstance(size, str) and size.isascii() else None
+    if found is None:
+        return None
+    number, unit = found.groups()
+    exact = float(number.replace(",", "").replace("_", "")) * _FACTORS[unit.lower()]
+    return int(exact) if exact.is_integer() else None
+
 
 MOST_COUNT = 2**31 - 1
 """The largest count that a database column of four bytes holds."""

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Itera
 from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
-from agentloop.deadlines import CANCEL_GRACE_SECONDS
+from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS
 from agentloop.errors import AgentLoopError, UsageError
 
 T = TypeVar("T")

@@ -1,0 +1,264 @@
+"""Time limits, work that must end, threads, real Ctrl-C.
+
+Work that must not last for ever, and work that must not be torn in two.
+
+Cancelled work is awaited, so that it can put things in order, but only for so long.
+
+Work that must not stop the event loop.
+
+`asyncio.to_thread` keeps a pool that is joined when the interpreter exits, so one stuck function hangs
+the program. Here each call has a daemon thread of its own, or its turn on one, and who stops waiting leaves
+it behind.
+"""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import functools
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from opcode import opmap
+from queue import SimpleQueue
+from types import CodeType, TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from agentloop._plumbing.callables import without_partials
+
+T = TypeVar("T")
+
+CANCEL_GRACE_SECONDS = 5.0
+"""How long cancelled work may take to end before it is left behind: enough to close connections and files
+in good order, and as long as a person waits who has pressed Ctrl-C. Our own figure."""
+
+
+class DeadlineError(Exception):
+    """The work took longer than it may."""
+
+
+class SelfCancelledError(Exception):
+    """The work ended as cancelled though nobody here cancelled it."""
+
+
+async def within(
+    work: Coroutine[Any, Any, T], *, seconds: float, grace_seconds: float = CANCEL_GRACE_SECONDS
+) -> T:
+    """The result of `work`, if it comes within `seconds` (`inf` waits for ever).
+
+    When time is up or the caller is cancelled, the work is cancelled and awaited, however often the caller
+    is cancelled meanwhile; work that will not end is left behind after `grace_seconds`.
+
+    Raises:
+        DeadlineError: time was up.
+        SelfCancelledError: the work was cancelled by itself or by something it waited for, or raised
+            `GeneratorExit`, which in who waits for it would look like being closed.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=None if seconds == float("inf") else seconds)
+    except asyncio.CancelledError:
+        await _stopped(task, grace_seconds)
+        raise
+    if not task.done():
+        await _stopped(task, grace_seconds)
+        raise DeadlineError(f"timed out after {seconds:g} s")
+    if task.cancelled():
+        raise SelfCancelledError("cancelled by itself")
+    if isinstance(error := task.exception(), GeneratorExit):
+        raise SelfCancelledError("ended by GeneratorExit") from error
+    return task.result()
+
+
+async def to_its_end(work: Coroutine[Any, Any, T], *, grace_seconds: float = CANCEL_GRACE_SECONDS) -> T:
+    """Run the work to its end even when cancelled meanwhile; the cancellation goes on after it.
+
+    What the work raises after a cancellation is dropped. A second cancellation gives it `grace_seconds`
+    more, however many others follow, then leaves it to itself.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_drop)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            await _waited(task, grace_seconds)
+        raise
+
+
+def is_leaked(error: BaseException) -> bool:
+    """Whether it is a cancellation that nobody asked for: what was awaited raised it by itself."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and not task.cancelling()
+
+
+async def _stopped(task: asyncio.Task[Any], grace_seconds: float) -> None:
+    task.add_done_callback(_drop)
+    task.cancel()
+    if cancelled := await _waited(task, grace_seconds):
+        raise cancelled
+
+
+async def _waited(task: asyncio.Task[Any], seconds: float) -> asyncio.CancelledError | None:
+    """Wait for the task's end, whatever cancels the waiting; that cancellation."""
+    loop, cancelled = asyncio.get_running_loop(), None
+    end = loop.time() + seconds
+    while not task.done() and (left := end - loop.time()) > 0:
+        try:
+            await asyncio.wait({task}, timeout=left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
+
+
+def _drop(task: asyncio.Task[Any]) -> None:
+    """Look at what an unwanted task raised, so that asyncio does not complain that nobody did."""
+    if not task.cancelled():
+        task.exception()
+
+
+_RAISE = opmap["RAISE_VARARGS"]
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Whether the error is the KeyboardInterrupt of a signal.
+
+    Only the main thread gets one. It comes up wherever the signal found the program, not at a `raise`
+    statement; or at that of the handler which stands for SIGINT.
+    """
+    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
+        return False
+    handler, last = _code_of(signal.getsignal(signal.SIGINT)), error.__traceback__
+    by_handler = False
+    while last and last.tb_next:
+        by_handler = by_handler or last.tb_frame.f_code is handler
+        last = last.tb_next
+    return last is None or by_handler or last.tb_frame.f_code is handler or not _stands_at_raise(last)
+
+
+def _stands_at_raise(at: TracebackType) -> bool:
+    return at.tb_frame.f_code.co_code[at.tb_lasti] == _RAISE
+
+
+def _code_of(handler: object) -> CodeType | None:
+    called = without_partials(handler)
+    code = getattr(getattr(called, "__func__", called), "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a daemon thread of its own, with this task's context variables.
+
+    Cancelling abandons the thread: it goes on, what it returns or raises is dropped, and neither the loop's
+    end nor the interpreter's waits for it.
+    """
+    call = functools.partial(function, *args, **kwargs)
+    return await _elsewhere(
+        lambda work: threading.Thread(target=work, daemon=True, name="agentloop-call").start(), call
+    )
+
+
+async def in_turn(thread: "WorkThread", function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in that thread once it is through with what it was handed before; else as `in_thread`.
+
+    Cancelling does not take the call back.
+    """
+    return await _elsewhere(thread.put, functools.partial(function, *args, **kwargs))
+
+
+class WorkThread:
+    """Runs what it is handed, one after the other, on a daemon thread of its own.
+
+    Work that was handed in is done, whether or not somebody still waits for it. A daemon, so the end of
+    the interpreter never waits for it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True).start()
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Queue work that raises nothing."""
+        self._jobs.put(work)
+
+    def hand_in(self, work: Callable[[], R]) -> "concurrent.futures.Future[R]":
+        """Queue the work and return its future, which cannot be cancelled any more."""
+        future: concurrent.futures.Future[R] = concurrent.futures.Future()
+        future.set_running_or_notify_cancel()
+        self.put(lambda: _settle(future, work))
+        return future
+
+    def begin(self, work: Callable[[], R]) -> "asyncio.Future[Callable[[], R]]":
+        """Queue the work; the running loop's future gets a call that returns or raises what the work did."""
+        return _begun(self.put, work)
+
+    def stop(self) -> None:
+        """End the thread once the work handed in so far is done; returns at once."""
+        self._jobs.put(None)
+
+
+async def _elsewhere(start: Callable[[Callable[[], None]], object], call: Callable[[], T]) -> T:
+    """What the call gives, once what `start` was handed has run in a thread."""
+    return (await _begun(start, call))()
+
+
+def _begun(
+    start: Callable[[Callable[[], None]], object], call: Callable[[], T]
+) -> "asyncio.Future[Callable[[], T]]":
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Callable[[], T]] = loop.create_future()
+    start(functools.partial(_do, loop, future, contextvars.copy_context(), call))
+    return future
+
+
+def _do(
+    loop: asyncio.AbstractEventLoop,
+    future: "asyncio.Future[Callable[[], T]]",
+    context: contextvars.Context,
+    call: Callable[[], T],
+) -> None:
+    """Call it in this thread, and deliver what it gave on the loop."""
+    try:
+        outcome = _returned(context.run(call))
+    except BaseException as error:  # noqa: BLE001 — whatever it is belongs to the caller, not to the thread
+        outcome = _raised(error)
+    try:
+        loop.call_soon_threadsafe(_deliver, future, outcome)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        return
+
+
+def _deliver(future: "asyncio.Future[Callable[[], T]]", outcome: Callable[[], T]) -> None:
+    if not future.done():
+        future.set_result(outcome)
+
+
+def _serve(jobs: "SimpleQueue[Callable[[], None] | None]") -> None:
+    while job := jobs.get():
+        job()
+        del job
+
+
+def _settle(future: "concurrent.futures.Future[R]", work: Callable[[], R]) -> None:
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 — whatever it is, it belongs to the one who waits
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def _returned(value: T) -> Callable[[], T]:
+    return lambda: value
+
+
+def _raised(error: BaseException) -> Callable[[], Any]:
+    def again() -> Any:
+        raise error
+
+    return again
