@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from agentloop.agent import Agent
     from agentloop.callbacks import Callbacks, Focus, Replace, Veto
     from agentloop.compaction import compact_messages, compact_messages_async
-    from agentloop.compactions import CompactionRequest, CompactionResult
     from agentloop.errors import (
         AgentLoopError,
         BadAnswerError,
@@ -30,11 +29,12 @@ if TYPE_CHECKING:
         ToolDefinitionError,
         UsageError,
     )
-    from agentloop.filters import EventFilter
+    from agentloop.events import EventFilter
     from agentloop.leases import Leases
     from agentloop.limits import Limits
-    from agentloop.messages import Message, ToolCall
+    from agentloop.messages import Message, ToolCall, Usage
     from agentloop.micro import MicroCompact
+    from agentloop.model_call import RetryPolicy
     from agentloop.models import Answer, ChatModel, ModelRequest, Price, Retry, TextPart
     from agentloop.offline import OfflineModel
     from agentloop.openai_chat import OpenAIChat
@@ -42,12 +42,11 @@ if TYPE_CHECKING:
     from agentloop.policy import Compaction
     from agentloop.redaction import Redact, Secrets
     from agentloop.results import CompactionPreview, RunResult
-    from agentloop.retry import RetryPolicy
     from agentloop.run_context import RunContext
     from agentloop.runner import Runner
+    from agentloop.stream import CompactionRequest, CompactionResult
     from agentloop.sync import SyncRunner
     from agentloop.tools import Tool, ToolRegistry, tool
-    from agentloop.usage import Usage
 
 __version__ = "0.1.0"
 
@@ -55,7 +54,6 @@ _HOMES = {
     "agent": ("Agent",),
     "callbacks": ("Callbacks", "Focus", "Replace", "Veto"),
     "compaction": ("compact_messages", "compact_messages_async"),
-    "compactions": ("CompactionRequest", "CompactionResult"),
     "errors": (
         "AgentLoopError",
         "BadAnswerError",
@@ -74,11 +72,12 @@ _HOMES = {
         "ToolDefinitionError",
         "UsageError",
     ),
-    "filters": ("EventFilter",),
+    "events": ("EventFilter",),
     "leases": ("Leases",),
     "limits": ("Limits",),
-    "messages": ("Message", "ToolCall"),
+    "messages": ("Message", "ToolCall", "Usage"),
     "micro": ("MicroCompact",),
+    "model_call": ("RetryPolicy",),
     "models": ("Answer", "ChatModel", "ModelRequest", "Price", "Retry", "TextPart"),
     "offline": ("OfflineModel",),
     "openai_chat": ("OpenAIChat",),
@@ -86,12 +85,11 @@ _HOMES = {
     "policy": ("Compaction",),
     "redaction": ("Redact", "Secrets"),
     "results": ("CompactionPreview", "RunResult"),
-    "retry": ("RetryPolicy",),
     "run_context": ("RunContext",),
     "runner": ("Runner",),
+    "stream": ("CompactionRequest", "CompactionResult"),
     "sync": ("SyncRunner",),
     "tools": ("Tool", "ToolRegistry", "tool"),
-    "usage": ("Usage",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("compaction", "stores", "strategies", "stream", "testing", "triggers", "workspace")

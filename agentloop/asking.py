@@ -1,10 +1,10 @@
 """One step of the loop: ask the model, and put its answer into the log."""
 
-from agentloop.calling import call
 from agentloop.errors import BadAnswerError, ContextTooLongError, SpoiltAnswerError
 from agentloop.events import ModelCalled
 from agentloop.learning import overflow_error
 from agentloop.messages import Message
+from agentloop.model_call import call
 from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
 from agentloop.prompts import NOT_RUN
 from agentloop.redaction import redacted

@@ -6,9 +6,9 @@ from math import ceil
 
 from agentloop.context import Context
 from agentloop.errors import ContextOverflowError
-from agentloop.estimate import estimate_tokens
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel
+from agentloop.prompts import estimate_tokens
 from agentloop.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, count_tools
 from agentloop.wire import NO_TOOL
 

@@ -1,7 +1,7 @@
 """Layer three: the tool by which the model itself asks for a compaction."""
 
-from agentloop.compactions import CompactionResult
 from agentloop.messages import Json, ToolCall
+from agentloop.stream import CompactionResult
 
 COMPACT = "compact"
 

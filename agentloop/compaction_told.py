@@ -3,12 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
-from agentloop.compactions import CompactionRequest, CompactionResult, Positioned
 from agentloop.context import Context
 from agentloop.events import ModelCalled
+from agentloop.messages import Usage
 from agentloop.plans import Plan
-from agentloop.stream import CompactionEnded, CompactionStarted, StreamEvent
-from agentloop.usage import Usage
+from agentloop.stream import (
+    CompactionEnded,
+    CompactionRequest,
+    CompactionResult,
+    CompactionStarted,
+    Positioned,
+    StreamEvent,
+)
 
 
 def request_for(plan: Plan, *, session_id: str, run_id: str, tokens: int) -> CompactionRequest:

@@ -14,8 +14,8 @@ from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop.budget import Budget
 from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compaction_told import ended, request_for, started, took
-from agentloop.compactions import CompactionRequest, CompactionResult
 from agentloop.context import Context
+from agentloop.emitter import Watch
 from agentloop.errors import AgentLoopError, ConflictError, StoreError, SummaryRefusedError, TakenOverError
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.identifiers import missing
@@ -27,10 +27,9 @@ from agentloop.redaction import redacted
 from agentloop.refusal import fault_of
 from agentloop.sessions import Session
 from agentloop.standing import NOTHING, Standing, record_of
-from agentloop.stream import CompactionStatus
+from agentloop.stream import CompactionRequest, CompactionResult, CompactionStatus
 from agentloop.tokens import TokenCounter
 from agentloop.transcripts import save
-from agentloop.watch import Watch
 from agentloop.writers import Writer
 
 MOST_LOST = 100

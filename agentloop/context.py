@@ -16,11 +16,10 @@ from operator import itemgetter
 
 from agentloop.entries import Entry, Shown, in_order
 from agentloop.errors import UsageError
-from agentloop.events import Cleared, ClearedItem, Compacted, MessageAdded, Record, Restored
+from agentloop.events import Cleared, ClearedItem, Compacted, MessageAdded, Record, Restored, holds
 from agentloop.growing import Growing, GrowingSet
 from agentloop.messages import Message
 from agentloop.overlays import as_shown, instead_of, kept_clearings, reported, said_entry
-from agentloop.ranges import holds
 from agentloop.reports import Report, can_be_true
 from agentloop.unsaid import Unsaid
 

@@ -1,4 +1,6 @@
-"""The records of a session's log: what was said, and what is now so.
+"""The records of a log, sets of positions, filters.
+
+The records of a session's log: what was said, and what is now so.
 
 A log only grows. A record's position (`seq`, from 1) never changes, so overlays, undo and memories
 point at positions. `id` tells a retried append from another writer's equal record; it and `time`
@@ -7,12 +9,14 @@ point at positions. `id` tells a retried append from another writer's equal reco
 
 import time
 import uuid
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from agentloop.messages import Message
-from agentloop.usage import Usage
+from agentloop._plumbing.checks import shown, text_or_none, whole_or_none
+from agentloop.errors import UsageError
+from agentloop.messages import Message, Usage
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Sets of positions as inclusive pairs (first, last), ascending, apart from each other."""
@@ -213,3 +217,114 @@ class Record:
 
     seq: int
     event: Event
+
+
+MAIN: Final = "main"
+"""The main line, where a branch is asked for; no branch can be asked for by this name."""
+
+_NAMES: Final[Mapping[type, str]] = {kind: kind_name(kind) for kind in get_args(AnyEvent)}
+
+KINDS: Final = tuple(_NAMES.values())
+"""The names of all kinds of records; `unknown` are those that a newer version wrote."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Takes the records that are all of what is asked for; None asks for nothing.
+
+    `branch` is the name of the sub-agent that said it, or `MAIN` for the main line alone: every record but
+    the messages of branches. `kinds` are names such as "message_added", or classes of `agentloop.events`.
+    `run_id` is the run that the record names: messages and the edges of runs name theirs, other records none.
+    `first` and `last` are positions in the log, both taken in.
+
+    Example:
+        >>> from agentloop.messages import Message
+        >>> said = MessageAdded(message=Message.user("hi"), tokens=1, branch="scout")
+        >>> records = [Record(seq=1, event=RunStarted(run_id="r")), Record(seq=2, event=said)]
+        >>> [record.seq for record in select(records, EventFilter(branch="scout"))]
+        [2]
+        >>> [record.seq for record in select(records, EventFilter(branch=MAIN, last=40))]
+        [1]
+
+    Raises:
+        UsageError: a kind that is none, a position that is no whole number of at least 1, `first` behind
+            `last`, or a branch or a run that is no text.
+    """
+
+    branch: str | None = None
+    kinds: Collection[str | type[Event]] | None = None
+    run_id: str | None = None
+    first: int | None = None
+    last: int | None = None
+
+    def __post_init__(self) -> None:
+        text_or_none("branch", self.branch)
+        text_or_none("run_id", self.run_id)
+        whole_or_none("first", self.first, 1)
+        whole_or_none("last", self.last, 1 if self.first is None else self.first)
+        if self.kinds is not None:
+            object.__setattr__(self, "kinds", _named(self.kinds))
+
+    def __call__(self, record: Record, /) -> bool:
+        """Whether it takes this record."""
+        event = record.event
+        return self.takes(
+            seq=record.seq,
+            kind=_NAMES.get(type(event), ""),
+            branch=event.branch if isinstance(event, MessageAdded) else None,
+            run_id=event.run_id if isinstance(event, MessageAdded | RunStarted | RunEnded) else None,
+        )
+
+    def takes(self, *, seq: int, kind: str, branch: str | None, run_id: str | None) -> bool:
+        """Whether it takes a record at that position, of that kind, branch (None: the main line) and run."""
+        return (
+            (self.first is None or self.first <= seq)
+            and (self.last is None or seq <= self.last)
+            and (self.branch is None or branch == (None if self.branch == MAIN else self.branch))
+            and (self.run_id is None or run_id == self.run_id)
+            and (self.kinds is None or kind in self.kinds)
+        )
+
+
+def select(records: Iterable[Record], only: EventFilter | None) -> list[Record]:
+    """The records that the filter takes, in their order; all of them without one."""
+    return [record for record in records if only is None or only(record)]
+
+
+def _named(kinds: object) -> frozenset[str]:
+    if isinstance(kinds, str) or not isinstance(kinds, Collection):
+        raise UsageError(f"kinds must be several kinds, such as ('message_added',), not {shown(kinds)}")
+    names = [_NAMES.get(kind, kind.__name__) if isinstance(kind, type) else kind for kind in kinds]
+    for name in names:
+        if name not in KINDS:
+            raise UsageError(f"kinds must be of {', '.join(KINDS)}, not {shown(name)}")
+    return frozenset(names)
+
+
+def ranges_between(positions: Iterable[int], kept: Collection[int] = ()) -> Ranges:
+    """The fewest pairs that hold all of these positions and none of the kept ones."""
+    walls = sorted(kept)
+    pairs: list[tuple[int, int]] = []
+    for position in sorted(set(positions)):
+        if pairs and bisect_left(walls, pairs[-1][1]) == bisect_left(walls, position):
+            pairs[-1] = (pairs[-1][0], position)
+        else:
+            pairs.append((position, position))
+    return tuple(pairs)
+
+
+def holds(ranges: Ranges, position: int) -> bool:
+    """Whether the position is in the set."""
+    at = bisect_right(ranges, (position, float("inf"))) - 1
+    return at >= 0 and ranges[at][0] <= position <= ranges[at][1]
+
+
+def united(*sets: Ranges) -> Ranges:
+    """The set of the positions that are in any of these sets."""
+    pairs: list[tuple[int, int]] = []
+    for first, last in sorted(pair for ranges in sets for pair in ranges):
+        if pairs and first <= pairs[-1][1] + 1:
+            pairs[-1] = (pairs[-1][0], max(pairs[-1][1], last))
+        else:
+            pairs.append((first, last))
+    return tuple(pairs)

@@ -10,9 +10,8 @@ from typing import Protocol, TypeVar
 
 from agentloop.context import Context
 from agentloop.entries import Entry
-from agentloop.events import Ranges
+from agentloop.events import Ranges, ranges_between
 from agentloop.pairing import answers
-from agentloop.ranges import ranges_between
 
 
 class Said(Protocol):

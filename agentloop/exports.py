@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentloop.codec import encode
-from agentloop.events import MessageAdded, Record, Unknown
-from agentloop.filters import MAIN, EventFilter, select
+from agentloop.events import MAIN, EventFilter, MessageAdded, Record, Unknown, select
 from agentloop.messages import Message
 from agentloop.pairing import answers
 

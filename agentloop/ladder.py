@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from agentloop.budget import Budget
-from agentloop.compactions import CompactionResult, together
 from agentloop.compactor import Compactor
 from agentloop.context import Context
 from agentloop.errors import ConflictError, ModelRefusedError
@@ -27,7 +26,7 @@ from agentloop.results import CompactionPreview
 from agentloop.rungs import Rungs, steps_of
 from agentloop.sessions import Session
 from agentloop.standing import NOTHING, Standing
-from agentloop.stream import ContextStatus, ResultsCleared
+from agentloop.stream import CompactionResult, ContextStatus, ResultsCleared, together
 from agentloop.summary import TakeNote
 from agentloop.superseded_items import superseded_items
 from agentloop.writers import Writer, Writers

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from agentloop._plumbing.checks import finite_above_zero_or_none, whole_or_none
 from agentloop.errors import UsageError
+from agentloop.messages import Usage
 from agentloop.models import ChatModel, Priced
-from agentloop.usage import Usage
 
 MOST_STEPS = 200
 """Answers to an agent in one run, where nothing else is asked for."""

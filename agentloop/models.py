@@ -1,18 +1,25 @@
-"""What a model is: anything that answers a request with parts, the whole answer last.
+"""ChatModel, ModelRequest, Answer, Price: what a model is.
+
+What a model is: anything that answers a request with parts, the whole answer last.
 
 A model may yield any number of `TextPart` and `Retry`, then yields exactly one `Answer`. It raises the
 `ModelError`s of `errors` and nothing else. Streaming is the only way in: a model that does not stream
 yields its `Answer` alone.
+
+What is known of models without asking anybody: their windows and prices; the one door to genai-prices.
+
+The figures are those bundled with the installed package, never fetched. Loading them takes about 150 ms, so
+that is done when one is first asked for.
 """
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from agentloop._plumbing.checks import at_least, at_least_or_none, shown
 from agentloop.errors import UsageError
-from agentloop.messages import Json, Message
-from agentloop.usage import Usage
+from agentloop.messages import Json, Message, Usage
 
 Purpose: TypeAlias = Literal["agent", "summary", "memory"]
 
@@ -149,3 +156,42 @@ class Price:
         cached_input = self.input if self.cached_input is None else self.cached_input
         fresh = (usage.input_tokens - cached) * self.input
         return (fresh + cached * cached_input + usage.output_tokens * self.output) / 1_000_000
+
+
+def known_window(model: str) -> int | None:
+    """The most tokens the model takes, answer included; None where it is not known. Never raises.
+
+    A name with a maker in front, such as `openai/gpt-4o`, is also looked up as OpenRouter's.
+    """
+    for provider in (None, "openrouter") if "/" in model else (None,):
+        try:
+            snapshot = _published().data_snapshot.get_snapshot()
+            _, found = snapshot.find_provider_model(model, None, provider, None)
+        except Exception:  # noqa: BLE001 — a name nobody knows, or data of another shape: not known
+            continue
+        if found.context_window:
+            return int(found.context_window)
+    return None
+
+
+def price(model: str, usage: Usage, base_url: str | None = None) -> float | None:
+    """What the usage costs in US dollars, cached input at its own price; None where no price is known.
+
+    `base_url` names the provider, and a server nobody knows has no price; without it the provider is found
+    by the model's name. Never raises.
+    """
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    try:
+        tokens = _published().Usage(
+            input_tokens=usage.input_tokens, cache_read_tokens=cached, output_tokens=usage.output_tokens
+        )
+        found = _published().calc_price(tokens, model, provider_api_url=base_url or None)
+        return float(found.total_price)
+    except Exception:  # noqa: BLE001 — a name nobody knows, or data of another shape: not known
+        return None
+
+
+def _published() -> ModuleType:
+    import genai_prices.data_snapshot
+
+    return genai_prices

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from agentloop.budget import Budget
 from agentloop.context import Context
 from agentloop.entries import Entry
-from agentloop.events import ClearedItem, Ranges
+from agentloop.events import ClearedItem, Ranges, holds
 from agentloop.exchanges import Unit, clamped, covered_ranges, safe_cover
 from agentloop.instead import Instead
-from agentloop.ranges import holds
 from agentloop.strategies.base import Cut
 from agentloop.stream import CompactionReason
 

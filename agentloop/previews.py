@@ -5,12 +5,12 @@ from math import ceil
 from agentloop.budget import Budget
 from agentloop.context import Context
 from agentloop.events import Record
+from agentloop.messages import Usage
 from agentloop.models import ChatModel, Priced
 from agentloop.plans import Plan
 from agentloop.results import CompactionPreview
 from agentloop.standing import Standing, record_of
 from agentloop.stream import ContextStatus
-from agentloop.usage import Usage
 
 SHARE_OF_SUMMARY = 0.2
 """What a model's summary is taken to need of what it stands for, where that is less than it may take."""

@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterator
 
 from agentloop.errors import ContextTooLongError
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.tokens import TokenCounter, count_message, count_request
-from agentloop.usage import Usage
 
 _PIECES = re.compile(r"\s*\S+|\s+\Z")
 

@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass
 
 from agentloop._plumbing.to_text import error_text
-from agentloop.compactions import CompactionResult
 from agentloop.errors import (
     AgentLoopError,
     ContextOverflowError,
@@ -14,9 +13,8 @@ from agentloop.errors import (
     TakenOverError,
     UsageError,
 )
-from agentloop.messages import Message
-from agentloop.stream import ContextStatus, RunStatus
-from agentloop.usage import Usage
+from agentloop.messages import Message, Usage
+from agentloop.stream import CompactionResult, ContextStatus, RunStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from agentloop.budget import Budget
-from agentloop.compactions import CompactionResult
 from agentloop.context import Context
 from agentloop.errors import ContextTooLongError
 from agentloop.guard import Guard
@@ -15,7 +14,7 @@ from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview
 from agentloop.rungs import WORTH, fired_by
 from agentloop.sessions import Session
-from agentloop.stream import ContextStatus, ContextWarning, Level, level_of
+from agentloop.stream import CompactionResult, ContextStatus, ContextWarning, Level, level_of
 from agentloop.triggers import Overflow, threshold_of
 
 _OVERFLOW = Overflow()

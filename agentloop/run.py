@@ -10,12 +10,12 @@ from typing import Any
 
 from agentloop._plumbing.aio import to_its_end
 from agentloop.agent import Agent
-from agentloop.call_ids import CallIds
+from agentloop.emitter import Watch
 from agentloop.errors import TakenOverError
 from agentloop.events import Event, MessageAdded, RunEnded
 from agentloop.holds import Hold
 from agentloop.limits import Limits
-from agentloop.messages import Message
+from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer
 from agentloop.races import CatchUp, appended, has_begun
 from agentloop.redaction import redacted
@@ -27,8 +27,6 @@ from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus, ToolProgress
 from agentloop.tokens import TokenCounter, count_message
-from agentloop.usage import Usage
-from agentloop.watch import Watch
 
 
 async def unheld() -> bool:

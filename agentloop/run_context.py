@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from agentloop.usage import Usage
+from agentloop.messages import Usage
 
 Deps = TypeVar("Deps")
 

@@ -9,10 +9,9 @@ from typing import Any, Self
 from agentloop._plumbing.checks import above_zero
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
-from agentloop.compactions import CompactionResult
+from agentloop.emitter import CALLBACK_SECONDS, Sink, unseen
 from agentloop.errors import SessionNotFoundError
-from agentloop.events import Record
-from agentloop.filters import EventFilter, select
+from agentloop.events import EventFilter, Record, select
 from agentloop.given import spoken
 from agentloop.leases import Leases, WhenBusy
 from agentloop.limits import Limits
@@ -25,9 +24,8 @@ from agentloop.sessions import Session, new_session_id
 from agentloop.setting import setting_of
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
-from agentloop.stream import AnyStreamEvent, ContextStatus
+from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
 from agentloop.undoing import undone
-from agentloop.watch import CALLBACK_SECONDS, Sink, unseen
 
 
 class Runner:

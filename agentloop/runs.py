@@ -7,6 +7,7 @@ from typing import Any
 from agentloop._plumbing.aio import is_leaked, to_its_end
 from agentloop._plumbing.to_text import told_by
 from agentloop.beginnings import begin
+from agentloop.emitter import Sink
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
 from agentloop.holds import Hold
 from agentloop.limits import Limits, check_priced, limited
@@ -18,7 +19,6 @@ from agentloop.results import RunResult, status_of, unasked
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.setting import Setting
-from agentloop.watch import Sink
 from agentloop.wire import arranged
 
 

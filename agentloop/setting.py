@@ -12,6 +12,7 @@ from agentloop.agent import Agent
 from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks
 from agentloop.compactor import Compactor
+from agentloop.emitter import CALLBACK_SECONDS, Sink, Watch, unseen
 from agentloop.errors import UsageError
 from agentloop.given import folder_of, instances, transcripts_folder
 from agentloop.holds import Hold
@@ -26,7 +27,6 @@ from agentloop.room import Room
 from agentloop.run import Run
 from agentloop.stores.base import SessionStore
 from agentloop.tokens import TokenCounter, counter_for
-from agentloop.watch import CALLBACK_SECONDS, Sink, Watch, unseen
 
 
 @dataclass(slots=True)

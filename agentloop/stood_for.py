@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from agentloop.context import Context
 from agentloop.entries import Entry
-from agentloop.events import Compacted, Ranges
+from agentloop.events import Compacted, Ranges, holds, united
 from agentloop.messages import Message
-from agentloop.ranges import holds, united
 
 
 def stood_for(context: Context, entries: Iterable[Entry]) -> list[Entry]:

@@ -7,9 +7,8 @@ from typing import Any, Self
 from agentloop._plumbing.portal import Portal
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
-from agentloop.compactions import CompactionResult
-from agentloop.events import Record
-from agentloop.filters import EventFilter
+from agentloop.emitter import CALLBACK_SECONDS
+from agentloop.events import EventFilter, Record
 from agentloop.leases import Leases, WhenBusy
 from agentloop.limits import Limits
 from agentloop.messages import Message
@@ -17,8 +16,7 @@ from agentloop.redaction import Redact
 from agentloop.results import CompactionPreview, RunResult
 from agentloop.runner import Runner
 from agentloop.stores.base import SessionStore
-from agentloop.stream import AnyStreamEvent, ContextStatus
-from agentloop.watch import CALLBACK_SECONDS
+from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
 
 
 class SyncRunner:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from agentloop.estimate import estimate_tokens
 from agentloop.messages import Message
 from agentloop.prompts import (
     ACKNOWLEDGEMENT,
@@ -20,6 +19,7 @@ from agentloop.prompts import (
     INTERRUPTED,
     INTERRUPTED_TOKENS,
     SYSTEM_IN_LOG_TOKENS,
+    estimate_tokens,
 )
 
 Voice: TypeAlias = Literal["nobody", "user", "results", "assistant"]

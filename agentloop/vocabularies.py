@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentloop.estimate import estimate_tokens
+from agentloop.prompts import estimate_tokens
 
 MOST_CHARS_PER_TOKEN = 16
 """No text is taken to have more characters for each of its tokens: OpenAI's vocabularies have tokens of 80

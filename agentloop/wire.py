@@ -10,8 +10,7 @@ is never touched: this is its view.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from agentloop.call_ids import CallIds
-from agentloop.messages import Json, Message
+from agentloop.messages import CallIds, Json, Message
 from agentloop.pairing import answers
 from agentloop.prompts import SYSTEM_IN_LOG
 from agentloop.unsaid import (

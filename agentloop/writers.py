@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from agentloop.calling import OnPart
 from agentloop.context import Context
 from agentloop.digest import digest
 from agentloop.entries import Entry
 from agentloop.errors import ModelError
 from agentloop.instead import Computed, Digest, Lines, Note, Summary
+from agentloop.model_call import OnPart
 from agentloop.models import ChatModel
 from agentloop.plans import Plan
 from agentloop.prompts import NOTE

@@ -20,20 +20,18 @@ from agentloop import (
 )
 from agentloop.budget import Budget
 from agentloop.codec import encode
-from agentloop.compactions import CompactionResult
 from agentloop.context import Context
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelUnavailableError
 from agentloop.events import Event, ModelCalled, Noted, Record, RunEnded, RunStarted
-from agentloop.messages import Message, ToolCall
+from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import Answer, ModelPart, ModelRequest
 from agentloop.results import RunResult
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import Cut, Digest, Note, Strategy, replaced_by
-from agentloop.stream import CompactionStarted, StreamEvent
+from agentloop.stream import CompactionResult, CompactionStarted, StreamEvent
 from agentloop.testing import calls
 from agentloop.tokens import count_request
 from agentloop.triggers import Fired, Trigger
-from agentloop.usage import Usage
 from tests.kit import COUNTER, added, every_fact, histories, orderly
 
 INSTRUCTIONS = "Work with care; SYSTEM-PROMPT-7."

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from agentloop.codec import decode, encode
 from agentloop.context import Context
-from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored
+from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored, holds
 from agentloop.messages import Message, ToolCall
-from agentloop.ranges import holds
 from agentloop.transcripts import load
 from tests.fuzz_world import Act, Story
 from tests.strict_replies import MARKER

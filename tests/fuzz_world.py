@@ -13,10 +13,10 @@ from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction, CompactionResult
 from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored
+from agentloop.model_call import RetryPolicy
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_responses import OpenAIResponses
 from agentloop.results import RunResult
-from agentloop.retry import RetryPolicy
 from agentloop.runner import Runner
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore

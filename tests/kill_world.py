@@ -16,13 +16,13 @@ from typing import Any, TypeAlias, cast
 
 import agentloop.checkpoints
 from agentloop import Agent, Callbacks, Compaction, MicroCompact, RunContext, Runner, tool
-from agentloop.compactions import CompactionRequest, CompactionResult
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import Compacted, Event, MessageAdded
 from agentloop.messages import Message
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.replies import answer_of, streamed
 from agentloop.stores import SessionStore, SQLiteStore
+from agentloop.stream import CompactionRequest, CompactionResult
 from agentloop.testing import calls
 from agentloop.tokens import count_request, counter_for
 from tests.kit import body_of, every_fact

@@ -12,8 +12,8 @@ from agentloop.agent import Agent
 from agentloop.errors import ContextOverflowError
 from agentloop.events import MessageAdded
 from agentloop.messages import Message, ToolCall
+from agentloop.model_call import RetryPolicy
 from agentloop.openai_chat import OpenAIChat
-from agentloop.retry import RetryPolicy
 from agentloop.runner import Runner
 from agentloop.tokens import count_message, counter_for
 from tests.strict_bodies import Body

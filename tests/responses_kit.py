@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentloop.messages import Message
+from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ModelRequest
 from agentloop.openai_responses import OpenAIResponses
 from agentloop.openai_responses.inputs import inputs_of
 from agentloop.openai_responses.stream import whole
-from agentloop.retry import RetryPolicy
 from agentloop.wire import wire_messages
 from tests.server_kit import LOOK, Waits
 from tests.strict_bodies import Body

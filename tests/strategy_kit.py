@@ -2,11 +2,10 @@
 
 from agentloop.budget import Budget
 from agentloop.context import Context
-from agentloop.events import Compacted, MessageAdded, Record
+from agentloop.events import Compacted, MessageAdded, Record, holds
 from agentloop.exchanges import clamped
 from agentloop.instead import Note
 from agentloop.messages import Message, ToolCall
-from agentloop.ranges import holds
 from agentloop.strategies import (
     Cut,
     Strategy,

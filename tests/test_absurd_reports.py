@@ -8,12 +8,11 @@ import pytest
 from agentloop.agent import Agent
 from agentloop.events import ModelCalled
 from agentloop.limits import Limits
-from agentloop.messages import Message
+from agentloop.messages import MOST_REPORTED_TOKENS, Message, Usage
 from agentloop.models import Answer
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
 from agentloop.testing import ScriptedModel, calls
-from agentloop.usage import MOST_REPORTED_TOKENS, Usage
 from tests.kit import read
 
 

@@ -15,32 +15,33 @@ from agentloop import strategies, triggers
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.codec import encode
-from agentloop.compactions import CompactionRequest
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.events import (
+    MAIN,
     Compacted,
     Event,
+    EventFilter,
     MessageAdded,
     ModelCalled,
     Noted,
     Record,
     Restored,
     kind_name,
+    select,
 )
 from agentloop.exports import to_events, to_openai
-from agentloop.filters import MAIN, EventFilter, select
 from agentloop.imports import parse
 from agentloop.markdown import to_markdown
-from agentloop.messages import Message, ToolCall
+from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ModelRequest
 from agentloop.runner import Runner
 from agentloop.stores.memory import InMemoryStore
 from agentloop.strategies import KeepRecentFraction, Strategy
+from agentloop.stream import CompactionRequest
 from agentloop.testing import ScriptedModel
 from agentloop.transcripts import listed, load
 from agentloop.triggers import Trigger
-from agentloop.usage import Usage
 from agentloop.wire import wire_messages
 from tests.kit import (
     BUDGET,

@@ -9,11 +9,10 @@ from agentloop.budget import Budget
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextTooLongError
 from agentloop.learning import learnt
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ModelRequest
 from agentloop.runner import Runner
 from agentloop.testing import ScriptedModel
-from agentloop.usage import Usage
 from tests.kit import context_of, every_fact, read, reading
 
 

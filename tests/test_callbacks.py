@@ -16,7 +16,6 @@ from agentloop._plumbing.aio import in_thread
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compaction import Compaction
-from agentloop.compactions import CompactionRequest, CompactionResult
 from agentloop.errors import ContextOverflowError, ContextTooLongError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.events import RunEnded as EndOfRun
@@ -28,6 +27,8 @@ from agentloop.stores import InMemoryStore
 from agentloop.stream import (
     CallbackFailed,
     CompactionEnded,
+    CompactionRequest,
+    CompactionResult,
     CompactionStarted,
     RunEnded,
     StreamEvent,

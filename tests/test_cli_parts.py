@@ -16,7 +16,7 @@ from agentloop.cli.runs_shown import RunEdges
 from agentloop.cli.settings import ENVIRONMENT, settings_for
 from agentloop.cli.tally import Tally, bar, short, status_line
 from agentloop.limits import Limits
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
 from agentloop.stream import (
     CallbackFailed,
     CompactionEnded,
@@ -32,7 +32,6 @@ from agentloop.stream import (
     ToolEnded,
     ToolStarted,
 )
-from agentloop.usage import Usage
 
 AT: dict[str, Any] = {"session_id": "s", "run_id": "r", "time": 1.0}
 

@@ -14,8 +14,7 @@ from agentloop.cli.sessions.reading import PAGE_RECORDS, good_pages, pages
 from agentloop.cli.sessions.work import Opened
 from agentloop.cli.settings import settings_for
 from agentloop.errors import StoreError
-from agentloop.events import Compacted, Described, Event, MessageAdded, Record, Restored
-from agentloop.filters import EventFilter
+from agentloop.events import Compacted, Described, Event, EventFilter, MessageAdded, Record, Restored
 from agentloop.messages import Message
 from agentloop.stores import PostgresStore, SQLiteStore
 from tests.cli_kit import Finished, agentloop

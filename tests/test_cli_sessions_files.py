@@ -20,8 +20,7 @@ from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import StoreError, UsageError
-from agentloop.events import Described, Event, MessageAdded, Noted, Unknown
-from agentloop.filters import EventFilter
+from agentloop.events import Described, Event, EventFilter, MessageAdded, Noted, Unknown
 from agentloop.imports import parse
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore

@@ -27,8 +27,7 @@ from agentloop.events import (
     RunStarted,
     Unknown,
 )
-from agentloop.messages import Message, ToolCall
-from agentloop.usage import Usage
+from agentloop.messages import Message, ToolCall, Usage
 
 
 def _has_no_split_character(text: str) -> bool:

@@ -10,9 +10,8 @@ from agentloop.agent import Agent
 from agentloop.compaction import Compaction, Digest, MicroCompact, Summary
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, UsageError
-from agentloop.events import Compacted, MessageAdded, Record, RunEnded
-from agentloop.filters import EventFilter
-from agentloop.messages import Message, ToolCall
+from agentloop.events import Compacted, EventFilter, MessageAdded, Record, RunEnded
+from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ChatModel
 from agentloop.results import CompactionPreview
 from agentloop.runner import Runner
@@ -34,7 +33,6 @@ from agentloop.strategies import (
 from agentloop.stream import CompactionEnded, CompactionStarted
 from agentloop.testing import ScriptedModel
 from agentloop.triggers import Idle, NeedsFollowUp, TurnCount, all_of
-from agentloop.usage import Usage
 from tests.kit import COUNTER, added, assert_valid, every_fact, read, reading, records_of, watched
 
 WINDOW = 16_000

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Compaction, Runner
-from agentloop.compactions import CompactionResult
 from agentloop.errors import BadAnswerError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.models import ModelRequest
@@ -21,6 +20,7 @@ from agentloop.strategies import (
     Strategy,
     Tiered,
 )
+from agentloop.stream import CompactionResult
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tokens import count_request
 from tests.kit import COUNTER, FACT, assert_valid, every_fact, read, reading

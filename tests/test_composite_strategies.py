@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from agentloop.budget import Budget
 from agentloop.context import Context
 from agentloop.errors import UsageError
-from agentloop.events import Record
+from agentloop.events import Record, holds
 from agentloop.exchanges import may_go, protected, units_of
 from agentloop.instead import Note, Summary
 from agentloop.messages import Message
-from agentloop.ranges import holds
 from agentloop.strategies import (
     Blocks,
     ClearResults,

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.context import Context
-from agentloop.estimate import estimate_tokens
 from agentloop.events import (
     Cleared,
     ClearedItem,
@@ -15,10 +14,12 @@ from agentloop.events import (
     Record,
     Restored,
     Unknown,
+    holds,
+    ranges_between,
 )
 from agentloop.exchanges import clamped
 from agentloop.growing import Growing
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
 from agentloop.models import ModelRequest
 from agentloop.pairing import answers
 from agentloop.prompts import (
@@ -26,12 +27,11 @@ from agentloop.prompts import (
     GO_ON_TOKENS,
     INTERRUPTED_TOKENS,
     SYSTEM_IN_LOG_TOKENS,
+    estimate_tokens,
 )
-from agentloop.ranges import holds, ranges_between
 from agentloop.strategies import KeepRecentFraction
 from agentloop.tokens import REQUEST_OVERHEAD, count_request
 from agentloop.unsaid import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, says_nothing
-from agentloop.usage import Usage
 from agentloop.wire import alternating, arranged, wire_messages
 from tests.kit import BUDGET, COUNTER, added, context_of, histories, orderly, records_of
 

@@ -12,12 +12,11 @@ from agentloop import Agent, Runner, Secrets, UsageError
 from agentloop.durable import RunQueue
 from agentloop.errors import ModelRefusedError, ModelUnavailableError, SessionBusyError, StoreError
 from agentloop.events import Described, MessageAdded, RunEnded
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
 from agentloop.models import ModelRequest
 from agentloop.stores import SessionStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import FailingModel, ScriptedModel, calls
-from agentloop.usage import Usage
 from tests import durable_work_kit
 from tests.durable_work_kit import Gate, at_work, become, locked_out, over, said
 from tests.kit import until

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from agentloop.errors import BadAnswerError, ContextTooLongError, ModelError, ModelRefusedError
+from agentloop.model_call import RetryPolicy
 from agentloop.models import ModelRequest
 from agentloop.openai_api.error_bodies import MOST_NESTED, codes_in, locations_in, said, texts_in
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_responses import OpenAIResponses
-from agentloop.retry import RetryPolicy
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, Fault, Raw
 

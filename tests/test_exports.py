@@ -11,20 +11,22 @@ from agentloop.codec import decode, encode
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.events import (
+    MAIN,
     Cleared,
     ClearedItem,
     Compacted,
     Described,
     Event,
+    EventFilter,
     MessageAdded,
     ModelCalled,
     Noted,
     Record,
     Restored,
     Unknown,
+    select,
 )
 from agentloop.exports import to_events, to_openai
-from agentloop.filters import MAIN, EventFilter, select
 from agentloop.imports import parse
 from agentloop.markdown import to_markdown
 from agentloop.messages import Message

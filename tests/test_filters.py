@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
-from agentloop.compactions import CompactionRequest, Positioned
 from agentloop.errors import UsageError
 from agentloop.events import (
+    KINDS,
+    MAIN,
     AnyEvent,
     Compacted,
     Event,
+    EventFilter,
     MessageAdded,
     ModelCalled,
     Noted,
@@ -22,10 +24,11 @@ from agentloop.events import (
     RunEnded,
     RunStarted,
     Unknown,
+    select,
 )
-from agentloop.filters import KINDS, MAIN, EventFilter, select
 from agentloop.messages import Message
 from agentloop.runner import Runner
+from agentloop.stream import CompactionRequest, Positioned
 from agentloop.testing import ScriptedModel
 from tests.kit import read, reading, records_of
 

@@ -10,8 +10,8 @@ from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
+from agentloop.model_call import RetryPolicy
 from agentloop.openai_chat import OpenAIChat
-from agentloop.retry import RetryPolicy
 from agentloop.runner import Runner
 from agentloop.strategies import KeepRecentTurns, Strategy, Tiered, then
 from agentloop.stream import StreamEvent, ToolEnded

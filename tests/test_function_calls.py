@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 
 from agentloop import Agent, Answer, Message, ModelRequest, OpenAIChat, RetryPolicy, Runner
-from agentloop.call_ids import CallIds
 from agentloop.codec import decode, encode
 from agentloop.events import MessageAdded, Record
 from agentloop.exports import to_openai
 from agentloop.imports import parse
 from agentloop.markdown import to_markdown
+from agentloop.messages import CallIds
 from agentloop.testing import ScriptedModel
 from agentloop.wire import wire_messages
 from tests.kit import assert_valid, imported

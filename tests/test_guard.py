@@ -9,20 +9,18 @@ import pytest
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction, Digest, Summary
-from agentloop.compactions import CompactionResult
 from agentloop.context import Context
 from agentloop.errors import ContextTooLongError
 from agentloop.events import Compacted
 from agentloop.guard import COOLDOWN_STEPS, GROWTH, REFILL_STEPS, REGROWTH, RELEASE, STRIKES, Guard
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ModelRequest
 from agentloop.runner import Runner
 from agentloop.strategies import KeepRecentFraction, replaced_by
-from agentloop.stream import CompactionEnded, ContextWarning
+from agentloop.stream import CompactionEnded, CompactionResult, ContextWarning
 from agentloop.testing import ScriptedModel
 from agentloop.tokens import count_message, count_request, counter_for
 from agentloop.triggers import Fired, On, WindowFraction
-from agentloop.usage import Usage
 from tests.kit import assert_valid, every_fact, read, reading, watched
 
 LIMIT = 1_000

@@ -15,7 +15,7 @@ from agentloop.errors import UsageError
 from agentloop.events import MessageAdded
 from agentloop.events import RunEnded as RunEndedStored
 from agentloop.limits import Limits, Spent, check_priced
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ChatModel, Price
 from agentloop.offline import OfflineModel
 from agentloop.openai_chat import OpenAIChat
@@ -25,7 +25,6 @@ from agentloop.stream import RunEnded
 from agentloop.sync import SyncRunner
 from agentloop.testing import ScriptedModel, calls
 from agentloop.triggers import WindowFraction
-from agentloop.usage import Usage
 from tests.kit import assert_valid, read, reading
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Reply, calling

@@ -12,11 +12,11 @@ from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextTooLongError
 from agentloop.limits import Limits
+from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.openai_chat import OpenAIChat
 from agentloop.runner import Runner
 from agentloop.stream import CompactionEnded, RunEnded, StreamEvent, TextDelta
-from agentloop.usage import Usage
 from tests.kit import body_of
 from tests.llama_server import BRIEF, FORCED, WINDOW, llama_server
 from tests.strict_rules import violations

@@ -10,7 +10,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from agentloop.agent import Agent
-from agentloop.log import log_event
+from agentloop.emitter import log_event
 from agentloop.runner import Runner
 from agentloop.stream import ContextWarning, ToolProgress
 from agentloop.testing import ScriptedModel

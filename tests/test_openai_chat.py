@@ -21,12 +21,11 @@ from agentloop.errors import (
     ModelUnavailableError,
     UsageError,
 )
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
+from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_chat.stream import streamed
-from agentloop.retry import RetryPolicy
-from agentloop.usage import Usage
 from tests.server_kit import LOOK, Waits, answer_of, bytewise, chat, error_of, parts_of, pieces_of, saying
 from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from agentloop.context import Context
+from agentloop.events import holds
 from agentloop.instead import Digest, Summary
 from agentloop.messages import Message
-from agentloop.ranges import holds
 from agentloop.strategies import (
     RecursiveSummary,
     Scope,

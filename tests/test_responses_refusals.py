@@ -17,13 +17,13 @@ from agentloop.errors import (
     ModelUnavailableError,
 )
 from agentloop.events import MessageAdded
+from agentloop.messages import Usage
+from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, Retry
 from agentloop.openai_api.server_events import ServerSaidError
 from agentloop.openai_responses.inputs import inputs_of
 from agentloop.openai_responses.stream import streamed, whole
-from agentloop.retry import RetryPolicy
 from agentloop.tokens import count_message
-from agentloop.usage import Usage
 from tests.responses_kit import (
     OUTPUTS,
     call_item,

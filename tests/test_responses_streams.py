@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from agentloop.codec import encode
 from agentloop.errors import BadAnswerError
 from agentloop.events import MessageAdded
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
+from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, Retry, TextPart
 from agentloop.openai_responses.stream import streamed
-from agentloop.retry import RetryPolicy
-from agentloop.usage import Usage
 from tests.responses_kit import (
     OUTPUTS,
     SEARCH,

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks, Replace
 from agentloop.compaction import Compaction
-from agentloop.compactions import CompactionRequest
 from agentloop.context import Context
 from agentloop.digest import digest
 from agentloop.events import Cleared
@@ -24,7 +23,7 @@ from agentloop.refusal import fault_of
 from agentloop.runner import Runner
 from agentloop.stores.memory import InMemoryStore
 from agentloop.strategies import Cut
-from agentloop.stream import AnyStreamEvent, CompactionEnded, CompactionStarted
+from agentloop.stream import AnyStreamEvent, CompactionEnded, CompactionRequest, CompactionStarted
 from agentloop.testing import ScriptedModel
 from agentloop.tokens import count_request, counter_for
 from tests.kit import COUNTER, FACT, added, assert_valid, context_of, every_fact, later, orderly, texts

@@ -5,11 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from agentloop.errors import ContextTooLongError, ModelUnavailableError, UsageError
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest, TextPart
 from agentloop.stores import InMemoryStore
 from agentloop.testing import FailingModel, Reply, ScriptedModel, ScriptUsedUpError, calls, store_contract
-from agentloop.usage import Usage
 
 
 def asking(text: str, purpose: str = "agent") -> ModelRequest:

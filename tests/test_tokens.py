@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agentloop.vocabularies
-from agentloop.estimate import estimate_tokens
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
+from agentloop.prompts import estimate_tokens
 from agentloop.tokens import (
     IMAGE_TOKENS,
     LOW_DETAIL_IMAGE_TOKENS,

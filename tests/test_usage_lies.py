@@ -12,11 +12,10 @@ from agentloop.compaction import Compaction
 from agentloop.context import Context
 from agentloop.events import MessageAdded, ModelCalled, Record
 from agentloop.limits import Limits
-from agentloop.messages import Message
+from agentloop.messages import MOST_REPORTED_TOKENS, Message, Usage
 from agentloop.openai_chat import OpenAIChat
 from agentloop.results import RunResult
 from agentloop.runner import Runner
-from agentloop.usage import MOST_REPORTED_TOKENS, Usage
 from tests.kit import records_of
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

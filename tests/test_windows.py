@@ -9,12 +9,11 @@ import pytest
 
 from agentloop._plumbing.checks import amount_of
 from agentloop.errors import UsageError
-from agentloop.models import ChatModel, Price
+from agentloop.messages import Usage
+from agentloop.models import ChatModel, Price, known_window, price
 from agentloop.offline import OfflineModel
 from agentloop.openai_chat import OpenAIChat
 from agentloop.testing import FailingModel, ScriptedModel
-from agentloop.usage import Usage
-from agentloop.windows import known_window, price
 
 USED = Usage(input_tokens=1_000_000, output_tokens=100_000, cached_tokens=800_000)
 
@@ -61,8 +60,8 @@ def test_no_network_is_touched() -> None:
         "    if event in ('socket.connect', 'socket.getaddrinfo'):\n"
         "        raise SystemExit(f'network: {event}')\n"
         "sys.addaudithook(refuse)\n"
-        "from agentloop.usage import Usage\n"
-        "from agentloop.windows import known_window, price\n"
+        "from agentloop.messages import Usage\n"
+        "from agentloop.models import known_window, price\n"
         "print(known_window('gpt-4o'), price('gpt-4o', Usage(input_tokens=4_000_000)))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -14,7 +14,6 @@ from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, ModelUnavailableError, UsageError
-from agentloop.estimate import estimate_tokens
 from agentloop.events import Compacted, MessageAdded, Record, Restored
 from agentloop.exports import to_events, to_openai
 from agentloop.imports import parse
@@ -29,6 +28,7 @@ from agentloop.prompts import (
     GO_ON_TOKENS,
     INTERRUPTED,
     INTERRUPTED_TOKENS,
+    estimate_tokens,
 )
 from agentloop.runner import Runner
 from agentloop.stores.memory import InMemoryStore

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from agentloop._plumbing.to_text import strict
 from agentloop.cli.output import StandardOutput
+from agentloop.messages import Usage
 from agentloop.stream import RunEnded, RunStatus, StreamEvent, to_json
-from agentloop.usage import Usage
 
 _STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
 

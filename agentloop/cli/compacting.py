@@ -16,10 +16,9 @@ from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, opt
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
 from agentloop.cli.tally import short
-from agentloop.compactions import CompactionResult
 from agentloop.results import CompactionPreview
 from agentloop.runner import Runner
-from agentloop.stream import RunStatus
+from agentloop.stream import CompactionResult, RunStatus
 
 Done: TypeAlias = tuple[RunStatus, str]
 """A word of the exit table, and a line."""

@@ -7,10 +7,10 @@ from rich.text import Text
 
 from agentloop.cli.output import printable
 from agentloop.cli.tally import short
-from agentloop.compactions import CompactionResult
 from agentloop.stream import (
     CallbackFailed,
     CompactionEnded,
+    CompactionResult,
     CompactionStarted,
     ContextWarning,
     MessageAdded,

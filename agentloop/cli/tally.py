@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentloop.cli.output import printable
-from agentloop.events import Ranges
-from agentloop.ranges import holds, united
+from agentloop.events import Ranges, holds, united
+from agentloop.messages import Usage
 from agentloop.stream import (
     CompactionEnded,
     ContextStatus,
@@ -16,7 +16,6 @@ from agentloop.stream import (
     RunStarted,
     StreamEvent,
 )
-from agentloop.usage import Usage
 
 _BAR = 10
 

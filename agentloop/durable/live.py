@@ -22,12 +22,13 @@ from agentloop.durable.behind import Behind, found_behind, says_prompt
 from agentloop.durable.holding import ElsewhereError, is_of_run, leases_of
 from agentloop.durable.orders import Order
 from agentloop.durable.replaying import spend_again
+from agentloop.emitter import Sink
 from agentloop.errors import ConflictError, TakenOverError
 from agentloop.events import Record, RunStarted
 from agentloop.holders import part_of
 from agentloop.holds import Hold
 from agentloop.limits import Limits
-from agentloop.messages import ToolCall
+from agentloop.messages import ToolCall, Usage
 from agentloop.races import has_begun, kept_up
 from agentloop.run import Run
 from agentloop.sessions import Session
@@ -36,8 +37,6 @@ from agentloop.steps import RunTools, Step, next_step
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus
-from agentloop.usage import Usage
-from agentloop.watch import Sink
 
 T = TypeVar("T")
 

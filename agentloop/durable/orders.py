@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agentloop.errors import UsageError
-from agentloop.messages import Message
+from agentloop.messages import Message, Usage
 from agentloop.stream import RunStatus
-from agentloop.usage import Usage
 
 APPLICATION = "agentloop"
 WORKFLOW = "agentloop_run"

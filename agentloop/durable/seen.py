@@ -7,7 +7,7 @@ from dbos import StepInfo, WorkflowStatus
 
 from agentloop._plumbing.to_text import first_line
 from agentloop.durable.orders import QueuedRun, RunState
-from agentloop.usage import Usage
+from agentloop.messages import Usage
 
 _STATES: dict[str, RunState] = {
     "ENQUEUED": "queued",

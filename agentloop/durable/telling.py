@@ -10,10 +10,9 @@ from typing import TypeAlias
 from agentloop._plumbing.aio import is_ctrl_c
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import error_text
-from agentloop.log import log_event
+from agentloop.emitter import Sink, log_event
 from agentloop.redaction import Redact, redacted
 from agentloop.stream import AnyStreamEvent, CallbackFailed, RunEnded
-from agentloop.watch import Sink
 
 Hears: TypeAlias = Callable[[str], None]
 """Takes one line for people."""

@@ -26,13 +26,13 @@ from agentloop.durable.queues import QueueLimits, with_limits
 from agentloop.durable.recorded import recorded_steps
 from agentloop.durable.telling import Hears, Notices, Told, unheard
 from agentloop.durable.tries import RETRY_SECONDS
+from agentloop.emitter import Sink, unseen
 from agentloop.errors import UsageError
 from agentloop.limits import Limits, check_priced, limited
 from agentloop.redaction import Redact
 from agentloop.setting import Setting, setting_of
 from agentloop.stores import open_store
 from agentloop.stores.postgres.locks import HeldLock
-from agentloop.watch import Sink, unseen
 
 CONCURRENCY = 4
 GRACE_SECONDS = 5.0

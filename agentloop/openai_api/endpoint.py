@@ -19,7 +19,10 @@ from agentloop.errors import (
     SpoiltAnswerError,
     UsageError,
 )
+from agentloop.messages import Usage
+from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
+from agentloop.models import price as published_price
 from agentloop.openai_api.clients import LoopClients
 from agentloop.openai_api.dialect import Change, Dialect
 from agentloop.openai_api.errors import (
@@ -34,9 +37,6 @@ from agentloop.openai_api.forms import Body, Form, Response
 from agentloop.openai_api.refused import Refusal
 from agentloop.openai_api.server import Server, ServerChoice, is_loopback
 from agentloop.openai_api.window import ModelWindow
-from agentloop.retry import RetryPolicy
-from agentloop.usage import Usage
-from agentloop.windows import price as published_price
 
 MOST_CHANGES = 8
 """So often one request is sent again in another form, each time one that the server has not refused."""

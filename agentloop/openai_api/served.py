@@ -3,9 +3,9 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from agentloop.messages import Usage
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.openai_api.endpoint import Endpoint
-from agentloop.usage import Usage
 
 
 class ServedModel:

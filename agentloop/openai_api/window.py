@@ -5,10 +5,10 @@ from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from agentloop.errors import UsageError
+from agentloop.models import known_window
 from agentloop.openai_api.clients import LoopClients
 from agentloop.openai_api.offered import ASKING_SECONDS, offered_window
 from agentloop.openai_api.server import Server, is_openai
-from agentloop.windows import known_window
 
 
 class ModelWindow:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentloop._plumbing.checks import named_tokens_or_none
+from agentloop.model_call import RetryPolicy
 from agentloop.models import Price
 from agentloop.openai_api.endpoint import Endpoint
 from agentloop.openai_api.forms import Form, post_chat
@@ -12,7 +13,6 @@ from agentloop.openai_api.served import ServedModel
 from agentloop.openai_api.server import ServerChoice
 from agentloop.openai_chat.bodies import Bodies
 from agentloop.openai_chat.stream import streamed, whole
-from agentloop.retry import RetryPolicy
 
 
 class OpenAIChat(ServedModel):

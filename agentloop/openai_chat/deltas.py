@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
-from agentloop.messages import Json, Message
+from agentloop.messages import Json, Message, Usage
 from agentloop.models import CUT_SHORT, Answer
 from agentloop.openai_api.patience import Ending
 from agentloop.openai_api.server_events import ServerSaidError
@@ -16,7 +16,6 @@ from agentloop.openai_chat.call_deltas import GrowingCalls, lone_call_in
 from agentloop.openai_chat.finishes import WINDOW_FULL, GrowingFinish, is_given_up
 from agentloop.openai_chat.growing_content import GrowingContent
 from agentloop.openai_chat.joining import GrowingFields
-from agentloop.usage import Usage
 
 _SAYS_WHY = ("message", "Message", "detail", "msg", "errors", "error_msg", "error_message")
 _CODES = ("code", "error_code", "status", "status_code")

@@ -5,12 +5,11 @@ from typing import Any
 
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import BadAnswerError, UsageError
-from agentloop.messages import Json
+from agentloop.messages import Json, Usage
 from agentloop.models import Answer
 from agentloop.openai_api.said_once import calls_once
 from agentloop.openai_api.server_events import ServerSaidError
 from agentloop.openai_responses.from_items import INPUT_FIELDS, message_of
-from agentloop.usage import Usage
 
 NO_OUTPUT = "the server's answer holds no output: check that the base URL is a Responses API's"
 

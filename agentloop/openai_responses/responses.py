@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentloop._plumbing.checks import named_tokens_or_none
+from agentloop.model_call import RetryPolicy
 from agentloop.models import Price
 from agentloop.openai_api.endpoint import Endpoint
 from agentloop.openai_api.forms import Form, post_responses
@@ -12,7 +13,6 @@ from agentloop.openai_api.served import ServedModel
 from agentloop.openai_api.server import ServerChoice
 from agentloop.openai_responses.bodies import Bodies, check_lists
 from agentloop.openai_responses.stream import streamed, whole
-from agentloop.retry import RetryPolicy
 
 _MISSING = "a server without the Responses API has chat completions: use OpenAIChat, or --api chat"
 

@@ -8,9 +8,8 @@ from agentloop.budget import Budget
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.errors import UsageError
-from agentloop.events import Ranges
+from agentloop.events import Ranges, ranges_between
 from agentloop.exchanges import Unit, newest_within
-from agentloop.ranges import ranges_between
 
 SUMMARY_TOKENS = 2_000
 """The longest summary of one run (phi-core's `max_summary_tokens`)."""

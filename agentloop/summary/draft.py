@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 from agentloop._plumbing.aio import in_thread
 from agentloop.budget import Budget
-from agentloop.calling import OnPart, call
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.errors import ContextTooLongError, SummaryRefusedError
@@ -15,6 +14,7 @@ from agentloop.fitting import fitted
 from agentloop.instead import Summary
 from agentloop.labelled import neutral
 from agentloop.messages import Message
+from agentloop.model_call import OnPart, call
 from agentloop.models import ChatModel, ModelRequest
 from agentloop.pieces import BETWEEN, RESULT_CHARS, WHOLE, Bounds, Reading, reading_of, record_block
 from agentloop.prompts import SUMMARY_PART, SUMMARY_PARTS, SUMMARY_REPAIR, SUMMARY_SYSTEM

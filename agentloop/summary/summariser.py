@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 from agentloop._plumbing.truncate import ends
 from agentloop.budget import Budget
-from agentloop.calling import OnPart
 from agentloop.context import Context
 from agentloop.entries import Entry
 from agentloop.errors import BadAnswerError
 from agentloop.index import index_of
 from agentloop.instead import Summary
 from agentloop.labelled import neutral
+from agentloop.model_call import OnPart
 from agentloop.models import ChatModel
 from agentloop.pieces import BETWEEN
 from agentloop.prompts import SUMMARY_INDEX

@@ -20,7 +20,7 @@ from typing import Any
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
-from agentloop.estimate import estimate_tokens
+from agentloop.prompts import estimate_tokens
 from agentloop.runner import Runner
 from agentloop.sessions import Session
 from agentloop.stores import SessionStore

@@ -9,7 +9,7 @@ import base64
 import random
 import time
 
-from agentloop.estimate import estimate_tokens
+from agentloop.prompts import estimate_tokens
 from agentloop.tokens import TokenCounter, counter_for
 
 SMALL, LARGE = 500_000, 5_000_000

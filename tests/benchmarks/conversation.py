@@ -7,9 +7,10 @@ from agentloop.agent import Agent
 from agentloop.budget import Budget
 from agentloop.compaction import Compaction
 from agentloop.compactor import Compactor
+from agentloop.emitter import Watch
 from agentloop.events import ModelCalled
 from agentloop.ladder import Ladder
-from agentloop.messages import Message, ToolCall
+from agentloop.messages import Message, ToolCall, Usage
 from agentloop.races import written_beside
 from agentloop.room import Room
 from agentloop.run import Run
@@ -18,8 +19,6 @@ from agentloop.steps import next_step
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import ScriptedModel
 from agentloop.tokens import TokenCounter, counter_for
-from agentloop.usage import Usage
-from agentloop.watch import Watch
 
 MODEL = "bench"
 COUNTER = counter_for(MODEL)

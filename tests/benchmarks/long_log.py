@@ -15,9 +15,8 @@ from agentloop.events import (
     RunEnded,
     RunStarted,
 )
-from agentloop.messages import Message, ToolCall
+from agentloop.messages import Message, ToolCall, Usage
 from agentloop.micro import stub
-from agentloop.usage import Usage
 
 ROOM_TOKENS = 100_000
 """What is in sight is compacted beyond so many tokens, down to about a third."""

@@ -19,8 +19,7 @@ from agentloop.cli.sessions.work import Opened, done, named
 from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.settings import Settings
 from agentloop.errors import ConflictError, UsageError
-from agentloop.events import Described, Event, MessageAdded
-from agentloop.filters import EventFilter
+from agentloop.events import Described, Event, EventFilter, MessageAdded
 from agentloop.given import title_of
 from agentloop.messages import Message
 from agentloop.sessions import new_session_id

@@ -9,8 +9,7 @@ import click
 from agentloop.cli.console import error_console, say
 from agentloop.cli.options import Option
 from agentloop.errors import DamagedError, StoreError
-from agentloop.events import Record
-from agentloop.filters import EventFilter
+from agentloop.events import EventFilter, Record
 from agentloop.renumbered import points_at
 from agentloop.stores import SessionInfo, SessionStore
 

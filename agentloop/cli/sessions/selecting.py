@@ -12,8 +12,7 @@ from agentloop.cli.console import error_console, say
 from agentloop.cli.lines import few
 from agentloop.cli.options import Option
 from agentloop.errors import UsageError
-from agentloop.events import MessageAdded, Record, RunStarted
-from agentloop.filters import KINDS, MAIN, EventFilter
+from agentloop.events import KINDS, MAIN, EventFilter, MessageAdded, Record, RunStarted
 
 SELECTION: Sequence[Option[Any]] = (
     click.option("--branch", metavar="NAME", help="What that branch said; main: all that is of no branch."),

@@ -9,8 +9,7 @@ from typing import Any
 from agentloop import exports
 from agentloop.cli.sessions.reading import PAGE_RECORDS, Pages, pages, warn, without_dangling
 from agentloop.cli.sessions.work import Opened
-from agentloop.events import MessageAdded, Record
-from agentloop.filters import EventFilter, select
+from agentloop.events import EventFilter, MessageAdded, Record, select
 from agentloop.markdown import heading, to_blocks
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo

@@ -1,4 +1,6 @@
-"""Trying again: which failures, how often, how long between, and how long in all.
+"""One call of a model, drained and recorded; what is tried again.
+
+Trying again: which failures, how often, how long between, and how long in all.
 
 Only `ModelUnavailableError` is tried again. The wait is what the server asked for, else it doubles each
 time; either carries some chance on top, so that not all come back at one instant:
@@ -6,20 +8,86 @@ https://cloud.google.com/storage/docs/retry-strategy.
 """
 
 import asyncio
+import hashlib
+import json
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import ceil
 from typing import TypeAlias
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
-from agentloop._plumbing.checks import above_zero, at_least, called, shown, whole
-from agentloop.errors import ModelUnavailableError, UsageError
-from agentloop.models import ModelPart, Retry
+from agentloop._plumbing.checks import (
+    above_zero,
+    at_least,
+    called,
+    is_kept_number,
+    is_kept_whole,
+    shown,
+    whole,
+)
+from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
+from agentloop.events import ModelCalled
+from agentloop.messages import MOST_REPORTED_TOKENS, Usage
+from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest, Retry, TextPart
+
+OnPart = Callable[[TextPart | Retry], Awaitable[None]]
+
+
+async def call(
+    model: ChatModel, request: ModelRequest, *, counted: int, on_part: OnPart
+) -> tuple[Answer, ModelCalled]:
+    """The model's answer, and the record that it was asked; `counted` is the request by our own count.
+
+    A usage or a cost in it that cannot be true, or that no record may hold, was not told: an answer is not
+    lost for it.
+
+    Raises:
+        ModelError: it gave none.
+    """
+    started = time.monotonic()
+    async with aclosing(model.stream(request)) as parts:
+        async for part in parts:
+            if not isinstance(part, Answer):
+                await on_part(part)
+                continue
+            part = _believed(part)
+            return part, ModelCalled(
+                purpose=request.purpose,
+                model=model.name,
+                counted=counted,
+                request_hash=_hash(request),
+                usage=part.usage,
+                seconds=time.monotonic() - started,
+                cost=part.cost,
+            )
+    raise BadAnswerError("the model ended without an answer")
+
+
+def _believed(answer: Answer) -> Answer:
+    usage = answer.usage if answer.usage and all(map(_is_count, _counts(answer.usage))) else None
+    return replace(answer, usage=usage, cost=answer.cost if is_kept_number(answer.cost) else None)
+
+
+def _counts(usage: Usage) -> tuple[int, int, int]:
+    return usage.input_tokens, usage.output_tokens, usage.cached_tokens
+
+
+def _is_count(tokens: int) -> bool:
+    return is_kept_whole(tokens) and tokens <= MOST_REPORTED_TOKENS
+
+
+def _hash(request: ModelRequest) -> str:
+    body = _ENCODER.encode((request.messages, request.tools))
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+
 
 Attempt: TypeAlias = Callable[[], AsyncGenerator[ModelPart, None]]
 
