@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from agentloop.openai_chat import OpenAIChat
     from agentloop.openai_responses import OpenAIResponses
     from agentloop.policy import Compaction
-    from agentloop.redaction import Redact, Secrets
+    from agentloop.redaction.secrets import Redact, Secrets
     from agentloop.results import CompactionPreview, RunResult
     from agentloop.run_context import RunContext
     from agentloop.runner import Runner
@@ -83,7 +83,7 @@ _HOMES = {
     "openai_chat": ("OpenAIChat",),
     "openai_responses": ("OpenAIResponses",),
     "policy": ("Compaction",),
-    "redaction": ("Redact", "Secrets"),
+    "redaction.secrets": ("Redact", "Secrets"),
     "results": ("CompactionPreview", "RunResult"),
     "run_context": ("RunContext",),
     "runner": ("Runner",),

@@ -25,9 +25,8 @@ from agentloop import (
     events,
     stream,
 )
-from agentloop.redaction import KNOWN_SHAPES, Held, Shape, redact_error, redacted
-from agentloop.redaction.cuts import head_before, tail_behind
-from agentloop.redaction.free_text import FREE_TEXT
+from agentloop.redaction import KNOWN_SHAPES, Held, Shape, head_before, redact_error, redacted, tail_behind
+from agentloop.redaction.values import FREE_TEXT
 from agentloop.testing import ScriptedModel, calls
 from agentloop.workspace import workspace_tools
 from tests.test_redaction import SHAPES

@@ -1,18 +1,135 @@
-"""A redaction by known values and by shapes, whole texts or piece by piece."""
+"""Known values and shapes taken out of a text."""
 
+import json
 import re
-from collections.abc import Iterable, Iterator
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol, runtime_checkable
+from urllib.parse import quote, quote_plus
 
 from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
-from agentloop.redaction.blocks import body_start, headless, open_block
-from agentloop.redaction.forms import forms_of
-from agentloop.redaction.known_shapes import KNOWN_SHAPES, PRIVATE_KEY
-from agentloop.redaction.shapes import MOST_WORDS, Shape, compiled
-from agentloop.redaction.spans import MARK, Span, gaps, joined, replaced, span_of
-from agentloop.redaction.words import NO_WORD, word_start, words_end
+from agentloop.redaction.shapes import (
+    KNOWN_SHAPES,
+    MOST_WORDS,
+    NO_WORD,
+    PRIVATE_KEY,
+    Shape,
+    body_start,
+    compiled,
+    headless,
+    open_block,
+    word_start,
+    words_end,
+)
+
+_LEAST_BASE64_BYTES = 8
+
+
+def forms_of(value: str) -> frozenset[str]:
+    """The value itself and as it stands in JSON, in a URL, and in base64 wherever that begins."""
+    return frozenset(form for form in _forms(value) if form)
+
+
+def _forms(value: str) -> Iterator[str]:
+    yield value
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    data = value.encode("utf-8", "surrogatepass")
+    for quoted in (quote(data, safe=""), quote(data), quote_plus(data)):
+        yield quoted
+        yield "".join(_lower_escapes(quoted))
+    if len(data) >= _LEAST_BASE64_BYTES:
+        for before in range(3):
+            plain = _base64(data, before)
+            yield plain
+            yield plain.replace("+", "-").replace("/", "_")
+
+
+def _lower_escapes(quoted: str) -> Iterator[str]:
+    head, *rest = quoted.split("%")
+    yield head
+    for part in rest:
+        yield f"%{part[:2].lower()}{part[2:]}"
+
+
+def _base64(data: bytes, before: int) -> str:
+    """The characters that the value alone decides where `before` other bytes stand before it."""
+    whole = b64encode(bytes(before) + data).decode()
+    return whole[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+
+
+MARK = "[redacted: "
+"""How a mark begins; the kind of what stood there and a bracket follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `start` to before `end`; a mark that stands there already has no kind.
+
+    `begins` and `ends` are those of the whole match, where only a part of it is replaced.
+    """
+
+    start: int
+    end: int
+    kind: str
+    begins: int | None = None
+    ends: int | None = None
+
+    @property
+    def first(self) -> int:
+        """Where the match begins."""
+        return self.start if self.begins is None else self.begins
+
+    @property
+    def last(self) -> int:
+        """Where the match ends."""
+        return self.end if self.ends is None else self.ends
+
+
+def span_of(match: re.Match[str], group: str | int, kind: str, *, at: int = 0) -> Span:
+    """The span of a match in a part of a text that begins at this position."""
+    first, last = match.span()
+    start, end = match.span(group)
+    return Span(at + start, at + end, kind, at + first, at + last)
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, those that overlap as one of the first one's kind; marks stay as they are."""
+    result: list[Span] = []
+    for span in sorted(spans, key=lambda each: (each.start, -each.end)):
+        last = result[-1] if result else None
+        if last is None or span.start >= last.end:
+            result.append(span)
+        elif span.kind and last.kind:
+            result[-1] = Span(
+                last.start,
+                max(last.end, span.end),
+                last.kind,
+                min(last.first, span.first),
+                max(last.last, span.last),
+            )
+    return result
+
+
+def gaps(spans: Iterable[Span], start: int, end: int) -> list[tuple[int, int]]:
+    """What is left of the text between two positions; the spans are in order."""
+    edges = [(start, start), *((span.start, span.end) for span in spans), (end, end)]
+    return [(before, after) for (_, before), (after, _) in pairwise(edges) if before < after]
+
+
+def replaced(text: str, spans: Sequence[Span]) -> str:
+    """The text with a mark for each span."""
+    pieces: list[str] = []
+    end = 0
+    for span in spans:
+        if span.kind:
+            pieces += (text[end : span.start], f"{MARK}{span.kind}]")
+            end = span.end
+    return "".join((*pieces, text[end:])) if pieces else text
+
 
 LEAST_VALUE_CHARS = 4
 """A shorter value stands in every other text."""

@@ -1,10 +1,105 @@
-"""A shape of secrets: what a kind of key looks like, as a regular expression."""
+"""What keys look like; PEM blocks; words.
+
+What keys of known providers look like.
+
+The prefixes and lengths are what providers document or show, and what secret scanning at GitHub
+(https://docs.github.com/en/code-security/secret-scanning/introduction/supported-secret-scanning-patterns)
+and GitLab (https://docs.gitlab.com/security/tokens/#token-prefixes) name. A shape with few fixed letters
+asks for more: `sk-` and words with hyphens is a CSS class or a package, `sk-` and a long run of letters and
+digits a key.
+
+Each pattern takes time linear in the text: it begins with letters that stand for themselves, or can begin
+only where a run of such characters does; what repeats is bounded, or is never given back.
+"""
 
 import re
+import string
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
 from agentloop.errors import UsageError
+
+MOST_LINES = 200
+"""A private key of 16,384 bits has 198 lines; more is none."""
+
+MOST_CHARS = 32_000
+"""So much of a block is looked at: `MOST_LINES` of 100 characters with a name and a number before each."""
+
+NUMBERED = r"(?:(?:[^\s:]{1,40}:)?[ \t]{0,8}\d{1,6}(?:\t|[:-] ?))?+"
+"""What listings and searches write before a line."""
+
+_LABEL = r"[A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_BEGIN = rf"-----BEGIN {_LABEL}"
+_BLOCK_GAP = rf"(?:\s|\\[rn]){{1,4}}+{NUMBERED}"
+PATTERN = (
+    rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{MOST_CHARS}}}+-----END {_LABEL}"
+    # One that was cut off: the lines of letters below the first.
+    rf"|(?:{_BLOCK_GAP}[A-Za-z0-9+/=]{{20,100}}+){{0,{MOST_LINES}}}+"
+    rf"(?:{_BLOCK_GAP}(?=[A-Za-z+/=]{{0,18}}[0-9])[A-Za-z0-9+/=]{{4,19}})?+)"
+)
+"""A block with its first line."""
+
+_MOST_MARKER_CHARS = 100
+_BEGINS = re.compile(_BEGIN)
+_ENDS = re.compile(rf"-----END {_LABEL}")
+_BASE64 = string.ascii_letters + string.digits + "+/="
+_LEAST_LONG_CHARS, _MOST_LONG_CHARS, _LEAST_LAST_CHARS = 40, 100, 4
+_MOST_LINE_CHARS = 400
+
+
+def open_block(text: str) -> int:
+    """Where a block begins whose end may still come; the text's length where there is none."""
+    start = text.rfind("-----BEGIN ", max(0, len(text) - MOST_CHARS - _MOST_MARKER_CHARS))
+    begun = _BEGINS.match(text, start) if start >= 0 else None
+    if begun is None:
+        return len(text)
+    after = text.find("-----", begun.end())
+    return len(text) if 0 <= after < len(text) - _MOST_MARKER_CHARS else start
+
+
+def body_start(text: str, at: int) -> int:
+    """Where the lines of a block begin whose last line this position is in; `at` where there are none.
+
+    They end with 40 to 100 characters of base64, the last of them with 4 or more; what a listing writes
+    before them is no part of them.
+    """
+    line = _line_start(text, at)
+    if line > 0 and _LEAST_LAST_CHARS <= _tail(text, line - 1) < _LEAST_LONG_CHARS:
+        line = _line_start(text, line - 1)
+    start = at
+    for _ in range(MOST_LINES):
+        chars = _tail(text, line - 1) if line > 0 else 0
+        if not _LEAST_LONG_CHARS <= chars <= _MOST_LONG_CHARS:
+            break
+        start = _line_end(text, line) - chars
+        line = _line_start(text, line - 1)
+    return start
+
+
+def headless(text: str) -> Iterator[tuple[int, int]]:
+    """From where to where blocks reach of which the text has only the last lines."""
+    for end in _ENDS.finditer(text):
+        if (start := body_start(text, end.start())) < end.start():
+            yield start, end.end()
+
+
+def _line_start(text: str, at: int) -> int:
+    """Where the line begins that this position is in; 0 where that is further than a line of a block goes."""
+    return text.rfind("\n", max(0, at - _MOST_LINE_CHARS), at) + 1
+
+
+def _line_end(text: str, following: int) -> int:
+    """Where the line ends behind which the following one begins."""
+    return following - (2 if text.startswith("\r\n", following - 2) else 1)
+
+
+def _tail(text: str, at: int) -> int:
+    """How many characters of base64 stand at the end of the line that ends at this line feed."""
+    end = _line_end(text, at + 1)
+    near = text[max(0, end - _MOST_LONG_CHARS - 1) : end]
+    return len(near) - len(near.rstrip(_BASE64))
+
 
 MOST_WORDS = 6
 """So many words of one line a match has at the most, with at most eight blanks between them: an assignment
@@ -75,3 +170,271 @@ def prefixed(kind: str, *prefixes: str, rest: str, behind: str = "[A-Za-z0-9]") 
     begun = (re.escape(prefix) for prefix in prefixes)
     starts = "|".join(rf"{prefix}{apart(prefix, behind)}" for prefix in begun)
     return Shape(kind=kind, pattern=f"(?:{starts}){rest}", hints=prefixes, words=1)
+
+
+_LETTER = r"!-~\x1b"
+"""An escape character begins a colour code, which may stand in the middle of what is one secret."""
+
+WORD = re.compile(rf"[{_LETTER}]+")
+NO_WORD = re.compile(rf"[^{_LETTER}]")
+LINE_BREAK = re.compile(rf"[^{_LETTER} \t]+|[ \t]{{9,}}")
+"""What stands between two words that no match has both of."""
+
+
+def has_break(text: str) -> bool:
+    """Whether a word ends in the text."""
+    return NO_WORD.search(text) is not None
+
+
+def word_start(text: str, at: int) -> int:
+    """Where the word begins that this position is in."""
+    if not 0 < at < len(text):
+        return at
+    while at and WORD.match(text, at - 1):
+        at -= 1
+    return at
+
+
+def words_end(text: str, openers: tuple[str, ...], *, most: int) -> int:
+    """Where the last `most` words of the last line begin that may be a part of what is still to come.
+
+    That is the last one where it has no end yet, and the first of them that holds an opener in small letters.
+    """
+    line = 0
+    for match in LINE_BREAK.finditer(text):
+        line = match.end()
+    words = [match.span() for match in WORD.finditer(text, line)][-most:]
+    for start, end in words:
+        word = text[start:end].lower()
+        if end == len(text) or any(opener in word for opener in openers):
+            return start
+    return len(text)
+
+
+_NEVER_SECRET = r"(?!\\?[\"']?(?:\$[\w{(]|\{\{|\{[\w.]{1,60}\}|<|%\w{0,60}%|\*{3}|\.{3}))"
+"""What stands for a value that is filled in later."""
+
+_UNQUOTED = r"[!#-&(-_a-~]"
+_MIXED = rf"(?=\\?[\"']?{_UNQUOTED}{{0,80}}?[0-9])(?=\\?[\"']?{_UNQUOTED}{{0,80}}?[A-Za-z])"
+_BARE = r"[!#$%*+./0-9:=?@A-Z^_a-z|~-]"
+_NO_CODE = r"(?![A-Za-z_][\w.]{0,80}+[(\[])"
+"""A call or an index is no value."""
+
+_QUOTED = r"\\?[\"'](?P<secret>[!#-&(-\[\]-_a-~]{8,}+)(?=\\?[\"'])"
+_GAP = r"[ \t]{0,8}+"
+_PAINT = r"(?:(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e)\[[0-9;]{0,20}+m){0,3}+"
+"""Colour codes, as logs write them around names and values."""
+
+_IS = rf"{_PAINT}\\?[\"']?{_PAINT}{_GAP}(?:=>|:=|[:=]|%3[ADad]){_PAINT}{_GAP}{_PAINT}"
+_64 = "[A-Za-z0-9+/]"
+_NAME_AND_PASSWORD = (
+    rf"(?=(?:{_64}{{4}}){{0,40}}?(?:O[g-v]|{_64}[DTjz][op]|{_64}{{2}}[AEIMQUYcgkosw048]6))"
+    rf"(?P<secret>(?:[I-Za-f]{_64}{{3}}){{3,200}}+(?:[I-Za-f](?:{_64}==|{_64}{{2}}=))?)(?![A-Za-z0-9+/=])"
+)
+"""ASCII in base64 with a colon in it, which looks otherwise in each of the three places of a group."""
+
+_INDENTED = "|".join(rf"(?<=\n[ \t]{{{blanks}}}password)" for blanks in range(1, 9))
+_FIRST = rf"(?:(?<![^\n]password)|{_INDENTED})"
+"""That `password` is the first word of a line."""
+
+_WORD = r"(?:[a-z]{1,20}+|[A-Z]{1,20}+|(?=[0-9]))[0-9]{0,4}+"
+_NO_PROSE = rf"(?![a-z]{{2,10}}+://|[A-Za-z_.-]{{2,60}}+=|{_WORD}(?:-{_WORD}){{1,5}}+[ \t\r]{{0,8}}(?:\n|$))"
+"""An address, a setting and hyphenated words are what one writes about passwords."""
+
+_PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd)"
+_KEY = (
+    r"(?:key(?:(?<=api[_-]key)|(?<=apikey)|(?<=access[_-]key)|(?<=accesskey)|(?<=secret[_-]key)|(?<=secretkey)"
+    r"|(?<=private[_-]key)|(?<=privatekey)|(?<=auth[_-]key)|(?<=authkey)|(?<=encryption[_-]key)"
+    r"|(?<=signing[_-]key)|(?<=account[_-]key)|(?<=accountkey)|(?<=master[_-]key))"
+    r"|secret"
+    r"|token(?<!page.token)(?<!pagetoken)(?<!next.token)(?<!nexttoken)(?<!ation.token)(?<!ationtoken)"
+    r"(?<!sync.token)(?<!synctoken))"
+)
+"""Names of what gives access; a token that names the next page of a list gives none."""
+
+
+def _assigned(kind: str, names: str, value: str, *hints: str) -> Shape:
+    return Shape(kind=kind, pattern=f"(?i:{names}){_IS}{_NEVER_SECRET}{value}", hints=hints)
+
+
+PRIVATE_KEY = Shape(kind="private key", pattern=PATTERN, hints=("-----begin",))
+"""One whose first line is missing is found by its last one: no pattern does that in linear time."""
+
+# A run of 20 letters and digits, or of 12 with a digit among them, somewhere behind the prefix.
+_DENSE = rf"(?={RUN}*?(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{20}}|(?=[A-Za-z]{{0,11}}[0-9])[A-Za-z0-9]{{12}}))"
+
+KNOWN_SHAPES: tuple[Shape, ...] = (
+    PRIVATE_KEY,
+    # https://platform.openai.com/docs/api-reference/authentication
+    prefixed("OpenAI key", "sk-proj-", "sk-svcacct-", "sk-admin-", rest=rf"{RUN}{{20,}}+"),
+    # https://docs.anthropic.com/en/api/overview: sk-ant-api03-…
+    prefixed("Anthropic key", "sk-ant-", rest=rf"{RUN}{{20,}}+"),
+    # https://openrouter.ai/docs/api-reference/authentication: sk-or-v1- and 64 hexadecimal digits
+    prefixed("OpenRouter key", "sk-or-", rest=rf"{RUN}{{20,}}+"),
+    # What OpenAI's keys were, and those of DeepSeek and others are.
+    prefixed("API key", "sk-", rest=rf"{_DENSE}{RUN}{{16,}}+", behind=RUN),
+    # https://cloud.google.com/docs/authentication/api-keys: 39 characters
+    prefixed("Google key", "AIza", rest=rf"{RUN}{{35}}(?!{RUN})"),
+    # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html: 20 characters
+    prefixed("AWS key id", "AKIA", "ASIA", rest=r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    Shape(
+        kind="AWS secret key",
+        pattern=rf"(?i:secret[_-]?(?:access[_-]?)?key){_IS}[\"']?(?P<secret>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+])",
+        hints=("secret",),
+    ),
+    # https://github.blog/engineering/behind-githubs-new-authentication-token-formats/: a prefix and 36
+    prefixed("GitHub token", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", rest=r"[A-Za-z0-9]{30,255}+(?!\w)"),
+    prefixed("GitHub token", "github_pat_", rest=r"\w{22,255}+"),
+    prefixed("GitLab token", "glpat-", "gldt-", "glrt-", "glptt-", rest=r"[A-Za-z0-9_.-]{20,300}+"),
+    # https://api.slack.com/concepts/token-types: xoxb-, xoxp-, xoxe., xapp- and numbers
+    Shape(
+        kind="Slack token",
+        pattern=r"(?:xox[abceoprs]|xapp)"
+        + apart("....")
+        + r"[-.](?=[A-Za-z.-]{0,20}[0-9])[A-Za-z0-9.-]{10,}+",
+        hints=("xox", "xapp"),
+        words=1,
+    ),
+    # https://docs.databricks.com/en/dev-tools/auth/pat.html: 32 hexadecimal digits, and at times a number
+    prefixed("Databricks token", "dapi", rest=r"[0-9a-f]{32}(?:-[0-9])?(?![A-Za-z0-9])"),
+    # https://developers.google.com/identity/protocols/oauth2: of access, of clients, and to renew them
+    prefixed("Google token", "ya29.", rest=rf"{_DENSE}{RUN}{{30,}}+"),
+    prefixed("Google secret", "GOCSPX-", rest=rf"{RUN}{{28}}(?!{RUN})"),
+    prefixed("Google token", "1//0", rest=rf"(?={RUN}{{0,40}}?[A-Z]){RUN}{{40,400}}+"),
+    # Prefixes that Cerebras and Fireworks show for their keys: 48, and 22 or more letters and digits.
+    prefixed("API key", "csk-", rest=rf"(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{40,64}}+(?!{RUN})"),
+    prefixed("API key", "fw_", rest=rf"(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{22,64}}+(?!{RUN})"),
+    # https://support.atlassian.com/atlassian-account/docs/manage-api-tokens-for-your-atlassian-account/
+    prefixed("Atlassian token", "ATATT3", rest=rf"{RUN}{{60,400}}+={{0,2}}[0-9A-F]{{0,8}}"),
+    # https://docs.sentry.io/account/auth-tokens/: of an organization JSON in base64, of a user 64 digits
+    prefixed("Sentry token", "sntrys_", rest=r"(?=eyJ)[A-Za-z0-9+/=_-]{40,600}+"),
+    prefixed("Sentry token", "sntryu_", rest=r"[0-9a-f]{64}(?!\w)"),
+    # https://docs.doppler.com/reference/auth-token-formats: 40 to 44 letters and digits
+    prefixed(
+        "Doppler token",
+        *("dp.pt.", "dp.st.", "dp.ct.", "dp.sa.", "dp.scim.", "dp.audit."),
+        rest=r"[A-Za-z0-9]{40,44}(?![A-Za-z0-9])",
+    ),
+    prefixed("Pulumi token", "pul-", rest=r"[0-9a-f]{40}(?!\w)"),
+    # https://developer.okta.com/docs/guides/create-an-api-token/: a scheme of its own, 42 characters
+    Shape(
+        kind="Okta token", pattern=rf"SSWS[ \t]{{1,8}}+(?P<secret>00{RUN}{{40}})(?!{RUN})", hints=("ssws",)
+    ),
+    # https://developer.hashicorp.com/terraform/cloud-docs/users-teams-organizations/api-tokens
+    Shape(
+        kind="Terraform token",
+        pattern=rf"{apart('')}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,70}}+",
+        hints=(".atlasv1.",),
+        words=1,
+    ),
+    # https://discord.com/developers/docs/reference#authentication: the bot's number in base64, a time, a sum
+    Shape(
+        kind="Discord token",
+        pattern=rf"[MNO]{apart('[MNO]', RUN)}[A-Za-z0-9]{{23,27}}\.{RUN}{{6}}\.{RUN}{{27,38}}+(?![\w.-])",
+        hints=(".",),
+        words=1,
+    ),
+    # https://docs.stripe.com/keys
+    prefixed("Stripe key", "sk_live_", "rk_live_", "sk_test_", "rk_test_", rest=r"[A-Za-z0-9]{16,255}+"),
+    prefixed("Stripe secret", "whsec_", rest=r"[A-Za-z0-9+/]{24,255}+"),
+    # https://huggingface.co/docs/hub/security-tokens
+    prefixed("Hugging Face token", "hf_", rest=r"[A-Za-z0-9]{30,255}+(?!_)"),
+    # https://github.blog/2021-09-23-announcing-npms-new-access-token-format/: 36 letters and digits
+    prefixed("npm token", "npm_", rest=r"[A-Za-z0-9]{36}(?!\w)"),
+    # https://pypi.org/help/#apitoken: a macaroon in base64
+    prefixed("PyPI token", "pypi-", rest=rf"(?=AgE|AgN){RUN}{{30,}}+"),
+    # https://core.telegram.org/bots/api#authorizing-your-bot: the bot's number and 35 characters
+    Shape(
+        kind="Telegram token",
+        pattern=rf"{apart('', chr(92) + 'w')}[0-9]{{6,12}}+:AA{RUN}{{33}}(?!{RUN})",
+        hints=(":aa",),
+        words=1,
+    ),
+    # Prefixes that Groq, xAI, Replicate, SendGrid and DigitalOcean show for their keys.
+    prefixed("API key", "gsk_", "xai-", "r8_", rest=r"[A-Za-z0-9]{30,255}+(?![_-])"),
+    prefixed("SendGrid key", "SG.", rest=rf"{RUN}{{22}}\.{RUN}{{43}}(?!{RUN})"),
+    prefixed("DigitalOcean token", "dop_v1_", "doo_v1_", rest=r"[0-9a-f]{64}(?!\w)"),
+    # What Perplexity, NVIDIA, Tavily, LangSmith, Linear and Notion show for their keys.
+    prefixed("API key", "pplx-", "nvapi-", "tvly-", "ntn_", "lin_api_", rest=rf"{_DENSE}{RUN}{{24,255}}+"),
+    prefixed("API key", "lsv2_pt_", "lsv2_sk_", rest=r"[0-9a-f]{32}_[0-9a-f]{8,12}(?!\w)"),
+    # https://shopify.dev/docs/apps/build/authentication-authorization: a prefix and 32 hexadecimal digits
+    prefixed("Shopify token", "shpat_", "shpss_", "shpca_", "shppa_", rest=r"[0-9a-fA-F]{32}(?!\w)"),
+    # https://developer.hashicorp.com/vault/docs/concepts/tokens: at least 90 characters
+    prefixed("Vault token", "hvs.", "hvb.", rest=rf"{_DENSE}{RUN}{{24,300}}+"),
+    # https://age-encryption.org/v1: 58 characters in bech32
+    prefixed("age key", "AGE-SECRET-KEY-1", rest=r"[0-9A-Z]{58}(?![0-9A-Z])"),
+    # https://api.slack.com/messaging/webhooks and https://discord.com/developers/docs/resources/webhook
+    Shape(
+        kind="webhook",
+        pattern=r"hooks\.slack\.com\\?/(?:services|workflows|triggers)\\?/(?P<secret>[A-Z0-9][A-Za-z0-9/\\]{20,200}+)",
+        hints=("hooks.slack.com",),
+        words=1,
+    ),
+    Shape(
+        kind="webhook",
+        pattern=rf"discord(?:app)?\.com\\?/api\\?/webhooks\\?/[0-9]{{16,20}}+\\?/(?P<secret>{RUN}{{60,100}}+)",
+        hints=("discord",),
+        words=1,
+    ),
+    # https://curl.se/docs/manpage.html#-u
+    Shape(
+        kind="password",
+        pattern=rf"curl[ \t](?:[!-~]{{1,100}}+[ \t]{{1,8}}+){{0,2}}?(?:-u|--user)[ =]{{0,8}}+[\"']?"
+        rf"[!#-&(-9;-~]{{1,100}}+:{_NEVER_SECRET}(?P<secret>[!#-&(-~]{{4,200}}+)",
+        hints=("curl",),
+    ),
+    # https://www.rfc-editor.org/rfc/rfc7519: three parts in base64url, the first two of them JSON objects
+    prefixed("JWT", "eyJ", rest=rf"{RUN}{{8,}}+\.eyJ{RUN}{{6,}}+\.{RUN}*+", behind=RUN),
+    # https://www.rfc-editor.org/rfc/rfc6750 and 7617
+    Shape(
+        kind="authorization",
+        pattern=rf"(?i:authorization){_IS}\\?[\"']?(?i:bearer|basic|token|apikey)[ \t]{{1,8}}+{_NEVER_SECRET}"
+        r"(?P<secret>[A-Za-z0-9._~+/=|:-]{6,}+)",
+        hints=("authorization",),
+    ),
+    Shape(
+        kind="bearer token",
+        pattern=r"(?i:bearer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]*?[0-9])"
+        r"(?P<secret>[A-Za-z0-9._~+/=-]{20,}+)",
+        hints=("bearer",),
+    ),
+    # https://www.rfc-editor.org/rfc/rfc3986#section-3.2.1
+    Shape(
+        kind="password in a URL",
+        pattern=rf"://[!#-&(-.0-9;=?A-~]{{0,100}}+:{_NEVER_SECRET}(?P<secret>[!#-&(-.0-;=?A-~]{{1,200}}+)@",
+        hints=("://",),
+        words=1,
+    ),
+    # https://everything.curl.dev/usingcurl/netrc.html: on one line, or each on its own
+    Shape(
+        kind="password",
+        pattern=rf"login[ \t]{{1,8}}+[!-~]{{1,100}}+[ \t]{{1,8}}+password[ \t]{{1,8}}+{_NEVER_SECRET}{_MIXED}"
+        rf"(?P<secret>{_BARE}{{6,200}}+)",
+        hints=("login",),
+    ),
+    Shape(
+        kind="password",
+        pattern=rf"password{_FIRST}[ \t]{{1,8}}+{_NEVER_SECRET}{_NO_PROSE}{_MIXED}"
+        rf"(?P<secret>{_BARE}{{8,200}}+)(?=[ \t\r]{{0,8}}(?:\n|$))",
+        hints=("password",),
+    ),
+    # https://docs.docker.com/reference/cli/docker/login/: name and password in base64
+    Shape(
+        kind="password",
+        pattern=rf"auth(?<![A-Za-z]auth){_IS}\\?[\"']?{_NAME_AND_PASSWORD}",
+        hints=("auth",),
+    ),
+    _assigned("password", _PASSWORD, _QUOTED, "pass", "pwd"),
+    _assigned("password", _PASSWORD, rf"{_NO_CODE}{_MIXED}(?P<secret>{_BARE}{{8,}}+)", "pass", "pwd"),
+    _assigned("secret", _KEY, _MIXED + _QUOTED, "key", "secret", "token"),
+    _assigned("secret", _KEY, rf"{_NO_CODE}{_MIXED}(?P<secret>{_BARE}{{16,}}+)", "key", "secret", "token"),
+    # NAME_API_KEY=value, as in files of environment variables
+    Shape(
+        kind="secret",
+        pattern=rf"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)(?<=_KEY|OKEN|CRET|WORD|SSWD)=\\?[\"']?{_NEVER_SECRET}{_NO_CODE}"
+        rf"(?!(?i:true|false|none|null)\b|[~.]?/)(?P<secret>(?![0-9]{{1,12}}(?!{_UNQUOTED})){_BARE}{{8,}}+)",
+        hints=("key=", "token=", "secret=", "password=", "passwd="),
+        words=1,
+    ),
+)
+"""Shapes of keys, tokens, private keys and assignments that are taken for secrets by default."""

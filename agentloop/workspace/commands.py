@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentloop._plumbing.aio import in_thread, to_its_end
-from agentloop.redaction.cuts import SLACK_CHARS, head_before, tail_behind
+from agentloop.redaction import SLACK_CHARS, head_before, tail_behind
 from agentloop.run_context import RunContext
 from agentloop.tools import tool
 from agentloop.workspace.folder import Folder, WorkspaceError

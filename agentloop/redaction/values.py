@@ -1,0 +1,422 @@
+"""Inside messages, events, errors, URLs.
+
+Where in our values people, models and programs speak: only there is anything taken out.
+
+Roles, statuses, kinds, reasons, finish reasons, names of tools, models and callbacks, and ids of sessions,
+runs and calls make up a session. They are never rewritten, whatever they look like: a value that happens to
+be `assistant` would leave no message anybody can read. Files and folders are found by their names.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
+
+from agentloop.errors import UsageError
+from agentloop.redaction.secrets import KnowsValues, Redact
+
+_SECRET_NAMES = re.compile(r"key|token|secret|pass|sig|auth|code", re.IGNORECASE)
+"""In a query the values of such names are secret, however short."""
+
+_FORM = re.compile(r"((?:[a-z][\w+.-]*://)?)([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
+
+_LEAST_CHARS = 8
+"""So many characters of a value may be a key, whatever it is called."""
+
+_PLAIN_NAMES = frozenset(
+    {"api-version", "api_version", "version", "model", "deployment", "region", "project", "location"}
+    # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
+    | {"host", "hostaddr", "port", "dbname", "user", "passfile", "require_auth", "channel_binding"}
+    | {"connect_timeout", "client_encoding", "options", "application_name", "fallback_application_name"}
+    | {"keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"}
+    | {"sslmode", "sslnegotiation", "sslcert", "sslkey", "sslrootcert", "sslcrl", "sslcrldir", "sslsni"}
+    | {"gssencmode", "krbsrvname", "service", "target_session_attrs", "load_balance_hosts", "replication"}
+)
+"""In a query the values of these names are none, though they are long."""
+
+_PASSWORD_NAME = re.compile(r"passw|passphrase|pwd", re.IGNORECASE)
+_KEY_NAME = re.compile(
+    r"(?:^|[^a-z]|api|access|subscription|account|secret|auth)"
+    r"(?:keys?|tokens?|secrets?|pass|sig|signature|credentials?)(?:$|[^a-z])",
+    re.IGNORECASE,
+)
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORDS = re.compile(r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?:[-_.:/ ](?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15}))*")
+"""Words of letters alone, each no longer than words are."""
+
+_LONG = re.compile(r"[A-Za-z0-9]{16,}")
+_DIGITS = re.compile(r"[0-9]+(?=[A-Za-z])")
+_LEAST_NUMBERS = 3
+"""So often digits and then letters follow one another in a key: in a date, a size or a UUID they do not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What must not be shown; `is_known` says that it is a secret without a doubt."""
+
+    value: str
+    is_known: bool
+
+
+def secrets_in_address(url: str) -> tuple[str, ...]:
+    """What must not be shown of an address, as it stands there and decoded; nothing where all of it may be.
+
+    It is the password, all that stands before the `@`, and in the query what has a name such as `key` or is
+    as long as a key. The name of a database's user alone is no secret. Where the address is none it is what
+    stands before the last `@`.
+
+    Example:
+        >>> secrets_in_address("https://host/v1?api-version=2024-10-21&sig=a%2Bb")
+        ('a+b', 'a%2Bb')
+        >>> secrets_in_address("postgresql://ann@host/database?sslmode=verify-full")
+        ()
+    """
+    return _in_every_form(each.value for each in _in(url))
+
+
+def known_in_address(url: str) -> tuple[str, ...]:
+    """Those of `secrets_in_address` that are secrets without a doubt, and may be taken out of any text.
+
+    They are the password, unless it says what the address says in plain sight; in the query what has the name
+    of a secret, unless it is words of letters alone; and what has the form of a key, whatever it is called.
+
+    Example:
+        >>> known_in_address("https://host/v1?env=production&sig=a%2Bb5")
+        ('a+b5', 'a%2Bb5')
+        >>> known_in_address("postgresql://postgres:postgres@host/database")
+        ()
+    """
+    return _in_every_form(each.value for each in _in(url) if each.is_known)
+
+
+def without_credentials(url: str) -> str:
+    """What is to be a URL without login, query and fragment; its scheme alone where they can't be told.
+
+    Example:
+        >>> without_credentials("https://me:secret@ho st/v1?key=b"), without_credentials("https://me:a#b@host")
+        ('https://ho st/v1', 'https://…')
+    """
+    scheme, login, path, rest = _FORM.fullmatch(url).groups()  # type: ignore[union-attr]
+    return f"{scheme}…" if "@" in path + rest else f"{scheme}{login.rpartition('@')[2]}{path}"
+
+
+def _in_every_form(values: Iterable[str]) -> tuple[str, ...]:
+    forms = (form for each in values for form in (unquote_plus(each), unquote(each), each))
+    return tuple(dict.fromkeys(form for form in forms if form))
+
+
+def _in(url: str) -> Iterator[_Found]:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        plain = _in_plain_sight(parts.scheme, parts.username, parts.hostname, parts.path)
+        yield from _in_login(parts, plain)
+        yield from _in_query(f"{parts.query}&{parts.fragment}", plain)
+    except ValueError:
+        before, _, behind = url.partition("://")[2].rpartition("@")
+        user, _, password = before.partition(":")
+        yield _Found(value=before, is_known=False)
+        yield _Found(value=password, is_known=unquote(password).lower() not in _in_plain_sight(user, behind))
+
+
+def _in_plain_sight(*parts: str | None) -> frozenset[str]:
+    """What can be no secret, as the address says it beside, or as it is the word that stands for any."""
+    said = " ".join(part for part in parts if part).lower()
+    return frozenset({"postgres", "password", *re.findall(r"[^\W_]+", said), *re.split("[ /]", said)})
+
+
+def _in_login(parts: SplitResult, plain: Set[str]) -> Iterator[_Found]:
+    login = parts.netloc.rpartition("@")[0]
+    if password := parts.password:
+        yield _Found(value=password, is_known=unquote(password).lower() not in plain)
+    if password or not parts.scheme.startswith("postgres"):
+        yield _Found(value=login, is_known=not password and _is_key(unquote(login)))
+
+
+def _in_query(query: str, plain: Set[str]) -> Iterator[_Found]:
+    for pair in re.split("[&;]", query):
+        name, named, value = pair.partition("=")
+        if not named:
+            name, value = "", name
+        name = unquote_plus(name)
+        is_plain = name.lower() in _PLAIN_NAMES
+        if not is_plain and (len(value) >= _LEAST_CHARS or _SECRET_NAMES.search(name)):
+            yield _Found(value=value, is_known=_is_known(name, unquote_plus(value), plain))
+
+
+def _is_known(name: str, value: str, plain: Set[str]) -> bool:
+    """Whether a value of the query is a secret without a doubt."""
+    if _PASSWORD_NAME.search(name):
+        return value.lower() not in plain
+    is_named = _KEY_NAME.search(_HUMP.sub("_", name))
+    return not _WORDS.fullmatch(value) if is_named else _is_key(value)
+
+
+def _is_key(value: str) -> bool:
+    """Whether letters and digits are mixed in it as in nothing that people write."""
+    return any(len(_DIGITS.findall(run)) >= _LEAST_NUMBERS for run in _LONG.findall(value))
+
+
+FREE_TEXT: Mapping[str, tuple[str, ...]] = {
+    "Message": ("content", "tool_calls", "extra"),
+    "ToolCall": ("arguments", "extra"),
+    "Record": ("event",),
+    "MessageAdded": ("message",),
+    "ClearedItem": ("message",),
+    "Cleared": ("items",),
+    "Compacted": ("replacement", "answer", "cleared", "why", "lost"),
+    "Restored": (),
+    "ModelCalled": (),
+    "RunStarted": (),
+    "RunEnded": ("output", "error", "reason"),
+    "Described": ("title",),
+    "Noted": ("data",),
+    "Unknown": ("body",),
+    "TextDelta": ("text",),
+    "ToolStarted": ("arguments",),
+    "ToolProgress": ("text",),
+    "ToolEnded": (),
+    "ResultsCleared": (),
+    "CompactionStarted": ("why",),
+    "CompactionEnded": ("lost", "error"),
+    "ContextWarning": ("text",),
+    "Retrying": ("error",),
+    "CallbackFailed": ("error",),
+    "SessionInfo": ("title",),
+    "CompactionRequest": ("why", "messages", "focus"),
+    "Positioned": ("message",),
+    "Occasion": ("why", "focus"),
+    "Standing": ("text", "shadow", "fault"),
+}
+"""The fields that hold free text, by the name of the type; of a type that is not here it is every field."""
+
+PROVIDER_FIELDS = ("content", "extra", "body")
+"""Fields whose mappings have keys that a provider or this library gave them: those stay."""
+
+STRUCTURE = frozenset(
+    {
+        *("role", "type", "kind", "id", "object", "index", "name", "model", "status", "format", "media_type"),
+        *("call_id", "tool_call_id", "item_id", "response_id", "session_id", "run_id", "request_hash"),
+        *("finish", "finish_reason", "stop_reason", "reason", "purpose", "strategy", "made", "encoding"),
+    }
+)
+"""Keys in those mappings whose texts stay too."""
+
+USERS_OWN = frozenset({"input", "arguments", "args"})
+"""Keys in those mappings behind which a tool's own fields stand: nothing there is a provider's."""
+
+_SEALED_KEYS = frozenset(
+    {
+        *("encrypted_content", "encrypted_index", "encrypted_stdout", "reasoning_opaque", "signature"),
+        *("thought_signature", "thought_signatures", "thoughtSignature", "thoughtSignatures"),
+        *("redacted_content", "redactedContent"),
+    }
+)
+_SEALED_DATA = ("reasoning.encrypted", "redacted_thinking")
+
+
+def is_sealed(key: object, value: object, beside: Mapping[Any, Any]) -> bool:
+    """Whether a provider alone can read the text behind this key of a mapping, and wants it back as it is.
+
+    It is base64 as a rule, which has the shape of a key now and then. Documented at
+    https://platform.openai.com/docs/guides/reasoning (`encrypted_content`),
+    https://docs.claude.com/en/docs/build-with-claude/extended-thinking (`signature`, `redacted_thinking`),
+    https://docs.claude.com/en/docs/agents-and-tools/tool-use/web-search-tool (`encrypted_index`),
+    https://ai.google.dev/gemini-api/docs/thought-signatures,
+    https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ReasoningContentBlock.html and
+    https://openrouter.ai/docs/use-cases/reasoning-tokens (`reasoning.encrypted`).
+    """
+    texts = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(text, str) for text in texts):
+        return False
+    return beside.get("type") in _SEALED_DATA if key == "data" else key in _SEALED_KEYS
+
+
+T = TypeVar("T")
+
+_MOST_PAIR_CHARS = 1_000
+"""A longer text that stands alone behind a key is looked at without that key."""
+
+_JSON_TEXTS = ("arguments", "body")
+"""Fields and keys that hold JSON as text: the arguments of a call, a record of a kind not known."""
+
+_OWN_TEXTS = ("filename", "filename2", "strerror", "msg", "text", "object", "value")
+"""Texts that errors of Python keep beside their `args`."""
+
+
+def redacted(value: T, redact: Redact | None) -> T:
+    """The value with every text inside redacted, itself where that changes nothing or `redact` is None.
+
+    Mappings, lists, tuples and dataclasses are looked into, these where `FREE_TEXT` says that somebody
+    speaks; arguments that are JSON stay JSON. From what a provider has sealed known values alone are taken,
+    where the redaction can tell them apart.
+    """
+    clean: T = value if redact is None else _inside(value, redact)
+    return clean
+
+
+def redacted_or_said_why(value: T, redact: Redact | None) -> T:
+    """The same; where the redaction fails, its error's words stand for every text."""
+    return redacted(value, redact and _SayingWhy(redact))
+
+
+def redact_error(error: BaseException, redact: Redact | None) -> None:
+    """Redact what an error and those behind it say, in place, so that no traceback shows more."""
+    if redact is None:
+        return
+    for each in _chain(error):
+        each.args = tuple(_said(argument, redact) for argument in each.args)
+        for name in (*vars(each), *_OWN_TEXTS):
+            value = getattr(each, name, None)
+            if isinstance(value, str | Mapping | list | tuple):
+                with suppress(AttributeError, TypeError):  # some keep theirs for reading only
+                    setattr(each, name, _said(value, redact))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, its causes and contexts, and the members of groups."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        waiting += (each.__cause__, each.__context__)
+        if isinstance(each, BaseExceptionGroup):
+            waiting += each.exceptions
+
+
+@dataclass(frozen=True, slots=True)
+class _SayingWhy:
+    """A redaction whose failure stands in place of the text."""
+
+    redact: Redact
+
+    def __call__(self, text: str, /) -> str:
+        try:
+            return self.redact(text)
+        except UsageError as failed:
+            return str(failed)
+
+    def known(self, text: str, /) -> str:
+        """The same without known values alone."""
+        return _SayingWhy(_of_values(self.redact))(text)
+
+
+def _of_values(redact: Redact) -> Redact:
+    """Takes known values alone out; all that it takes for a secret where it knows no values."""
+    return redact.known if isinstance(redact, KnowsValues) else redact
+
+
+def _said(value: Any, redact: Redact) -> Any:
+    try:
+        return _inside(value, _SayingWhy(redact))
+    except RecursionError:
+        # What a server nests so deep nobody has looked through: it goes whole.
+        return "…"
+
+
+def _inside(value: Any, redact: Redact, *, provided: bool = False) -> Any:
+    """The value; `provided` says that a provider named its keys."""
+    match value:
+        case str():
+            return _same_or(value, redact(value))
+        case Mapping():
+            return _same_or(value, _mapping(value, redact, provided=provided))
+        case list():
+            return _same_or(value, [_inside(item, redact, provided=provided) for item in value])
+        case tuple() if type(value) is tuple:
+            return _same_or(value, tuple(_inside(item, redact, provided=provided) for item in value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return _dataclass(value, redact)
+    return value
+
+
+def _mapping(value: Mapping[Any, Any], redact: Redact, *, provided: bool) -> dict[Any, Any]:
+    if not provided:
+        return {_key(key, redact): _pair(key, item, redact) for key, item in value.items()}
+    return {key: _provided(key, item, value, redact) for key, item in value.items()}
+
+
+def _provided(key: Any, item: Any, beside: Mapping[Any, Any], redact: Redact) -> Any:
+    """The item behind a key that a provider named."""
+    if key in STRUCTURE and isinstance(item, str):
+        return item
+    if is_sealed(key, item, beside):
+        redact = _of_values(redact)
+    return _pair(key, item, redact, provided=key not in USERS_OWN)
+
+
+def _same_or(value: Any, clean: Any) -> Any:
+    return value if clean == value else clean
+
+
+def _key(key: Any, redact: Redact) -> Any:
+    return redact(key) if isinstance(key, str) else key
+
+
+def _pair(key: Any, value: Any, redact: Redact, *, provided: bool = False) -> Any:
+    """The value; a short text also as it would stand behind its key in JSON."""
+    if key in _JSON_TEXTS and isinstance(value, str):
+        return _json_text(value, redact)
+    clean = _inside(value, redact, provided=provided)
+    if not isinstance(clean, str) or not isinstance(key, str) or len(clean) > _MOST_PAIR_CHARS:
+        return clean
+    before = f'"{key if provided else _key(key, redact)}": "'
+    written = redact(f'{before}{clean}"')
+    held = written.startswith(before) and written.endswith('"')
+    return written[len(before) : -1] if held else clean
+
+
+def _dataclass(value: Any, redact: Redact) -> Any:
+    """The value with its free text redacted: all fields of a type that does not say where that is."""
+    names = FREE_TEXT.get(type(value).__name__)
+    changed = {}
+    for name in (each.name for each in fields(value) if each.init and (names is None or each.name in names)):
+        item = getattr(value, name)
+        clean = _field(name, item, redact)
+        if clean is not item:
+            changed[name] = clean
+    return replace(value, **changed) if changed else value
+
+
+def _field(name: str, item: Any, redact: Redact) -> Any:
+    provided = name in PROVIDER_FIELDS
+    if name in _JSON_TEXTS and isinstance(item, str):
+        return _json_text(item, redact, provided=provided)
+    return _inside(item, redact, provided=provided)
+
+
+def _json_text(text: str, redact: Redact, *, provided: bool = False) -> str:
+    """JSON text redacted inside of its strings, as they are read and as they are written; else as text."""
+    twice: list[str] = []
+
+    def noted(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(found := dict(pairs)) < len(pairs):
+            twice.append(text)
+        return found
+
+    try:
+        value = json.loads(text, object_pairs_hook=noted)
+    except (ValueError, RecursionError):
+        return redact(text)
+    clean = _inside(value, redact, provided=provided)
+    if clean is not value or (twice and "\\" in text):
+        text = json.dumps(clean, ensure_ascii=False)
+    if provided:
+        return text
+    written = redact(text)
+    return written if written == text or _is_json(written) else json.dumps({"redacted": written})
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
