@@ -42,11 +42,10 @@ if TYPE_CHECKING:
     from agentloop.policy import Compaction
     from agentloop.redaction.secrets import Redact, Secrets
     from agentloop.results import CompactionPreview, RunResult
-    from agentloop.run_context import RunContext
     from agentloop.runner import Runner
     from agentloop.stream import CompactionRequest, CompactionResult
     from agentloop.sync import SyncRunner
-    from agentloop.tools import Tool, ToolRegistry, tool
+    from agentloop.tools.registry import RunContext, Tool, ToolRegistry, tool
 
 __version__ = "0.1.0"
 
@@ -85,11 +84,10 @@ _HOMES = {
     "policy": ("Compaction",),
     "redaction.secrets": ("Redact", "Secrets"),
     "results": ("CompactionPreview", "RunResult"),
-    "run_context": ("RunContext",),
     "runner": ("Runner",),
     "stream": ("CompactionRequest", "CompactionResult"),
     "sync": ("SyncRunner",),
-    "tools": ("Tool", "ToolRegistry", "tool"),
+    "tools.registry": ("RunContext", "Tool", "ToolRegistry", "tool"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("compaction", "stores", "strategies", "stream", "testing", "triggers", "workspace")

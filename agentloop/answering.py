@@ -18,8 +18,7 @@ from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import ToolEnded, ToolStarted, ToolStatus
-from agentloop.tool_calls import ToolAnswer
-from agentloop.tool_results import spill
+from agentloop.tools import ToolAnswer, spill
 
 MOST_RESULT_TOKENS = 10_000
 """Results longer than this are shortened when they are made, however large the window."""

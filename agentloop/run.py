@@ -20,13 +20,13 @@ from agentloop.models import Answer
 from agentloop.races import CatchUp, appended, has_begun
 from agentloop.redaction import redacted
 from agentloop.room import Room
-from agentloop.run_context import RunContext
 from agentloop.sessions import Session
 from agentloop.spending import Spending
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus, ToolProgress
 from agentloop.tokens import TokenCounter, count_message
+from agentloop.tools import RunContext
 
 
 async def unheld() -> bool:

@@ -14,7 +14,7 @@ from agentloop.entries import Entry
 from agentloop.labelled import labelled
 from agentloop.prompts import CLEARED, SPILLED
 from agentloop.tokens import TokenCounter
-from agentloop.tool_results import spill
+from agentloop.tools import spill
 
 BLOCK_OVERHEAD = 2
 """Tokens between two messages as a summariser reads them."""

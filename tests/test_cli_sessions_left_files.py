@@ -14,7 +14,7 @@ from agentloop.messages import Message
 from agentloop.prompts import summary_message
 from agentloop.stores import SQLiteStore
 from agentloop.testing import ScriptedModel, calls
-from agentloop.tool_results import spill
+from agentloop.tools import spill
 from agentloop.transcripts import listed
 from tests.cli_kit import Finished, agentloop, terminal
 from tests.kit import lines

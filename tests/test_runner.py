@@ -32,7 +32,6 @@ from agentloop.events import MessageAdded, RunEnded, RunStarted
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.prompts import INTERRUPTED, NOT_RUN
-from agentloop.run_context import RunContext
 from agentloop.runner import Runner
 from agentloop.steps import Finish, next_step
 from agentloop.stores.memory import InMemoryStore
@@ -49,7 +48,7 @@ from agentloop.stream import (
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from agentloop.tokens import count_request, counter_for
-from agentloop.tools import tool
+from agentloop.tools import RunContext, tool
 from tests.kit import assert_valid, until, watched
 
 

@@ -22,7 +22,6 @@ from agentloop._plumbing.aio import in_thread
 from agentloop.codec import encode
 from agentloop.events import Compacted, MessageAdded
 from agentloop.openai_chat import OpenAIChat
-from agentloop.run_context import RunContext
 from agentloop.stores import SQLiteStore
 from agentloop.stream import (
     CompactionEnded,
@@ -33,7 +32,8 @@ from agentloop.stream import (
 )
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.testing import ScriptedModel, calls
-from agentloop.tools import DEFAULT_TIMEOUT_SECONDS, Tool
+from agentloop.tools import RunContext
+from agentloop.tools.registry import DEFAULT_TIMEOUT_SECONDS, Tool
 from tests.kit import watched
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

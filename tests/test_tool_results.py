@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from agentloop._plumbing.to_text import as_text, error_text
-from agentloop.tool_results import spill
+from agentloop.tools import spill
 
 
 class Colour(enum.Enum):

@@ -17,7 +17,8 @@ from pydantic import AfterValidator, BaseModel, Field
 from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, in_thread, within
 from agentloop.errors import RetryTool, ToolDefinitionError
 from agentloop.messages import ToolCall, Usage
-from agentloop.tools import DEFAULT_TIMEOUT_SECONDS, RunContext, Tool, ToolAnswer, ToolRegistry, is_tool, tool
+from agentloop.tools import ToolAnswer
+from agentloop.tools.registry import DEFAULT_TIMEOUT_SECONDS, RunContext, Tool, ToolRegistry, is_tool, tool
 
 CONTEXT = RunContext(session_id="s1", run_id="r1", call_id="c1", deps={"unit": "km"})
 
@@ -420,7 +421,7 @@ def test_the_context_is_found_under_postponed_annotations() -> None:
     source = (
         "from __future__ import annotations\n"
         "from typing import TYPE_CHECKING\n"
-        "if TYPE_CHECKING:\n    from agentloop.tools import RunContext\n"
+        "if TYPE_CHECKING:\n    from agentloop.tools.registry.registry import RunContext\n"
         "def look(n: int, context: RunContext[int] | None = None) -> None: ...\n"
     )
     module: dict[str, Any] = {}
@@ -841,7 +842,7 @@ def test_a_late_result_finds_a_closed_loop(capfd: pytest.CaptureFixture[str]) ->
 STUCK = """
 import asyncio, threading
 from agentloop.messages import ToolCall
-from agentloop.tools import RunContext, ToolRegistry, tool
+from agentloop.tools.registry.registry import RunContext, ToolRegistry, tool
 
 @tool(timeout_seconds=0.01)
 def stuck() -> None:

@@ -16,8 +16,8 @@ from agentloop.errors import UsageError
 from agentloop.messages import ToolCall
 from agentloop.tools import RunContext, ToolAnswer, ToolRegistry
 from agentloop.workspace import WorkspaceError, folder, workspace_tools
-from agentloop.workspace.line_finder import answer as lines_found
-from agentloop.workspace.searching import found_lines
+from agentloop.workspace.files import answer as lines_found
+from agentloop.workspace.files import found_lines
 from tests.kit import later
 
 CONTEXT = RunContext(session_id="s", run_id="r", call_id="c", deps=None)

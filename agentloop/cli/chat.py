@@ -28,7 +28,7 @@ from agentloop.cli.tally import Tally, status_line
 from agentloop.limits import Limits
 from agentloop.redaction import Redact, redacted
 from agentloop.runner import Runner
-from agentloop.workspace.offspring import end_all
+from agentloop.workspace import end_all
 
 _PROMPT = "> "
 

@@ -22,7 +22,7 @@ from agentloop.cli.prompt import Prompt
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally, compacted_and_kept
 from agentloop.stream import RunStarted, RunStatus, StreamEvent
-from agentloop.workspace.offspring import end_all
+from agentloop.workspace import end_all
 
 _NO_END = "the run ended without saying how"
 _INTERRUPTED = "interrupted: what is finished is kept"

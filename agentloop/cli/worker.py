@@ -24,7 +24,7 @@ from agentloop.durable import QUEUE, QueueLimits, Rate, Worker
 from agentloop.durable.worker import CONCURRENCY
 from agentloop.errors import UsageError
 from agentloop.stream import AnyStreamEvent
-from agentloop.workspace.offspring import end_all
+from agentloop.workspace import end_all
 
 _LONGEST_SHOWN = 100
 _COUNT = re.compile(r"0*([0-9]{1,10})")

@@ -1,16 +1,270 @@
-"""Tools that look: list, read and search the files of the working folder."""
+"""List, read, search, write, edit inside one folder.
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+Glob patterns over POSIX paths: `*`, `?`, `[…]` inside a name, `**` for any folders, `{a,b}` for either.
+
+Matching takes time proportional to pattern times path, whatever the pattern.
+
+Regular expressions from a model, matched in a process of their own.
+
+Python's `re` may take for ever over a bad expression and lets no other thread run meanwhile, so that not
+even a time limit would fire. A process can be killed.
+
+A program of its own: the lines of texts that match a regular expression.
+
+The first line on standard input is `{"query": …, "limit": …}`, each further line `{"path": …, "text": …}`.
+On standard output comes `{"lines": […]}` or `{"error": …}`. It imports the standard library alone, so that
+it starts in a few milliseconds.
+"""
+
+import contextlib
+import fnmatch
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 from agentloop._plumbing.truncate import head
-from agentloop.run_context import RunContext
-from agentloop.tools import tool
+from agentloop.errors import UsageError
+from agentloop.tools import RunContext, tool
+from agentloop.workspace.commands import Commands
 from agentloop.workspace.folder import Folder, WorkspaceError
-from agentloop.workspace.globs import matcher
-from agentloop.workspace.searching import found_lines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edits:
+    """The tools that write, for one folder; calls side by side take turns."""
+
+    folder: Folder
+    turn: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @tool
+    def write_file(self, path: str, content: str) -> str:
+        """Write a file as a whole, replacing what was there; folders that it needs are made.
+
+        Args:
+            path: The file, relative to the working folder.
+            content: All of the file's new text.
+        """
+        data = _encoded(content, "content")
+        with self.turn:
+            replaced = self.folder.replace(path, data)
+        return f"{'replaced' if replaced else 'made'} {path}: {len(content):,} characters"
+
+    @tool
+    def edit_file(self, path: str, old: str, new: str, replace_all: bool = False) -> str:
+        """Replace a piece of a text file. `old` must stand in the file exactly once.
+
+        Args:
+            path: The file, relative to the working folder.
+            old: The text to replace, exactly as in the file: with its spaces, without line numbers.
+            new: What to put instead.
+            replace_all: Replace every place where `old` stands.
+        """
+        if not old or old == new:
+            raise WorkspaceError("old must be a text of the file, and new must differ from it")
+        _encoded(old + new, "old or new")
+        with self.turn:
+            text = self.folder.read(path).decode("utf-8", "surrogateescape")
+            old, new = _line_ends_of(text, old, new)
+            count = _checked_count(path, text.count(old), replace_all)
+            self.folder.replace(path, text.replace(old, new).encode("utf-8", "surrogateescape"))
+        return f"replaced {count} place{'s' if count > 1 else ''} in {path}"
+
+
+def _line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:
+    """`old` and `new` with the file's line ends, where those are CRLF and `old` is not found as it is."""
+    if old in text or "\r\n" not in text or "\r\n" in old:
+        return old, new
+    return old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _checked_count(path: str, count: int, replace_all: bool) -> int:
+    if not count:
+        raise WorkspaceError(
+            f"old does not stand in {path}; nothing was changed: read the file and copy the text exactly"
+        )
+    if count > 1 and not replace_all:
+        raise WorkspaceError(
+            f"old stands in {path} {count} times; nothing was changed: "
+            "add lines around it until it is unique, or set replace_all"
+        )
+    return count
+
+
+def _encoded(text: str, name: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise WorkspaceError(
+            f"{name} has a lone surrogate at {error.start}, which no file can hold"
+        ) from error
+
+
+_MOST_ALTERNATIVES = 64
+_MOST_CHARS = 1_000
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a relative path matches the pattern as a whole.
+
+    Raises:
+        WorkspaceError: the pattern has more than 1,000 characters.
+    """
+    if len(pattern) > _MOST_CHARS:
+        raise WorkspaceError(f"the pattern has {len(pattern):,} characters: use at most {_MOST_CHARS:,}")
+    alternatives = [_compiled(each) for each in islice(_expanded(pattern), _MOST_ALTERNATIVES)]
+    return lambda path: any(_matches(path.split("/"), names) for names in alternatives)
+
+
+def _compiled(pattern: str) -> list[re.Pattern[str] | None]:
+    """One expression a name, None for `**`."""
+    names = [name for name in pattern.split("/") if name not in ("", ".")]
+    return [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
+
+
+def _matches(path: list[str], names: list[re.Pattern[str] | None]) -> bool:
+    places = _beyond_stars({0}, names)
+    for part in path:
+        places = _beyond_stars(set(_stepped(part, places, names)), names)
+    return len(names) in places
+
+
+def _stepped(part: str, places: set[int], names: list[re.Pattern[str] | None]) -> Iterator[int]:
+    for place in places:
+        if place == len(names):
+            continue
+        name = names[place]
+        if name is None:
+            yield place
+        elif name.match(part):
+            yield place + 1
+
+
+def _beyond_stars(places: set[int], names: list[re.Pattern[str] | None]) -> set[int]:
+    """Also the places behind each `**`, which may stand for no folder at all."""
+    reached = set(places)
+    for place in range(len(names)):
+        if place in reached and names[place] is None:
+            reached.add(place + 1)
+    return reached
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    found = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
+    if not found:
+        yield pattern
+        return
+    for choice in found[1].split(","):
+        yield from _expanded(pattern[: found.start()] + choice + pattern[found.end() :])
+
+
+SEARCH_SECONDS = 30.0
+
+_PROGRAM = Path(__file__).with_name("line_finder.py")
+
+
+def found_lines(
+    query: str, texts: Iterable[tuple[str, str]], *, limit: int, seconds: float = SEARCH_SECONDS
+) -> list[str]:
+    """The first `limit` lines that match, as `path:number: text`, from pairs of path and text.
+
+    Raises:
+        WorkspaceError: the expression is not valid, or took longer than `seconds`.
+    """
+    answer = _asked({"query": query, "limit": limit}, texts, seconds)
+    try:
+        result = json.loads(answer)
+    except ValueError as error:  # killed before it had written all of its answer
+        raise WorkspaceError(
+            f"the search was stopped after {seconds:g} s: use a simpler expression, without repeats inside "
+            "repeats, or fewer files"
+        ) from error
+    if "error" in result:
+        raise WorkspaceError(
+            f"{query!r} is no valid regular expression ({result['error']}): "
+            "put a backslash before characters that stand for themselves"
+        )
+    lines: list[str] = result["lines"]
+    return lines
+
+
+def _asked(order: dict[str, object], texts: Iterable[tuple[str, str]], seconds: float) -> bytes:
+    command = [sys.executable, "-I", "-S", "-W", "ignore", str(_PROGRAM)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+        watch = threading.Timer(seconds, process.kill)
+        watch.daemon = True
+        watch.start()
+        try:
+            assert process.stdin
+            assert process.stdout
+            _feed(process.stdin, order, texts)
+            return process.stdout.read()
+        finally:
+            watch.cancel()
+            process.kill()
+
+
+def _feed(stdin: IO[bytes], order: dict[str, object], texts: Iterable[tuple[str, str]]) -> None:
+    """Write until there is no more, or the program has enough and closes its end."""
+    with contextlib.suppress(BrokenPipeError), contextlib.closing(stdin):
+        stdin.write(json.dumps(order).encode() + b"\n")
+        for path, text in texts:
+            stdin.write(json.dumps({"path": path, "text": text}).encode() + b"\n")
+
+
+MOST_CPU_SECONDS = 60
+"""It ends by itself then: whoever started it may have been killed before it could stop it."""
+
+_MOST_SHOWN_CHARS = 300
+
+
+def found(expression: re.Pattern[str], path: str, text: str) -> Iterator[str]:
+    """The lines of one text that match, each as `path:number: line`, long ones cut around the match."""
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        if match := expression.search(line):
+            yield f"{path}:{number}: {_around(line, match.start())}"
+
+
+def answer(requests: Iterable[str | bytes]) -> dict[str, object]:
+    """What to say to the lines of standard input; reads no further than to the limit."""
+    items = map(json.loads, requests)
+    order = next(items)
+    try:
+        expression = re.compile(order["query"])
+    except (re.error, RecursionError, OverflowError) as error:
+        return {"error": str(error)}
+    lines = (line for item in items for line in found(expression, item["path"], item["text"]))
+    return {"lines": list(islice(lines, order["limit"]))}
+
+
+def _around(line: str, start: int) -> str:
+    if len(line) <= _MOST_SHOWN_CHARS:
+        return line
+    first = max(0, min(start - _MOST_SHOWN_CHARS // 3, len(line) - _MOST_SHOWN_CHARS))
+    last = first + _MOST_SHOWN_CHARS
+    return ("… " if first else "") + line[first:last] + (" …" if last < len(line) else "")
+
+
+def main() -> None:
+    """Answer standard input on standard output."""
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
+    result = json.dumps(answer(sys.stdin.buffer))
+    os.close(sys.stdin.fileno())  # who writes may stop; closing `sys.stdin` would leave it open
+    sys.stdout.write(result)
+
+
+if __name__ == "__main__":
+    main()
+
 
 MOST_LISTED = 100_000
 MOST_LINE_CHARS = 2_000
@@ -163,3 +417,30 @@ def _is_damaged(data: bytes) -> bool:
 
 def _text_of(data: bytes) -> str:
     return "" if _is_binary(data) else data.decode("utf-8", "replace")
+
+
+_WORDS = ("write", "shell")
+
+
+def workspace_tools(workdir: Path | str, *, allow: Collection[str] = ()) -> tuple[Callable[..., Any], ...]:
+    """The built-in tools for the folder `workdir`, which the file tools cannot leave, by links neither.
+
+    Always `list_files`, `read_file` and `search_files`. "write" in `allow` adds `write_file` and
+    `edit_file`, "shell" adds `run_command`, which runs anywhere the user's shell may.
+
+    Raises:
+        UsageError: there is no such folder, or `allow` has another word.
+    """
+    allowed = {allow} if isinstance(allow, str) else set(allow)
+    if unknown := sorted(allowed.difference(_WORDS)):
+        raise UsageError(f"nothing called {unknown[0]!r} can be allowed: use {' or '.join(_WORDS)}")
+    root = Path(workdir)
+    if not root.is_dir():
+        raise UsageError(f"no working folder at {str(workdir)!r}: make it or name another")
+    folder = Folder(root=root.resolve())
+    files, edits, commands = Files(folder=folder), Edits(folder=folder), Commands(folder=folder)
+    return (
+        *(files.list_files, files.read_file, files.search_files),
+        *((edits.write_file, edits.edit_file) if "write" in allowed else ()),
+        *((commands.run_command,) if "shell" in allowed else ()),
+    )

@@ -23,7 +23,7 @@ MODULES = (
     "agentloop.stream",
     "agentloop.testing",
     "agentloop.triggers",
-    "agentloop.workspace",
+    "agentloop.workspace.files",
 )
 FILE = "surface.json"
 _TOP = import_module(MODULES[0])

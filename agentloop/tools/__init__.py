@@ -1,0 +1,4 @@
+"""Functions as tools: registered, described to the model, called."""
+
+from agentloop.tools.invoke import ToolAnswer, spill
+from agentloop.tools.registry import RunContext, Tool, ToolRegistry, is_tool, tool
