@@ -1,8 +1,8 @@
 """One step of the loop: ask the model, and put its answer into the log."""
 
+from agentloop.context import overflow_error, says_nothing, wire_messages, wire_tools
 from agentloop.errors import BadAnswerError, ContextTooLongError, SpoiltAnswerError
 from agentloop.events import ModelCalled
-from agentloop.learning import overflow_error
 from agentloop.messages import Message
 from agentloop.model_call import call
 from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
@@ -11,8 +11,6 @@ from agentloop.redaction import redacted
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.stream import TextDelta
-from agentloop.unsaid import says_nothing
-from agentloop.wire import wire_messages, wire_tools
 
 SMALLER_TRIES = 2
 """So often a request that the server found too long is made smaller and sent again."""

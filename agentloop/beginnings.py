@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from agentloop.answering import settle
+from agentloop.context import RunTools, next_step
 from agentloop.errors import ConflictError, TakenOverError
 from agentloop.events import Described, Event, MessageAdded, RunStarted
 from agentloop.given import check_prompt, title_of
@@ -10,7 +11,6 @@ from agentloop.messages import Message, ToolCall
 from agentloop.run import Run, Stored
 from agentloop.sessions import Session
 from agentloop.setting import Setting
-from agentloop.steps import RunTools, next_step
 from agentloop.stream import RunStarted as RunStartedShown
 
 

@@ -11,14 +11,10 @@ from hashlib import blake2b
 from typing import Any
 
 from agentloop.codec import decode, encode
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context import Context, Entry, Growing, GrowingSet, Report, Unsaid
 from agentloop.errors import StoreError
-from agentloop.growing import Growing, GrowingSet
 from agentloop.messages import Message
-from agentloop.reports import Report
 from agentloop.stores.base import Checkpoint
-from agentloop.unsaid import Unsaid
 
 FOLD = 1
 """What a fold means. Whoever changes what `Context` makes of a log raises it, and all are made anew."""

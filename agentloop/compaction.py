@@ -10,10 +10,17 @@ from contextlib import closing
 from typing import Any
 
 from agentloop._plumbing.checks import named_tokens
-from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compactor import Compactor
-from agentloop.context import Context
+from agentloop.context import (
+    REQUEST_OVERHEAD,
+    Budget,
+    Context,
+    TokenCounter,
+    count_message,
+    counter_for,
+    wire_messages,
+)
 from agentloop.earlier_records import as_log
 from agentloop.emitter import CALLBACK_SECONDS, Watch, unseen
 from agentloop.guard import Guard
@@ -30,10 +37,8 @@ from agentloop.stores import InMemoryStore
 from agentloop.strategies import Chain, KeepRecentFraction, RecursiveSummary, Strategy
 from agentloop.strategies.combining import FirstOf, Replaced
 from agentloop.stream import CompactionRequest, CompactionResult
-from agentloop.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, counter_for
 from agentloop.triggers import Trigger
 from agentloop.trims import CapToolText, DropAgentItems, DropOldest, LastLines, MarkOldResults, Trim
-from agentloop.wire import wire_messages
 
 __all__ = [
     "Budget",

@@ -11,15 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentloop._plumbing.aio import in_thread, to_its_end
-from agentloop.budget import Budget
 from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compaction_told import ended, request_for, started, took
-from agentloop.context import Context
+from agentloop.context import Budget, Context, TokenCounter, missing, neutral, summary_in
 from agentloop.emitter import Watch
 from agentloop.errors import AgentLoopError, ConflictError, StoreError, SummaryRefusedError, TakenOverError
 from agentloop.events import Compacted, ModelCalled, Record
-from agentloop.identifiers import missing
-from agentloop.labelled import neutral, summary_in
 from agentloop.plans import Plan
 from agentloop.policy import TranscriptFailure
 from agentloop.races import CatchUp, appended, reloaded
@@ -28,7 +25,6 @@ from agentloop.refusal import fault_of
 from agentloop.sessions import Session
 from agentloop.standing import NOTHING, Standing, record_of
 from agentloop.stream import CompactionRequest, CompactionResult, CompactionStatus
-from agentloop.tokens import TokenCounter
 from agentloop.transcripts import save
 from agentloop.writers import Writer
 

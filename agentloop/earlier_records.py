@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import zip_longest
 
+from agentloop.context import ACKNOWLEDGED, TOLD_TO_GO_ON
 from agentloop.events import Compacted, Event, MessageAdded, Noted
 from agentloop.messages import Message
 from agentloop.prompts import COMPRESSED, NOTE, SHADOW, question_message, summary_message
-from agentloop.unsaid import ACKNOWLEDGED, TOLD_TO_GO_ON
 
 Count = Callable[[Message], int]
 """How long a message is, in tokens."""

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from agentloop.codec import encode
+from agentloop.context import answers
 from agentloop.events import MAIN, EventFilter, MessageAdded, Record, Unknown, select
 from agentloop.messages import Message
-from agentloop.pairing import answers
 
 POSITION_IN_FRONT = re.compile(r'\s*\{\s*"position"\s*:\s*([-+.\w]+|"[^"\\]*")\s*,')
 """How a line begins that says where its record stood, and what it says."""

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from agentloop._plumbing.checks import shown, text_or_none
 from agentloop._plumbing.truncate import head
-from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks
-from agentloop.context import Context
+from agentloop.context import Budget, Context
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded, Record
 from agentloop.messages import Message

@@ -10,9 +10,8 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from agentloop.budget import Budget
 from agentloop.compactor import Compactor
-from agentloop.context import Context
+from agentloop.context import Budget, Context
 from agentloop.errors import ConflictError, ModelRefusedError
 from agentloop.events import Cleared, ClearedItem
 from agentloop.guard import Guard

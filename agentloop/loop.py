@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from agentloop.answering import answer
 from agentloop.asking import ask
+from agentloop.context import AskModel, Finish, RunTools, next_step, partial_answer
 from agentloop.run import Run
 from agentloop.sessions import Session
-from agentloop.steps import AskModel, Finish, RunTools, next_step, partial_answer
 from agentloop.stream import RunStatus
 
 

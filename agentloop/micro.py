@@ -13,12 +13,10 @@ from typing import Any
 
 from agentloop._plumbing.checks import whole, whole_or_none
 from agentloop._plumbing.truncate import head
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context import Context, Entry, TokenCounter, count_message
 from agentloop.events import ClearedItem
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import CALL_AGAIN, SPILLED, TRUNCATED
-from agentloop.tokens import TokenCounter, count_message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

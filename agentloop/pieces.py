@@ -6,12 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentloop._plumbing.truncate import ends, head
-from agentloop.entries import Entry
-from agentloop.labelled import labelled, neutral
+from agentloop.context import Entry, TokenCounter, labelled, neutral, says_nothing
 from agentloop.messages import Message
 from agentloop.prompts import CONTINUED
-from agentloop.tokens import TokenCounter
-from agentloop.unsaid import says_nothing
 
 MAX_PIECES = 6
 """The most pieces of one reading; the records of several pieces are made into one by one more request."""

@@ -3,11 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context import Budget, Context, Entry, Unit, clamped, covered_ranges, safe_cover
 from agentloop.events import ClearedItem, Ranges, holds
-from agentloop.exchanges import Unit, clamped, covered_ranges, safe_cover
 from agentloop.instead import Instead
 from agentloop.strategies.base import Cut
 from agentloop.stream import CompactionReason

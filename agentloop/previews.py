@@ -2,8 +2,7 @@
 
 from math import ceil
 
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context
 from agentloop.events import Record
 from agentloop.messages import Usage
 from agentloop.models import ChatModel, Priced

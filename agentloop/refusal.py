@@ -3,12 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from agentloop.context import Context
-from agentloop.entries import Entry
-from agentloop.labelled import neutral, summary_in
+from agentloop.context import Context, Entry, TokenCounter, neutral, summary_in
 from agentloop.models import CUT_SHORT
 from agentloop.prompts import summary_message
-from agentloop.tokens import TokenCounter
 
 SHORT_CHARS = 300
 """Texts up to this length are looked at for words that errors and refusals begin with."""

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from agentloop.context import TokenCounter, count_message, count_request
 from agentloop.errors import ContextTooLongError
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
-from agentloop.tokens import TokenCounter, count_message, count_request
 
 _PIECES = re.compile(r"\s*\S+|\s+\Z")
 

@@ -3,12 +3,18 @@
 from dataclasses import dataclass, replace
 from math import ceil
 
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import (
+    Budget,
+    Context,
+    is_believed,
+    learnt,
+    overflow_error,
+    refusing,
+    with_shorter_answer,
+)
 from agentloop.errors import ContextTooLongError
 from agentloop.guard import Guard
 from agentloop.ladder import Ladder
-from agentloop.learning import is_believed, learnt, overflow_error, refusing, with_shorter_answer
 from agentloop.plans import Occasion
 from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview

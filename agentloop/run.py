@@ -10,6 +10,7 @@ from typing import Any
 
 from agentloop._plumbing.aio import to_its_end
 from agentloop.agent import Agent
+from agentloop.context import TokenCounter, count_message
 from agentloop.emitter import Watch
 from agentloop.errors import TakenOverError
 from agentloop.events import Event, MessageAdded, RunEnded
@@ -25,7 +26,6 @@ from agentloop.spending import Spending
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus, ToolProgress
-from agentloop.tokens import TokenCounter, count_message
 from agentloop.tools import RunContext
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import shown
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context, TokenCounter
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import ClearedItem
 from agentloop.instead import Digest
@@ -15,7 +14,6 @@ from agentloop.plans import Occasion, Plan, plan_of
 from agentloop.policy import Compaction
 from agentloop.strategies import Chain, KeepRecentFraction, Strategy, replaced_by, strategy_name
 from agentloop.strategies.base import Cut
-from agentloop.tokens import TokenCounter
 from agentloop.triggers import Fired, Trigger, threshold_of
 
 WORTH = 0.05

@@ -7,6 +7,7 @@ from typing import Any
 from agentloop._plumbing.aio import is_leaked, to_its_end
 from agentloop._plumbing.to_text import told_by
 from agentloop.beginnings import begin
+from agentloop.context import arranged
 from agentloop.emitter import Sink
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
 from agentloop.holds import Hold
@@ -19,7 +20,6 @@ from agentloop.results import RunResult, status_of, unasked
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.setting import Setting
-from agentloop.wire import arranged
 
 
 async def one_run(

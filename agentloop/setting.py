@@ -9,9 +9,9 @@ from typing import Any
 
 from agentloop._plumbing.checks import shown
 from agentloop.agent import Agent
-from agentloop.budget import Budget
 from agentloop.callbacks import Callbacks
 from agentloop.compactor import Compactor
+from agentloop.context import Budget, TokenCounter, counter_for
 from agentloop.emitter import CALLBACK_SECONDS, Sink, Watch, unseen
 from agentloop.errors import UsageError
 from agentloop.given import folder_of, instances, transcripts_folder
@@ -26,7 +26,6 @@ from agentloop.redaction import Redact, checked_redaction
 from agentloop.room import Room
 from agentloop.run import Run
 from agentloop.stores.base import SessionStore
-from agentloop.tokens import TokenCounter, counter_for
 
 
 @dataclass(slots=True)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentloop.compaction_told import Took
+from agentloop.context import TokenCounter, count_message
 from agentloop.limits import Limits, Spent, charge, total
 from agentloop.messages import Usage
 from agentloop.models import Answer, ChatModel
 from agentloop.stream import CompactionResult
-from agentloop.tokens import TokenCounter, count_message
 
 
 @dataclass(slots=True, kw_only=True)

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from agentloop.context import Context
+from agentloop.context import Context, TokenCounter, count_message
 from agentloop.events import Compacted, Made
 from agentloop.messages import Message
 from agentloop.plans import Plan
 from agentloop.prompts import question_message, summary_message
-from agentloop.tokens import TokenCounter, count_message
 
 WITHOUT_A_MODEL = 3
 """The tier of a compaction whose text no model wrote."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentloop._plumbing.truncate import failure_in
-from agentloop.entries import Entry
+from agentloop.context import Entry, answers
 from agentloop.messages import ToolCall
-from agentloop.pairing import answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

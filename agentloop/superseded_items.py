@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from agentloop.context import Context
+from agentloop.context import Context, TokenCounter
 from agentloop.events import ClearedItem
 from agentloop.micro import first_unread, shown_with
 from agentloop.prompts import SUPERSEDED
 from agentloop.superseded import newer_results
-from agentloop.tokens import TokenCounter
 
 MOST_NAME_CHARS = 64
 

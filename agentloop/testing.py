@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.checks import named_tokens, named_tokens_or_none, whole_or_none
+from agentloop.context import TokenCounter, counter_for
 from agentloop.errors import UsageError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest
 from agentloop.replies import admitted, answer_of, streamed
 from agentloop.store_contract import store_contract
-from agentloop.tokens import TokenCounter, counter_for
 
 __all__ = ["FailingModel", "Reply", "ScriptUsedUpError", "ScriptedModel", "calls", "store_contract"]
 

@@ -10,10 +10,8 @@ from typing import Protocol
 from agentloop._plumbing.checks import whole
 from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.truncate import ends, last_lines
-from agentloop.entries import Entry
-from agentloop.labelled import labelled
+from agentloop.context import Entry, TokenCounter, labelled
 from agentloop.prompts import CLEARED, SPILLED
-from agentloop.tokens import TokenCounter
 from agentloop.tools import spill
 
 BLOCK_OVERHEAD = 2

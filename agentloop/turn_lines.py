@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 
 from agentloop._plumbing.truncate import beginning, head
-from agentloop.entries import Entry
-from agentloop.exchanges import turns_of
-from agentloop.labelled import neutral, summary_in
-from agentloop.tokens import TokenCounter
+from agentloop.context import Entry, TokenCounter, neutral, summary_in, turns_of
 
 ASKED_CHARS, ANSWERED_CHARS = 120, 160
 """So much is shown of what a user asked, and of the last thing the assistant said to it."""

@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from agentloop.context import Context
+from agentloop.context import Context, Entry, TokenCounter, stood_for, without_a_log, written_by_a_model
 from agentloop.digest import digest
-from agentloop.entries import Entry
 from agentloop.errors import ModelError
 from agentloop.instead import Computed, Digest, Lines, Note, Summary
 from agentloop.model_call import OnPart
@@ -15,9 +14,7 @@ from agentloop.plans import Plan
 from agentloop.prompts import NOTE
 from agentloop.rungs import Rungs
 from agentloop.standing import Standing
-from agentloop.stood_for import stood_for, without_a_log, written_by_a_model
 from agentloop.summary import Summariser, TakeNote, summary_budget
-from agentloop.tokens import TokenCounter
 from agentloop.turn_lines import turn_lines
 
 Writer: TypeAlias = Callable[[Plan, Context, str | None, TakeNote], Awaitable[Standing]]

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentloop import Agent, Answer, ChatModel, Message, ModelRequest, OfflineModel, Runner
-from agentloop.steps import AskModel, Finish, RunTools, next_step
+from agentloop.context import AskModel, Finish, RunTools, next_step
 
 PROMPT = "Use count_words on 'the quick brown fox' and 'to be or not to be'."
 

@@ -22,8 +22,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from agentloop.cli.main import main
+from agentloop.context import counter_for
 from agentloop.stores.words import words_of
-from agentloop.tokens import counter_for
 from tests.warm_kit import Warm, serve
 
 ROOT = Path(__file__).parent.parent

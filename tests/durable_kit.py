@@ -20,11 +20,11 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 
 from agentloop import Agent, RunContext, tool
+from agentloop.context import counter_for
 from agentloop.durable import QueueLimits, Worker, engine
 from agentloop.messages import ToolCall
 from agentloop.models import ModelRequest
 from agentloop.testing import Reply, ScriptedModel, calls
-from agentloop.tokens import counter_for
 from tests.warm_kit import Warm, serve, warm
 
 BATCHES = 3

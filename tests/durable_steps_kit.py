@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import Any
 
 from agentloop import Agent, Limits, RunContext, Runner, tool
-from agentloop.context import Context
+from agentloop.context import Context, RunTools, next_step
 from agentloop.durable.execution import Execution, Todo
 from agentloop.durable.flow import Deed, Flow
 from agentloop.durable.live import Live, Place
@@ -25,7 +25,6 @@ from agentloop.events import Described, Event, MessageAdded, RunStarted
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.setting import Setting
-from agentloop.steps import RunTools, next_step
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import Reply, ScriptedModel, calls

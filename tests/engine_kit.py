@@ -18,9 +18,8 @@ from agentloop import (
     tool,
     triggers,
 )
-from agentloop.budget import Budget
 from agentloop.codec import encode
-from agentloop.context import Context
+from agentloop.context import Budget, Context, count_request
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelUnavailableError
 from agentloop.events import Event, ModelCalled, Noted, Record, RunEnded, RunStarted
 from agentloop.messages import Message, ToolCall, Usage
@@ -30,7 +29,6 @@ from agentloop.stores import InMemoryStore
 from agentloop.strategies import Cut, Digest, Note, Strategy, replaced_by
 from agentloop.stream import CompactionResult, CompactionStarted, StreamEvent
 from agentloop.testing import calls
-from agentloop.tokens import count_request
 from agentloop.triggers import Fired, Trigger
 from tests.kit import COUNTER, added, every_fact, histories, orderly
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from agentloop._plumbing.strict_json import cleaned
+from agentloop.context import count_request, counter_for
 from agentloop.errors import AgentLoopError, StoreError
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
@@ -20,7 +21,6 @@ from agentloop.stream import (
     ToolEnded,
     ToolStarted,
 )
-from agentloop.tokens import count_request, counter_for
 from tests.fuzz_brain import Seen
 from tests.fuzz_log_checks import log_problems
 from tests.fuzz_world import Act, Story

@@ -12,6 +12,7 @@ from typing import Any
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction, CompactionResult
+from agentloop.context import count_message, counter_for
 from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored
 from agentloop.model_call import RetryPolicy
 from agentloop.openai_chat import OpenAIChat
@@ -21,7 +22,6 @@ from agentloop.runner import Runner
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore
 from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, StreamEvent
-from agentloop.tokens import count_message, counter_for
 from tests.fuzz_brain import FuzzedServer, Seen
 from tests.fuzz_faults import DyingStore, OddCallback
 from tests.fuzz_plan import Cut, Plan, Turn

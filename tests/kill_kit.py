@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from agentloop.context import count_message, counter_for
 from agentloop.messages import Message
 from agentloop.stores import InMemoryStore
-from agentloop.tokens import count_message, counter_for
 from tests import warm_kit
 from tests.kill_world import NAME, Json, World, hooked, runner_of, worked
 

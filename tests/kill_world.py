@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast
 
 import agentloop.checkpoints
 from agentloop import Agent, Callbacks, Compaction, MicroCompact, RunContext, Runner, tool
+from agentloop.context import count_request, counter_for
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import Compacted, Event, MessageAdded
 from agentloop.messages import Message
@@ -24,7 +25,6 @@ from agentloop.replies import answer_of, streamed
 from agentloop.stores import SessionStore, SQLiteStore
 from agentloop.stream import CompactionRequest, CompactionResult
 from agentloop.testing import calls
-from agentloop.tokens import count_request, counter_for
 from tests.kit import body_of, every_fact
 from tests.strict_rules import violations
 

@@ -10,15 +10,13 @@ from zlib import crc32
 import pytest
 from hypothesis import strategies as st
 
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context, count_message, counter_for
 from agentloop.events import Event, MessageAdded, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.runner import Runner
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import calls
-from agentloop.tokens import count_message, counter_for
 from tests.strict_rules import violations
 
 COUNTER = counter_for("test")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.agent import Agent
+from agentloop.context import count_message, counter_for
 from agentloop.errors import ContextOverflowError
 from agentloop.events import MessageAdded
 from agentloop.messages import Message, ToolCall
 from agentloop.model_call import RetryPolicy
 from agentloop.openai_chat import OpenAIChat
 from agentloop.runner import Runner
-from agentloop.tokens import count_message, counter_for
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import (

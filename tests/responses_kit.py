@@ -4,13 +4,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from agentloop.context import wire_messages
 from agentloop.messages import Message
 from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ModelRequest
 from agentloop.openai_responses import OpenAIResponses
 from agentloop.openai_responses.inputs import inputs_of
 from agentloop.openai_responses.stream import whole
-from agentloop.wire import wire_messages
 from tests.server_kit import LOOK, Waits
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -1,9 +1,7 @@
 """Contexts written as a letter a message, and what a strategy does to them."""
 
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context, clamped
 from agentloop.events import Compacted, MessageAdded, Record, holds
-from agentloop.exchanges import clamped
 from agentloop.instead import Note
 from agentloop.messages import Message, ToolCall
 from agentloop.strategies import (

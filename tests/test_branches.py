@@ -15,7 +15,7 @@ from agentloop import strategies, triggers
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.codec import encode
-from agentloop.context import Context
+from agentloop.context import Context, wire_messages
 from agentloop.errors import UsageError
 from agentloop.events import (
     MAIN,
@@ -42,7 +42,6 @@ from agentloop.stream import CompactionRequest
 from agentloop.testing import ScriptedModel
 from agentloop.transcripts import listed, load
 from agentloop.triggers import Trigger
-from agentloop.wire import wire_messages
 from tests.kit import (
     BUDGET,
     added,

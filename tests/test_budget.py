@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from agentloop.agent import Agent
-from agentloop.budget import Budget
 from agentloop.compaction import Compaction
+from agentloop.context import Budget, learnt
 from agentloop.errors import ContextTooLongError
-from agentloop.learning import learnt
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ModelRequest
 from agentloop.runner import Runner

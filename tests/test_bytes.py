@@ -13,20 +13,18 @@ from hypothesis import strategies as st
 from agentloop._plumbing.strict_json import cleaned
 from agentloop._plumbing.truncate import beginning, ends, halves, head, tail
 from agentloop.agent import Agent
+from agentloop.context import count_message, labelled, to_wire
 from agentloop.digest import digest
 from agentloop.events import Compacted, MessageAdded
 from agentloop.exports import to_events, to_openai
 from agentloop.imports import parse
-from agentloop.labelled import labelled
 from agentloop.messages import Message, ToolCall
 from agentloop.micro import MicroCompact, cleared_item, stub
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_responses import OpenAIResponses
 from agentloop.runner import Runner
 from agentloop.testing import ScriptedModel
-from agentloop.tokens import count_message
 from agentloop.turn_lines import turn_lines
-from agentloop.wire_form import to_wire
 from agentloop.workspace import workspace_tools
 from tests.cli_kit import command, environment
 from tests.kit import COUNTER, context_of, records_of

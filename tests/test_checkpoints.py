@@ -19,8 +19,7 @@ from structlog.testing import LogCapture
 from agentloop import Agent, Compaction, MicroCompact, Runner, checkpoints, triggers
 from agentloop.checkpoints import CHECKPOINT_EVERY, FOLD, checkpoint_of, context_in, in_short
 from agentloop.codec import encode
-from agentloop.context import Context
-from agentloop.entries import Entry, Shown
+from agentloop.context import Context, Entry, Growing, RunTools, Shown, next_step, wire_messages
 from agentloop.errors import ConflictError, StoreError, UsageError
 from agentloop.events import (
     Cleared,
@@ -32,16 +31,13 @@ from agentloop.events import (
     Record,
     Restored,
 )
-from agentloop.growing import Growing
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions import Session
-from agentloop.steps import RunTools, next_step
 from agentloop.stores import InMemoryStore, SQLiteStore
 from agentloop.stores.base import Checkpoint
 from agentloop.strategies import Digest, SlidingWindow, TurnWindow, replaced_by
 from agentloop.testing import ScriptedModel
 from agentloop.transcripts import load
-from agentloop.wire import wire_messages
 from tests.benchmarks.long_log import LongLog
 from tests.kit import BUDGET, added, context_of, every_fact, read, records_of
 from tests.store_kit import CheckpointingStore

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context
 from agentloop.instead import Digest, Instead, Lines, Note, Summary
 from agentloop.strategies import (
     Chain,

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from agentloop import compact_messages, compact_messages_async, strategies, triggers
 from agentloop.compaction import Callbacks, CompactionRequest, Veto
+from agentloop.context import count_message
 from agentloop.errors import ContextOverflowError, UsageError
 from agentloop.messages import Message
 from agentloop.prompts import SHADOW, question_message, summary_message
 from agentloop.strategies import Digest, SlidingWindow, Strategy, replaced_by
 from agentloop.testing import ScriptedModel
-from agentloop.tokens import count_message
 from tests.benchmarks.bench_recall import as_text
 from tests.benchmarks.planting import WORDING, planted_session
 from tests.benchmarks.repeating import again_and_again

@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentloop.agent import Agent
-from agentloop.budget import Budget
 from agentloop.compaction import Compaction
-from agentloop.context import Context
+from agentloop.context import Budget, Context, count_request, counter_for
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
 from agentloop.events import Cleared, Compacted, MessageAdded, ModelCalled
 from agentloop.messages import Message, ToolCall
@@ -30,7 +29,6 @@ from agentloop.stream import (
     event_type,
 )
 from agentloop.testing import FailingModel, ScriptedModel, calls
-from agentloop.tokens import count_request, counter_for
 from agentloop.triggers import Fired, WindowFraction
 from tests.kit import FACT, assert_valid, every_fact, lines, read, reading, watched
 

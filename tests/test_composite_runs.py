@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Compaction, Runner
+from agentloop.context import count_request
 from agentloop.errors import BadAnswerError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.models import ModelRequest
@@ -22,7 +23,6 @@ from agentloop.strategies import (
 )
 from agentloop.stream import CompactionResult
 from agentloop.testing import ScriptedModel, calls
-from agentloop.tokens import count_request
 from tests.kit import COUNTER, FACT, assert_valid, every_fact, read, reading
 
 

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context
+from agentloop.context.exchanges import may_go, protected, units_of
 from agentloop.errors import UsageError
 from agentloop.events import Record, holds
-from agentloop.exchanges import may_go, protected, units_of
 from agentloop.instead import Note, Summary
 from agentloop.messages import Message
 from agentloop.strategies import (

@@ -3,7 +3,19 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.context import Context
+from agentloop.context import (
+    ACKNOWLEDGED,
+    REQUEST_OVERHEAD,
+    SYSTEM_ROLES,
+    TOLD_TO_GO_ON,
+    Context,
+    Growing,
+    answers,
+    clamped,
+    count_request,
+    says_nothing,
+)
+from agentloop.context.request import alternating, arranged, wire_messages
 from agentloop.events import (
     Cleared,
     ClearedItem,
@@ -17,11 +29,8 @@ from agentloop.events import (
     holds,
     ranges_between,
 )
-from agentloop.exchanges import clamped
-from agentloop.growing import Growing
 from agentloop.messages import Message, Usage
 from agentloop.models import ModelRequest
-from agentloop.pairing import answers
 from agentloop.prompts import (
     ACKNOWLEDGEMENT_TOKENS,
     GO_ON_TOKENS,
@@ -30,9 +39,6 @@ from agentloop.prompts import (
     estimate_tokens,
 )
 from agentloop.strategies import KeepRecentFraction
-from agentloop.tokens import REQUEST_OVERHEAD, count_request
-from agentloop.unsaid import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, says_nothing
-from agentloop.wire import alternating, arranged, wire_messages
 from tests.kit import BUDGET, COUNTER, added, context_of, histories, orderly, records_of
 
 

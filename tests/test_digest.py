@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloop.context import Context
+from agentloop.context import Context, Entry
 from agentloop.digest import digest
-from agentloop.entries import Entry
 from agentloop.events import Compacted
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import summary_message

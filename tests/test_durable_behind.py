@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloop.context import Context
+from agentloop.context import Context, wire_messages
 from agentloop.durable.backwards import answer_in
 from agentloop.events import MessageAdded, ModelCalled, Record, RunEnded, RunStarted
 from agentloop.messages import Message
 from agentloop.stream import AnyStreamEvent
 from agentloop.stream import RunEnded as RunEndedShown
-from agentloop.wire import wire_messages
 from tests.durable_steps_kit import BATCHES, FATES, ORDER, PASSED, RUN, THEIRS, World
 from tests.kit import assert_valid
 from tests.strict_rules import violations

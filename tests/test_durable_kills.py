@@ -13,12 +13,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from agentloop.context import Context
+from agentloop.context import Context, wire_messages
 from agentloop.durable import QueuedRun, RunQueue
 from agentloop.events import MessageAdded, Record, RunEnded, RunStarted
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore, open_store
-from agentloop.wire import wire_messages
 from tests.durable_kit import BATCHES, DONE, LONGEST_SECONDS, Fleet, marks, zygote
 from tests.strict_rules import violations
 from tests.warm_kit import Warm

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop import Agent, Compaction, Limits
-from agentloop.context import Context
+from agentloop.context import Context, wire_messages
 from agentloop.durable.backwards import partial_in
 from agentloop.durable.execution import Execution, Todo
 from agentloop.durable.flow import Deed, Flow
@@ -28,7 +28,6 @@ from agentloop.stream import AnyStreamEvent, CompactionStarted
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.testing import ScriptedModel, calls
 from agentloop.triggers import TokenCount, WindowFraction
-from agentloop.wire import wire_messages
 from tests.durable_steps_kit import BATCHES, FATES, ORDER, RUN, World, unseen
 from tests.kit import read
 from tests.strict_rules import violations

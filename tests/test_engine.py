@@ -16,14 +16,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.codec import encode
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context import Context, Entry, count_message, to_wire, wire_messages
 from agentloop.events import Cleared, Compacted, Event, MessageAdded, Record, Restored, RunStarted
 from agentloop.messages import Message, ToolCall
 from agentloop.stream import CompactionEnded, CompactionStarted
-from agentloop.tokens import count_message
-from agentloop.wire import wire_messages
-from agentloop.wire_form import to_wire
 from tests.engine_kit import (
     ID,
     INSTRUCTIONS,

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 
 import agentloop
-from agentloop import compaction, strategies, tokens, triggers, trims
+from agentloop import compaction, strategies, triggers, trims
+from agentloop.context import tokens
 
 PACKAGE = Path(agentloop.__file__).parent
 

@@ -10,13 +10,13 @@ from hypothesis import given
 
 from agentloop import Agent, Answer, Message, ModelRequest, OpenAIChat, RetryPolicy, Runner
 from agentloop.codec import decode, encode
+from agentloop.context import wire_messages
 from agentloop.events import MessageAdded, Record
 from agentloop.exports import to_openai
 from agentloop.imports import parse
 from agentloop.markdown import to_markdown
 from agentloop.messages import CallIds
 from agentloop.testing import ScriptedModel
-from agentloop.wire import wire_messages
 from tests.kit import assert_valid, imported
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -9,7 +9,7 @@ import pytest
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction, Digest, Summary
-from agentloop.context import Context
+from agentloop.context import Context, count_message, count_request, counter_for
 from agentloop.errors import ContextTooLongError
 from agentloop.events import Compacted
 from agentloop.guard import COOLDOWN_STEPS, GROWTH, REFILL_STEPS, REGROWTH, RELEASE, STRIKES, Guard
@@ -19,7 +19,6 @@ from agentloop.runner import Runner
 from agentloop.strategies import KeepRecentFraction, replaced_by
 from agentloop.stream import CompactionEnded, CompactionResult, ContextWarning
 from agentloop.testing import ScriptedModel
-from agentloop.tokens import count_message, count_request, counter_for
 from agentloop.triggers import Fired, On, WindowFraction
 from tests.kit import assert_valid, every_fact, read, reading, watched
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from agentloop.context import wire_messages
 from agentloop.errors import ModelRefusedError
 from agentloop.messages import Message
 from agentloop.models import ModelRequest, TextPart
-from agentloop.wire import wire_messages
 from tests.server_kit import answer_of, chat, error_of
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agentloop import Compaction
 from agentloop.agent import Agent
+from agentloop.context import AskModel, next_step
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded
 from agentloop.events import RunEnded as RunEndedStored
@@ -20,7 +21,6 @@ from agentloop.models import Answer, ChatModel, Price
 from agentloop.offline import OfflineModel
 from agentloop.openai_chat import OpenAIChat
 from agentloop.runner import Runner
-from agentloop.steps import AskModel, next_step
 from agentloop.stream import RunEnded
 from agentloop.sync import SyncRunner
 from agentloop.testing import ScriptedModel, calls

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentloop import setting
-from agentloop.tokens import TokenCounter, counter_for
+from agentloop.context import TokenCounter, counter_for
 from tests.benchmarks.bench_monsters import measured
 from tests.monsters_kit import ENDS, PLACES, SCRIPTS, Met, meet, monster, serving
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentloop import Compaction
 from agentloop._plumbing.checks import MOST_TOKENS
 from agentloop.agent import Agent
-from agentloop.budget import DEFAULT_WINDOW
+from agentloop.context import DEFAULT_WINDOW
 from agentloop.models import AsksWindow, Priced
 from agentloop.openai_api.offered import listed_window, props_window
 from agentloop.openai_chat import OpenAIChat

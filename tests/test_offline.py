@@ -10,10 +10,10 @@ from hypothesis import given
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
+from agentloop.context import labelled, unlabelled
 from agentloop.digest import digest
 from agentloop.digest.headings import ASKED, DECIDED
 from agentloop.errors import ContextTooLongError, ModelRefusedError
-from agentloop.labelled import labelled, unlabelled
 from agentloop.messages import Message, ToolCall
 from agentloop.micro import MicroCompact
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart

@@ -8,10 +8,9 @@ import pytest
 
 from agentloop import OpenAIChat, OpenAIResponses
 from agentloop.agent import Agent
-from agentloop.budget import Budget
 from agentloop.compaction import Compaction
+from agentloop.context import Budget, with_shorter_answer
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
-from agentloop.learning import with_shorter_answer
 from agentloop.models import ChatModel
 from agentloop.runner import Runner
 from tests.kit import context_of, read

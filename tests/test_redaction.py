@@ -35,10 +35,10 @@ from agentloop import (
     ToolCall,
     UsageError,
 )
+from agentloop.context import count_message, counter_for
 from agentloop.redaction import KNOWN_SHAPES, Held, Shape, redacted
 from agentloop.stream import AnyStreamEvent, MessageAdded, TextDelta, to_json
 from agentloop.testing import ScriptedModel, calls
-from agentloop.tokens import count_message, counter_for
 from tests.kit import watched
 
 DIGITS, UPPER, HEX = string.digits, string.ascii_uppercase, "0123456789abcdef"

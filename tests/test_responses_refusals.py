@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop.codec import decode, encode
+from agentloop.context import count_message
 from agentloop.errors import (
     BadAnswerError,
     ContextTooLongError,
@@ -23,7 +24,6 @@ from agentloop.models import Answer, Retry
 from agentloop.openai_api.server_events import ServerSaidError
 from agentloop.openai_responses.inputs import inputs_of
 from agentloop.openai_responses.stream import streamed, whole
-from agentloop.tokens import count_message
 from tests.responses_kit import (
     OUTPUTS,
     call_item,

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentloop.context import count_message, counter_for, wire_messages
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.openai_responses.inputs import inputs_of
-from agentloop.tokens import count_message, counter_for
-from agentloop.wire import wire_messages
 from tests.kit import imported, said
 from tests.responses_kit import (
     OUTPUTS,

@@ -16,6 +16,7 @@ import pytest
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction
+from agentloop.context import Finish, count_request, counter_for, next_step
 from agentloop.errors import (
     BadAnswerError,
     ConflictError,
@@ -33,7 +34,6 @@ from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.prompts import INTERRUPTED, NOT_RUN
 from agentloop.runner import Runner
-from agentloop.steps import Finish, next_step
 from agentloop.stores.memory import InMemoryStore
 from agentloop.stores.sqlite.store import SQLiteStore
 from agentloop.stream import (
@@ -47,7 +47,6 @@ from agentloop.stream import (
 )
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.testing import FailingModel, ScriptedModel, calls
-from agentloop.tokens import count_request, counter_for
 from agentloop.tools import RunContext, tool
 from tests.kit import assert_valid, until, watched
 

@@ -1,7 +1,7 @@
 """What to do next is read from the log alone."""
 
+from agentloop.context import AskModel, Finish, RunTools, next_step
 from agentloop.messages import Message, ToolCall
-from agentloop.steps import AskModel, Finish, RunTools, next_step
 
 ASKED = Message.user("go")
 ONE, TWO = ToolCall(id="1", name="a"), ToolCall(id="2", name="b")

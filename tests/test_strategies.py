@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloop.context import Context
-from agentloop.exchanges import may_go, protected, safe_cover, units_of
+from agentloop.context import Context, wire_messages
+from agentloop.context.exchanges import may_go, protected, safe_cover, units_of
 from agentloop.instead import Digest, Note, Summary
 from agentloop.strategies import (
     Chain,
@@ -25,7 +25,6 @@ from agentloop.strategies import (
     then,
 )
 from agentloop.strategies.combining import FirstOf
-from agentloop.wire import wire_messages
 from tests.kit import added, histories, orderly, records_of
 from tests.strategy_kit import (
     BUDGET,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentloop.budget import Budget
-from agentloop.entries import Entry
+from agentloop.context import Budget, Entry, count_message, count_request
 from agentloop.errors import BadAnswerError, ContextTooLongError, SummaryRefusedError
 from agentloop.events import ModelCalled
 from agentloop.instead import Summary
@@ -22,7 +21,6 @@ from agentloop.prompts import SUMMARY_INDEX, SUMMARY_SYSTEM, summary_message
 from agentloop.refusal import room_left
 from agentloop.summary import Summariser, Written, summary_budget
 from agentloop.testing import Reply, ScriptedModel, calls
-from agentloop.tokens import count_message, count_request
 from agentloop.trims import DropAgentItems, DropOldest, LastLines, MarkOldResults
 from tests.kit import COUNTER, FACT, assert_valid, context_of, every_fact, later, orderly, texts
 

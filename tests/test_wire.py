@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
-from agentloop.context import Context
+from agentloop.context import (
+    ACKNOWLEDGED,
+    TOLD_TO_GO_ON,
+    Context,
+    answers,
+    count_message,
+    count_request,
+    counter_for,
+)
+from agentloop.context.request import alternating, arranged, wire_messages, wire_tools
+from agentloop.context.wire import MOST_UNREADABLE_CHARS
 from agentloop.errors import AgentLoopError, ModelUnavailableError, UsageError
 from agentloop.events import Compacted, MessageAdded, Record, Restored
 from agentloop.exports import to_events, to_openai
@@ -20,7 +30,6 @@ from agentloop.imports import parse
 from agentloop.messages import MOST_NESTED, Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.openai_chat import OpenAIChat
-from agentloop.pairing import answers
 from agentloop.prompts import (
     ACKNOWLEDGEMENT,
     ACKNOWLEDGEMENT_TOKENS,
@@ -34,10 +43,6 @@ from agentloop.runner import Runner
 from agentloop.stores.memory import InMemoryStore
 from agentloop.strategies import KeepRecentFraction
 from agentloop.testing import ScriptedModel, calls
-from agentloop.tokens import count_message, count_request, counter_for
-from agentloop.unsaid import ACKNOWLEDGED, TOLD_TO_GO_ON
-from agentloop.wire import alternating, arranged, wire_messages, wire_tools
-from agentloop.wire_form import MOST_UNREADABLE_CHARS
 from tests.cli_kit import agentloop
 from tests.kit import BUDGET, added, body_of, context_of, histories, orderly, records_of, until
 from tests.strict_provider import StrictProvider

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context, clamped
 from agentloop.events import Compacted, Record
-from agentloop.exchanges import clamped
 from agentloop.instead import Note, Summary
 from agentloop.messages import Message, ToolCall
 from agentloop.strategies import (

@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from agentloop.agent import Agent
-from agentloop.budget import DEFAULT_WINDOW
 from agentloop.callbacks import Callbacks
 from agentloop.cli.console import say
 from agentloop.cli.instructions import default_instructions
 from agentloop.cli.loading import load_callbacks, load_tools
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import OFFLINE, Settings
+from agentloop.context import DEFAULT_WINDOW
 from agentloop.errors import UsageError
 from agentloop.holders import told
 from agentloop.leases import Leases

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentloop.cli.lines import few
+from agentloop.context import Finish, next_step
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.owners import check_free
 from agentloop.sessions import Session, new_session_id
-from agentloop.steps import Finish, next_step
 from agentloop.stores import SessionInfo, SessionStore, checked_session_id
 
 

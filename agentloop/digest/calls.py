@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentloop._plumbing.truncate import beginning, failure_in, halves, head, opening_failure_in
+from agentloop.context import answers
 from agentloop.digest.actions import only_looks
 from agentloop.digest.paths import paths_in
 from agentloop.messages import Message, ToolCall
-from agentloop.pairing import answers
 
 MOST_ARGUMENT_CHARS = 20_000
 """Longer arguments are not decoded but read as text, at their head."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from agentloop.context import TokenCounter
 from agentloop.digest.headings import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
 from agentloop.digest.sentences import sentences
 from agentloop.index import LABELS
 from agentloop.prompts import SUMMARY_INDEX
-from agentloop.tokens import TokenCounter
 
 _FIELDS = {
     ASKED: ASKED,

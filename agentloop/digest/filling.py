@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from agentloop.tokens import TokenCounter
+from agentloop.context import TokenCounter
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentloop.identifiers import kind_of
+from agentloop.context import kind_of
 
 MOST_PATHS = 40
 """So many paths of one call are taken note of."""

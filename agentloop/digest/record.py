@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from agentloop._plumbing.to_text import strict
 from agentloop._plumbing.truncate import head
+from agentloop.context import Entry, Kind, TokenCounter, neutral, summary_in
 from agentloop.digest.calls import calls_of
 from agentloop.digest.earlier import Earlier, prose_within, taken_apart
 from agentloop.digest.failures import failure_lines
@@ -14,11 +15,8 @@ from agentloop.digest.headings import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
 from agentloop.digest.outcomes import newest_of_each, outcome_line, told_before
 from agentloop.digest.spoken import Spoken, as_lines, by_weight, retold, spoken, tells, weigh
 from agentloop.digest.stale import Stated, forget_superseded
-from agentloop.entries import Entry, Kind
 from agentloop.index import index_of
-from agentloop.labelled import neutral, summary_in
 from agentloop.messages import Message
-from agentloop.tokens import TokenCounter
 
 Sections: TypeAlias = dict[str, Section[Any]]
 

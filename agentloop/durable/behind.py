@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from agentloop.context import Finish, next_step
 from agentloop.durable.backwards import is_prompt, said_for, turns_of
 from agentloop.events import Event, MessageAdded, Record, RunStarted
-from agentloop.steps import Finish, next_step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

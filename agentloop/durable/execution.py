@@ -16,6 +16,7 @@ from agentloop._plumbing.aio import to_its_end
 from agentloop.answering import answer_one, compact, interrupted, may_run_again, parted
 from agentloop.asking import ask
 from agentloop.beginnings import settle_and_say
+from agentloop.context import AskModel, Finish, RunTools
 from agentloop.durable.backwards import partial_in
 from agentloop.durable.live import Live
 from agentloop.errors import StoreError
@@ -24,7 +25,6 @@ from agentloop.owners import check_free
 from agentloop.races import MovedOnError
 from agentloop.redaction import redacted
 from agentloop.run import Run
-from agentloop.steps import AskModel, Finish, RunTools
 from agentloop.stream import RunStatus, ToolEnded
 
 Todo = dict[str, Any]

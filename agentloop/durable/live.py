@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from agentloop.beginnings import begin, settle_and_say
+from agentloop.context import RunTools, Step, next_step
 from agentloop.durable.backwards import began_at, has_ended, has_said
 from agentloop.durable.behind import Behind, found_behind, says_prompt
 from agentloop.durable.holding import ElsewhereError, is_of_run, leases_of
@@ -33,7 +34,6 @@ from agentloop.races import has_begun, kept_up
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.setting import Setting
-from agentloop.steps import RunTools, Step, next_step
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus

@@ -5,11 +5,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentloop.entries import Entry
-from agentloop.identifiers import MOST_CHARS, Kind, kind_of, kinds
-from agentloop.labelled import summary_in
+from agentloop.context import (
+    MOST_CHARS,
+    Entry,
+    IdentifierKind,
+    counted,
+    is_bare,
+    kind_of,
+    kinds,
+    named_values,
+    summary_in,
+)
 from agentloop.messages import ToolCall
-from agentloop.named_values import counted, is_bare, named_values
 
 TOLD_CHARS = 16_000
 RESULT_CHARS = 8_000
@@ -29,7 +36,7 @@ _EDGES = re.compile(r"[\s,;\"{}\[\]]")
 class Item:
     """One identifier as it is shown, with the place of its message and its own in it."""
 
-    kind: Kind
+    kind: IdentifierKind
     text: str
     message: int
     place: int
@@ -63,7 +70,7 @@ class Seen:
         return newest == value
 
 
-Found = dict[str, tuple[Kind, str]]
+Found = dict[str, tuple[IdentifierKind, str]]
 """What is new in a message: each identifier with its kind and how it is shown."""
 
 
@@ -148,7 +155,7 @@ def _words(text: str, seen: Seen) -> Found:
 def _arguments(call: ToolCall, seen: Seen) -> Found:
     """What the arguments name, with paths that would be plain words in a text."""
     texts = list(_values(call)) or [_ends(call.arguments, RESULT_CHARS)]
-    found: dict[str, Kind] = {text: "path" for text in texts if _is_path(text)}
+    found: dict[str, IdentifierKind] = {text: "path" for text in texts if _is_path(text)}
     for text in texts:
         found = kinds(_ends(text, RESULT_CHARS)) | found
     return {word: (kind, word) for word, kind in found.items() if seen.takes(word)}

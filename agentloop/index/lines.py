@@ -2,12 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from agentloop.entries import Entry
-from agentloop.identifiers import Kind, identifiers
+from agentloop.context import Entry, IdentifierKind, TokenCounter, identifiers, neutral
 from agentloop.index.found import Item, Seen, in_results, told
-from agentloop.labelled import neutral
 from agentloop.superseded import asked_again
-from agentloop.tokens import TokenCounter
 
 TOLD_SHARE = 0.75
 """What was said and called fills at most this share while results have something to add."""
@@ -15,7 +12,7 @@ TOLD_SHARE = 0.75
 MOST_MISSES = 20
 """After so many identifiers in a row that no longer fit, no more are tried."""
 
-LABELS: dict[Kind, str] = {
+LABELS: dict[IdentifierKind, str] = {
     "path": "Paths",
     "url": "URLs",
     "error": "Errors",
@@ -35,7 +32,7 @@ def index_of(entries: Sequence[Entry], *, max_tokens: int, counter: TokenCounter
     looked at.
 
     Example:
-        >>> from agentloop.context import Context
+        >>> from agentloop.context.context.context import Context
         >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
         >>> said = MessageAdded(message=Message.user("The port is 8443, see docs/ports.md."), tokens=15)
@@ -60,7 +57,7 @@ def _taken(items: Sequence[Item], room: int, counter: TokenCounter) -> tuple[lis
     """The items that the room holds, those it does not, and the tokens of the former with their labels."""
     taken: list[Item] = []
     rest: list[Item] = []
-    labelled: set[Kind] = set()
+    labelled: set[IdentifierKind] = set()
     spent = misses = 0
     for at, item in enumerate(items):
         label = "" if item.kind in labelled else f"{LABELS[item.kind]}:\n"
@@ -88,7 +85,7 @@ def _fitting(items: list[Item], max_tokens: int, counter: TokenCounter) -> str:
 
 
 def _lines(items: Iterable[Item]) -> str:
-    shown: dict[Kind, list[str]] = {}
+    shown: dict[IdentifierKind, list[str]] = {}
     for item in sorted(items, key=lambda item: (-item.message, item.place)):
         shown.setdefault(item.kind, []).append(item.text)
     lines = (f"{label}: {', '.join(shown[kind])}" for kind, label in LABELS.items() if kind in shown)

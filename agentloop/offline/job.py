@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from agentloop.context import TokenCounter
 from agentloop.messages import Message, ToolCall
 from agentloop.offline.describe import shortened
 from agentloop.offline.notes import (
@@ -17,7 +18,6 @@ from agentloop.offline.notes import (
     to_read_lines,
 )
 from agentloop.offline.task import FileTask, file_task
-from agentloop.tokens import TokenCounter
 
 _WIDTHS = (120, 80, 50, 30, 15)
 _LEAST_WIDTH_WITH_LIST = 80

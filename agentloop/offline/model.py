@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from agentloop._plumbing.checks import named_tokens_or_none, whole
+from agentloop.context import TokenCounter, counter_for
 from agentloop.messages import Message, Usage
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.offline.chat import chat
@@ -13,7 +14,6 @@ from agentloop.offline.record import facts_of, record_of
 from agentloop.offline.task import file_task, named_files
 from agentloop.offline.view import View, view_of
 from agentloop.replies import admitted, answer_of, streamed
-from agentloop.tokens import TokenCounter, counter_for
 
 MOST_CHARS_HEEDED = 2_000
 """It looks for what is asked in so many characters of the newest message; what is pasted stands behind."""

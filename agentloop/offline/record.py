@@ -4,17 +4,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from agentloop.context import Entry, TokenCounter, neutral, summary_in, unlabelled
 from agentloop.digest import digest
 from agentloop.digest.headings import NAMED
-from agentloop.entries import Entry
-from agentloop.labelled import neutral, summary_in, unlabelled
 from agentloop.messages import Message
 from agentloop.offline.job import job_of
 from agentloop.offline.notes import FOCUS
 from agentloop.offline.retelling import beside_the_job
 from agentloop.offline.view import is_record
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
-from agentloop.tokens import TokenCounter
 
 DIGEST_SHARE = 0.3
 """The digest has at least this share of the record, as far as it can fill it but for its index."""

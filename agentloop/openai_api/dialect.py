@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
+from agentloop.context import SYSTEM_ROLES
 from agentloop.messages import Json
 from agentloop.openai_api.error_bodies import FieldPath
 from agentloop.openai_api.named_fields import refused_fields, without_keys
@@ -18,7 +19,6 @@ from agentloop.openai_api.refused import Refusal
 from agentloop.openai_api.request_fields import OWN_FIELDS
 from agentloop.openai_api.rewritten import WAYS, Instructions, at_most, instructed, with_reasoning, without
 from agentloop.openai_api.sent_ids import ID_FORMS, IdForm, with_ids
-from agentloop.unsaid import SYSTEM_ROLES
 
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
 """The two names of an answer's limit in chat completions, the one tried first first."""

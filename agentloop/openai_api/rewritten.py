@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
+from agentloop.context import SYSTEM_ROLES
 from agentloop.messages import Json, text_of
 from agentloop.openai_api.error_bodies import FieldPath
 from agentloop.prompts import INSTRUCTIONS_IN_FRONT
-from agentloop.unsaid import SYSTEM_ROLES
 
 Instructions: TypeAlias = Literal["as they come", "system", "in front"]
 """Who says the instructions: whoever does in the request, a system message, or the first user message."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agentloop.context import for_chat_completions
 from agentloop.models import ModelRequest
 from agentloop.openai_api.dialect import Dialect
 from agentloop.openai_api.request_fields import OWN_FIELDS
-from agentloop.own_fields import for_chat_completions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from agentloop.context import RESPONSE_ITEMS
 from agentloop.messages import Json, Message
 from agentloop.openai_api.said_once import arguments_once
-from agentloop.own_fields import RESPONSE_ITEMS
 
 BETWEEN_MESSAGES = "\n\n"
 """Stands in the text of a message between what came as messages of their own."""

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 
+from agentloop.context import SYSTEM_ROLES
 from agentloop.messages import Json, text_of
 from agentloop.openai_responses.pairs import Pairs
 from agentloop.openai_responses.sent_calls import SentCalls
 from agentloop.openai_responses.to_items import Item, items_of
-from agentloop.unsaid import SYSTEM_ROLES
 
 _INPUT_PARTS = frozenset({"input_text", "input_image", "input_file"})
 

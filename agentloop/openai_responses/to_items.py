@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.strict_json import STRICT_JSON
+from agentloop.context import RESPONSE_ITEMS
 from agentloop.messages import Json, text_of
 from agentloop.openai_responses.from_items import (
     BETWEEN_MESSAGES,
@@ -16,7 +17,6 @@ from agentloop.openai_responses.from_items import (
     our_calls,
     texts_of,
 )
-from agentloop.own_fields import RESPONSE_ITEMS
 
 Item: TypeAlias = dict[str, Any]
 

@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agentloop._plumbing.checks import called, fraction
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context, Unit, covered_ranges, hold_news, may_go
 from agentloop.errors import UsageError
 from agentloop.events import ClearedItem, Ranges
-from agentloop.exchanges import Unit, covered_ranges, hold_news, may_go
 from agentloop.instead import Instead, Summary
 
 NEVER = 0.0

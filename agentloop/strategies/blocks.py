@@ -4,13 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agentloop._plumbing.checks import whole
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.entries import Entry
-from agentloop.exchanges import Unit, turns_of, units_of
+from agentloop.context import Budget, Context, Entry, Unit, stood_for, turns_of, units_of
 from agentloop.instead import Instead, Lines, Note, Summary
 from agentloop.prompts import RUNS_INSTRUCTION
-from agentloop.stood_for import stood_for
 from agentloop.strategies.base import NEVER, Chain, Cut, cut_of, foldable
 from agentloop.strategies.clearing import by_last_lines, read_results
 from agentloop.strategies.scope import (

@@ -5,15 +5,11 @@ from dataclasses import dataclass
 
 from agentloop._plumbing.checks import whole
 from agentloop._plumbing.truncate import last_lines
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context import Budget, Context, Entry, TokenCounter, newest_within
 from agentloop.events import ClearedItem
-from agentloop.exchanges import newest_within
 from agentloop.micro import MicroCompact, cleared_item, first_unread, shown_with, way_back
 from agentloop.prompts import CLEARED
 from agentloop.strategies.base import Cut
-from agentloop.tokens import TokenCounter
 
 
 @dataclass(frozen=True, slots=True)

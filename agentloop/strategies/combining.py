@@ -4,10 +4,8 @@ from dataclasses import dataclass, replace
 
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import fraction_or_none, shown
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context, covered_ranges
 from agentloop.errors import UsageError
-from agentloop.exchanges import covered_ranges
 from agentloop.instead import Instead, Note
 from agentloop.strategies.base import Chain, Cut, Strategy, check_strategies, foldable
 

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentloop._plumbing.checks import fraction, share_below_one, whole
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.exchanges import Unit, newest_within, turns_of, units_of
+from agentloop.context import Budget, Context, Unit, newest_within, turns_of, units_of
 from agentloop.strategies.base import Cut, cut_of, foldable
 
 

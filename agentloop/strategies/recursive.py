@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentloop._plumbing.checks import whole
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context import Budget, Context, Entry, Unit
 from agentloop.errors import UsageError
-from agentloop.exchanges import Unit
 from agentloop.instead import Computed, Summary
 from agentloop.prompts import SHADOW
 from agentloop.strategies.base import Cut, cut_of, foldable

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentloop._plumbing.checks import fraction_or_none, whole
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.exchanges import Unit, hold_news, turns_of, units_of
+from agentloop.context import Budget, Context, Unit, hold_news, turns_of, units_of
 from agentloop.instead import Instead, Note, Summary
 from agentloop.strategies.base import Chain, Cut, cut_of, foldable
 from agentloop.strategies.clearing import ResultTails

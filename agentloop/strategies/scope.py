@@ -4,12 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentloop._plumbing.checks import shown, whole, whole_or_none
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context import Budget, Context, Entry, Unit, newest_within
 from agentloop.errors import UsageError
 from agentloop.events import Ranges, ranges_between
-from agentloop.exchanges import Unit, newest_within
 
 SUMMARY_TOKENS = 2_000
 """The longest summary of one run (phi-core's `max_summary_tokens`)."""

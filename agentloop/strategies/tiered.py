@@ -4,9 +4,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from agentloop._plumbing.checks import fraction, fraction_or_none, whole
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.exchanges import Unit
+from agentloop.context import Budget, Context, Unit
 from agentloop.instead import Digest, Instead, Summary
 from agentloop.strategies.base import Chain, Cut, cut_of, foldable
 from agentloop.strategies.clearing import StubResults, newest_said

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 from agentloop._plumbing.checks import whole
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.exchanges import newest_within
+from agentloop.context import Budget, Context, newest_within
 from agentloop.strategies.base import Cut, cut_of, foldable
 
 

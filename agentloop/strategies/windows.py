@@ -8,9 +8,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from agentloop._plumbing.checks import named_tokens, tokens_of, whole
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.exchanges import Unit, newest_within, turns_of, units_of
+from agentloop.context import Budget, Context, Unit, newest_within, turns_of, units_of
 from agentloop.instead import Note
 from agentloop.strategies.base import Cut, cut_of, foldable
 

@@ -5,14 +5,10 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from agentloop._plumbing.aio import in_thread
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context import Budget, Context, Entry, TokenCounter, count_request, fitted, neutral, to_wire
 from agentloop.errors import ContextTooLongError, SummaryRefusedError
 from agentloop.events import ModelCalled
-from agentloop.fitting import fitted
 from agentloop.instead import Summary
-from agentloop.labelled import neutral
 from agentloop.messages import Message
 from agentloop.model_call import OnPart, call
 from agentloop.models import ChatModel, ModelRequest
@@ -21,9 +17,7 @@ from agentloop.prompts import SUMMARY_PART, SUMMARY_PARTS, SUMMARY_REPAIR, SUMMA
 from agentloop.refusal import fault_in, fault_of, without_thinking
 from agentloop.summary.questions import question_of
 from agentloop.summary.room import smaller
-from agentloop.tokens import TokenCounter, count_request
 from agentloop.trims import left_unread, trimmed
-from agentloop.wire_form import to_wire
 
 MOST_TRIES = 3
 """So often a conversation is read at the most, in smaller pieces after each overflow."""

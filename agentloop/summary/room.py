@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agentloop.budget import Budget
+from agentloop.context import Budget
 from agentloop.models import ChatModel
 
 PROMPT_TOKENS = 400

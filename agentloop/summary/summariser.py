@@ -5,20 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentloop._plumbing.truncate import ends
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context import Budget, Context, Entry, TokenCounter, neutral
 from agentloop.errors import BadAnswerError
 from agentloop.index import index_of
 from agentloop.instead import Summary
-from agentloop.labelled import neutral
 from agentloop.model_call import OnPart
 from agentloop.models import ChatModel
 from agentloop.pieces import BETWEEN
 from agentloop.prompts import SUMMARY_INDEX
 from agentloop.refusal import room_left
 from agentloop.summary.draft import Asked, Draft, TakeNote
-from agentloop.tokens import TokenCounter
 
 FOCUS_CHARS = 1_000
 """So much of a focus is passed on, head and tail together."""

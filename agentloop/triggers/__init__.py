@@ -7,7 +7,7 @@ measure crosses a limit, structural ones where something happened, temporal ones
     all_of(TokenCount(80_000), any_of(NeedsFollowUp(), On("request")))
 """
 
-from agentloop.budget import Budget
+from agentloop.context import Budget
 from agentloop.context import Context
 from agentloop.triggers.base import Fired, HasThreshold, Trigger, threshold_of
 from agentloop.triggers.combining import all_of, any_of, not_

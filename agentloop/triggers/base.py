@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context
 from agentloop.errors import UsageError
 
 Cause: TypeAlias = Literal["threshold", "idle"]

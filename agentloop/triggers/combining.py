@@ -6,8 +6,7 @@ from typing import TypeAlias
 
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import called
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context
 from agentloop.errors import UsageError
 from agentloop.triggers.base import Fired, Trigger, threshold_of
 

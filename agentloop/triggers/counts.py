@@ -3,11 +3,7 @@
 from dataclasses import dataclass, field
 
 from agentloop._plumbing.checks import called, whole
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.entries import Shown
-from agentloop.steps import Finish, next_step
-from agentloop.tokens import TokenCounter
+from agentloop.context import Budget, Context, Finish, Shown, TokenCounter, next_step
 from agentloop.triggers.base import Fired
 from agentloop.triggers.tally import Tally
 

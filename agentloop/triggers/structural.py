@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from agentloop.budget import Budget
-from agentloop.context import Context
-from agentloop.entries import Entry, Shown
+from agentloop.context import AskModel, Budget, Context, Entry, RunTools, Shown, next_step
 from agentloop.errors import UsageError
 from agentloop.messages import ToolCall
-from agentloop.steps import AskModel, RunTools, next_step
 from agentloop.triggers.base import Fired, last_compaction
 
 Happening: TypeAlias = Literal["message", "result", "compaction", "request"]

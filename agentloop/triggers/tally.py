@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context import Context, Entry, TokenCounter
 from agentloop.messages import Message
-from agentloop.tokens import TokenCounter
 
 MOST_REMEMBERED = 32_768
 """Of so many texts, twice over, the counts are remembered: more than a window of a million tokens shows."""

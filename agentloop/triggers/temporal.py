@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from agentloop._plumbing.checks import above_zero, called
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context
 from agentloop.triggers.base import Cause, Fired, last_compaction
 
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from agentloop._plumbing.checks import fraction, whole
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import Budget, Context
 from agentloop.triggers.base import Fired
 
 

@@ -13,13 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from itertools import chain
 
-from agentloop.entries import Entry
-from agentloop.identifiers import identifiers, missing
+from agentloop.context import Entry, counter_for, identifiers, missing, named_values
 from agentloop.index import index_of
 from agentloop.messages import Message, ToolCall
-from agentloop.named_values import named_values
 from agentloop.superseded import superseded
-from agentloop.tokens import counter_for
 
 SMALL = 500_000
 PROSE = "Whatever fails before the append leaves the log as it was, says src/app/main.py:12 after 20 ms. "

@@ -20,12 +20,12 @@ from typing import Any
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
+from agentloop.context import TokenCounter
 from agentloop.prompts import estimate_tokens
 from agentloop.runner import Runner
 from agentloop.sessions import Session
 from agentloop.stores import SessionStore
 from agentloop.testing import ScriptedModel
-from agentloop.tokens import TokenCounter
 from tests.benchmarks.conversation import COUNTER, conversation, run_on, step
 
 MESSAGES, BATCH = 10_000, 100

@@ -22,11 +22,10 @@ from statistics import median
 from typing import Any, TypeAlias
 
 from agentloop.checkpoints import CHECKPOINT_EVERY, is_due
-from agentloop.context import Context
+from agentloop.context import Context, wire_messages
 from agentloop.events import Event
 from agentloop.sessions import Session
 from agentloop.stores import SQLiteStore
-from agentloop.wire import wire_messages
 from tests.benchmarks.long_log import LongLog
 
 EVENTS, BATCH = 100_000, 5_000

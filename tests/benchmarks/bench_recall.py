@@ -17,17 +17,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentloop.budget import Budget
-from agentloop.context import Context
+from agentloop.context import (
+    Budget,
+    Context,
+    Entry,
+    clamped,
+    count_message,
+    counter_for,
+    covered_ranges,
+    safe_cover,
+)
 from agentloop.digest import digest
-from agentloop.entries import Entry
 from agentloop.events import Compacted, MessageAdded, Record
-from agentloop.exchanges import clamped, covered_ranges, safe_cover
 from agentloop.index import index_of
 from agentloop.messages import Message
 from agentloop.prompts import summary_message
 from agentloop.strategies import KeepRecentFraction
-from agentloop.tokens import count_message, counter_for
 from tests.benchmarks.planting import WORDING, Planted, Wording, planted_session
 from tests.benchmarks.repeating import again_and_again, without_summaries
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from agentloop.agent import Agent
+from agentloop.context import count_message, counter_for
 from agentloop.events import Event, MessageAdded, ModelCalled
 from agentloop.messages import Message
 from agentloop.openai_chat import OpenAIChat
 from agentloop.runner import Runner
 from agentloop.stores.memory import InMemoryStore
 from agentloop.stream import TextDelta
-from agentloop.tokens import count_message, counter_for
 from tests.benchmarks.bench_turn import Measured, history, line, measured, plain_turn
 from tests.strict_process import provider_process
 

@@ -4,9 +4,9 @@ import random
 from collections.abc import Iterator
 
 from agentloop.agent import Agent
-from agentloop.budget import Budget
 from agentloop.compaction import Compaction
 from agentloop.compactor import Compactor
+from agentloop.context import Budget, TokenCounter, counter_for, next_step
 from agentloop.emitter import Watch
 from agentloop.events import ModelCalled
 from agentloop.ladder import Ladder
@@ -15,10 +15,8 @@ from agentloop.races import written_beside
 from agentloop.room import Room
 from agentloop.run import Run
 from agentloop.sessions import Session
-from agentloop.steps import next_step
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import ScriptedModel
-from agentloop.tokens import TokenCounter, counter_for
 
 MODEL = "bench"
 COUNTER = counter_for(MODEL)

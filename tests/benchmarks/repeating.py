@@ -5,10 +5,10 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 
 from agentloop import Agent, Runner, compact_messages, tool
+from agentloop.context import TokenCounter, count_message
 from agentloop.errors import ModelError
 from agentloop.messages import Message
 from agentloop.testing import ScriptedModel
-from agentloop.tokens import TokenCounter, count_message
 
 FULL = 0.8
 

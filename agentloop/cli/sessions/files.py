@@ -18,13 +18,13 @@ from agentloop.cli.sessions.texts import FORMATS, texts_of
 from agentloop.cli.sessions.work import Opened, done, named
 from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.settings import Settings
+from agentloop.context import count_message, counter_for
 from agentloop.errors import ConflictError, UsageError
 from agentloop.events import Described, Event, EventFilter, MessageAdded
 from agentloop.given import title_of
 from agentloop.messages import Message
 from agentloop.sessions import new_session_id
 from agentloop.stores import checked_session_id
-from agentloop.tokens import count_message, counter_for
 
 
 @click.command()

@@ -1,4 +1,6 @@
-"""What requests hold that nobody said: one rule for building them and for counting them.
+"""Which result answers which call; what requests hold that nobody said.
+
+What requests hold that nobody said: one rule for building them and for counting them.
 
 Strict providers want user and assistant by turns, a user first, and a result for every call. Where a user
 speaks after a user or after results, an assistant acknowledges; where an assistant speaks after an
@@ -6,7 +8,8 @@ assistant or first, a user tells it to go on; a call without a result is answere
 decided by what stands before, so that a message added changes nothing that was sent.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -21,6 +24,40 @@ from agentloop.prompts import (
     SYSTEM_IN_LOG_TOKENS,
     estimate_tokens,
 )
+
+
+def answers(messages: Sequence[Message]) -> dict[int, list[int | None]]:
+    """The places of the results of each message with calls, in call order; None where there is none.
+
+    A result answers the newest message before it with a call by its id that still waits, wherever it stands;
+    of calls in one message that share an id the first gets the first result. What is left over answers
+    nothing: it repeats another, or its call is not there, or not before it.
+    """
+    found: dict[int, list[int | None]] = {}
+    waiting: dict[str, list[deque[tuple[int, int]]]] = {}
+    for at, message in enumerate(messages):
+        if message.role == "tool":
+            if batches := waiting.get(message.tool_call_id or ""):
+                asking, number = batches[-1].popleft()
+                found[asking][number] = at
+                if not batches[-1]:
+                    batches.pop()
+        elif message.role == "assistant" and message.tool_calls:
+            found[at] = [None] * len(message.tool_calls)
+            for call_id, numbers in _by_id(message).items():
+                waiting.setdefault(call_id, []).append(deque((at, number) for number in numbers))
+    return found
+
+
+def _by_id(message: Message) -> dict[str, list[int]]:
+    """Which of the message's calls have each id."""
+    if len(message.tool_calls) == 1:
+        return {message.tool_calls[0].id: [0]}
+    numbers: dict[str, list[int]] = {}
+    for number, call in enumerate(message.tool_calls):
+        numbers.setdefault(call.id, []).append(number)
+    return numbers
+
 
 Voice: TypeAlias = Literal["nobody", "user", "results", "assistant"]
 """Who spoke last; an assistant's calls are followed by their results, wherever the log holds these."""

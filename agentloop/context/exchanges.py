@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from agentloop.context import Context
-from agentloop.entries import Entry
+from agentloop.context.context import Context
+from agentloop.context.entries import Entry
+from agentloop.context.pairing import answers
 from agentloop.events import Ranges, ranges_between
-from agentloop.pairing import answers
 
 
 class Said(Protocol):

@@ -1,4 +1,6 @@
-"""What the model sees now: the fold of the log.
+"""Context: the fold of the log.
+
+What the model sees now: the fold of the log.
 
 `Context` is a value. `add` costs what the records cost, not what the log costs, and a context grown
 record by record equals one folded from scratch. Only four kinds of record change it: `MessageAdded`
@@ -9,19 +11,84 @@ A context may hold the newest part alone of what was said (`base`): all that a s
 was added to it is folded in all the same. Only taking a compaction back wants the whole.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from operator import itemgetter
 
-from agentloop.entries import Entry, Shown, in_order
+from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown, can_be_true, in_order
+from agentloop.context.pairing import Unsaid, says_nothing
 from agentloop.errors import UsageError
-from agentloop.events import Cleared, ClearedItem, Compacted, MessageAdded, Record, Restored, holds
-from agentloop.growing import Growing, GrowingSet
+from agentloop.events import (
+    Cleared,
+    ClearedItem,
+    Compacted,
+    MessageAdded,
+    ModelCalled,
+    Ranges,
+    Record,
+    Restored,
+    holds,
+    united,
+)
 from agentloop.messages import Message
-from agentloop.overlays import as_shown, instead_of, kept_clearings, reported, said_entry
-from agentloop.reports import Report, can_be_true
-from agentloop.unsaid import Unsaid
+
+
+def said_entry(seq: int, event: MessageAdded) -> Entry:
+    """What was said, as it stands in sight first; a message that says nothing takes no tokens."""
+    message = event.message
+    return Entry(
+        seq=seq,
+        message=message,
+        tokens=0 if says_nothing(message) else event.tokens,
+        original=message,
+        at=seq,
+        keep=event.keep,
+        spilled=event.spilled,
+        run_id=event.run_id,
+        time=event.time,
+    )
+
+
+def reported(records: Iterable[Record]) -> Iterator[tuple[str, Report]]:
+    """The provider's counts of requests that these records hold."""
+    for record in records:
+        event = record.event
+        if isinstance(event, ModelCalled) and event.purpose == "agent":
+            measured = event.usage.input_tokens if event.usage else 0
+            yield event.model, Report(seq=record.seq, measured=measured, counted=event.counted)
+
+
+def kept_clearings(
+    clearings: Iterable[tuple[int, Cleared]], taken_back: int
+) -> Iterator[tuple[int, Cleared]]:
+    """The clearings that stand once that compaction is taken back: older messages are whole again."""
+    for seq, event in clearings:
+        items = tuple(item for item in event.items if seq < taken_back or item.seq > taken_back)
+        if items:
+            yield seq, replace(event, items=items)
+
+
+def instead_of(seq: int, event: Compacted) -> Iterator[Entry]:
+    """What stands for what the compaction covers; where an assistant says it, a user asks for it first."""
+    if event.covers:
+        told = Message.user(event.replacement)
+        kind: Kind = "note" if event.answer or event.made == "note" else "summary"
+        tokens = event.tokens - event.answer_tokens
+        yield Entry(seq=seq, message=told, tokens=tokens, original=told, kind=kind, at=event.at)
+    if event.covers and event.answer:
+        said = Message.assistant(event.answer)
+        tokens = event.answer_tokens
+        yield Entry(seq=seq, message=said, tokens=tokens, original=said, kind="summary", at=event.at)
+
+
+def as_shown(entry: Entry, item: ClearedItem | None) -> Entry:
+    """The entry shown as the item says; the very entry where there is none for it."""
+    if item is None or entry.kind != "said":
+        return entry
+    return replace(entry, message=item.message, tokens=item.tokens)
+
 
 TELLING_TOKENS = 500
 """From this size on, the provider's count over ours tells of its vocabulary; below, of its overhead."""
@@ -205,3 +272,51 @@ class Context:
 
 def _covered(entry: Entry, compactions: Iterable[tuple[int, Compacted]]) -> bool:
     return any(seq != entry.seq and holds(event.covers, entry.seq) for seq, event in compactions)
+
+
+def stood_for(context: Context, entries: Iterable[Entry]) -> list[Entry]:
+    """The messages that these entries are or stand for, as the log holds them, oldest first."""
+    there = list(entries)
+    themselves = {entry.seq for entry in there if entry.kind == "said"}
+    _, covered = _behind(context, there)
+    return [entry for entry in context.said if entry.seq in themselves or holds(covered, entry.seq)]
+
+
+def written_by_a_model(context: Context, entries: Iterable[Entry]) -> list[Entry]:
+    """Those of the entries that hold a summary which a model wrote."""
+    made = {seq: event.made for seq, event in context.compactions}
+    return [entry for entry in entries if entry.kind == "summary" and made.get(entry.seq) == "summary"]
+
+
+def without_a_log(context: Context, entries: Iterable[Entry]) -> list[Entry]:
+    """The summaries that these entries are or stand for and that no message of the log is behind."""
+    seqs = [entry.seq for entry in context.said]
+    found, _ = _behind(context, entries)
+    seqs = sorted([*seqs, *(seq for seq, _ in found)])
+    return [
+        _summary(seq, event)
+        for seq, event in reversed(found)
+        if event.made == "summary" and not _hold_any(event.covers, seqs)
+    ]
+
+
+def _hold_any(ranges: Ranges, seqs: Sequence[int]) -> bool:
+    return any(bisect_left(seqs, first) < bisect_right(seqs, last) for first, last in ranges)
+
+
+def _summary(seq: int, event: Compacted) -> Entry:
+    message = Message.assistant(event.answer) if event.answer else Message.user(event.replacement)
+    tokens = event.answer_tokens or event.tokens
+    return Entry(seq=seq, message=message, tokens=tokens, original=message, kind="summary", at=event.at)
+
+
+def _behind(context: Context, entries: Iterable[Entry]) -> tuple[list[tuple[int, Compacted]], Ranges]:
+    """The compactions that these entries stand for, newest first, and all that they cover."""
+    themselves = {entry.seq for entry in entries if entry.kind != "said"}
+    found: list[tuple[int, Compacted]] = []
+    covered: Ranges = ()
+    for seq, event in reversed(context.compactions):
+        if seq in themselves or holds(covered, seq):
+            found.append((seq, event))
+            covered = united(covered, event.covers)
+    return found, covered

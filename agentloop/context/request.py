@@ -1,4 +1,6 @@
-"""The messages of a request, in wire form: valid for a strict provider, whatever the log holds.
+"""The request's messages; next_step.
+
+The messages of a request, in wire form: valid for a strict provider, whatever the log holds.
 
 Chat completions want each assistant message with calls followed at once by exactly one result per call,
 ids non-empty and unique, arguments that decode to a JSON object, no empty assistant message, `content`
@@ -8,21 +10,84 @@ is never touched: this is its view.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, TypeAlias
 
-from agentloop.messages import CallIds, Json, Message
-from agentloop.pairing import answers
-from agentloop.prompts import SYSTEM_IN_LOG
-from agentloop.unsaid import (
+from agentloop.context.entries import Entry
+from agentloop.context.pairing import (
     SYSTEM_ROLES,
     TOLD_TO_GO_ON,
     Voice,
+    answers,
     interrupted,
     put_before,
     says_nothing,
     voice_of,
 )
-from agentloop.wire_form import labelled_user, to_wire
+from agentloop.context.wire import labelled_user, to_wire
+from agentloop.messages import CallIds, Json, Message, ToolCall
+from agentloop.prompts import SYSTEM_IN_LOG
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """The model is to speak."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """These calls have no result yet, in call order."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The model has answered."""
+
+    answer: str
+
+
+Step: TypeAlias = AskModel | RunTools | Finish
+
+
+def next_step(messages: Sequence[Message]) -> Step:
+    """The one thing to do next; looks back no further than the newest message that is no tool result.
+
+    A model that answered with neither text nor call is asked again.
+    """
+    results: list[Message] = []
+    for message in reversed(messages):
+        if message.role == "tool":
+            results.append(message)
+        elif message.role != "assistant":
+            return AskModel()
+        elif calls := unanswered(message, results):
+            return RunTools(calls)
+        else:
+            return AskModel() if message.tool_calls or says_nothing(message) else Finish(message.text)
+    return AskModel()
+
+
+def unanswered(message: Message, results: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """The calls of `message` that none of `results` answers; an id called twice wants two results."""
+    answered = [result.tool_call_id or "" for result in results]
+    open_calls = []
+    for call in message.tool_calls:
+        if call.id in answered:
+            answered.remove(call.id)
+        else:
+            open_calls.append(call)
+    return tuple(open_calls)
+
+
+def partial_answer(visible: Sequence[Entry]) -> str:
+    """What there is of an answer: the newest text that the model said to the newest user message."""
+    since = takewhile(lambda entry: not entry.is_user, reversed(visible))
+    said = (entry for entry in since if entry.kind == "said" and entry.message.role == "assistant")
+    return next((entry.message.text for entry in said if entry.message.text.strip()), "")
+
 
 NO_TOOL: Json = {
     "type": "function",

@@ -1,0 +1,241 @@
+"""Entry, growing sequences, which usage reports can be true.
+
+Which of a provider's counts can be true: each is held against our own and against those before it.
+
+Servers are seen to report nothing, zeros, halves, doubles, the request before, the same number for ever, or
+the sum of all requests so far. What cannot be true moves no line: sizes then rest on our own count.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import inf, log
+from typing import Generic, Literal, TypeVar, overload
+
+from agentloop.messages import Message
+
+Kind = Literal["said", "summary", "note"]
+"""Said by somebody; a record of what is covered; words around such a record, which say nothing themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One message in sight.
+
+    `message` is how it is shown and `tokens` the length of that; `original` is what the log holds. `at`
+    orders entries: a position for what was said, the place given by its compaction for what stands instead.
+    `time` is when it was said, in seconds since the epoch.
+    """
+
+    seq: int
+    message: Message
+    tokens: int
+    original: Message
+    kind: Kind = "said"
+    at: int = 0
+    keep: bool = False
+    spilled: str | None = None
+    run_id: str = ""
+    time: float = field(default=0.0, compare=False)
+
+    @property
+    def cleared(self) -> bool:
+        """Whether it is shown shortened."""
+        return self.message is not self.original
+
+    @property
+    def is_user(self) -> bool:
+        """Whether a real user said it: summaries start no turn."""
+        return self.kind == "said" and self.message.role == "user"
+
+
+class Shown(Sequence[Message]):
+    """Entries seen as the messages they show."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            return [entry.message for entry in self._entries[index]]
+        return self._entries[index].message
+
+    def __iter__(self) -> Iterator[Message]:
+        return (entry.message for entry in self._entries)
+
+
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries as they stand in the context: a summary right before what it was placed at."""
+    return sorted(entries, key=lambda entry: (entry.at, entry.kind == "said", entry.seq))
+
+
+T = TypeVar("T")
+
+_GROWTH = threading.Lock()
+"""Two threads may grow one version; which of them shares its items is decided once."""
+
+
+class Growing(Sequence[T], Generic[T]):
+    """An immutable sequence whose `plus` costs what is added, not what is there.
+
+    Versions made one from the other share their items; a second growth of an old version copies.
+    """
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._items = list(items)
+        self._length = len(self._items)
+
+    def plus(self, *items: T) -> "Growing[T]":
+        """This sequence with these items at its end."""
+        if not items:
+            return self
+        grown: Growing[T] = Growing()
+        with _GROWTH:
+            grown._items = self._items if len(self._items) == self._length else self._items[: self._length]
+            grown._items.extend(items)
+        grown._length = self._length + len(items)
+        return grown
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Sequence[T]": ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        if isinstance(index, slice):
+            return [self._items[at] for at in range(*index.indices(self._length))]
+        return self._items[range(self._length)[index]]
+
+    def __iter__(self) -> Iterator[T]:
+        for at in range(self._length):
+            yield self._items[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Growing) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class GrowingSet(Generic[T]):
+    """An immutable set whose `plus` costs what is added, shared between versions as `Growing` is."""
+
+    __slots__ = ("_places", "_size")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._places = {item: place for place, item in enumerate(dict.fromkeys(items))}
+        self._size = len(self._places)
+
+    def plus(self, *items: T) -> "GrowingSet[T]":
+        """This set with these items too."""
+        new = [item for item in dict.fromkeys(items) if item not in self]
+        if not new:
+            return self
+        grown: GrowingSet[T] = GrowingSet()
+        with _GROWTH:
+            shared = len(self._places) == self._size
+            grown._places = self._places if shared else {item: at for at, item in enumerate(self)}
+            grown._places.update((item, at) for at, item in enumerate(new, self._size))
+        grown._size = self._size + len(new)
+        return grown
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __contains__(self, item: object) -> bool:
+        return self._places.get(item, self._size) < self._size  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[T]:
+        return islice(self._places, self._size)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GrowingSet) and set(self) == set(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+LEAST_RATIO, MOST_RATIO = 0.65, 1.8
+"""A provider's count of what we counted lies between these: vocabularies in use differ by less."""
+
+NEAR = 0.02
+"""So little may a provider's count over ours change from one request to the next and not be looked into.
+
+A request differs from the one before by its last messages alone, and few of them move the whole so far.
+"""
+
+SURE = 1 / 3
+"""A lie explains a report where it is off by at most this share of what the truth would be off by.
+
+So a true report is not doubted for being about as near to a lie.
+"""
+
+GROWN_TOKENS, GROWN_SHARE = 50, 1 / 20
+"""A request that has grown by more than both together has grown, in whatever vocabulary it is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A provider's count of one request, `measured`, beside ours, `counted`; `seq` is where it stands.
+
+    `measured` is 0 where nothing was reported.
+    """
+
+    seq: int
+    measured: int
+    counted: int
+
+
+def can_be_true(report: Report, told: Sequence[Report], trusted: Report | None) -> bool:
+    """Whether sizes may rest on the report.
+
+    `told` holds the last two of the same model before it as they came, oldest first; `trusted` is the last
+    one that could be true and still holds, None for none.
+    """
+    if not _is_near(report):
+        return False
+    if trusted and _stands_still(report, trusted):
+        return False
+    if not told:
+        return True
+    *older, last = told
+    return bool(last.measured) and not _is_of_others(report, last, older[-1] if older else None)
+
+
+def _is_near(report: Report) -> bool:
+    return report.counted > 0 and LEAST_RATIO < report.measured / report.counted < MOST_RATIO
+
+
+def _stands_still(report: Report, trusted: Report) -> bool:
+    """Whether the request has grown a lot since then, and the report has not."""
+    grown = report.counted - trusted.counted
+    return grown > GROWN_TOKENS + int(trusted.counted * GROWN_SHARE) and report.measured <= trusted.measured
+
+
+def _is_of_others(report: Report, last: Report, older: Report | None) -> bool:
+    """Whether it is clearly the count of the request before, or the sum of all: that fits, and it does not.
+
+    A provider's count over ours hardly changes from one request to the next.
+    """
+    off = _distance(report.measured, report.counted, last.measured, last.counted)
+    before = older.measured if older and older.measured < last.measured else 0
+    as_sum = _distance(report.measured - last.measured, report.counted, last.measured - before, last.counted)
+    as_stale = _distance(report.measured, last.counted, last.measured, older.counted) if older else inf
+    return off > NEAR and min(as_sum, as_stale) < off * SURE
+
+
+def _distance(measured: int, counted: int, measured_before: int, counted_before: int) -> float:
+    """How far apart two ratios are, as a share; endless where one is none."""
+    if min(measured, counted, measured_before, counted_before) <= 0:
+        return inf
+    return abs(log(measured / counted) - log(measured_before / counted_before))
