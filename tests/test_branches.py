@@ -36,7 +36,7 @@ from agentloop.markdown import to_markdown
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ModelRequest
 from agentloop.runner import Runner
-from agentloop.stores.memory import InMemoryStore
+from agentloop.stores import InMemoryStore
 from agentloop.strategies import KeepRecentFraction, Strategy
 from agentloop.stream import CompactionRequest
 from agentloop.testing import ScriptedModel

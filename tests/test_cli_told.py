@@ -14,7 +14,7 @@ from agentloop.events import MessageAdded
 from agentloop.leases import Leases
 from agentloop.messages import Message, ToolCall
 from agentloop.stores import open_store
-from agentloop.stores.postgres.address import address_of
+from agentloop.stores.postgres.connection import address_of
 from tests.cli_kit import agentloop
 from tests.test_cli_sessions_kept import compacted, life, listed, said, sessions, stored
 

@@ -15,7 +15,7 @@ from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ChatModel
 from agentloop.results import CompactionPreview
 from agentloop.runner import Runner
-from agentloop.stores.memory import InMemoryStore
+from agentloop.stores import InMemoryStore
 from agentloop.strategies import (
     Blocks,
     ClearResults,

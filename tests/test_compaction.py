@@ -19,7 +19,7 @@ from agentloop.messages import Message, ToolCall
 from agentloop.micro import MicroCompact
 from agentloop.models import Answer, ModelRequest
 from agentloop.runner import Runner
-from agentloop.stores.memory import InMemoryStore
+from agentloop.stores import InMemoryStore
 from agentloop.stream import (
     CompactionEnded,
     CompactionStarted,

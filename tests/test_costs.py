@@ -21,7 +21,7 @@ from agentloop.loop import loop
 from agentloop.messages import Message
 from agentloop.micro import MicroCompact
 from agentloop.sessions import Session
-from agentloop.stores.memory import InMemoryStore
+from agentloop.stores import InMemoryStore
 from agentloop.testing import ScriptedModel, calls
 from agentloop.triggers import Fired
 from tests.benchmarks.conversation import conversation, run_on, step

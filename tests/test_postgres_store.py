@@ -14,7 +14,7 @@ from agentloop.events import Described, Unknown
 from agentloop.stores import PostgresStore, open_store
 from agentloop.stores.base import FindsWords, GrantsLeases, KeepsCheckpoints, Lease
 from agentloop.stores.postgres.schema import MIGRATIONS, prepare
-from agentloop.stores.postgres.vectors import OVERLAP, vectors
+from agentloop.stores.postgres.search import OVERLAP, vectors
 from agentloop.testing import ScriptedModel
 from tests.many_writers_kit import check_nothing_is_lost, written_by_all
 from tests.postgres_kit import connections_of, other_program, until_connected

@@ -34,8 +34,8 @@ from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.prompts import INTERRUPTED, NOT_RUN
 from agentloop.runner import Runner
-from agentloop.stores.memory import InMemoryStore
-from agentloop.stores.sqlite.store import SQLiteStore
+from agentloop.stores import InMemoryStore
+from agentloop.stores.sqlite import SQLiteStore
 from agentloop.stream import (
     AnyStreamEvent,
     StreamEvent,

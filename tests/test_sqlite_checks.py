@@ -8,7 +8,7 @@ import pytest
 
 from agentloop.errors import DamagedError, StoreError
 from agentloop.stores import SQLiteStore
-from agentloop.stores.sqlite import opening as limits
+from agentloop.stores.sqlite import file as limits
 from tests.store_kit import said, texts
 
 PAGE = 4096

@@ -17,7 +17,7 @@ from agentloop.context import Context
 from agentloop.errors import DamagedError, StoreError
 from agentloop.events import Described
 from agentloop.stores import SQLiteStore
-from agentloop.stores.sqlite import opening as limits
+from agentloop.stores.sqlite import file as limits
 from agentloop.stores.sqlite.schema import MIGRATIONS, SCHEMA_VERSION
 from tests.store_kit import said
 

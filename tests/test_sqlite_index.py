@@ -8,7 +8,7 @@ import pytest
 
 from agentloop.events import Described
 from agentloop.stores import SQLiteStore
-from agentloop.stores.sqlite.faults import is_of_index
+from agentloop.stores.sqlite.file import is_of_index
 from tests.store_kit import said
 
 DAMAGES = (

@@ -16,7 +16,7 @@ from agentloop.events import Described, Event, MessageAdded
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
 from agentloop.stores.sqlite.schema import MIGRATIONS, SCHEMA_VERSION, TABLES
-from agentloop.stores.sqlite.sessions import EXPIRED, LISTS
+from agentloop.stores.sqlite.tables import EXPIRED, LISTS
 
 VERSION_1 = (
     """CREATE TABLE events (

@@ -10,7 +10,7 @@ from agentloop.errors import StoreError
 from agentloop.events import Described, MessageAdded
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
-from agentloop.stores.sqlite import sessions
+from agentloop.stores.sqlite import tables
 from tests.store_kit import AnyStore, changed_behind_its_back, made_store
 
 
@@ -112,7 +112,7 @@ async def test_what_went_before_a_fault_is_told_by_the_sweep_that_met_it(
     store = SQLiteStore(tmp_path / "sessions.db")
     for at, name in enumerate("abc"):
         await store.append(name, [Described(ttl_seconds=1.0, time=1.0 + at)], expect=0)
-    delete = sessions.delete_expired
+    delete = tables.delete_expired
     left = ["a"]
 
     def failing(name: str, *arguments: object) -> object:
@@ -121,7 +121,7 @@ async def test_what_went_before_a_fault_is_told_by_the_sweep_that_met_it(
         left.remove(name)
         return delete(name, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sessions, "delete_expired", failing)
+    monkeypatch.setattr(tables, "delete_expired", failing)
     assert [info.id for info in await store.sweep(now=9.0)] == ["a"]
     with pytest.raises(StoreError, match="the disc is full"):
         await store.sweep(now=9.0)

@@ -20,7 +20,7 @@ from agentloop.models import ModelRequest
 from agentloop.pieces import BETWEEN_TOKENS, MAX_PIECES, Bounds, reading_of
 from agentloop.refusal import fault_of
 from agentloop.runner import Runner
-from agentloop.stores.memory import InMemoryStore
+from agentloop.stores import InMemoryStore
 from agentloop.strategies import Cut
 from agentloop.stream import AnyStreamEvent, CompactionEnded, CompactionRequest, CompactionStarted
 from agentloop.testing import ScriptedModel

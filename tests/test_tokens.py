@@ -12,13 +12,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import agentloop.context.tokens
 import pytest
 import tiktoken
 import tiktoken_ext.openai_public as openai_public  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agentloop.context.tokens
 from agentloop.context.tokens import (
     IMAGE_TOKENS,
     LOW_DETAIL_IMAGE_TOKENS,

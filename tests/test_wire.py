@@ -40,7 +40,7 @@ from agentloop.prompts import (
     estimate_tokens,
 )
 from agentloop.runner import Runner
-from agentloop.stores.memory import InMemoryStore
+from agentloop.stores import InMemoryStore
 from agentloop.strategies import KeepRecentFraction
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import agentloop

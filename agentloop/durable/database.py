@@ -15,7 +15,7 @@ from agentloop._plumbing.aio import in_thread
 from agentloop.durable.apart import dbos_schema
 from agentloop.durable.tries import RETRY_SECONDS, pause_after
 from agentloop.errors import AgentLoopError, StoreError
-from agentloop.stores.postgres.for_other_clients import fault_of, found_at, is_away
+from agentloop.stores.postgres import fault_of, found_at, is_away
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentloop.durable.orders import QueuedRun
-from agentloop.stores.postgres.locks import held_among
+from agentloop.stores.postgres import held_among
 
 LOOKS = 3
 """A living worker that lost its connection takes its lock again within one look: it is dead where the lock is

@@ -32,7 +32,7 @@ from agentloop.limits import Limits, check_priced, limited
 from agentloop.redaction import Redact
 from agentloop.setting import Setting, setting_of
 from agentloop.stores import open_store
-from agentloop.stores.postgres.locks import HeldLock
+from agentloop.stores.postgres import HeldLock
 
 CONCURRENCY = 4
 GRACE_SECONDS = 5.0

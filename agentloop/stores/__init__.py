@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
 from agentloop.stores.base import SessionStore
-from agentloop.stores.checked import checked_session_id
+from agentloop.stores.base import checked_session_id
 from agentloop.stores.memory import InMemoryStore
 from agentloop.stores.sqlite import SQLiteStore
-from agentloop.stores.values import SessionInfo
+from agentloop.stores.base import SessionInfo
+from agentloop.stores.words import Query, excerpt, searchable
 
 if TYPE_CHECKING:
     from agentloop.stores.postgres import PostgresStore

@@ -1,4 +1,10 @@
-"""What a store of sessions promises.
+"""SessionStore and what a store may have beside; ids, owners, times checked once.
+
+What stores are asked with and answer with.
+
+What a caller makes (`Scope`, `Checkpoint`, `Lease`) checks itself.
+
+What a store of sessions promises.
 
 `append` is the only write to a log. It succeeds only while the log holds exactly `expect` records, and
 then writes all of the events at positions `expect + 1` on, or none. A repeated append whose first answer
@@ -12,12 +18,196 @@ them, but for the checkpoints of the one in memory, and those on disc can look t
 (`ChecksItself`).
 """
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from agentloop._plumbing.checks import (
+    MOST_COUNT,
+    finite,
+    finite_above_zero_or_none,
+    from_to,
+    shown,
+    text,
+    text_or_none,
+    whole,
+)
+from agentloop.errors import UsageError
 from agentloop.events import Event, Record
-from agentloop.stores.checked import checked_now, checked_owner, checked_session_id, checked_ttl
-from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
+
+MOST_OWNER_CHARS = 200
+MOST_POSITION = 2**62
+"""No log gets near it; a position beyond it is taken for this one, which every store has a number for."""
+LAST_MOMENT = 253_402_300_799
+"""The last second of the year 9999, since the epoch: the last that Python has a date for."""
+MOST_LEASE_SECONDS = 10 * 365 * 86_400.0
+"""A lease that is asked for longer lasts so long; one that ends later than that from now is damaged."""
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+
+
+def clamped(position: int) -> int:
+    """The position itself, or the nearest that every store has a number for."""
+    return max(-MOST_POSITION, min(position, MOST_POSITION))
+
+
+def checked_now(now: float) -> float:
+    """The time itself, in seconds since the epoch.
+
+    Raises:
+        UsageError: it is no finite number.
+    """
+    finite("now", now)
+    return float(now)
+
+
+def checked_owner(owner: str | None) -> str | None:
+    """The owner itself; None for none.
+
+    Raises:
+        UsageError: it is no text of 1 to 200 printable characters.
+    """
+    if owner is None or (
+        isinstance(owner, str) and 0 < len(owner) <= MOST_OWNER_CHARS and owner.isprintable()
+    ):
+        return owner
+    raise UsageError(f"bad owner {shown(owner)}: use 1 to {MOST_OWNER_CHARS} printable characters")
+
+
+def checked_ttl(seconds: float | None) -> float | None:
+    """The time to live itself, in seconds; None for none.
+
+    Raises:
+        UsageError: it is no finite number above 0.
+    """
+    finite_above_zero_or_none("ttl_seconds", seconds)
+    return None if seconds is None else float(seconds)
+
+
+def checked_session_id(session_id: str) -> str:
+    """The id itself.
+
+    Raises:
+        UsageError: it is not 1 to 128 of A-Z a-z 0-9 . _ -, or begins with a dot.
+    """
+    if isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id):
+        return session_id
+    raise UsageError(
+        f"bad session id {shown(session_id)}: use 1 to 128 of A-Z a-z 0-9 . _ -, not beginning with a dot"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionInfo:
+    """One line of the list of sessions; times in seconds since the epoch, `length` in records.
+
+    `created` is the time of the first record, `updated` the latest of all, so that a clock set back makes no
+    session older. One with a time to live expires `ttl_seconds` after that; one without never does.
+    """
+
+    id: str
+    title: str | None
+    folder: str | None
+    created: float
+    updated: float
+    length: int
+    owner: str | None = None
+    ttl_seconds: float | None = None
+
+    @property
+    def expires(self) -> float | None:
+        """When a sweep may delete it, in seconds since the epoch; None for never."""
+        return None if self.ttl_seconds is None else self.updated + self.ttl_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which sessions are asked about: the one of that id, those of the folder, of the owner; None for any.
+
+    Raises:
+        UsageError: the id or the owner is none, or the folder is no text.
+    """
+
+    session_id: str | None = None
+    folder: str | None = None
+    owner: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.session_id is not None:
+            checked_session_id(self.session_id)
+        text_or_none("folder", self.folder)
+        checked_owner(self.owner)
+
+    def takes(self, info: SessionInfo) -> bool:
+        """Whether that session is one of them."""
+        asked = ((self.session_id, info.id), (self.folder, info.folder), (self.owner, info.owner))
+        return all(wanted in (None, said) for wanted, said in asked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A record that holds what was searched for.
+
+    Who shows it takes secrets out of the whole record first, then cuts an excerpt (`words.excerpt`): a secret
+    that is cut is not known for one.
+    """
+
+    session_id: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What was computed from a log's first `seq` records, as text; `event_id` is that of record `seq`.
+
+    Raises:
+        UsageError: `seq` is no position, or one of the others is no text.
+    """
+
+    seq: int
+    event_id: str
+    body: str
+
+    def __post_init__(self) -> None:
+        whole("seq of a checkpoint", self.seq, 0, most=MOST_POSITION)
+        text("event_id of a checkpoint", self.event_id)
+        text("body of a checkpoint", self.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """Who works on a session. `holder` is unique to that work; place, pid and start name its process.
+
+    `place` tells apart what has process ids of its own (a machine since it booted, a container); `started`
+    tells two processes of one pid apart. `since` is in seconds since the epoch.
+
+    Raises:
+        UsageError: a text is none, the pid is none that a process can have, or `since` is no time that can be
+            told as a date (up to the year 9999).
+    """
+
+    holder: str
+    place: str
+    pid: int
+    started: str
+    since: float
+
+    def __post_init__(self) -> None:
+        text("holder of a lease", self.holder)
+        text("place of a lease", self.place)
+        whole("pid of a lease", self.pid, 0, most=MOST_COUNT)
+        text("started of a lease", self.started)
+        from_to("since of a lease", self.since, 0, LAST_MOMENT)
+
+
+def stays_with(held: Lease | None, asked: Lease, over: str | None) -> bool:
+    """Whether a session stays with who holds it though another lease is asked for.
+
+    `held` is None where the session is free or its lease has run out; `over` is the holder to put out.
+    """
+    return held is not None and held.holder not in (asked.holder, over)
+
 
 __all__ = [
     "Checkpoint",

@@ -12,9 +12,17 @@ from agentloop.codec import decode, encode
 from agentloop.errors import ConflictError
 from agentloop.events import Cleared, Event, MessageAdded, Noted, Record
 from agentloop.messages import Message
-from agentloop.stores.checked import checked_now, checked_session_id, clamped
+from agentloop.stores.base import (
+    Found,
+    Lease,
+    Scope,
+    SessionInfo,
+    checked_now,
+    checked_session_id,
+    clamped,
+    stays_with,
+)
 from agentloop.stores.lines import change_of, changed, newest_first
-from agentloop.stores.values import Found, Lease, Scope, SessionInfo, stays_with
 from agentloop.stores.words import Query, found_in
 
 

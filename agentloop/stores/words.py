@@ -29,7 +29,7 @@ from agentloop.events import (
     kind_name,
 )
 from agentloop.messages import ToolCall
-from agentloop.stores.values import Found
+from agentloop.stores.base import Found
 
 MOST_WORD_CHARS = 200
 MOST_MARKS = 20

@@ -22,7 +22,7 @@ from agentloop.events import Event, MessageAdded, ModelCalled
 from agentloop.messages import Message
 from agentloop.openai_chat import OpenAIChat
 from agentloop.runner import Runner
-from agentloop.stores.memory import InMemoryStore
+from agentloop.stores import InMemoryStore
 from agentloop.stream import TextDelta
 from tests.benchmarks.bench_turn import Measured, history, line, measured, plain_turn
 from tests.strict_process import provider_process

@@ -19,7 +19,7 @@ from agentloop.messages import Message
 from agentloop.micro import MicroCompact
 from agentloop.run import Run
 from agentloop.sessions import Session
-from agentloop.stores.memory import InMemoryStore
+from agentloop.stores import InMemoryStore
 from tests.benchmarks.conversation import COUNTER, conversation, run_on, step
 
 SMALL, LARGE, AROUND = 1_000, 10_000, 250

@@ -15,8 +15,8 @@ from agentloop.cli.sessions.work import Opened, done, named, no_store
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded, kind_name
 from agentloop.redaction import Redact, redacted
+from agentloop.stores import Query, excerpt, searchable
 from agentloop.stores.base import FindsWords, Found
-from agentloop.stores.words import Query, excerpt, searchable
 
 _MOST = 1_000
 _HEADING = columns("session", "position", "by", "time", "text")

@@ -1,5 +1,4 @@
-"""Sessions in a PostgreSQL database; imports psycopg."""
+"""agentloop/stores/postgres."""
 
+from agentloop.stores.postgres.connection import HeldLock, fault_of, found_at, held_among, is_away
 from agentloop.stores.postgres.store import PostgresStore
-
-__all__ = ["PostgresStore"]

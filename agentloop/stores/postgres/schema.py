@@ -1,4 +1,6 @@
-"""The tables, as an ordered list of steps, each done once in a database and never changed afterwards.
+"""Tables as migrations.
+
+The tables, as an ordered list of steps, each done once in a database and never changed afterwards.
 
 They stand in the first schema of the connection's search_path that is there, all named `agentloop_…`; a URL
 with `options=-csearch_path%3Dmine` puts them elsewhere. Where that schema has none and a later one of the
@@ -10,12 +12,26 @@ cannot: NUL and lone surrogates. Folders and owners are found by their hashes: a
 2,704 bytes, and the name of a folder may have 4,096.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from psycopg import AsyncConnection
 
 from agentloop.errors import StoreError
+
+Values: TypeAlias = Mapping[str, Any] | Sequence[Any]
+
+
+async def all_rows(connection: AsyncConnection, statement: str, values: Values) -> list[Any]:
+    """All of its rows."""
+    return await (await connection.execute(statement, values, prepare=True, binary=True)).fetchall()
+
+
+async def one_row(connection: AsyncConnection, statement: str, values: Values) -> tuple[Any, ...] | None:
+    """Its first row; None where there is none."""
+    return await (await connection.execute(statement, values, prepare=True, binary=True)).fetchone()
+
 
 _LOCK = 0x61676C70
 """`aglp`: who makes or changes the tables of a database holds this advisory lock."""

@@ -1,4 +1,6 @@
-"""Sessions in a PostgreSQL database, for any number of processes on any number of machines.
+"""PostgresStore: the verbs.
+
+Sessions in a PostgreSQL database, for any number of processes on any number of machines.
 
 The log is the table `agentloop_events`, whose primary key (session, position) is the compare-and-swap: no
 second writer can take a position. Each append is one statement that commits by itself: it moves the session's
@@ -21,15 +23,21 @@ from agentloop._plumbing.checks import (
 )
 from agentloop.codec import encode
 from agentloop.events import Event, Record
-from agentloop.stores.checked import checked_now, checked_session_id
+from agentloop.stores.base import (
+    Checkpoint,
+    Found,
+    Lease,
+    Scope,
+    SessionInfo,
+    checked_now,
+    checked_session_id,
+)
 from agentloop.stores.lines import change_of
-from agentloop.stores.postgres import beside, log, sessions
-from agentloop.stores.postgres.address import address_of
-from agentloop.stores.postgres.check import faults_of
-from agentloop.stores.postgres.link import Link
+from agentloop.stores.postgres import tables
+from agentloop.stores.postgres.connection import Link, address_of
 from agentloop.stores.postgres.schema import prepare
 from agentloop.stores.postgres.search import search
-from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
+from agentloop.stores.postgres.tables import faults_of
 from agentloop.stores.words import Query
 
 _MANY = 100
@@ -92,31 +100,31 @@ class PostgresStore:
         written = tuple(events)
         bodies = await in_thread(_bodies, written) if len(written) > _MANY else _bodies(written)
         change = change_of(written) if written else None
-        return await self._link.run(partial(log.append, session_id, change, bodies, expect))
+        return await self._link.run(partial(tables.append, session_id, change, bodies, expect))
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         """The records behind position `after`, at most `most`; none for a session that does not exist."""
         checked_session_id(session_id)
         any_whole("after", after)
         whole_or_none("most", most, 0)
-        rows = await self._link.run(partial(log.read, session_id, after, most))
+        rows = await self._link.run(partial(tables.read, session_id, after, most))
         if len(rows) > _MANY:
-            return await in_thread(log.records_of, self._label, session_id, rows)
-        return log.records_of(self._label, session_id, rows)
+            return await in_thread(tables.records_of, self._label, session_id, rows)
+        return tables.records_of(self._label, session_id, rows)
 
     async def info(self, session_id: str) -> SessionInfo | None:
         """The session's line in the list; None for a session that does not exist."""
         checked_session_id(session_id)
-        return await self._link.run(partial(sessions.info, session_id))
+        return await self._link.run(partial(tables.info, session_id))
 
     async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
         """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        return await self._link.run(partial(sessions.listed, Scope(folder=folder, owner=owner)))
+        return await self._link.run(partial(tables.listed, Scope(folder=folder, owner=owner)))
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session and all that was kept beside it; False where there was none."""
         checked_session_id(session_id)
-        return await self._link.run(partial(sessions.delete, session_id))
+        return await self._link.run(partial(tables.delete, session_id))
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, and return what they were; see `SessionStore`.
@@ -124,7 +132,7 @@ class PostgresStore:
         The clock is the server's.
         """
         moment = None if now is None else checked_now(now)
-        return await sessions.sweep(self._link, Scope(owner=owner), moment)
+        return await tables.sweep(self._link, Scope(owner=owner), moment)
 
     async def search(
         self,
@@ -144,17 +152,17 @@ class PostgresStore:
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint; None where there is none."""
         checked_session_id(session_id)
-        return await self._link.run(partial(beside.checkpoint, session_id))
+        return await self._link.run(partial(tables.checkpoint, session_id))
 
     async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
         """Keep this one in place of an older one; see `KeepsCheckpoints`."""
         checked_session_id(session_id)
-        await self._link.run(partial(beside.keep_checkpoint, session_id, checkpoint))
+        await self._link.run(partial(tables.keep_checkpoint, session_id, checkpoint))
 
     async def drop_checkpoint(self, session_id: str) -> None:
         """Forget the checkpoint; harmless where there is none."""
         checked_session_id(session_id)
-        await self._link.run(partial(beside.drop_checkpoint, session_id))
+        await self._link.run(partial(tables.drop_checkpoint, session_id))
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
@@ -163,18 +171,18 @@ class PostgresStore:
         checked_session_id(session_id)
         above_zero("seconds", seconds)
         text_or_none("over", over)
-        return await self._link.run(partial(beside.take_lease, session_id, lease, seconds, over))
+        return await self._link.run(partial(tables.take_lease, session_id, lease, seconds, over))
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
         checked_session_id(session_id)
         text("holder", holder)
-        await self._link.run(partial(beside.free_lease, session_id, holder))
+        await self._link.run(partial(tables.free_lease, session_id, holder))
 
     async def lease(self, session_id: str) -> Lease | None:
         """Who holds the session now, by the server's clock; None where nobody does. Nothing is written."""
         checked_session_id(session_id)
-        return await self._link.run(partial(beside.lease, session_id))
+        return await self._link.run(partial(tables.lease, session_id))
 
     async def check(self) -> Sequence[str]:
         """What is damaged, one line each; nothing where all is well. It reads everything."""

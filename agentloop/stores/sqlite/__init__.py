@@ -1,5 +1,3 @@
-"""Sessions in one SQLite file."""
+"""agentloop/stores/sqlite."""
 
 from agentloop.stores.sqlite.store import SQLiteStore
-
-__all__ = ["SQLiteStore"]

@@ -9,8 +9,7 @@ from contextlib import closing
 from functools import cache
 
 from agentloop.errors import StoreError
-from agentloop.stores.sqlite.faults import code_of
-from agentloop.stores.sqlite.file import SQLiteFile
+from agentloop.stores.sqlite.file import SQLiteFile, code_of
 from agentloop.stores.sqlite.schema import MAKE_WORDS, WORDS_TABLES
 
 IS_NUMBERED = "typeof(number) = 'integer' AND number BETWEEN 1 AND 2147483647"

@@ -1,4 +1,6 @@
-"""The tables of a SQLite file, as the steps that lead to them.
+"""Tables as migrations; columns.
+
+The tables of a SQLite file, as the steps that lead to them.
 
 Step n brings a file of version n to version n + 1; a new file goes through all of them. A step that has been
 released is never changed.
@@ -15,7 +17,14 @@ is the session's part of their row ids. The tokenizer `ascii` takes each word as
 made it.
 """
 
+from pathlib import Path
+from typing import Any
 from zlib import crc32
+
+from agentloop.errors import DamagedError
+from agentloop.events import Record
+from agentloop.stores import lines
+from agentloop.stores.base import SessionInfo
 
 APPLICATION_ID = 0x61676C70
 """`aglp` in the file's header: a database without it was made by another program."""
@@ -64,3 +73,52 @@ def record_sum(session_id: str, seq: int, body: str | bytes) -> int:
     """The sum of a record's text and place."""
     text = body.encode() if isinstance(body, str) else body
     return crc32(text, crc32(b"%s\0%d" % (session_id.encode(), seq)))
+
+
+def to_column(text: str | None) -> str | bytes | None:
+    """Text; bytes where it holds lone surrogates, as the names of folders may that are not in UTF-8."""
+    if text is None or text.isascii():
+        return text
+    data = lines.to_bytes(text)
+    try:
+        return data and data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def from_column(value: Any) -> Any:
+    """What was stored by `to_column`; anything else comes back as it is."""
+    return lines.to_text(value) if isinstance(value, bytes) else value
+
+
+def row_of(info: SessionInfo) -> tuple[Any, ...]:
+    """The session's line as a row of the columns `lines.COLUMNS`."""
+    title, folder, owner = map(to_column, (info.title, info.folder, info.owner))
+    return info.id, title, folder, info.created, info.updated, info.length, owner, info.ttl_seconds
+
+
+def record_of(path: Path, session_id: str, seq: int, body: Any, total: int | None) -> Record:
+    """The record of this row; `total` is its sum, None on one from before there were sums.
+
+    Raises:
+        DamagedError: it is damaged; the text names its place.
+    """
+    damage = _damage(session_id, seq, body, total)
+    if damage:
+        raise DamagedError(f"{lines.place_of(str(path), session_id, seq)}: damaged record: {damage}")
+    return lines.record_of(str(path), session_id, seq, from_column(body))
+
+
+def _damage(session_id: str, seq: Any, body: Any, total: int | None) -> str | None:
+    """What is wrong with the columns themselves; None where they hold a text, whatever that says."""
+    if not isinstance(seq, int):
+        return "its position is none"
+    if not isinstance(body, str | bytes):
+        return "it is no text"
+    if total is not None and total != record_sum(session_id, seq, body):
+        return "its sum is another: restore a copy"
+    try:
+        from_column(body)
+    except UnicodeDecodeError:
+        return "no text"
+    return None

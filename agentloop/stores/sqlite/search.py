@@ -12,12 +12,11 @@ from itertools import islice
 from typing import Any
 
 from agentloop.errors import DamagedError
-from agentloop.stores.checked import clamped
-from agentloop.stores.sqlite.columns import record_of, to_column
+from agentloop.stores.base import Found, Scope, clamped
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.sqlite.index import IS_NUMBERED
-from agentloop.stores.sqlite.sessions import SEQ_BITS, word_rows
-from agentloop.stores.values import Found, Scope
+from agentloop.stores.sqlite.schema import record_of, to_column
+from agentloop.stores.sqlite.tables import SEQ_BITS, word_rows
 from agentloop.stores.words import Query, found_in, is_wordless, searchable, words_of
 
 MOST_ROWS = 500

@@ -1,4 +1,6 @@
-"""Sessions in one SQLite file, for any number of processes on one machine.
+"""SQLiteStore: the verbs.
+
+Sessions in one SQLite file, for any number of processes on one machine.
 
 The log is the table `events`, whose primary key (session, position) is the compare-and-swap: no second
 writer can take a position. `sessions` is the index for lists, kept in the same transaction. WAL lets readers
@@ -26,12 +28,18 @@ from agentloop._plumbing.checks import (
 )
 from agentloop.errors import DamagedError, StoreError
 from agentloop.events import Event, Record
-from agentloop.stores.checked import checked_now, checked_session_id
-from agentloop.stores.sqlite import beside, check, index, log, search, sessions
-from agentloop.stores.sqlite.faults import is_read_only
-from agentloop.stores.sqlite.file import BusyError, SQLiteFile
-from agentloop.stores.sqlite.opened import OpenedFile
-from agentloop.stores.values import Checkpoint, Found, Lease, Scope, SessionInfo
+from agentloop.stores.base import (
+    Checkpoint,
+    Found,
+    Lease,
+    Scope,
+    SessionInfo,
+    checked_now,
+    checked_session_id,
+)
+from agentloop.stores.sqlite import index, search, tables
+from agentloop.stores.sqlite.file import BusyError, SQLiteFile, is_read_only
+from agentloop.stores.sqlite.thread import OpenedFile
 from agentloop.stores.words import Query
 
 T = TypeVar("T")
@@ -69,8 +77,8 @@ class SQLiteStore:
         written = tuple(events)
         if len(written) > _MOST_ENCODED_HERE:
             return await self._run(partial(_encoded_and_appended, session_id, written, expect))
-        new = log.addition_of(session_id, written, expect)
-        append = partial(log.append, new)
+        new = tables.addition_of(session_id, written, expect)
+        append = partial(tables.append, new)
         return await (self._at_once(append) if new.is_small else self._run(append))
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
@@ -78,30 +86,30 @@ class SQLiteStore:
         checked_session_id(session_id)
         any_whole("after", after)
         whole_or_none("most", most, 0)
-        return await self._run(partial(log.read, session_id, max(after, 0), most))
+        return await self._run(partial(tables.read, session_id, max(after, 0), most))
 
     async def info(self, session_id: str) -> SessionInfo | None:
         """The session's line in the list; None for a session that does not exist."""
         checked_session_id(session_id)
-        return await self._run(partial(sessions.info, session_id))
+        return await self._run(partial(tables.info, session_id))
 
     async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
         """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        return await self._run(partial(sessions.listed, Scope(folder=folder, owner=owner)))
+        return await self._run(partial(tables.listed, Scope(folder=folder, owner=owner)))
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session with all that was kept beside it; False where there was none."""
         checked_session_id(session_id)
-        return await self._mending(partial(self._run, partial(sessions.delete, session_id)))
+        return await self._mending(partial(self._run, partial(tables.delete, session_id)))
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, each by itself, and return what they were."""
         whose = Scope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
         gone: list[SessionInfo] = []
-        for name in await self._run(partial(sessions.expired, whose, moment)):
+        for name in await self._run(partial(tables.expired, whose, moment)):
             try:
-                delete = partial(sessions.delete_expired, name, whose, moment)
+                delete = partial(tables.delete_expired, name, whose, moment)
                 swept = await self._mending(partial(self._run, delete))
             except StoreError:
                 if not gone:
@@ -131,17 +139,17 @@ class SQLiteStore:
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint; None where there is none."""
         checked_session_id(session_id)
-        return await self._run(partial(beside.checkpoint, session_id))
+        return await self._run(partial(tables.checkpoint, session_id))
 
     async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
         """Keep this one in place of an older one; see `KeepsCheckpoints`."""
         checked_session_id(session_id)
-        await self._run(partial(beside.keep_checkpoint, session_id, checkpoint))
+        await self._run(partial(tables.keep_checkpoint, session_id, checkpoint))
 
     async def drop_checkpoint(self, session_id: str) -> None:
         """Forget the checkpoint; harmless where there is none."""
         checked_session_id(session_id)
-        await self._run(partial(beside.drop_checkpoint, session_id))
+        await self._run(partial(tables.drop_checkpoint, session_id))
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
@@ -150,18 +158,18 @@ class SQLiteStore:
         checked_session_id(session_id)
         above_zero("seconds", seconds)
         text_or_none("over", over)
-        return await self._run(partial(beside.take_lease, session_id, lease, seconds, over))
+        return await self._run(partial(tables.take_lease, session_id, lease, seconds, over))
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
         checked_session_id(session_id)
         text("holder", holder)
-        await self._run(partial(beside.free_lease, session_id, holder))
+        await self._run(partial(tables.free_lease, session_id, holder))
 
     async def lease(self, session_id: str) -> Lease | None:
         """Who holds the session now; None where nobody does. Nothing is written."""
         checked_session_id(session_id)
-        return await self._run(partial(beside.lease, session_id))
+        return await self._run(partial(tables.lease, session_id))
 
     async def check(self) -> Sequence[str]:
         """Read the whole file; one line for each thing that is wrong with it, none where all is well.
@@ -175,10 +183,10 @@ class SQLiteStore:
         """
         findings: list[str] = []
         try:
-            for look in (check.check_form, check.check_index):
+            for look in (tables.check_form, tables.check_index):
                 findings += await self._run(look)
-            for name in await self._run(check.names):
-                findings += await self._run(partial(check.check_session, name))
+            for name in await self._run(tables.names):
+                findings += await self._run(partial(tables.check_session, name))
         except DamagedError as error:
             findings.append(str(error))
         return tuple(findings)
@@ -224,4 +232,4 @@ class SQLiteStore:
 
 
 def _encoded_and_appended(session_id: str, events: Sequence[Event], expect: int, file: SQLiteFile) -> int:
-    return log.append(log.addition_of(session_id, events, expect), file)
+    return tables.append(tables.addition_of(session_id, events, expect), file)

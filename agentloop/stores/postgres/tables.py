@@ -1,0 +1,469 @@
+"""Logs, lines, checkpoints, leases, self-check.
+
+The log of a session in a PostgreSQL database: what is appended, and what is read.
+
+Values travel apart from the statements, as parameters; no text of a user ever becomes part of one.
+
+The list of the sessions in a PostgreSQL database, and what takes sessions off it.
+
+Values travel apart from the statements, as parameters; no text of a user ever becomes part of one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from psycopg import AsyncConnection, sql
+from psycopg.errors import UniqueViolation
+from psycopg.types.numeric import Int8
+
+from agentloop._plumbing.aio import in_thread
+from agentloop.errors import ConflictError, DamagedError, StoreError, UsageError
+from agentloop.events import Record
+from agentloop.stores.base import (
+    MOST_LEASE_SECONDS,
+    MOST_POSITION,
+    Checkpoint,
+    Lease,
+    Scope,
+    SessionInfo,
+    clamped,
+)
+from agentloop.stores.lines import (
+    COLUMNS,
+    ROWS_AT_ONCE,
+    Change,
+    LogCheck,
+    check_gapless,
+    line_from,
+    line_of,
+    list_statements,
+    newest_first,
+    record_of,
+    to_bytes,
+    to_text,
+    whole_line,
+)
+from agentloop.stores.postgres.connection import Link
+from agentloop.stores.postgres.schema import BESIDE, all_rows, one_row
+
+_LEASE_TRIES = 20
+
+LIVES = (
+    "held.until > clock_timestamp()"
+    f" AND held.until <= clock_timestamp() + make_interval(secs => {MOST_LEASE_SECONDS})"
+)
+"""Whether a lease holds: one that ends later than it can is damaged and keeps nobody out."""
+
+_CHECKPOINT = "SELECT seq, event_id, body FROM agentloop_checkpoints WHERE session_id = %s::text"
+_KEEP = """
+    INSERT INTO agentloop_checkpoints AS kept (session_id, seq, event_id, body)
+    SELECT id, %(seq)s::int8, %(event_id)s::bytea, %(body)s::bytea
+    FROM agentloop_sessions WHERE id = %(id)s::text FOR KEY SHARE
+    ON CONFLICT (session_id) DO UPDATE
+    SET seq = excluded.seq, event_id = excluded.event_id, body = excluded.body
+    WHERE kept.seq <= excluded.seq"""
+_HELD = "SELECT holder, place, pid, started, since FROM agentloop_leases WHERE session_id = %(id)s::text"
+_LIVE = f"""
+    SELECT holder, place, pid, started, since FROM agentloop_leases AS held
+    WHERE session_id = %s::text AND {LIVES}"""
+_TAKE = f"""
+    INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
+    VALUES (%(id)s::text, %(holder)s::bytea, %(place)s::bytea, %(pid)s::int8, %(started)s::bytea,
+        %(since)s::float8, clock_timestamp() + make_interval(secs => %(seconds)s::float8))
+    ON CONFLICT (session_id) DO UPDATE
+    SET holder = excluded.holder, place = excluded.place, pid = excluded.pid, started = excluded.started,
+        since = excluded.since,
+        until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
+    WHERE held.holder = excluded.holder OR held.holder = %(over)s::bytea OR NOT ({LIVES})
+    RETURNING holder, place, pid, started, since"""
+"""Who holds it stays where `stays_with` of `stores.values` says so: the condition is its negation."""
+_FREE = "DELETE FROM agentloop_leases WHERE session_id = %s::text AND holder = %s::bytea"
+
+
+async def checkpoint(session_id: str, connection: AsyncConnection) -> Checkpoint | None:
+    """The session's checkpoint; None where there is none, or where it is damaged."""
+    row = await one_row(connection, _CHECKPOINT, (session_id,))
+    if row is None:
+        return None
+    try:
+        return Checkpoint(seq=row[0], event_id=to_text(row[1]) or "", body=to_text(row[2]) or "")
+    except (UnicodeDecodeError, UsageError):
+        return None
+
+
+async def keep_checkpoint(session_id: str, kept: Checkpoint, connection: AsyncConnection) -> None:
+    """Keep it where no newer one stands, and the session does."""
+    values = {"id": session_id, "seq": kept.seq, "event_id": to_bytes(kept.event_id)}
+    await connection.execute(_KEEP, {**values, "body": to_bytes(kept.body)}, prepare=True)
+
+
+async def drop_checkpoint(session_id: str, connection: AsyncConnection) -> None:
+    """Forget it."""
+    await connection.execute("DELETE FROM agentloop_checkpoints WHERE session_id = %s::text", (session_id,))
+
+
+async def take_lease(
+    session_id: str, lease: Lease, seconds: float, over: str | None, connection: AsyncConnection
+) -> Lease:
+    """Who holds the session now, by the server's clock."""
+    values: dict[str, Any] = {
+        **asdict(lease),
+        "id": session_id,
+        "seconds": min(seconds, MOST_LEASE_SECONDS),
+        "holder": to_bytes(lease.holder),
+        "place": to_bytes(lease.place),
+        "started": to_bytes(lease.started),
+        "since": float(lease.since),
+        "over": to_bytes(over),
+    }
+    for _ in range(_LEASE_TRIES):
+        # Where it is held, the second statement looks by whom; it may have been freed in between.
+        row = await one_row(connection, _TAKE, values) or await one_row(connection, _HELD, values)
+        if row and (held := _lease(row)):
+            return held
+        values["over"] = row[0] if row else to_bytes(over)
+    raise StoreError(f"the lease of session {session_id!r} changes hands too often: try again")
+
+
+async def free_lease(session_id: str, holder: str, connection: AsyncConnection) -> None:
+    """Let go of the session where this holder has it."""
+    await connection.execute(_FREE, (session_id, to_bytes(holder)), prepare=True)
+
+
+async def lease(session_id: str, connection: AsyncConnection) -> Lease | None:
+    """Who holds the session now; None for nobody."""
+    row = await one_row(connection, _LIVE, (session_id,))
+    return _lease(row) if row else None
+
+
+def _lease(row: tuple[Any, ...]) -> Lease | None:
+    """The lease that the row holds; None where it is damaged: its holder is put out then."""
+    holder, place, pid, started, since = row
+    try:
+        texts = [to_text(data) or "" for data in (holder, place, started)]
+        return Lease(holder=texts[0], place=texts[1], pid=pid, started=texts[2], since=since)
+    except (UnicodeDecodeError, UsageError):
+        return None
+
+
+_TRIES = 5
+
+_EVENTS = """
+    INSERT INTO agentloop_events (session_id, seq, body)
+    SELECT line.id, %(expect)s::int8 + said.number, said.body
+    FROM line, unnest(%(bodies)s::text[]) WITH ORDINALITY AS said (body, number)"""
+_BEGIN = f"""
+    WITH line AS (
+        INSERT INTO agentloop_sessions (id, title, folder, owner, ttl_seconds, created, updated, length)
+        VALUES (%(id)s::text, %(title)s::bytea, %(folder)s::bytea, %(owner)s::bytea,
+            nullif(%(ttl)s::float8, 0), %(created)s::float8, %(updated)s::float8, %(added)s::int8)
+        ON CONFLICT (id) DO NOTHING RETURNING id)
+    {_EVENTS}"""
+_GO_ON = f"""
+    WITH line AS (
+        UPDATE agentloop_sessions SET
+            title = coalesce(%(title)s::bytea, title),
+            folder = coalesce(%(folder)s::bytea, folder),
+            owner = coalesce(%(owner)s::bytea, owner),
+            ttl_seconds = nullif(coalesce(%(ttl)s::float8, ttl_seconds), 0),
+            updated = greatest(updated, %(updated)s::float8),
+            length = length + %(added)s::int8
+        WHERE id = %(id)s::text AND length = %(expect)s::int8 RETURNING id)
+    {_EVENTS}"""
+_ADD = f"""
+    WITH line AS (
+        UPDATE agentloop_sessions SET
+            updated = greatest(updated, %(updated)s::float8), length = length + %(added)s::int8
+        WHERE id = %(id)s::text AND length = %(expect)s::int8 RETURNING id)
+    {_EVENTS}"""
+"""As `_GO_ON`, for events that say nothing of the session itself, as most do: half the parameters to send."""
+_THERE = """
+    SELECT coalesce((SELECT max(seq) FROM agentloop_events WHERE session_id = %(id)s::text), 0),
+        array(SELECT body FROM agentloop_events WHERE session_id = %(id)s::text
+            AND seq > %(expect)s::int8 AND seq <= %(expect)s::int8 + %(added)s::int8 ORDER BY seq)"""
+_READ = """
+    SELECT line.length, said.seq, said.body
+    FROM (SELECT coalesce((
+        SELECT length FROM agentloop_sessions WHERE id = %(id)s::text), 0)) AS line (length)
+    LEFT JOIN LATERAL (
+        SELECT seq, body FROM agentloop_events WHERE session_id = %(id)s::text AND seq > %(after)s::int8
+        ORDER BY seq LIMIT %(most)s::int8) AS said ON true"""
+"""The length that the line says comes with each record, and alone where there is none: both of one moment."""
+
+
+async def append(
+    session_id: str,
+    change: Change | None,
+    bodies: Sequence[str],
+    expect: int,
+    connection: AsyncConnection,
+) -> int:
+    """Write the events of these bodies after record `expect`, or none; one round trip where nobody raced.
+
+    `change` is what they make of the session's line, None where there are none.
+
+    Raises:
+        ConflictError: the log is of another length.
+    """
+    values, actual = _values(session_id, change, bodies, expect), expect
+    for _ in range(_TRIES):
+        if change and 0 <= expect <= MOST_POSITION and await _written(connection, change, values):
+            return expect + len(bodies)
+        actual, there = await _there(connection, values)
+        if (there == list(bodies) and bodies) or (not bodies and actual == expect):
+            return expect + len(bodies)
+        if actual != expect:
+            raise ConflictError(session_id, expected=expect, actual=actual)
+    raise DamagedError(
+        f"session {session_id!r} and its line in the list disagree about its length: run check()"
+    )
+
+
+async def read(
+    session_id: str, after: int, most: int | None, connection: AsyncConnection
+) -> Sequence[tuple[int, str]]:
+    """Positions and bodies of the records behind `after`.
+
+    Raises:
+        DamagedError: some that the session's line promises are missing.
+    """
+    after, most = clamped(max(after, 0)), None if most is None else clamped(most)
+    values = {"id": session_id, "after": Int8(after), "most": None if most is None else Int8(most)}
+    rows = await all_rows(connection, _READ, values)
+    # Sorted here, where they come in order as good as always: the server would sort all bodies to be sure.
+    there = sorted((seq, body) for _, seq, body in rows if seq is not None)
+    check_gapless("", session_id, [seq for seq, _ in there], after=after, most=most, length=rows[0][0])
+    return there
+
+
+def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str]]) -> tuple[Record, ...]:
+    """The records that rows of positions and bodies hold.
+
+    Raises:
+        DamagedError: one is damaged; the text names its place.
+    """
+    return tuple(record_of(label, session_id, seq, body) for seq, body in rows)
+
+
+async def _written(connection: AsyncConnection, change: Change, values: Mapping[str, Any]) -> bool:
+    statement = _BEGIN if not values["expect"] else _ADD if change.only_adds else _GO_ON
+    try:
+        done = await connection.execute(statement, values, prepare=True)
+    except UniqueViolation:
+        return False
+    return bool(done.rowcount == change.added)
+
+
+async def _there(connection: AsyncConnection, values: Mapping[str, Any]) -> tuple[int, list[str]]:
+    """The log's length, and the bodies that stand where ours should."""
+    ((length, there),) = await all_rows(
+        connection, _THERE, {**values, "expect": Int8(clamped(values["expect"]))}
+    )
+    return length, there
+
+
+def _values(session_id: str, change: Change | None, bodies: Sequence[str], expect: int) -> dict[str, Any]:
+    """What an append changes, for its statement, which applies it as `lines.changed` does."""
+    values = {"id": session_id, "bodies": list(bodies), "added": Int8(len(bodies)), "expect": Int8(expect)}
+    if change is None:
+        return values
+    return values | {
+        "title": to_bytes(change.title),
+        "folder": to_bytes(change.folder),
+        "owner": to_bytes(change.owner),
+        "ttl": change.ttl_seconds,
+        "created": change.first,
+        "updated": change.updated,
+    }
+
+
+_MOST_SWEPT_AT_ONCE = 100
+
+_LINES = f"SELECT {COLUMNS} FROM agentloop_sessions"
+_LIST = list_statements(
+    _LINES,
+    "sha256(folder) = sha256(%(folder)s::bytea) AND folder = %(folder)s::bytea",
+    "sha256(owner) = sha256(%(owner)s::bytea) AND owner = %(owner)s::bytea",
+)
+_INFO = f"{_LINES} WHERE id = %s::text"
+_LOG = "SELECT seq, body FROM agentloop_events WHERE session_id = %s::text ORDER BY seq"
+_HOLD = "SELECT FROM agentloop_sessions WHERE id = %s::text FOR UPDATE"
+_EXPIRED = f"""{_LINES}
+    WHERE expires <= coalesce(%(now)s::float8, extract(epoch FROM clock_timestamp()))
+        AND (%(owner)s::bytea IS NULL OR owner = %(owner)s::bytea)
+        AND id <> ALL(%(passed)s::text[])
+        AND NOT EXISTS (
+            SELECT FROM agentloop_leases AS held WHERE held.session_id = id AND {LIVES})
+    ORDER BY updated DESC, id LIMIT {_MOST_SWEPT_AT_ONCE} FOR UPDATE SKIP LOCKED"""
+_KEEP_OUT = f"""
+    INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
+    SELECT id, ''::bytea, ''::bytea, 0, ''::bytea, 0, clock_timestamp() FROM unnest(%s::text[]) AS id
+    ON CONFLICT (session_id) DO UPDATE SET holder = '' WHERE NOT ({LIVES})
+    RETURNING session_id"""
+"""The leases of these sessions, but those that are live: who asks for one waits until the sweep is over."""
+_FORGET = f"DELETE FROM agentloop_leases AS held WHERE NOT ({LIVES})"
+
+
+async def info(session_id: str, connection: AsyncConnection) -> SessionInfo | None:
+    """The session's line, made anew from its log where it is damaged; None where there is none.
+
+    Raises:
+        DamagedError: both are damaged.
+    """
+    row = await one_row(connection, _INFO, (session_id,))
+    return await _line(row, connection) if row else None
+
+
+async def written_line(session_id: str, connection: AsyncConnection) -> SessionInfo | None:
+    """The session's line as it stands there; None where there is none.
+
+    Raises:
+        DamagedError: it is damaged.
+    """
+    row = await one_row(connection, _INFO, (session_id,))
+    return line_of("", row) if row else None
+
+
+async def listed(scope: Scope, connection: AsyncConnection) -> tuple[SessionInfo, ...]:
+    """The lines of that folder and owner, newest update first.
+
+    One of which neither line nor log is whole hides no other: who looks the database through is told of it.
+    """
+    values = {"folder": to_bytes(scope.folder), "owner": to_bytes(scope.owner)}
+    rows = await all_rows(connection, _LIST[scope.folder is not None, scope.owner is not None], values)
+    return newest_first([await _line_or_none(row, connection) for row in rows], scope)
+
+
+async def delete(session_id: str, connection: AsyncConnection) -> bool:
+    """Remove the session with all that belongs to it; an append meanwhile comes before or after."""
+    async with connection.transaction():
+        held = await connection.execute(_HOLD, (session_id,))
+        # Without a line that is held, an append could begin the session between two of these statements.
+        return held.rowcount > 0 and await _remove(connection, [session_id]) > 0
+
+
+async def sweep(link: Link, scope: Scope, now: float | None) -> tuple[SessionInfo, ...]:
+    """Remove the owner's sessions that expired, some in each transaction, and say what they were.
+
+    Raises:
+        StoreError: as the link raises it, where nothing went before.
+    """
+    gone: list[SessionInfo] = []
+    passed: list[str] = []
+    try:
+        while True:
+            swept, kept = await link.run(partial(_swept, scope, now, passed))
+            if not (swept or kept):
+                return tuple(gone)
+            gone += swept
+            passed += kept
+    except StoreError:
+        if not gone:
+            raise
+        return tuple(gone)  # the next sweep meets the fault again
+
+
+async def _swept(
+    scope: Scope, now: float | None, passed: Sequence[str], connection: AsyncConnection
+) -> tuple[list[SessionInfo], list[str]]:
+    """Remove some of the owner's sessions that expired, but those that were passed over.
+
+    Returns what they were, and the ids of others that are passed over: by their log they do not expire,
+    neither it nor their line is whole, or they were taken meanwhile. Both are empty where none are left.
+    """
+    values = {"owner": to_bytes(scope.owner), "now": now, "passed": list(passed)}
+    async with connection.transaction():
+        rows = await all_rows(connection, _EXPIRED, values)
+        lines = [await _line_or_none(row, connection) for row in rows]
+        due = [line for line in lines if line and line.expires is not None and scope.takes(line)]
+        kept_out = await all_rows(connection, _KEEP_OUT, ([line.id for line in due],))
+        free = {name for (name,) in kept_out}
+        await _remove(connection, list(free))
+        await connection.execute(_FORGET)
+    return [line for line in due if line.id in free], [name for name, *_ in rows if name not in free]
+
+
+async def _line(row: tuple[Any, ...], connection: AsyncConnection) -> SessionInfo:
+    """What the row says; where it is damaged, what the log does, of which it is only an extract.
+
+    Raises:
+        DamagedError: both are damaged.
+    """
+    if line := whole_line("", row):
+        return line
+    there = await all_rows(connection, _LOG, (row[0],))
+    return await in_thread(_made_anew, row[0], there) or line_of("", row)
+
+
+def _made_anew(session_id: str, rows: Sequence[tuple[int, str]]) -> SessionInfo | None:
+    return line_from(session_id, (record_of("", session_id, *row) for row in rows))
+
+
+async def _line_or_none(row: tuple[Any, ...], connection: AsyncConnection) -> SessionInfo | None:
+    try:
+        return await _line(row, connection)
+    except DamagedError:
+        return None
+
+
+async def _remove(connection: AsyncConnection, session_ids: Sequence[str]) -> int:
+    await connection.execute(f"{_FORGET} AND session_id = ANY(%s::text[])", (session_ids,))
+    for table in ("agentloop_events", *BESIDE):
+        statement = sql.SQL("DELETE FROM {} WHERE session_id = ANY(%s::text[])").format(sql.Identifier(table))
+        await connection.execute(statement, (session_ids,))
+    done = await connection.execute(
+        "DELETE FROM agentloop_sessions WHERE id = ANY(%s::text[])", (session_ids,)
+    )
+    return done.rowcount
+
+
+_NAMES = """
+    SELECT id FROM agentloop_sessions
+    UNION SELECT session_id FROM agentloop_events ORDER BY 1"""
+_PAGE = f"""
+    SELECT seq, body FROM agentloop_events WHERE session_id = %s::text AND seq > %s::int8
+    ORDER BY seq LIMIT {ROWS_AT_ONCE}"""
+
+
+async def faults_of(label: str, link: Link) -> tuple[str, ...]:
+    """A line for each record that is damaged or missing, and each line of the list that is not its log's."""
+    faults: list[str] = []
+    try:
+        for name in await link.run(_names):
+            faults += await link.run(partial(_faults_of_session, label, name))
+    except DamagedError as error:
+        faults.append(str(error))
+    return tuple(faults)
+
+
+async def _names(connection: AsyncConnection) -> list[str]:
+    async with connection.transaction():
+        await connection.execute("SET LOCAL statement_timeout = 0")
+        return [name for (name,) in await (await connection.execute(_NAMES)).fetchall()]
+
+
+async def _faults_of_session(label: str, session_id: str, connection: AsyncConnection) -> list[str]:
+    """All of it as it was at one moment: who appends or deletes meanwhile is no fault."""
+    log, faults = LogCheck(label, session_id, partial(record_of, label, session_id)), list[str]()
+    async with connection.transaction():
+        await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        try:
+            listed = await written_line(session_id, connection)
+        except DamagedError as error:
+            return [f"{label}: {error}"]
+        read = ROWS_AT_ONCE
+        while read == ROWS_AT_ONCE:
+            rows = await _page(connection, session_id, log.seq)
+            faults += await in_thread(_faults_of_page, log, rows)
+            read = len(rows)
+    return [*faults, *log.faults_of_line(listed)]
+
+
+async def _page(connection: AsyncConnection, session_id: str, after: int) -> list[tuple[int, str]]:
+    return await (await connection.execute(_PAGE, (session_id, after))).fetchall()
+
+
+def _faults_of_page(log: LogCheck, rows: Sequence[tuple[int, str]]) -> list[str]:
+    return list(log.faults_of(rows))

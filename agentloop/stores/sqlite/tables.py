@@ -1,0 +1,435 @@
+"""Logs, lines, checkpoints, leases, self-check.
+
+What a SQLite file keeps beside the logs: checkpoints, and who works on a session.
+
+A lease runs out by the clock of the machine: all processes that share the file read the same one. Where that
+clock is set back, leases hold longer by as much.
+"""
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import chain
+from typing import Any, TypeAlias
+
+from agentloop._plumbing.checks import shown
+from agentloop.codec import encode
+from agentloop.errors import ConflictError, DamagedError, StoreError, UsageError
+from agentloop.events import Event, Record
+from agentloop.stores.base import (
+    MOST_LEASE_SECONDS,
+    Checkpoint,
+    Lease,
+    Scope,
+    SessionInfo,
+    clamped,
+    stays_with,
+)
+from agentloop.stores.lines import (
+    COLUMNS,
+    Change,
+    LogCheck,
+    change_of,
+    changed,
+    check_gapless,
+    incomplete,
+    line_from,
+    line_of,
+    list_statements,
+    newest_first,
+    whole_line,
+)
+from agentloop.stores.sqlite import index
+from agentloop.stores.sqlite.file import SQLiteFile, is_of_index, is_read_only
+from agentloop.stores.sqlite.index import IS_NUMBERED
+from agentloop.stores.sqlite.schema import MIGRATIONS, from_column, record_of, record_sum, row_of, to_column
+
+_KEEP = """INSERT INTO checkpoints (session_id, seq, event_id, body)
+    SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1)
+    ON CONFLICT (session_id) DO UPDATE SET
+    seq = excluded.seq, event_id = excluded.event_id, body = excluded.body
+    WHERE excluded.seq >= checkpoints.seq"""
+_KEPT = "SELECT seq, event_id, body FROM checkpoints WHERE session_id = ?"
+_LEASE = "holder, place, pid, started, since"
+LIVES = f"typeof(until) = 'real' AND until - ? BETWEEN 0 AND {MOST_LEASE_SECONDS}"
+"""Whether a lease holds at that moment: one that ends later than it can is damaged and keeps nobody out."""
+
+
+def checkpoint(session_id: str, file: SQLiteFile) -> Checkpoint | None:
+    """The newest checkpoint; None where there is none, or what stands there is none.
+
+    Whether the text is whole is for its reader: it holds a sum of itself.
+    """
+    row = file.read(lambda connection: connection.execute(_KEPT, (session_id,)).fetchone(), None)
+    try:
+        seq, event_id, body = map(from_column, row or (None, None, None))
+        return Checkpoint(seq=seq, event_id=event_id, body=body)
+    except (UnicodeDecodeError, UsageError):
+        return None
+
+
+def keep_checkpoint(session_id: str, kept: Checkpoint, file: SQLiteFile) -> None:
+    """Keep this one in place of an older one, where there is a log."""
+    row = (session_id, kept.seq, to_column(kept.event_id), to_column(kept.body))
+    file.change(lambda connection: connection.execute(_KEEP, row), None)
+
+
+def drop_checkpoint(session_id: str, file: SQLiteFile) -> None:
+    """Forget the checkpoint."""
+    delete = "DELETE FROM checkpoints WHERE session_id = ?"
+    file.change(lambda connection: connection.execute(delete, (session_id,)), None)
+
+
+def take_lease(session_id: str, lease: Lease, seconds: float, over: str | None, file: SQLiteFile) -> Lease:
+    """Who holds the session from now on; see `GrantsLeases`."""
+    with file.transaction() as connection:
+        now = time.time()
+        held = _held(connection, session_id, now)
+        if held and stays_with(held, lease, over):
+            return held
+        texts = [to_column(text) for text in (lease.holder, lease.place, lease.started)]
+        until = now + min(seconds, MOST_LEASE_SECONDS)
+        connection.execute(
+            f"INSERT OR REPLACE INTO leases (session_id, until, {_LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (session_id, until, texts[0], texts[1], lease.pid, texts[2], float(lease.since)),
+        )
+    return lease
+
+
+def lease(session_id: str, file: SQLiteFile) -> Lease | None:
+    """Who holds the session now; None for nobody."""
+    return file.read(lambda connection: _held(connection, session_id, time.time()), None)
+
+
+def _held(connection: sqlite3.Connection, session_id: str, now: float) -> Lease | None:
+    row = connection.execute(
+        f"SELECT {_LEASE} FROM leases WHERE session_id = ? AND {LIVES}", (session_id, now)
+    ).fetchone()
+    return _lease(row) if row else None
+
+
+def _lease(row: tuple[Any, ...]) -> Lease | None:
+    """The lease that the row holds; None where it is damaged, as it keeps nobody then from the session."""
+    try:
+        holder, place, pid, started, since = map(from_column, row)
+        return Lease(holder=holder, place=place, pid=pid, started=started, since=since)
+    except (UnicodeDecodeError, UsageError):
+        return None
+
+
+def free_lease(session_id: str, holder: str, file: SQLiteFile) -> None:
+    """Let go of the session, where that holder has it."""
+    free, row = "DELETE FROM leases WHERE session_id = ? AND holder = ?", (session_id, to_column(holder))
+    file.change(lambda connection: connection.execute(free, row), None)
+
+
+SEQ_BITS = 32
+"""A row of the full-text index has for its id the session's number, then, in so many bits, the position."""
+
+LISTS = list_statements(f"SELECT {COLUMNS} FROM sessions", "folder = ?", "owner = ?")
+LOG = "SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq"
+
+_DUE = "expires <= ? AND owner IS coalesce(?, owner)"
+"""Where an owner is given, it is theirs: `IS`, since nobody's owner is NULL."""
+
+EXPIRED = f"SELECT id FROM sessions WHERE {_DUE} ORDER BY expires"
+_LINE = f"SELECT {COLUMNS} FROM sessions WHERE id = ?"
+_RUN_OUT = f"FROM leases WHERE NOT ({LIVES})"
+_IS_FREE = f"NOT EXISTS (SELECT 1 FROM leases WHERE session_id = id AND {LIVES})"
+
+
+def info(session_id: str, file: SQLiteFile) -> SessionInfo | None:
+    """The session's line; None for a session that does not exist."""
+    return file.read(lambda connection: line(connection, session_id, file), None)
+
+
+def line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> SessionInfo | None:
+    """The session's line in a transaction that has begun, made anew from its log where it is damaged.
+
+    None where there is none.
+
+    Raises:
+        DamagedError: both are damaged.
+    """
+    row = connection.execute(_LINE, (session_id,)).fetchone()
+    return _line(connection, row, file) if row else None
+
+
+def written_line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> SessionInfo | None:
+    """The session's line as it stands there; None where there is none.
+
+    Raises:
+        DamagedError: it is damaged.
+    """
+    row = connection.execute(_LINE, (session_id,)).fetchone()
+    return line_of(str(file.path), row) if row else None
+
+
+def listed(scope: Scope, file: SQLiteFile) -> tuple[SessionInfo, ...]:
+    """The sessions of the folder and the owner, newest update first.
+
+    One of which neither line nor log is whole hides no other: who looks the file through is told of it.
+    """
+    statement = LISTS[scope.folder is not None, scope.owner is not None]
+    values = [to_column(text) for text in (scope.folder, scope.owner) if text is not None]
+
+    def found(connection: sqlite3.Connection) -> tuple[SessionInfo, ...]:
+        rows = connection.execute(statement, values).fetchall()
+        return newest_first((_line_or_none(connection, row, file) for row in rows), scope)
+
+    return file.read(found, ())
+
+
+def delete(session_id: str, file: SQLiteFile) -> bool:
+    """Remove a session with all that is kept of it; False where there was none."""
+    return file.change(lambda connection: _remove(connection, session_id), False)
+
+
+def expired(scope: Scope, now: float, file: SQLiteFile) -> list[str]:
+    """The ids of the owner's sessions whose time to live is over.
+
+    Leases that have run out are forgotten.
+    """
+
+    def found(connection: sqlite3.Connection) -> tuple[list[str], bool]:
+        names = [name for (name,) in connection.execute(EXPIRED, (now, to_column(scope.owner)))]
+        (run_out,) = connection.execute(f"SELECT count(*) {_RUN_OUT}", (time.time(),)).fetchone()
+        return names, run_out > 0
+
+    names, some_run_out = file.read(found, (list[str](), False))
+    if some_run_out:
+        with file.transaction() as connection:
+            connection.execute(f"DELETE {_RUN_OUT}", (time.time(),))
+    return names
+
+
+def delete_expired(session_id: str, scope: Scope, now: float, file: SQLiteFile) -> SessionInfo | None:
+    """Remove a session if its time to live is over still, it is the owner's and free; return its line.
+
+    One of which neither line nor log is whole stays: that it is over is no more sure than the rest of it.
+    """
+    with file.transaction() as connection:
+        values = (session_id, now, to_column(scope.owner), time.time())
+        row = connection.execute(f"{_LINE} AND {_DUE} AND {_IS_FREE}", values).fetchone()
+        found = _line_or_none(connection, row, file) if row else None
+        if found is None or not scope.takes(found) or found.expires is None or found.expires > now:
+            return None
+        _remove(connection, session_id)
+    return found
+
+
+def _line(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) -> SessionInfo:
+    """What the row says; where it is damaged, what the log does, of which it is only an extract.
+
+    Raises:
+        DamagedError: both are damaged.
+    """
+    label, name = str(file.path), row[0]
+    if line := whole_line(label, row):
+        return line
+    rows = connection.execute(LOG, (name,))
+    return line_from(name, (record_of(file.path, name, *each) for each in rows)) or line_of(label, row)
+
+
+def _line_or_none(connection: sqlite3.Connection, row: Sequence[Any], file: SQLiteFile) -> SessionInfo | None:
+    try:
+        return _line(connection, row, file)
+    except DamagedError:
+        return None
+
+
+def _remove(connection: sqlite3.Connection, session_id: str) -> bool:
+    numbers = connection.execute(f"SELECT number FROM sessions WHERE id = ? AND {IS_NUMBERED}", (session_id,))
+    for (number,) in numbers.fetchall():
+        first, last = word_rows(number)
+        connection.execute("DELETE FROM words WHERE rowid BETWEEN ? AND ?", (first, last))
+    connection.execute(f"DELETE {_RUN_OUT} AND session_id = ?", (time.time(), session_id))
+    for table in ("events", "checkpoints"):
+        connection.execute(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))
+    return connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount > 0
+
+
+def word_rows(number: int) -> tuple[int, int]:
+    """The first and the last row id that the session with that number can have in the full-text index."""
+    return number << SEQ_BITS, ((number + 1) << SEQ_BITS) - 1
+
+
+_COLUMNS = """SELECT made.name, of.name FROM sqlite_schema AS made, pragma_table_xinfo(made.name) AS of
+    WHERE made.type = 'table' AND made.name IN ('events', 'sessions', 'checkpoints', 'leases')"""
+
+
+def check_form(file: SQLiteFile) -> tuple[str, ...]:
+    """What is wrong with the pages, tables and indexes of the file, one line for each finding."""
+    rows = file.rows("PRAGMA integrity_check")
+    found = (each for (text,) in rows if text != "ok" for each in text.splitlines())
+    faults = [each for each in found if not is_of_index(each)]
+    if file.exists():
+        lacking = _as_made() - set(file.rows(_COLUMNS))
+        faults += [f"the table {table!r} has no column {column!r}" for table, column in sorted(lacking)]
+    return tuple(f"{file.path}: {fault}" for fault in faults)
+
+
+@cache
+def _as_made() -> frozenset[tuple[str, str]]:
+    """The tables and columns of a file that is just made: no sum covers their names in the file."""
+    with closing(sqlite3.connect(":memory:")) as made:
+        for statement in chain.from_iterable(MIGRATIONS):
+            made.execute(statement)
+        return frozenset(made.execute(_COLUMNS))
+
+
+def check_index(file: SQLiteFile) -> tuple[str, ...]:
+    """A line where the full-text index was damaged; it is begun anew then, as nothing stands in it alone."""
+    try:
+        was_damaged = index.mended(file)
+    except StoreError as fault:
+        if not is_read_only(fault):
+            raise
+        return ()
+    anew = "the full-text index was damaged: the next search makes it anew, no record is lost"
+    return (f"{file.path}: {anew}",) if was_damaged else ()
+
+
+def names(file: SQLiteFile) -> list[object]:
+    """The ids of all sessions of which there is a line in the list, a log, or both."""
+    rows = file.rows("SELECT id FROM sessions UNION SELECT DISTINCT session_id FROM events")
+    return [name for (name,) in rows]
+
+
+def check_session(session_id: object, file: SQLiteFile) -> tuple[str, ...]:
+    """What is wrong with a session: records that do not decode or are missing, a line that says otherwise."""
+    if not isinstance(session_id, str):
+        return (f"{file.path}: a session's id is damaged: {shown(session_id)}: restore a copy",)
+    log = LogCheck(str(file.path), session_id, partial(record_of, file.path, session_id))
+    with file.transaction("BEGIN") as connection:
+        try:
+            listed = written_line(connection, session_id, file)
+        except DamagedError as error:
+            return (str(error),)
+        rows = connection.execute(LOG, (session_id,))
+        return (*log.faults_of(rows), *log.faults_of_line(listed))
+
+
+Row: TypeAlias = tuple[str, int, str | bytes, int]
+
+MOST_SMALL_CHARS = 64 * 1024
+
+_READ = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+_INSERT = "INSERT INTO events (session_id, seq, body, sum) VALUES (?, ?, ?, ?)"
+_PUT = f"""INSERT INTO sessions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET title = excluded.title, folder = excluded.folder,
+    created = excluded.created, updated = excluded.updated, length = excluded.length, owner = excluded.owner,
+    ttl_seconds = excluded.ttl_seconds"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """What an append writes: the rows behind record `expect`, and what they make of the session's line."""
+
+    session_id: str
+    expect: int
+    rows: Sequence[Row]
+    change: Change | None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether writing it takes about as long as writing a single short record."""
+        return sum(len(body) for _, _, body, _ in self.rows) <= MOST_SMALL_CHARS
+
+
+def addition_of(session_id: str, events: Sequence[Event], expect: int) -> Addition:
+    """The events as they are written."""
+    rows = [_row(session_id, seq, event) for seq, event in enumerate(events, start=expect + 1)]
+    change = change_of(events) if events else None
+    return Addition(session_id=session_id, expect=expect, rows=rows, change=change)
+
+
+def append(new: Addition, file: SQLiteFile) -> int:
+    """Write all of it, or nothing; see `SessionStore.append`."""
+    with file.transaction() as connection:
+        if not _went_on(connection, new):
+            _begin_or_describe(connection, new, file)
+        elif new.rows:
+            connection.executemany(_INSERT, new.rows)
+    return new.expect + len(new.rows)
+
+
+def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tuple[Record, ...]:
+    """The records behind position `after`, at most `most` of them.
+
+    Raises:
+        DamagedError: one is damaged or missing.
+    """
+    after, most = clamped(after), None if most is None else clamped(most)
+
+    def found(connection: sqlite3.Connection) -> tuple[Any, list[Any]]:
+        rows = connection.execute(_READ, (session_id, after, -1 if most is None else most))
+        return _listed(connection, session_id), rows.fetchall()
+
+    length, rows = file.read(found, (0, list[Any]()))
+    seqs = [seq for seq, _, _ in rows]
+    check_gapless(str(file.path), session_id, seqs, after=after, most=most, length=length)
+    return tuple(record_of(file.path, session_id, *row) for row in rows)
+
+
+def _row(session_id: str, seq: int, event: Event) -> Row:
+    body = to_column(encode(event))
+    assert body is not None
+    return session_id, seq, body, record_sum(session_id, seq, body)
+
+
+def _length(connection: sqlite3.Connection, session_id: str) -> int:
+    positions = "SELECT max(seq) FROM events WHERE session_id = ? AND typeof(seq) = 'integer'"
+    return connection.execute(positions, (session_id,)).fetchone()[0] or 0
+
+
+def _listed(connection: sqlite3.Connection, session_id: str) -> int:
+    """The length that the line says; that of the log itself where the line says no number."""
+    row = connection.execute("SELECT length FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row and not isinstance(row[0], int):
+        return _length(connection, session_id)
+    return row[0] if row else 0
+
+
+def _check_written(connection: sqlite3.Connection, new: Addition, length: int) -> None:
+    """A repeated append whose first answer was lost finds the very rows that it sends."""
+    at = clamped(new.expect)
+    there = connection.execute(
+        "SELECT seq, body FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
+        (new.session_id, at, at + len(new.rows)),
+    ).fetchall()
+    if not new.rows or there != [(seq, body) for _, seq, body, _ in new.rows]:
+        raise ConflictError(new.session_id, expected=new.expect, actual=length)
+
+
+def _went_on(connection: sqlite3.Connection, new: Addition) -> bool:
+    """Whether the log has `expect` records and its line now says that these are behind them.
+
+    The line is the log's length, kept in the same transactions; a log that has more all the same refuses the
+    records by its primary key, and one that has less is found out by who reads it.
+    """
+    if new.change is None or not new.change.only_adds:
+        return False
+    at = clamped(new.expect)
+    updated = connection.execute(
+        "UPDATE sessions SET updated = max(updated, ?), length = ? WHERE id = ? AND length = ?",
+        (new.change.updated, at + new.change.added, new.session_id, at),
+    )
+    return updated.rowcount == 1
+
+
+def _begin_or_describe(connection: sqlite3.Connection, new: Addition, file: SQLiteFile) -> None:
+    length = _length(connection, new.session_id)
+    if length != new.expect:
+        _check_written(connection, new, length)
+        return
+    before = line(connection, new.session_id, file)
+    listed = before.length if before else 0
+    if listed != new.expect:
+        raise incomplete(str(file.path), new.session_id, listed)
+    if new.change:
+        connection.executemany(_INSERT, new.rows)
+        connection.execute(_PUT, row_of(changed(before, new.session_id, new.change)))
