@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         UsageError,
     )
     from agentloop.events import EventFilter
-    from agentloop.leases import Leases
     from agentloop.limits import Limits
     from agentloop.messages import Message, ToolCall, Usage
     from agentloop.micro import MicroCompact
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from agentloop.redaction.secrets import Redact, Secrets
     from agentloop.results import CompactionPreview, RunResult
     from agentloop.runner import Runner
+    from agentloop.sessions.lease import Leases
     from agentloop.stream import CompactionRequest, CompactionResult
     from agentloop.sync import SyncRunner
     from agentloop.tools.registry import RunContext, Tool, ToolRegistry, tool
@@ -72,7 +72,6 @@ _HOMES = {
         "UsageError",
     ),
     "events": ("EventFilter",),
-    "leases": ("Leases",),
     "limits": ("Limits",),
     "messages": ("Message", "ToolCall", "Usage"),
     "micro": ("MicroCompact",),
@@ -85,6 +84,7 @@ _HOMES = {
     "redaction.secrets": ("Redact", "Secrets"),
     "results": ("CompactionPreview", "RunResult"),
     "runner": ("Runner",),
+    "sessions.lease": ("Leases",),
     "stream": ("CompactionRequest", "CompactionResult"),
     "sync": ("SyncRunner",),
     "tools.registry": ("RunContext", "Tool", "ToolRegistry", "tool"),

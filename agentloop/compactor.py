@@ -19,13 +19,11 @@ from agentloop.errors import AgentLoopError, ConflictError, StoreError, SummaryR
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.plans import Plan
 from agentloop.policy import TranscriptFailure
-from agentloop.races import CatchUp, appended, reloaded
 from agentloop.redaction import redacted
 from agentloop.refusal import fault_of
-from agentloop.sessions import Session
+from agentloop.sessions import CatchUp, Session, appended, reloaded, save
 from agentloop.standing import NOTHING, Standing, record_of
 from agentloop.stream import CompactionRequest, CompactionResult, CompactionStatus
-from agentloop.transcripts import save
 from agentloop.writers import Writer
 
 MOST_LOST = 100

@@ -14,14 +14,12 @@ from agentloop.context import TokenCounter, count_message
 from agentloop.emitter import Watch
 from agentloop.errors import TakenOverError
 from agentloop.events import Event, MessageAdded, RunEnded
-from agentloop.holds import Hold
 from agentloop.limits import Limits
 from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer
-from agentloop.races import CatchUp, appended, has_begun
 from agentloop.redaction import redacted
 from agentloop.room import Room
-from agentloop.sessions import Session
+from agentloop.sessions import CatchUp, Hold, Session, appended, has_begun
 from agentloop.spending import Spending
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import RunEnded as RunEndedShown

@@ -10,15 +10,13 @@ from agentloop.beginnings import begin
 from agentloop.context import arranged
 from agentloop.emitter import Sink
 from agentloop.errors import AgentLoopError, SessionNotFoundError, StoreError, UsageError
-from agentloop.holds import Hold
 from agentloop.limits import Limits, check_priced, limited
 from agentloop.loop import Ended, loop
 from agentloop.messages import Message
-from agentloop.owners import check_free, check_seen
 from agentloop.redaction import redact_error, redacted
 from agentloop.results import RunResult, status_of, unasked
 from agentloop.run import Run
-from agentloop.sessions import Session
+from agentloop.sessions import Hold, Session, check_free, check_seen
 from agentloop.setting import Setting
 
 

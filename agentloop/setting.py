@@ -15,16 +15,14 @@ from agentloop.context import Budget, TokenCounter, counter_for
 from agentloop.emitter import CALLBACK_SECONDS, Sink, Watch, unseen
 from agentloop.errors import UsageError
 from agentloop.given import folder_of, instances, transcripts_folder
-from agentloop.holds import Hold
 from agentloop.ladder import Ladder
-from agentloop.leases import Leases
 from agentloop.limits import Limits
 from agentloop.models import AsksWindow
 from agentloop.policy import Compaction
-from agentloop.races import CatchUp, reloaded, written_beside
 from agentloop.redaction import Redact, checked_redaction
 from agentloop.room import Room
 from agentloop.run import Run
+from agentloop.sessions import CatchUp, Hold, Leases, reloaded, written_beside
 from agentloop.stores.base import SessionStore
 
 

@@ -9,12 +9,12 @@ from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.emitter import CALLBACK_SECONDS
 from agentloop.events import EventFilter, Record
-from agentloop.leases import Leases, WhenBusy
 from agentloop.limits import Limits
 from agentloop.messages import Message
 from agentloop.redaction import Redact
 from agentloop.results import CompactionPreview, RunResult
 from agentloop.runner import Runner
+from agentloop.sessions import Leases, WhenBusy
 from agentloop.stores.base import SessionStore
 from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
 

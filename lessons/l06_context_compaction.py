@@ -48,6 +48,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentloop import Agent, Compaction, Message, OfflineModel, Runner
+from agentloop.sessions import listed
 from agentloop.stream import (
     AnyStreamEvent,
     CompactionEnded,
@@ -56,7 +57,6 @@ from agentloop.stream import (
     ResultsCleared,
     RunEnded,
 )
-from agentloop.transcripts import listed
 from agentloop.workspace import workspace_tools
 
 PROMPT = "Read every Python file in this folder and say what each one does."

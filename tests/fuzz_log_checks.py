@@ -7,7 +7,7 @@ from agentloop.codec import decode, encode
 from agentloop.context import Context
 from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored, holds
 from agentloop.messages import Message, ToolCall
-from agentloop.transcripts import load
+from agentloop.sessions import load
 from tests.fuzz_world import Act, Story
 from tests.strict_replies import MARKER
 from tests.strict_rules import text_of

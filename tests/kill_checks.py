@@ -9,11 +9,10 @@ from agentloop.context import Context
 from agentloop.events import Compacted, MessageAdded, Record
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
-from agentloop.sessions import Session
+from agentloop.sessions import Session, listed, load
 from agentloop.stores import SessionStore
 from agentloop.stores.base import FindsWords, KeepsCheckpoints
 from agentloop.stores.words import searchable, words_of
-from agentloop.transcripts import listed, load
 from tests.kill_world import BATCHES, ID, PROMPT, World
 
 WHOLE = re.compile(r"FACT-\w{6} done \d+ (word )+FACT-\w{6}")

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-import agentloop.checkpoints
+import agentloop.sessions.checkpoint
 from agentloop import Agent, Callbacks, Compaction, MicroCompact, RunContext, Runner, tool
 from agentloop.context import count_request, counter_for
 from agentloop.errors import AgentLoopError, UsageError
@@ -226,7 +226,7 @@ def hooked(world: World) -> None:
     sqlite3.connect = partial(sqlite3.connect, factory=_held(world))
     os.fsync = _between(world, "sync of a file", os.fsync)
     os.link = _between(world, "placing of a file", os.link)
-    agentloop.checkpoints.CHECKPOINT_EVERY = 4
+    agentloop.sessions.checkpoint.CHECKPOINT_EVERY = 4
 
 
 def _held(world: World) -> type[sqlite3.Connection]:

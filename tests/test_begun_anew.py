@@ -15,9 +15,8 @@ from agentloop.agent import Agent
 from agentloop.compaction import Compaction, MicroCompact
 from agentloop.errors import BegunAnewError, ConflictError, StoreError, TakenOverError
 from agentloop.events import Compacted, Described, Event, MessageAdded, Record, RunEnded, RunStarted
-from agentloop.holders import new_lease
-from agentloop.leases import Leases
 from agentloop.runner import Runner
+from agentloop.sessions import Leases, new_lease
 from agentloop.stores import InMemoryStore, SessionStore
 from agentloop.stores.base import Lease
 from agentloop.testing import ScriptedModel, calls

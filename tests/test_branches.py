@@ -30,17 +30,16 @@ from agentloop.events import (
     kind_name,
     select,
 )
-from agentloop.exports import to_events, to_openai
-from agentloop.imports import parse
-from agentloop.markdown import to_markdown
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ModelRequest
 from agentloop.runner import Runner
+from agentloop.sessions import listed, load
+from agentloop.sessions.export import to_events, to_markdown, to_openai
+from agentloop.sessions.importing import parse
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import KeepRecentFraction, Strategy
 from agentloop.stream import CompactionRequest
 from agentloop.testing import ScriptedModel
-from agentloop.transcripts import listed, load
 from agentloop.triggers import Trigger
 from tests.kit import (
     BUDGET,

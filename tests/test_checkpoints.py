@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import LogCapture
 
-from agentloop import Agent, Compaction, MicroCompact, Runner, checkpoints, triggers
-from agentloop.checkpoints import CHECKPOINT_EVERY, FOLD, checkpoint_of, context_in, in_short
+from agentloop import Agent, Compaction, MicroCompact, Runner, triggers
 from agentloop.codec import encode
 from agentloop.context import Context, Entry, Growing, RunTools, Shown, next_step, wire_messages
 from agentloop.errors import ConflictError, StoreError, UsageError
@@ -32,12 +31,12 @@ from agentloop.events import (
     Restored,
 )
 from agentloop.messages import Message, ToolCall
-from agentloop.sessions import Session
+from agentloop.sessions import Session, checkpoint, load
+from agentloop.sessions.checkpoint import CHECKPOINT_EVERY, FOLD, checkpoint_of, context_in, in_short
 from agentloop.stores import InMemoryStore, SQLiteStore
 from agentloop.stores.base import Checkpoint
 from agentloop.strategies import Digest, SlidingWindow, TurnWindow, replaced_by
 from agentloop.testing import ScriptedModel
-from agentloop.transcripts import load
 from tests.benchmarks.long_log import LongLog
 from tests.kit import BUDGET, added, context_of, every_fact, read, records_of
 from tests.store_kit import CheckpointingStore
@@ -245,7 +244,7 @@ async def test_a_session_with_a_damaged_checkpoint_opens_as_without_one(body: st
 
 async def test_a_checkpoint_of_another_version_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr(checkpoints, "FOLD", FOLD + 1)
+        newer.setattr(checkpoint, "FOLD", FOLD + 1)
         store = await stored(long_log(1_200), kept=1_100)
     session = await Session.open("s", store)
     assert session.context.base == 0
@@ -445,7 +444,7 @@ def test_what_is_kept_is_what_is_in_sight_and_the_newest_messages() -> None:
     context = Context.of(records_of(long_log(12_000)))
     short = in_short(context)
     assert len(context.said) > 6_000
-    assert len(short.said) <= checkpoints.TAIL + 1
+    assert len(short.said) <= checkpoint.TAIL + 1
     assert len(context.compactions) > 6 > len(short.compactions)
     size = sum(len(message.text) for message in context.messages) + 30 * len(context.call_ids)
     assert len(checkpoint_of(context, "id").body) < 2 * size + 200 * len(context.visible)

@@ -21,8 +21,8 @@ from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import Described, Event, EventFilter, MessageAdded, Noted, Unknown
-from agentloop.imports import parse
 from agentloop.messages import Message
+from agentloop.sessions.importing import parse
 from agentloop.stores import SQLiteStore
 from tests.cli_kit import agentloop, command, environment, started
 from tests.store_kit import CountingStore

@@ -15,12 +15,11 @@ from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import ConflictError, SessionNotFoundError, StoreError
 from agentloop.events import Compacted, Described, Event, MessageAdded
-from agentloop.holders import new_lease
 from agentloop.messages import Message
+from agentloop.sessions import new_lease, save
 from agentloop.stores import InMemoryStore, SQLiteStore
 from agentloop.stores.base import Lease
 from agentloop.testing import ScriptedModel, calls
-from agentloop.transcripts import save
 from tests.cli_kit import Finished, agentloop, terminal
 from tests.store_kit import LogAlone
 

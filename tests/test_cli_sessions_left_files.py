@@ -12,10 +12,10 @@ from agentloop.cli.settings import settings_for
 from agentloop.events import Compacted, Event, MessageAdded, Noted
 from agentloop.messages import Message
 from agentloop.prompts import summary_message
+from agentloop.sessions import listed
 from agentloop.stores import SQLiteStore
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import spill
-from agentloop.transcripts import listed
 from tests.cli_kit import Finished, agentloop, terminal
 from tests.kit import lines
 from tests.store_kit import CountingStore

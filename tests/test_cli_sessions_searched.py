@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from agentloop.checkpoints import checkpoint_of
 from agentloop.cli.finding import find_session
 from agentloop.cli.sessions.checked import faults_of
 from agentloop.cli.sessions.reading import PAGE_RECORDS
@@ -23,6 +22,7 @@ from agentloop.context import Context
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.events import Compacted, Described, Event, MessageAdded, Record
 from agentloop.messages import Message, ToolCall
+from agentloop.sessions import checkpoint_of
 from agentloop.stores import SQLiteStore
 from agentloop.stores.base import Checkpoint, SessionInfo
 from tests.cli_kit import Finished, agentloop

@@ -11,8 +11,8 @@ from agentloop.cli.hints import program_name, resume_hint
 from agentloop.cli.settings import settings_for
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded
-from agentloop.leases import Leases
 from agentloop.messages import Message, ToolCall
+from agentloop.sessions import Leases
 from agentloop.stores import open_store
 from agentloop.stores.postgres.connection import address_of
 from tests.cli_kit import agentloop

@@ -10,7 +10,7 @@ from agentloop import Agent
 from agentloop.durable import RunQueue, holding
 from agentloop.errors import StoreError
 from agentloop.events import Described, Event
-from agentloop.holders import new_lease
+from agentloop.sessions import new_lease
 from agentloop.stores import PostgresStore, SessionStore
 from agentloop.stores.base import GrantsLeases, Lease
 from agentloop.testing import ScriptedModel, calls

@@ -12,9 +12,9 @@ from agentloop._plumbing.processes import this_process
 from agentloop.durable import RunQueue
 from agentloop.errors import SessionBusyError
 from agentloop.events import RunEnded, RunStarted
-from agentloop.holders import new_lease
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
+from agentloop.sessions import new_lease
 from agentloop.stores import SessionStore
 from agentloop.stores.base import GrantsLeases, Lease
 from agentloop.stream import RunStarted as RunStartedShown

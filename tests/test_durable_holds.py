@@ -8,9 +8,8 @@ import pytest
 from agentloop import Agent, Runner, tool
 from agentloop.durable import RunQueue, holding
 from agentloop.errors import SessionBusyError
-from agentloop.holders import new_lease
-from agentloop.leases import WhenBusy
 from agentloop.prompts import INTERRUPTED
+from agentloop.sessions import WhenBusy, new_lease
 from agentloop.stores import SessionStore
 from agentloop.stores.base import GrantsLeases
 from agentloop.testing import ScriptedModel, calls

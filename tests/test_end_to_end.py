@@ -12,8 +12,8 @@ from agentloop.micro import MicroCompact
 from agentloop.offline import OfflineModel
 from agentloop.openai_chat import OpenAIChat
 from agentloop.runner import Runner
+from agentloop.sessions import listed, load
 from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, TextDelta
-from agentloop.transcripts import listed, load
 from agentloop.workspace import workspace_tools
 from tests.facts_kit import assert_all_known, looking, run_looking, said
 from tests.kit import watched

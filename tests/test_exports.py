@@ -26,10 +26,9 @@ from agentloop.events import (
     Unknown,
     select,
 )
-from agentloop.exports import to_events, to_openai
-from agentloop.imports import parse
-from agentloop.markdown import to_markdown
 from agentloop.messages import Message
+from agentloop.sessions.export import to_events, to_markdown, to_openai
+from agentloop.sessions.importing import parse
 from agentloop.strategies import KeepRecentFraction
 from tests.export_kit import DONE, TASK, WHOLE, asks, length, log, said
 from tests.kit import BUDGET, orderly, records_of

@@ -12,10 +12,10 @@ from agentloop import Agent, Answer, Message, ModelRequest, OpenAIChat, RetryPol
 from agentloop.codec import decode, encode
 from agentloop.context import wire_messages
 from agentloop.events import MessageAdded, Record
-from agentloop.exports import to_openai
-from agentloop.imports import parse
-from agentloop.markdown import to_markdown
 from agentloop.messages import CallIds
+from agentloop.sessions import to_openai
+from agentloop.sessions.export import to_markdown
+from agentloop.sessions.importing import parse
 from agentloop.testing import ScriptedModel
 from tests.kit import assert_valid, imported
 from tests.strict_bodies import Body

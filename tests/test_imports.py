@@ -19,10 +19,10 @@ from agentloop.events import (
     Noted,
     Restored,
 )
-from agentloop.exports import to_openai
-from agentloop.imports import parse
 from agentloop.messages import Message
 from agentloop.runner import Runner
+from agentloop.sessions import to_openai
+from agentloop.sessions.importing import parse
 from agentloop.stores import InMemoryStore
 from agentloop.testing import ScriptedModel
 from tests.export_kit import DONE, TASK, WHOLE, asks, length, log

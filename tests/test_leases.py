@@ -13,8 +13,8 @@ from agentloop.agent import Agent
 from agentloop.cli.exits import exit_status
 from agentloop.errors import SessionBusyError, StoreError, TakenOverError, UsageError
 from agentloop.events import MessageAdded, RunEnded, RunStarted
-from agentloop.leases import Leases, WhenBusy
 from agentloop.results import status_of
+from agentloop.sessions import Leases, WhenBusy
 from agentloop.stores import InMemoryStore
 from agentloop.stores.base import Lease
 from agentloop.stream import RunEnded as RunEndedShown

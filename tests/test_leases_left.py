@@ -126,7 +126,7 @@ async def test_a_run_that_is_being_cancelled_is_waited_for(when_busy: Any) -> No
 
 
 async def test_one_that_does_not_let_go_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentloop.holders.ENDING_SECONDS", 0.05)
+    monkeypatch.setattr("agentloop.sessions.lease.ENDING_SECONDS", 0.05)
     store, inside, may = InMemoryStore(), asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
@@ -143,7 +143,7 @@ async def test_one_that_does_not_let_go_is_waited_for_only_so_long(monkeypatch: 
     task.cancel()
     with pytest.raises(SessionBusyError):
         await run(runner)
-    monkeypatch.setattr("agentloop.holders.ENDING_SECONDS", 600)
+    monkeypatch.setattr("agentloop.sessions.lease.ENDING_SECONDS", 600)
     may.set()
     assert (await runner.run("Me too", session_id="s")).output == "second"
     assert task.cancelled()
@@ -152,7 +152,7 @@ async def test_one_that_does_not_let_go_is_waited_for_only_so_long(monkeypatch: 
 async def test_a_run_of_a_task_that_outlived_a_cancellation_is_at_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agentloop.holders.ENDING_SECONDS", 600)
+    monkeypatch.setattr("agentloop.sessions.lease.ENDING_SECONDS", 600)
     store, gate, begun = InMemoryStore(), Gate(), asyncio.Event()
     runner = runner_for([calls(wait={}), "first"], gate.wait, store=store)
 

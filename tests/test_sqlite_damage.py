@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from agentloop.checkpoints import checkpoint_of, context_in
 from agentloop.codec import encode
 from agentloop.context import Context
 from agentloop.errors import DamagedError, StoreError
 from agentloop.events import Described
+from agentloop.sessions.checkpoint import checkpoint_of, context_in
 from agentloop.stores import SQLiteStore
 from agentloop.stores.sqlite import file as limits
 from agentloop.stores.sqlite.schema import MIGRATIONS, SCHEMA_VERSION

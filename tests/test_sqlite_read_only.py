@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from agentloop.checkpoints import checkpoint_of
 from agentloop.context import Context
 from agentloop.events import Described
+from agentloop.sessions import checkpoint_of
 from agentloop.stores import SQLiteStore
 from agentloop.stores.sqlite.schema import MIGRATIONS
 from tests.store_kit import said

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from agentloop.checkpoints import checkpoint_of
 from agentloop.errors import StoreError
 from agentloop.events import Described
-from agentloop.holders import told
-from agentloop.sessions import Session
+from agentloop.sessions import Session, checkpoint_of, told
 from agentloop.stores import SQLiteStore
 from agentloop.stores.base import Lease
 from tests.store_kit import said

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Runner, tool
-from agentloop.checkpoints import FOLD, checkpoint_of
 from agentloop.codec import encode
 from agentloop.errors import ConflictError, DamagedError, SessionBusyError, StoreError, UsageError
 from agentloop.events import Compacted, Described, Event, MessageAdded, Unknown
 from agentloop.messages import Message
 from agentloop.sessions import Session
+from agentloop.sessions.checkpoint import FOLD, checkpoint_of
 from agentloop.stores import InMemoryStore, PostgresStore, SQLiteStore, open_store
 from agentloop.stores.base import Scope
 from agentloop.stores.sqlite import search

@@ -22,9 +22,9 @@ from agentloop.errors import ContextOverflowError, StoreError, UsageError
 from agentloop.events import Compacted, MessageAdded, Record
 from agentloop.guard import STRIKES
 from agentloop.messages import Message, ToolCall
+from agentloop.sessions.transcripts import DEAD_AFTER_SECONDS, listed, load, save
 from agentloop.stream import CompactionEnded, RunEnded
 from agentloop.testing import ScriptedModel
-from agentloop.transcripts import DEAD_AFTER_SECONDS, listed, load, save
 from agentloop.triggers import On
 from tests.kit import every_fact, read, reading, watched
 
@@ -100,7 +100,7 @@ def test_what_a_killed_writer_left_goes_with_a_later_save(tmp_path: Path) -> Non
         "import os, sys\n"
         "from pathlib import Path\n"
         "from agentloop.messages import Message\n"
-        "from agentloop.transcripts import save\n"
+        "from agentloop.sessions.session.transcripts import save\n"
         "def said():\n"
         "    yield Message.user('one')\n"
         "    os.kill(os.getpid(), 9)\n"
@@ -214,7 +214,7 @@ def test_a_disc_that_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
         "import resource, sys\n"
         "from pathlib import Path\n"
         "from agentloop.messages import Message\n"
-        "from agentloop.transcripts import save\n"
+        "from agentloop.sessions.session.transcripts import save\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
         "save(Path(sys.argv[1]), [Message.user('x' * 20_000)], epoch=7)\n"
     )

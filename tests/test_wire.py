@@ -25,8 +25,6 @@ from agentloop.context.request import alternating, arranged, wire_messages, wire
 from agentloop.context.wire import MOST_UNREADABLE_CHARS
 from agentloop.errors import AgentLoopError, ModelUnavailableError, UsageError
 from agentloop.events import Compacted, MessageAdded, Record, Restored
-from agentloop.exports import to_events, to_openai
-from agentloop.imports import parse
 from agentloop.messages import MOST_NESTED, Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.openai_chat import OpenAIChat
@@ -40,6 +38,8 @@ from agentloop.prompts import (
     estimate_tokens,
 )
 from agentloop.runner import Runner
+from agentloop.sessions.export import to_events, to_openai
+from agentloop.sessions.importing import parse
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import KeepRecentFraction
 from agentloop.testing import ScriptedModel, calls

@@ -18,13 +18,12 @@ from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import OFFLINE, Settings
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.errors import UsageError
-from agentloop.holders import told
-from agentloop.leases import Leases
 from agentloop.limits import Limits, check_priced
 from agentloop.models import ChatModel
 from agentloop.offline import OfflineModel
 from agentloop.policy import Compaction
 from agentloop.runner import Runner
+from agentloop.sessions import Leases, told
 from agentloop.stores import open_store
 from agentloop.stores.base import Lease
 from agentloop.triggers import WindowFraction

@@ -21,13 +21,12 @@ from agentloop.cli.process import before_leaving
 from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.tally import Tally
 from agentloop.errors import ContextOverflowError, UsageError
-from agentloop.exports import to_openai
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.policy import Compaction
 from agentloop.runner import Runner
+from agentloop.sessions import listed, to_openai
 from agentloop.testing import ScriptedModel
-from agentloop.transcripts import listed
 
 WINDOW, RESERVE = 4_000, 500
 TURNS = 24

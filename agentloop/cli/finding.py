@@ -6,8 +6,7 @@ from pathlib import Path
 from agentloop.cli.lines import few
 from agentloop.context import Finish, next_step
 from agentloop.errors import SessionNotFoundError, UsageError
-from agentloop.owners import check_free
-from agentloop.sessions import Session, new_session_id
+from agentloop.sessions import Session, check_free, new_session_id
 from agentloop.stores import SessionInfo, SessionStore, checked_session_id
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentloop.errors import UsageError
-from agentloop.leases import WhenBusy
 from agentloop.redaction import without_credentials
+from agentloop.sessions import WhenBusy
 
 APIS = ("chat", "responses")
 _ALLOWED = ("write", "shell")

@@ -21,10 +21,9 @@ from agentloop.durable.backwards import partial_in
 from agentloop.durable.live import Live
 from agentloop.errors import StoreError
 from agentloop.events import MessageAdded
-from agentloop.owners import check_free
-from agentloop.races import MovedOnError
 from agentloop.redaction import redacted
 from agentloop.run import Run
+from agentloop.sessions import MovedOnError, check_free
 from agentloop.stream import RunStatus, ToolEnded
 
 Todo = dict[str, Any]

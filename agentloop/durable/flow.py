@@ -17,9 +17,9 @@ from agentloop.durable.live import Live, Place
 from agentloop.durable.orders import Order, RunCancelledError
 from agentloop.durable.tries import RETRY_SECONDS, may_work_later, pause_after
 from agentloop.errors import AgentLoopError, StoreError
-from agentloop.races import MovedOnError
 from agentloop.redaction import redact_error, redacted
 from agentloop.results import status_of, unasked
+from agentloop.sessions import MovedOnError
 
 Deed: TypeAlias = Callable[[], Awaitable[Todo]]
 """What a step does; whatever fails in it is plain data too."""

@@ -13,9 +13,7 @@ from dataclasses import replace
 from agentloop._plumbing.aio import to_its_end
 from agentloop.durable.orders import QueuedRun
 from agentloop.errors import SessionBusyError
-from agentloop.holders import is_dead, new_lease, working_for
-from agentloop.holds import LEASE_SECONDS, Claim
-from agentloop.leases import Leases
+from agentloop.sessions import LEASE_SECONDS, Claim, Leases, is_dead, new_lease, working_for
 from agentloop.stores.base import GrantsLeases, Lease, SessionStore
 
 _PLACE = "durable"

@@ -26,13 +26,10 @@ from agentloop.durable.replaying import spend_again
 from agentloop.emitter import Sink
 from agentloop.errors import ConflictError, TakenOverError
 from agentloop.events import Record, RunStarted
-from agentloop.holders import part_of
-from agentloop.holds import Hold
 from agentloop.limits import Limits
 from agentloop.messages import ToolCall, Usage
-from agentloop.races import has_begun, kept_up
 from agentloop.run import Run
-from agentloop.sessions import Session
+from agentloop.sessions import Hold, Session, has_begun, kept_up, part_of
 from agentloop.setting import Setting
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded as RunEndedShown

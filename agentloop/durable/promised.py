@@ -4,7 +4,7 @@ from agentloop.durable.orders import WORKFLOW
 from agentloop.durable.queue_client import QueueClient
 from agentloop.durable.seen import OPEN
 from agentloop.errors import UsageError
-from agentloop.owners import check_free
+from agentloop.sessions import check_free
 from agentloop.stores.base import SessionStore
 
 

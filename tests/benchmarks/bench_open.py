@@ -21,10 +21,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias
 
-from agentloop.checkpoints import CHECKPOINT_EVERY, is_due
 from agentloop.context import Context, wire_messages
 from agentloop.events import Event
 from agentloop.sessions import Session
+from agentloop.sessions.checkpoint import CHECKPOINT_EVERY, is_due
 from agentloop.stores import SQLiteStore
 from tests.benchmarks.long_log import LongLog
 

@@ -11,10 +11,9 @@ from agentloop.emitter import Watch
 from agentloop.events import ModelCalled
 from agentloop.ladder import Ladder
 from agentloop.messages import Message, ToolCall, Usage
-from agentloop.races import written_beside
 from agentloop.room import Room
 from agentloop.run import Run
-from agentloop.sessions import Session
+from agentloop.sessions import Session, written_beside
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import ScriptedModel
 

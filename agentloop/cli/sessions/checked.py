@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from agentloop.checkpoints import checkpoint_of
 from agentloop.cli.console import error_console, say
 from agentloop.cli.lines import columns
 from agentloop.cli.options import STORE, options
@@ -16,6 +15,7 @@ from agentloop.cli.sessions.reading import pages
 from agentloop.cli.sessions.work import Opened, done, named, no_store
 from agentloop.context import Context
 from agentloop.errors import DamagedError, StoreError, UsageError
+from agentloop.sessions import checkpoint_of
 from agentloop.stores import SessionInfo
 from agentloop.stores.base import Checkpoint, ChecksItself, KeepsCheckpoints
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from agentloop import imports
 from agentloop.cli import readings
 from agentloop.cli.options import STORE, TTL, options
 from agentloop.cli.output import StandardOutput
@@ -23,7 +22,7 @@ from agentloop.errors import ConflictError, UsageError
 from agentloop.events import Described, Event, EventFilter, MessageAdded
 from agentloop.given import title_of
 from agentloop.messages import Message
-from agentloop.sessions import new_session_id
+from agentloop.sessions import importing, new_session_id
 from agentloop.stores import checked_session_id
 
 
@@ -95,7 +94,7 @@ def _events(text: str, settings: Settings) -> list[Event]:
     def count(message: Message) -> int:
         return count_message(message, counter)
 
-    events = list(redacted_events(imports.parse(text, count=count), settings.redact, count))
+    events = list(redacted_events(importing.parse(text, count=count), settings.redact, count))
     here = Described(
         title=_title(events),
         folder=str(settings.workdir),

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from agentloop.cli.sessions.work import Opened
 from agentloop.errors import SessionBusyError
-from agentloop.leases import Leases
+from agentloop.sessions import Leases
 from agentloop.stores import SessionInfo
 from agentloop.stores.base import TellsLeases
 

@@ -16,8 +16,8 @@ from agentloop.events import MessageAdded
 from agentloop.messages import Message
 from agentloop.prompts import head_and_tail
 from agentloop.redaction import redacted
+from agentloop.sessions import listed, load
 from agentloop.stores import SessionInfo
-from agentloop.transcripts import listed, load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from agentloop.cli.console import error_console, say
 from agentloop.cli.options import Option
 from agentloop.errors import DamagedError, StoreError
 from agentloop.events import EventFilter, Record
-from agentloop.renumbered import points_at
+from agentloop.sessions import points_at
 from agentloop.stores import SessionInfo, SessionStore
 
 PAGE_RECORDS = 200

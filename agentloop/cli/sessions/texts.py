@@ -6,12 +6,11 @@ from contextlib import aclosing
 from textwrap import indent
 from typing import Any
 
-from agentloop import exports
 from agentloop.cli.sessions.reading import PAGE_RECORDS, Pages, pages, warn, without_dangling
 from agentloop.cli.sessions.work import Opened
 from agentloop.events import EventFilter, MessageAdded, Record, select
-from agentloop.markdown import heading, to_blocks
 from agentloop.redaction import redacted
+from agentloop.sessions import export, heading, to_blocks
 from agentloop.stores import SessionInfo
 
 FORMATS = ("openai", "events", "markdown")
@@ -39,12 +38,12 @@ async def texts_of(
         match shape:
             case "openai":
                 said = [record async for page in records for record in page if _is_said(record)]
-                for text in _list(exports.to_openai(said, only=only)):
+                for text in _list(export.to_openai(said, only=only)):
                     yield text
             case "events":
                 async with aclosing(without_dangling(records, only, tell=warn)) as kept:
                     async for page in kept:
-                        yield "".join(f"{line}\n" for line in exports.to_events(page, only=only))
+                        yield "".join(f"{line}\n" for line in export.to_events(page, only=only))
             case _:
                 between = ""
                 if info.title and (only is None or "described" in (only.kinds or ("described",))):

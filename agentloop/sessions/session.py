@@ -1,4 +1,6 @@
-"""A session: an id, its log in a store, and the context folded from it.
+"""Session: id, store, context; append, open.
+
+A session: an id, its log in a store, and the context folded from it.
 
 A store that keeps checkpoints is given one now and then, so that opening a long session reads the end of its
 log alone. Its context then holds what a step needs; `whole` reads the rest for what needs more.
@@ -12,11 +14,39 @@ from typing import Self
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.host_logging import note
 from agentloop._plumbing.to_text import told_by
-from agentloop.checkpoints import CHECKPOINT_EVERY, agree, checkpoint_of, context_in, is_due
 from agentloop.context import Context
-from agentloop.errors import AgentLoopError, BegunAnewError, ConflictError
+from agentloop.errors import AgentLoopError, BegunAnewError, ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Event, Record, Restored
+from agentloop.sessions.checkpoint import CHECKPOINT_EVERY, agree, checkpoint_of, context_in, is_due
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
+
+
+async def check_seen(session_id: str, store: SessionStore, owner: str | None) -> None:
+    """Refuse a session that is not this owner's, as if it were not there; None sees all.
+
+    Raises:
+        SessionNotFoundError: it is somebody else's, or nobody's.
+        UsageError: the id is not allowed.
+    """
+    if await _is_hidden(session_id, store, owner):
+        raise SessionNotFoundError(f"there is no session {session_id!r}")
+
+
+async def check_free(session_id: str, store: SessionStore, owner: str | None) -> None:
+    """Refuse to begin or go on with a session that is not this owner's; None may with all.
+
+    Raises:
+        UsageError: it is somebody else's, or nobody's, or the id is not allowed.
+    """
+    if await _is_hidden(session_id, store, owner):
+        raise UsageError(f"session id {session_id!r} is taken: choose another")
+
+
+async def _is_hidden(session_id: str, store: SessionStore, owner: str | None) -> bool:
+    if owner is None:
+        return False
+    info = await store.info(checked_session_id(session_id))
+    return info is not None and info.owner != owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,163 @@
+"""A session for people and other programs."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentloop.codec import encode
+from agentloop.context import answers
+from agentloop.events import (
+    MAIN,
+    Compacted,
+    Described,
+    Event,
+    EventFilter,
+    MessageAdded,
+    Record,
+    Restored,
+    Unknown,
+    select,
+)
+from agentloop.messages import Message
+
+POSITION_IN_FRONT = re.compile(r'\s*\{\s*"position"\s*:\s*([-+.\w]+|"[^"\\]*")\s*,')
+"""How a line begins that says where its record stood, and what it says."""
+
+
+def to_openai(records: Iterable[Record], *, only: EventFilter | None = None) -> list[dict[str, Any]]:
+    """Every message of the main line in chat-completions form: the whole log, nothing hidden or shortened.
+
+    With `only` those that it takes, of one line all the same: the branch that it names, else the main one.
+    Results stand right behind their call, in call order, so that a log whose calls are each answered once
+    gives a list that a strict provider takes. Nothing is invented for a call without a result, and a result
+    that answers no call stays where it stood.
+    """
+    only = only or EventFilter()
+    of_one_line = only if only.branch is not None else replace(only, branch=MAIN)
+    taken = (record.event for record in select(records, of_one_line))
+    said = [event.message for event in taken if isinstance(event, MessageAdded)]
+    return [message.to_openai() for message in _arranged(said)]
+
+
+def to_events(records: Iterable[Record], *, only: EventFilter | None = None) -> Iterator[str]:
+    """The log as JSON Lines, one record a line without its line end; `imports.parse` gives its events back.
+
+    With `only` those that it takes, each with its `position` in the log in front, since a line's number is no
+    longer that; an import gives them new positions where all that they point at is there. Without, a line is
+    the record as the store holds it, to the byte, but where that is not one line, or begins with a position
+    of its own.
+    """
+    if only is None:
+        return (_unpositioned(record) for record in records)
+    return (_positioned(record) for record in select(records, only))
+
+
+def _arranged(said: Sequence[Message]) -> Iterator[Message]:
+    """Results right behind their calls; what answers no call stays where it stood."""
+    answered = answers(said)
+    placed = {place for places in answered.values() for place in places}
+    for at, message in enumerate(said):
+        if at in placed:
+            continue
+        yield message
+        yield from (said[place] for place in answered.get(at, ()) if place is not None)
+
+
+def _unpositioned(record: Record) -> str:
+    """The record's text; a position of its own, which only a newer version's has, is not to pass for ours."""
+    text = _one_line(record)
+    return _positioned(record) if POSITION_IN_FRONT.match(text) else text
+
+
+def _positioned(record: Record) -> str:
+    """The record as a line that begins with its position; what follows is its text to the byte."""
+    return f'{{"position":{record.seq},{_one_line(record).lstrip()[1:]}'
+
+
+def _one_line(record: Record) -> str:
+    """The record's text; that of a newer version may have line ends, which in JSON can only be blanks."""
+    text = encode(record.event)
+    return text.translate(_BLANKS) if isinstance(record.event, Unknown) else text
+
+
+_BLANKS = str.maketrans("\r\n", "  ")
+
+
+def to_markdown(records: Iterable[Record]) -> str:
+    """The session in Markdown: its title, all that was said, whole, and where it was compacted.
+
+    The title is the newest that the records give, and stands above all that was said.
+    Tool calls and results stand in fences that they cannot close. The text is strict UTF-8: lone
+    surrogates are shown escaped.
+
+    Example:
+        >>> from agentloop.events import MessageAdded
+        >>> hello = MessageAdded(message=Message.user("Hello."), tokens=2)
+        >>> print(to_markdown([Record(seq=1, event=hello)]), end="")
+        ## 1 User
+        <BLANKLINE>
+        Hello.
+    """
+    every = tuple(records)
+    titles = [each.event.title for each in every if isinstance(each.event, Described) and each.event.title]
+    return "\n\n".join([*map(heading, titles[-1:]), *to_blocks(every)]) + "\n"
+
+
+def heading(title: str) -> str:
+    """The block that a title is."""
+    return f"# {' '.join(title.split())}".encode("utf-8", "backslashreplace").decode()
+
+
+def to_blocks(records: Iterable[Record]) -> Iterator[str]:
+    """What was said, block by block: a blank line belongs between two, a line end behind the last."""
+    for record in records:
+        for block in _blocks(record.seq, record.event):
+            yield block.encode("utf-8", "backslashreplace").decode()
+
+
+def _blocks(seq: int, event: Event) -> list[str]:
+    match event:
+        case MessageAdded():
+            return _said(seq, event)
+        case Compacted():
+            places = ", ".join(f"{first}–{last}" for first, last in event.covers)
+            sizes = f"{event.before:,} tokens before, {event.after:,} after"
+            return [f"*{seq}: {places} compacted ({event.reason}): {sizes}*", _fenced(event.replacement)]
+        case Restored():
+            return [f"*{seq}: the compaction at {event.seq} was taken back*"]
+    return []
+
+
+def _said(seq: int, event: MessageAdded) -> list[str]:
+    message = event.message
+    who = message.role.capitalize() + (f" in {' '.join(event.branch.split())}" if event.branch else "")
+    if message.role == "tool":
+        answered = message.tool_call_id or message.name or ""
+        return [f"## {seq} {who}: result of `{answered}`", _fenced(_content(message))]
+    calls = [
+        block
+        for call in message.tool_calls
+        for block in (f"Calls `{call.name}`{_named(call.id)}:", _fenced(call.arguments))
+    ]
+    content = _content(message)
+    return [f"## {seq} {who}", *([content] if content else []), *calls]
+
+
+def _named(call_id: str) -> str:
+    return f" (`{call_id}`)" if call_id else ""
+
+
+def _content(message: Message) -> str:
+    others = (
+        []
+        if isinstance(message.content, str)
+        else [f"[{part.get('type', 'part')}]" for part in message.content or () if part.get("type") != "text"]
+    )
+    return "\n".join([message.text, *others]) if message.text else "\n".join(others)
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
