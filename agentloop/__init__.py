@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from agentloop.events import EventFilter
     from agentloop.limits import Limits
     from agentloop.messages import Message, ToolCall, Usage
-    from agentloop.micro import MicroCompact
     from agentloop.model_call import RetryPolicy
     from agentloop.models import Answer, ChatModel, ModelRequest, Price, Retry, TextPart
     from agentloop.offline import OfflineModel
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from agentloop.results import CompactionPreview, RunResult
     from agentloop.runner import Runner
     from agentloop.sessions.lease import Leases
+    from agentloop.strategies.clearing import MicroCompact
     from agentloop.stream import CompactionRequest, CompactionResult
     from agentloop.sync import SyncRunner
     from agentloop.tools.registry import RunContext, Tool, ToolRegistry, tool
@@ -74,7 +74,6 @@ _HOMES = {
     "events": ("EventFilter",),
     "limits": ("Limits",),
     "messages": ("Message", "ToolCall", "Usage"),
-    "micro": ("MicroCompact",),
     "model_call": ("RetryPolicy",),
     "models": ("Answer", "ChatModel", "ModelRequest", "Price", "Retry", "TextPart"),
     "offline": ("OfflineModel",),
@@ -85,6 +84,7 @@ _HOMES = {
     "results": ("CompactionPreview", "RunResult"),
     "runner": ("Runner",),
     "sessions.lease": ("Leases",),
+    "strategies.clearing": ("MicroCompact",),
     "stream": ("CompactionRequest", "CompactionResult"),
     "sync": ("SyncRunner",),
     "tools.registry": ("RunContext", "Tool", "ToolRegistry", "tool"),

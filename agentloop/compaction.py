@@ -24,21 +24,35 @@ from agentloop.context import (
 from agentloop.earlier_records import as_log
 from agentloop.emitter import CALLBACK_SECONDS, Watch, unseen
 from agentloop.guard import Guard
-from agentloop.instead import Digest, Lines, Note, Summary
 from agentloop.ladder import Ladder
 from agentloop.messages import Json, Message
-from agentloop.micro import MicroCompact
 from agentloop.models import ChatModel
 from agentloop.plans import Occasion
 from agentloop.policy import Compaction
 from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore
-from agentloop.strategies import Chain, KeepRecentFraction, RecursiveSummary, Strategy
-from agentloop.strategies.combining import FirstOf, Replaced
+from agentloop.strategies import (
+    CapToolText,
+    Chain,
+    Digest,
+    DropAgentItems,
+    DropOldest,
+    FirstOf,
+    KeepRecentFraction,
+    LastLines,
+    Lines,
+    MarkOldResults,
+    MicroCompact,
+    Note,
+    RecursiveSummary,
+    Replaced,
+    Strategy,
+    Summary,
+    Trim,
+)
 from agentloop.stream import CompactionRequest, CompactionResult
 from agentloop.triggers import Trigger
-from agentloop.trims import CapToolText, DropAgentItems, DropOldest, LastLines, MarkOldResults, Trim
 
 __all__ = [
     "Budget",

@@ -15,8 +15,6 @@ from agentloop.context import Budget, Context
 from agentloop.errors import ConflictError, ModelRefusedError
 from agentloop.events import Cleared, ClearedItem
 from agentloop.guard import Guard
-from agentloop.instead import Summary
-from agentloop.micro import Clearing
 from agentloop.models import ChatModel
 from agentloop.plans import Occasion, Plan
 from agentloop.policy import Compaction
@@ -25,9 +23,9 @@ from agentloop.results import CompactionPreview
 from agentloop.rungs import Rungs, steps_of
 from agentloop.sessions import Session
 from agentloop.standing import NOTHING, Standing
+from agentloop.strategies import Clearing, Summary, superseded_items
 from agentloop.stream import CompactionResult, ContextStatus, ResultsCleared, together
 from agentloop.summary import TakeNote
-from agentloop.superseded_items import superseded_items
 from agentloop.writers import Writer, Writers
 
 LIKELY_NAME = "transcript_1700000000.jsonl"

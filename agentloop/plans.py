@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from agentloop.context import Budget, Context, Entry, Unit, clamped, covered_ranges, safe_cover
 from agentloop.events import ClearedItem, Ranges, holds
-from agentloop.instead import Instead
-from agentloop.strategies.base import Cut
+from agentloop.strategies import Cut, Instead
 from agentloop.stream import CompactionReason
 
 

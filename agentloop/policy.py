@@ -5,9 +5,8 @@ from typing import Literal, TypeAlias, get_args
 
 from agentloop._plumbing.checks import above_zero, called, fraction, shown
 from agentloop.errors import UsageError
-from agentloop.micro import MicroCompact
 from agentloop.models import ChatModel, check_model
-from agentloop.strategies import KeepRecentFraction, Strategy
+from agentloop.strategies import KeepRecentFraction, MicroCompact, Strategy
 from agentloop.triggers import Trigger, WindowFraction
 
 TranscriptFailure: TypeAlias = Literal["stop", "go_on"]

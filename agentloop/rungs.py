@@ -8,12 +8,19 @@ from agentloop._plumbing.checks import shown
 from agentloop.context import Budget, Context, TokenCounter
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import ClearedItem
-from agentloop.instead import Digest
-from agentloop.micro import MicroCompact, cleared_item
 from agentloop.plans import Occasion, Plan, plan_of
 from agentloop.policy import Compaction
-from agentloop.strategies import Chain, KeepRecentFraction, Strategy, replaced_by, strategy_name
-from agentloop.strategies.base import Cut
+from agentloop.strategies import (
+    Chain,
+    Cut,
+    Digest,
+    KeepRecentFraction,
+    MicroCompact,
+    Strategy,
+    cleared_item,
+    replaced_by,
+    strategy_name,
+)
 from agentloop.triggers import Fired, Trigger, threshold_of
 
 WORTH = 0.05

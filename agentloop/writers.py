@@ -7,13 +7,13 @@ from typing import TypeAlias
 from agentloop.context import Context, Entry, TokenCounter, stood_for, without_a_log, written_by_a_model
 from agentloop.digest import digest
 from agentloop.errors import ModelError
-from agentloop.instead import Computed, Digest, Lines, Note, Summary
 from agentloop.model_call import OnPart
 from agentloop.models import ChatModel
 from agentloop.plans import Plan
 from agentloop.prompts import NOTE
 from agentloop.rungs import Rungs
 from agentloop.standing import Standing
+from agentloop.strategies import Computed, Digest, Lines, Note, Summary
 from agentloop.summary import Summariser, TakeNote, summary_budget
 from agentloop.turn_lines import turn_lines
 

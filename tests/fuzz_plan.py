@@ -5,8 +5,7 @@ from dataclasses import dataclass, fields
 from random import Random
 from typing import Literal, TypeAlias
 
-from agentloop.micro import MicroCompact
-from agentloop.strategies import Strategy
+from agentloop.strategies import MicroCompact, Strategy
 from agentloop.triggers import Trigger
 from tests.fuzz_policies import micro, strategy, trigger
 from tests.fuzz_texts import SCRIPTS

@@ -2,7 +2,6 @@
 
 from random import Random
 
-from agentloop.micro import MicroCompact
 from agentloop.strategies import (
     Blocks,
     ClearResults,
@@ -10,6 +9,7 @@ from agentloop.strategies import (
     KeepRecentFraction,
     KeepRecentTurns,
     KeepUserMessages,
+    MicroCompact,
     Note,
     RecursiveSummary,
     Reduce,

@@ -2,10 +2,10 @@
 
 from agentloop.context import Budget, Context, clamped
 from agentloop.events import Compacted, MessageAdded, Record, holds
-from agentloop.instead import Note
 from agentloop.messages import Message, ToolCall
 from agentloop.strategies import (
     Cut,
+    Note,
     Strategy,
 )
 

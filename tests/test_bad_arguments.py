@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 import agentloop
-from agentloop import compaction, instead, strategies, testing, triggers, trims
+from agentloop import compaction, strategies, testing, triggers
 from agentloop.errors import BadAnswerError, UsageError
-from agentloop.strategies import Scope
+from agentloop.strategies import Scope, base
 from agentloop.testing import FailingModel, ScriptedModel
 from agentloop.tools import Tool
 
-MODULES: tuple[ModuleType, ...] = (agentloop, compaction, instead, strategies, testing, triggers, trims)
+MODULES: tuple[ModuleType, ...] = (agentloop, compaction, base, strategies, testing, triggers, base)
 
 VALUES = {
     *("Answer", "Retry", "ModelRequest", "CompactionRequest", "CompactionResult", "CompactionPreview"),
@@ -300,19 +300,19 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
         lambda **given: strategies.Chain((strategies.TurnWindow(1),), **given),
         {"target": share_or_none()},
     ),
-    "Digest": (instead.Digest, {"max_tokens": whole_or_none(20)}),
-    "Lines": (instead.Lines, {"max_tokens": whole_or_none(20)}),
+    "Digest": (base.Digest, {"max_tokens": whole_or_none(20)}),
+    "Lines": (base.Lines, {"max_tokens": whole_or_none(20)}),
     "Summary": (
-        instead.Summary,
+        base.Summary,
         {
             "max_tokens": whole_or_none(20),
             "piece_tokens": whole_or_none(20),
             "message_chars": whole_or_none(100),
         },
     ),
-    "LastLines": (trims.LastLines, {"lines": whole(1)}),
-    "CapToolText": (trims.CapToolText, {"max_tokens": whole(0)}),
-    "MarkOldResults": (trims.MarkOldResults, {"keep": whole(0)}),
+    "LastLines": (base.LastLines, {"lines": whole(1)}),
+    "CapToolText": (base.CapToolText, {"max_tokens": whole(0)}),
+    "MarkOldResults": (base.MarkOldResults, {"keep": whole(0)}),
 }
 
 
@@ -423,7 +423,7 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
     "first_of": (strategies.first_of, (None, "TurnWindow", 3, strategies.TurnWindow), "first_of"),
     "replaced_by": (
         lambda bad: strategies.replaced_by(strategies.TurnWindow(1), bad),
-        (None, "digest", 3, instead.Digest),
+        (None, "digest", 3, base.Digest),
         "instead",
     ),
     "any_of": (triggers.any_of, (None, "Overflow", 3, triggers.Overflow), "any_of"),
@@ -499,11 +499,11 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
     ),
     "Blocks": (lambda bad: strategies.Blocks(scope=bad), (None, "fixed", 3), "scope"),
     "Scope": (Scope, (None, "fixed", 3), "rule must be that of Scope.fixed or Scope.token_budget"),
-    "Summary.trims": (lambda bad: instead.Summary(trims=bad), (None, "DropOldest", (3,)), "trims"),
-    "Summary.system": (lambda bad: instead.Summary(system=bad), ("", " ", 3), "system must be a text"),
+    "Summary.trims": (lambda bad: base.Summary(trims=bad), (None, "DropOldest", (3,)), "trims"),
+    "Summary.system": (lambda bad: base.Summary(system=bad), ("", " ", 3), "system must be a text"),
     "Summary.on_failure": (
-        lambda bad: instead.Summary(on_failure=bad),
-        ("digest", 3, instead.Digest),
+        lambda bad: base.Summary(on_failure=bad),
+        ("digest", 3, base.Digest),
         "on_failure must be a Digest, Lines, a Note or None",
     ),
     "EventFilter": (lambda bad: agentloop.EventFilter(kinds=[bad]), ("", "message", None, 3), "kind"),

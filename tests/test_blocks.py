@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 from agentloop.context import Context
-from agentloop.instead import Lines, Note, Summary
 from agentloop.messages import Message
 from agentloop.strategies import (
     Blocks,
+    Lines,
+    Note,
     Scope,
+    Summary,
 )
 from tests.kit import BUDGET, added, context_of, records_of
 from tests.turns_kit import ROOM, carried_out, exchange, grown, in_runs, place, said, seen, shown, turn, turns

@@ -17,12 +17,12 @@ from agentloop.context import count_message, labelled, to_wire
 from agentloop.digest import digest
 from agentloop.events import Compacted, MessageAdded
 from agentloop.messages import Message, ToolCall
-from agentloop.micro import MicroCompact, cleared_item, stub
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_responses import OpenAIResponses
 from agentloop.runner import Runner
 from agentloop.sessions.export import to_events, to_openai
 from agentloop.sessions.importing import parse
+from agentloop.strategies.clearing import MicroCompact, cleared_item, stub
 from agentloop.testing import ScriptedModel
 from agentloop.turn_lines import turn_lines
 from agentloop.workspace import workspace_tools

@@ -20,10 +20,10 @@ from agentloop.errors import ContextOverflowError, ContextTooLongError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.events import RunEnded as EndOfRun
 from agentloop.messages import Message
-from agentloop.micro import MicroCompact
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
+from agentloop.strategies import MicroCompact
 from agentloop.stream import (
     CallbackFailed,
     CompactionEnded,

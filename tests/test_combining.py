@@ -5,13 +5,17 @@ from dataclasses import replace
 import pytest
 
 from agentloop.context import Budget, Context
-from agentloop.instead import Digest, Instead, Lines, Note, Summary
 from agentloop.strategies import (
     Chain,
     Cut,
+    Digest,
+    Instead,
     KeepRecentTurns,
     KeepUserMessages,
+    Lines,
+    Note,
     SlidingWindow,
+    Summary,
     TurnWindow,
     cut_of,
     first_of,

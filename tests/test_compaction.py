@@ -16,10 +16,10 @@ from agentloop.context import Budget, Context, count_request, counter_for
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
 from agentloop.events import Cleared, Compacted, MessageAdded, ModelCalled
 from agentloop.messages import Message, ToolCall
-from agentloop.micro import MicroCompact
 from agentloop.models import Answer, ModelRequest
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
+from agentloop.strategies import MicroCompact
 from agentloop.stream import (
     CompactionEnded,
     CompactionStarted,

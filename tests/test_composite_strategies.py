@@ -11,16 +11,17 @@ from agentloop.context import Budget, Context
 from agentloop.context.exchanges import may_go, protected, units_of
 from agentloop.errors import UsageError
 from agentloop.events import Record, holds
-from agentloop.instead import Note, Summary
 from agentloop.messages import Message
 from agentloop.strategies import (
     Blocks,
     ClearResults,
     Cut,
+    Note,
     RecursiveSummary,
     Reduce,
     Scope,
     Strategy,
+    Summary,
     Tiered,
 )
 from tests.kit import BUDGET, added, histories, orderly

@@ -19,9 +19,9 @@ from agentloop.events import Compacted, MessageAdded
 from agentloop.guard import STRIKES
 from agentloop.loop import loop
 from agentloop.messages import Message
-from agentloop.micro import MicroCompact
 from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore
+from agentloop.strategies import MicroCompact
 from agentloop.testing import ScriptedModel, calls
 from agentloop.triggers import Fired
 from tests.benchmarks.conversation import conversation, run_on, step

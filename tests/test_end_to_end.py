@@ -8,11 +8,11 @@ from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
 from agentloop.events import Compacted
-from agentloop.micro import MicroCompact
 from agentloop.offline import OfflineModel
 from agentloop.openai_chat import OpenAIChat
 from agentloop.runner import Runner
 from agentloop.sessions import listed, load
+from agentloop.strategies import MicroCompact
 from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, TextDelta
 from agentloop.workspace import workspace_tools
 from tests.facts_kit import assert_all_known, looking, run_looking, said

@@ -10,9 +10,9 @@ from structlog.testing import LogCapture
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
-from agentloop.micro import MicroCompact
 from agentloop.models import ModelRequest
 from agentloop.runner import Runner
+from agentloop.strategies import MicroCompact
 from agentloop.stream import MessageAdded
 from tests.kit import read
 from tests.server_kit import answer_of, chat, parts_of, saying

@@ -15,11 +15,11 @@ from agentloop.digest import digest
 from agentloop.digest.headings import ASKED, DECIDED
 from agentloop.errors import ContextTooLongError, ModelRefusedError
 from agentloop.messages import Message, ToolCall
-from agentloop.micro import MicroCompact
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.offline import OfflineModel
 from agentloop.prompts import SUMMARY_FOCUS
 from agentloop.runner import Runner
+from agentloop.strategies import MicroCompact
 from agentloop.stream import CompactionEnded, RunEnded, ToolStarted
 from agentloop.testing import FailingModel
 from agentloop.workspace import workspace_tools

@@ -6,11 +6,12 @@ import pytest
 
 from agentloop.context import Context
 from agentloop.events import holds
-from agentloop.instead import Digest, Summary
 from agentloop.messages import Message
 from agentloop.strategies import (
+    Digest,
     RecursiveSummary,
     Scope,
+    Summary,
 )
 from tests.kit import BUDGET, added, context_of, records_of
 from tests.turns_kit import carried_out, exchange, grown, place, said, seen, turn, turns

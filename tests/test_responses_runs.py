@@ -11,11 +11,11 @@ import pytest
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
-from agentloop.micro import MicroCompact
 from agentloop.models import ChatModel
 from agentloop.openai_chat import OpenAIChat
 from agentloop.openai_responses import OpenAIResponses
 from agentloop.runner import Runner
+from agentloop.strategies import MicroCompact
 from agentloop.stream import ResultsCleared, RunEnded, TextDelta
 from agentloop.workspace import workspace_tools
 from tests.cli_kit import agentloop

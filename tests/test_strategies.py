@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 
 from agentloop.context import Context, wire_messages
 from agentloop.context.exchanges import may_go, protected, safe_cover, units_of
-from agentloop.instead import Digest, Note, Summary
 from agentloop.strategies import (
     Chain,
+    Digest,
+    FirstOf,
     KeepRecentFraction,
     KeepRecentTurns,
     KeepUserMessages,
+    Note,
     SlidingWindow,
     Strategy,
+    Summary,
     TokenWindow,
     TurnWindow,
     cut_of,
@@ -24,7 +27,6 @@ from agentloop.strategies import (
     replaced_by,
     then,
 )
-from agentloop.strategies.combining import FirstOf
 from tests.kit import added, histories, orderly, records_of
 from tests.strategy_kit import (
     BUDGET,

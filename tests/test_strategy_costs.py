@@ -9,20 +9,22 @@ import pytest
 
 from agentloop.context import Context
 from agentloop.events import MessageAdded, Record
-from agentloop.instead import Digest, Note, Summary
 from agentloop.strategies import (
     Blocks,
     Chain,
     ClearResults,
     Cut,
+    Digest,
     KeepRecentFraction,
     KeepRecentTurns,
     KeepUserMessages,
+    Note,
     RecursiveSummary,
     Reduce,
     Scope,
     SlidingWindow,
     Strategy,
+    Summary,
     Tiered,
     TokenWindow,
     TurnWindow,

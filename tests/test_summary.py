@@ -15,13 +15,12 @@ from agentloop.context import Context, count_request, counter_for, fitted
 from agentloop.digest import digest
 from agentloop.events import Cleared
 from agentloop.messages import Message, ToolCall
-from agentloop.micro import MicroCompact
 from agentloop.models import ModelRequest
 from agentloop.pieces import BETWEEN_TOKENS, MAX_PIECES, Bounds, reading_of
 from agentloop.refusal import fault_of
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
-from agentloop.strategies import Cut
+from agentloop.strategies import Cut, MicroCompact
 from agentloop.stream import AnyStreamEvent, CompactionEnded, CompactionRequest, CompactionStarted
 from agentloop.testing import ScriptedModel
 from tests.kit import COUNTER, FACT, added, assert_valid, context_of, every_fact, later, orderly, texts

@@ -11,8 +11,8 @@ from agentloop.context import Context, Entry, count_message, wire_messages
 from agentloop.events import Cleared, ClearedItem, MessageAdded, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
-from agentloop.superseded import newer_results, superseded
-from agentloop.superseded_items import superseded_items
+from agentloop.strategies import superseded_items
+from agentloop.strategies.clearing import newer_results, superseded
 from tests.kit import COUNTER, added, assert_valid, context_of, histories, orderly, records_of
 
 LONG = "one line of the file as it was then\n" * 20

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from agentloop.instead import Digest, Note, Summary
 from agentloop.messages import Message
 from agentloop.strategies import (
     Cut,
+    Digest,
+    Note,
     Reduce,
+    Summary,
     Tiered,
 )
 from tests.kit import BUDGET, context_of

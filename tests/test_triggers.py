@@ -22,6 +22,7 @@ from agentloop.runner import Runner
 from agentloop.stream import CompactionStarted
 from agentloop.testing import ScriptedModel
 from agentloop.triggers import (
+    MOST_REMEMBERED,
     Budget,
     Buffer,
     Every,
@@ -40,7 +41,6 @@ from agentloop.triggers import (
     not_,
     threshold_of,
 )
-from agentloop.triggers.tally import MOST_REMEMBERED
 from tests.kit import read, reading, records_of, watched
 from tests.test_context import logs
 from tests.test_costs import operations

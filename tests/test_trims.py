@@ -13,7 +13,7 @@ from agentloop.context import Entry, labelled
 from agentloop.errors import StoreError
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import CLEARED
-from agentloop.trims import (
+from agentloop.strategies import (
     CapToolText,
     DropAgentItems,
     DropOldest,

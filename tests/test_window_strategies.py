@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from agentloop.instead import Note
 from agentloop.strategies import (
+    Note,
     SlidingWindow,
     Strategy,
     TokenWindow,

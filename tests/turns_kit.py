@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from agentloop.context import Budget, Context, clamped
 from agentloop.events import Compacted, Record
-from agentloop.instead import Note, Summary
 from agentloop.messages import Message, ToolCall
 from agentloop.strategies import (
     Cut,
+    Note,
+    Summary,
 )
 from tests.kit import BUDGET, COUNTER, added, records_of
 

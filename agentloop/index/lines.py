@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from agentloop.context import Entry, IdentifierKind, TokenCounter, identifiers, neutral
 from agentloop.index.found import Item, Seen, in_results, told
-from agentloop.superseded import asked_again
+from agentloop.strategies import asked_again
 
 TOLD_SHARE = 0.75
 """What was said and called fills at most this share while results have something to add."""

@@ -1,14 +1,363 @@
-"""The one artifact all strategies make: which positions are covered, and what stands instead."""
+"""Strategy, Cut, Chain; Summary, Digest, Lines, Note; trims."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+import hashlib
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol, TypeAlias
 
-from agentloop._plumbing.checks import called, fraction
-from agentloop.context import Budget, Context, Unit, covered_ranges, hold_news, may_go
+from agentloop._plumbing.checks import called, fraction, shown, whole, whole_or_none
+from agentloop._plumbing.private_files import refused
+from agentloop._plumbing.truncate import ends, last_lines
+from agentloop.context import (
+    Budget,
+    Context,
+    Entry,
+    TokenCounter,
+    Unit,
+    covered_ranges,
+    hold_news,
+    labelled,
+    may_go,
+)
 from agentloop.errors import UsageError
 from agentloop.events import ClearedItem, Ranges
-from agentloop.instead import Instead, Summary
+from agentloop.prompts import CLEARED, SPILLED
+from agentloop.tools import spill
+
+BLOCK_OVERHEAD = 2
+"""Tokens between two messages as a summariser reads them."""
+
+TELLING_CHARS = 20
+"""Where neither so much of a text's beginning nor of its end is left, nothing of it is read."""
+
+
+class Trim(Protocol):
+    """Shortens what a summariser reads; the log and the context stay as they are."""
+
+    def __call__(self, entries: Sequence[Entry], room: int, counter: TokenCounter, /) -> Sequence[Entry]:
+        """The entries to read, oldest first, where there is room for so many tokens.
+
+        What is read of an entry is its `original`. One that is left out, or has nothing left of its text, is
+        reported as unread.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DropOldest:
+    """Drops the oldest messages until what is left fits into one request of the summariser.
+
+    Earlier records stay, and so does the newest message. After an overflow it is asked again, with the room
+    that the server's refusal leaves, and drops more.
+
+    Example:
+        >>> from agentloop.messages import Message
+        >>> said = [Message.user("the first"), Message.user("the second"), Message.user("the third")]
+        >>> entries = [Entry(seq=at, message=m, tokens=8, original=m) for at, m in enumerate(said, 1)]
+        >>> [entry.original.text for entry in DropOldest()(entries, 40, len)]
+        ['the second', 'the third']
+    """
+
+    def __call__(self, entries: Sequence[Entry], room: int, counter: TokenCounter, /) -> Sequence[Entry]:
+        said = [at for at, entry in enumerate(entries) if entry.kind == "said"]
+        return _without(said[:-1], entries, room, counter)
+
+
+@dataclass(frozen=True, slots=True)
+class DropAgentItems:
+    """Drops what the agent did, newest first, until what is left fits into one request of the summariser.
+
+    Calls, results and assistant texts are such items. What users said stays, and so do earlier records.
+
+    Example:
+        >>> from agentloop.messages import Message
+        >>> said = [Message.user("Why?"), Message.assistant("Rust."), Message.assistant("It rained.")]
+        >>> entries = [Entry(seq=at, message=m, tokens=8, original=m) for at, m in enumerate(said, 1)]
+        >>> [entry.original.text for entry in DropAgentItems()(entries, 40, len)]
+        ['Why?', 'Rust.']
+    """
+
+    def __call__(self, entries: Sequence[Entry], room: int, counter: TokenCounter, /) -> Sequence[Entry]:
+        agents = [at for at, entry in enumerate(entries) if _is_result(entry) or _is_assistant(entry)]
+        return _without(agents[::-1], entries, room, counter)
+
+
+@dataclass(frozen=True, slots=True)
+class LastLines:
+    """Shows each tool result by its last `lines` lines, after one that says how many were left out.
+
+    Where a `folder` is given, the whole of what was cut is kept there in a file of mode 0600,
+    `result_<position>_<hash>.txt`, and the line names it; the same result is written once. Where a file has
+    held the whole since the result came, that one is named.
+
+    Example:
+        >>> from agentloop.messages import Message
+        >>> result = Message.tool("call_1", "collected\\nok\\nok\\n2 passed")
+        >>> entry = Entry(seq=3, message=result, tokens=12, original=result)
+        >>> print(LastLines(2)([entry], 1_000, len)[0].original.text)
+        [2 earlier lines left out]
+        ok
+        2 passed
+
+    Raises:
+        UsageError: `lines` is no whole number of at least 1.
+        StoreError: when called: a file could not be written.
+    """
+
+    lines: int = 50
+    folder: Path | str | None = None
+
+    def __post_init__(self) -> None:
+        whole("lines", self.lines, 1)
+
+    def __call__(self, entries: Sequence[Entry], room: int, counter: TokenCounter, /) -> Sequence[Entry]:
+        return [self._shown(entry) if _is_result(entry) else entry for entry in entries]
+
+    def _shown(self, entry: Entry) -> Entry:
+        text = entry.original.text
+        if last_lines(text, self.lines) == text:
+            return entry
+        path = entry.spilled or (_kept(Path(self.folder), entry.seq, text) if self.folder else None)
+        rest = SPILLED.format(path=path) if path else ""
+        return _with_text(entry, last_lines(text, self.lines, rest=rest))
+
+
+@dataclass(frozen=True, slots=True)
+class CapToolText:
+    """Reads at most `max_tokens` tokens of tool results in all, the newest ones whole.
+
+    The result at which the cap is reached is cut to head and tail; older ones are shown as
+    `[Old tool result content cleared]`, as small as that is.
+
+    Example:
+        >>> from agentloop.messages import Message
+        >>> said = [Message.tool("call_1", "old " * 50), Message.tool("call_2", "new")]
+        >>> entries = [Entry(seq=at, message=m, tokens=60, original=m) for at, m in enumerate(said, 1)]
+        >>> [entry.original.text for entry in CapToolText(3)(entries, 1_000, len)]
+        ['[Old tool result content cleared]', 'new']
+
+    Raises:
+        UsageError: `max_tokens` is no whole number of at least 0.
+    """
+
+    max_tokens: int = 50_000
+
+    def __post_init__(self) -> None:
+        whole("max_tokens", self.max_tokens, 0)
+
+    def __call__(self, entries: Sequence[Entry], room: int, counter: TokenCounter, /) -> Sequence[Entry]:
+        shown, left = list(entries), self.max_tokens
+        for at in _results(entries)[::-1]:
+            tokens = counter(entries[at].original.text)
+            if tokens > left:
+                shown[at] = _capped(entries[at], tokens, left, counter)
+            left = max(0, left - tokens)
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class MarkOldResults:
+    """Shows all tool results but the newest `keep` as `[Old tool result content cleared]`.
+
+    They stay readable in the log.
+
+    Example:
+        >>> from agentloop.messages import Message
+        >>> said = [Message.tool("call_1", "a long result of old"), Message.tool("call_2", "the newest")]
+        >>> entries = [Entry(seq=at, message=m, tokens=9, original=m) for at, m in enumerate(said, 1)]
+        >>> [entry.original.text for entry in MarkOldResults(keep=1)(entries, 1_000, len)]
+        ['[Old tool result content cleared]', 'the newest']
+
+    Raises:
+        UsageError: `keep` is no whole number of at least 0.
+    """
+
+    keep: int = 6
+
+    def __post_init__(self) -> None:
+        whole("keep", self.keep, 0)
+
+    def __call__(self, entries: Sequence[Entry], room: int, counter: TokenCounter, /) -> Sequence[Entry]:
+        results = _results(entries)
+        old = set(results[: max(0, len(results) - self.keep)])
+        return [_with_text(entry, CLEARED) if at in old else entry for at, entry in enumerate(entries)]
+
+
+def trimmed(
+    entries: Sequence[Entry], trims: Iterable[Trim], room: int, counter: TokenCounter
+) -> Sequence[Entry]:
+    """What is left to read after all of them, in their order; blocks where one of them writes files."""
+    for trim in trims:
+        entries = trim(entries, room, counter)
+    return entries
+
+
+def left_unread(before: Sequence[Entry], after: Sequence[Entry]) -> set[int]:
+    """The positions of which nothing is read after trimming."""
+    left = {entry.seq: entry for entry in after}
+    return {entry.seq for entry in before if not _read(entry, left.get(entry.seq))}
+
+
+def _read(before: Entry, after: Entry | None) -> bool:
+    if after is None:
+        return False
+    was, now = before.original.text.strip(), after.original.text.strip()
+    return was == now or now.startswith(was[:TELLING_CHARS]) or now.endswith(was[-TELLING_CHARS:])
+
+
+def _without(
+    may_go: Iterable[int], entries: Sequence[Entry], room: int, counter: TokenCounter
+) -> Sequence[Entry]:
+    """The entries without the first of those that may go, as many as are too much."""
+    sizes = [counter(block) + BLOCK_OVERHEAD for block in labelled(entries, max_result_chars=sys.maxsize)]
+    left, gone = sum(sizes), set()
+    for at in may_go:
+        if left <= room:
+            break
+        gone.add(at)
+        left -= sizes[at]
+    return [entry for at, entry in enumerate(entries) if at not in gone]
+
+
+def _results(entries: Sequence[Entry]) -> list[int]:
+    return [at for at, entry in enumerate(entries) if _is_result(entry)]
+
+
+def _is_result(entry: Entry) -> bool:
+    return entry.kind == "said" and entry.original.role == "tool"
+
+
+def _is_assistant(entry: Entry) -> bool:
+    return entry.kind == "said" and entry.original.role == "assistant"
+
+
+def _with_text(entry: Entry, text: str) -> Entry:
+    return replace(entry, original=replace(entry.original, content=text))
+
+
+def _capped(entry: Entry, tokens: int, most: int, counter: TokenCounter) -> Entry:
+    """The result by its head and tail, or cleared where that is not short enough."""
+    text = entry.original.text
+    short = ends(text, max_chars=len(text) * most // tokens * 9 // 10)
+    return _with_text(entry, short if counter(short) <= most else CLEARED)
+
+
+def _kept(folder: Path, seq: int, text: str) -> Path:
+    """The file that holds the text, written where it is not there yet."""
+    data = text.encode("utf-8", "backslashreplace")
+    name = f"{seq}_{hashlib.sha256(data).hexdigest()[:12]}"
+    there = folder / f"result_{name}.txt"
+    try:
+        if not there.is_symlink() and there.is_file() and there.read_bytes() == data:
+            return there
+        return spill(folder, name, text)
+    except OSError as error:
+        raise refused(folder, error) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """One line that says how many messages are no longer shown; no summary stands for them.
+
+    >>> Note()
+    Note()
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """A record computed from the log without a model, in at most `max_tokens` (None: what there is room for).
+
+    It sorts what was said and done: requests, decisions, files, errors, calls.
+
+    >>> Digest(max_tokens=500)
+    Digest(max_tokens=500)
+
+    Raises:
+        UsageError: `max_tokens` is below 20.
+    """
+
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        whole_or_none("max_tokens", self.max_tokens, 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """One line for each turn, made without a model: what was asked, the tools called, the last answer.
+
+    The newest that `max_tokens` hold (None: what there is room for), oldest first.
+
+    >>> Lines(max_tokens=500)
+    Lines(max_tokens=500)
+
+    Raises:
+        UsageError: `max_tokens` is below 20.
+    """
+
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        whole_or_none("max_tokens", self.max_tokens, 20)
+
+
+Computed: TypeAlias = Digest | Lines | Note
+"""What needs no model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Written by a model from the log, with an index of identifiers beside it.
+
+    `max_tokens` is the longest summary (None: by the policy); `system` and `instruction` replace our own
+    texts; `shadow` is what a user is shown to have asked, with the summary as the assistant's answer (None:
+    one user message holds it). The input is read in pieces of at most `piece_tokens`, each message capped at
+    `message_chars`, after each of `trims`. Where the text is refused, or no model is to be had, `on_failure`
+    stands instead; None leaves everything as it was.
+
+    >>> Summary(max_tokens=1_000, on_failure=Digest()).on_failure
+    Digest(max_tokens=None)
+
+    Raises:
+        UsageError: a number is below its least (20 tokens, 100 characters), a text is blank, or a part is
+            none.
+    """
+
+    max_tokens: int | None = None
+    system: str | None = None
+    instruction: str | None = None
+    shadow: str | None = None
+    piece_tokens: int | None = None
+    message_chars: int | None = None
+    trims: tuple[Trim, ...] = ()
+    on_failure: Computed | None = None
+
+    def __post_init__(self) -> None:
+        whole_or_none("max_tokens", self.max_tokens, 20)
+        whole_or_none("piece_tokens", self.piece_tokens, 20)
+        whole_or_none("message_chars", self.message_chars, 100)
+        for name in ("system", "instruction", "shadow"):
+            _check_text(name, getattr(self, name))
+        if not isinstance(self.trims, tuple):
+            raise UsageError(f"trims must be a tuple of trims, not {shown(self.trims)}")
+        for trim in self.trims:
+            called("each of trims", trim, "a function of entries, a room and a counter")
+        if not isinstance(self.on_failure, Computed | None):
+            raise UsageError(
+                f"on_failure must be a Digest, Lines, a Note or None, not {shown(self.on_failure)}"
+            )
+
+
+Instead: TypeAlias = Summary | Computed
+
+
+def _check_text(name: str, value: object) -> None:
+    if value is not None and not (isinstance(value, str) and value.strip()):
+        raise UsageError(f"{name} must be a text that is not blank, not {shown(value)}")
+
 
 NEVER = 0.0
 """The target of a chain that no request gets to: every step is carried out."""

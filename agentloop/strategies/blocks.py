@@ -1,24 +1,165 @@
-"""A block a run: first turns as they are, the middle as a summary, recent turns with short tool output."""
+"""Recursive summary; blocks with a scope of runs."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentloop._plumbing.checks import whole
-from agentloop.context import Budget, Context, Entry, Unit, stood_for, turns_of, units_of
-from agentloop.instead import Instead, Lines, Note, Summary
-from agentloop.prompts import RUNS_INSTRUCTION
-from agentloop.strategies.base import NEVER, Chain, Cut, cut_of, foldable
-from agentloop.strategies.clearing import by_last_lines, read_results
-from agentloop.strategies.scope import (
-    SUMMARY_TOKENS,
-    Scope,
-    answers_in,
-    check_scope,
-    holds_summary,
-    newest_run,
-    positions,
-    seqs_of,
+from agentloop._plumbing.checks import shown, whole, whole_or_none
+from agentloop.context import Budget, Context, Entry, Unit, newest_within, stood_for, turns_of, units_of
+from agentloop.errors import UsageError
+from agentloop.events import Ranges, ranges_between
+from agentloop.prompts import RUNS_INSTRUCTION, SHADOW
+from agentloop.strategies.base import (
+    NEVER,
+    Chain,
+    Computed,
+    Cut,
+    Instead,
+    Lines,
+    Note,
+    Summary,
+    cut_of,
+    foldable,
 )
+from agentloop.strategies.clearing import by_last_lines, newest_said, read_results
+
+SUMMARY_TOKENS = 2_000
+"""The longest summary of one run (phi-core's `max_summary_tokens`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewestRuns:
+    """The newest `n` earlier runs."""
+
+    n: int = 3
+
+    def __post_init__(self) -> None:
+        whole("n", self.n, 1)
+
+    def of(self, tokens: Mapping[str, int], room: int) -> tuple[str, ...]:
+        """Those taken in of runs with so many tokens, newest first."""
+        return tuple(tokens)[: self.n]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsWithin:
+    """Earlier runs, newest first, as long as they fit into `max_tokens` together as summaries."""
+
+    max_tokens: int | None = None
+    summary_tokens: int = SUMMARY_TOKENS
+
+    def __post_init__(self) -> None:
+        whole_or_none("max_tokens", self.max_tokens, 1)
+        whole("summary_tokens", self.summary_tokens, 20)
+
+    def of(self, tokens: Mapping[str, int], room: int) -> tuple[str, ...]:
+        """Those taken in of runs with so many tokens, newest first; the newest always."""
+        costs = [min(size, self.summary_tokens) for size in reversed(list(tokens.values()))]
+        start = newest_within(costs, room if self.max_tokens is None else self.max_tokens)
+        return tuple(tokens)[: max(1, len(costs) - start)]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which runs before the newest one are taken in; made by `fixed` or `token_budget`.
+
+    A run is one call of `Runner.run`; what was imported is one run. The newest earlier run is always taken
+    in. The rule and the default of 3 are phi-core's (`CompactionScope`).
+
+    Raises:
+        UsageError: the rule is none of these two.
+
+    Example:
+        >>> from agentloop.events import MessageAdded, Record
+        >>> from agentloop.messages import Message
+        >>> events = [MessageAdded(message=Message.user("?"), tokens=900, run_id=run) for run in "abcd"]
+        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
+        >>> budget = Budget(window=4_000, fixed=100, model="m")
+        >>> Scope.fixed(2).runs(context, budget)
+        ('c', 'b')
+        >>> Scope.token_budget(max_tokens=1_000, summary_tokens=400).runs(context, budget)
+        ('c', 'b')
+    """
+
+    rule: NewestRuns | RunsWithin
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rule, NewestRuns | RunsWithin):
+            raise UsageError(
+                f"rule must be that of Scope.fixed or Scope.token_budget, not {shown(self.rule)}"
+            )
+
+    @classmethod
+    def fixed(cls, n: int = 3) -> "Scope":
+        """The newest `n` earlier runs.
+
+        Raises:
+            UsageError: `n` is no whole number of at least 1.
+        """
+        return cls(NewestRuns(n))
+
+    @classmethod
+    def token_budget(cls, max_tokens: int | None = None, summary_tokens: int = SUMMARY_TOKENS) -> "Scope":
+        """Earlier runs, newest first, as long as they fit into `max_tokens` together as summaries.
+
+        A run counts as many tokens as it has, and at most the `summary_tokens` that its summary may take: so
+        runs are taken in whose messages alone exceed the budget. None: what the window has room for.
+
+        Raises:
+            UsageError: `max_tokens` is below 1, or `summary_tokens` below 20.
+        """
+        return cls(RunsWithin(max_tokens, summary_tokens))
+
+    def runs(self, context: Context, budget: Budget) -> tuple[str, ...]:
+        """The ids of the earlier runs that are taken in, newest first."""
+        return self.rule.of(_tokens_of_earlier_runs(context), budget.room(context))
+
+
+def check_scope(scope: object) -> None:
+    """Refuse what is no scope.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not isinstance(scope, Scope):
+        raise UsageError(
+            f"scope must be a Scope, made by Scope.fixed or Scope.token_budget, not {shown(scope)}"
+        )
+
+
+def newest_run(context: Context) -> list[Entry]:
+    """All that was said in the newest run, whether in sight or not."""
+    newest = context.said[-1].run_id if context.said else ""
+    return [entry for entry in context.said if entry.run_id == newest]
+
+
+def positions(context: Context, wanted: Collection[int]) -> Ranges:
+    """These positions of what was said, as ranges that hold nothing else that was said."""
+    return ranges_between(wanted, [entry.seq for entry in context.said if entry.seq not in wanted])
+
+
+def seqs_of(units: Iterable[Unit]) -> set[int]:
+    """The positions of all entries of these units."""
+    return {seq for unit in units for seq in unit.seqs}
+
+
+def answers_in(units: Sequence[Unit]) -> list[Unit]:
+    """The exchanges and answers among these units: what the assistant did, one by one."""
+    return [unit for unit in units if unit.is_said and not unit.is_user]
+
+
+def holds_summary(unit: Unit) -> bool:
+    """Whether it is a record of what an earlier compaction covered."""
+    return any(entry.kind == "summary" for entry in unit.entries)
+
+
+def _tokens_of_earlier_runs(context: Context) -> dict[str, int]:
+    tokens: dict[str, int] = {}
+    for entry in reversed(context.said):
+        tokens[entry.run_id] = tokens.get(entry.run_id, 0) + entry.tokens
+    if context.said:
+        del tokens[context.said[-1].run_id]
+    return tokens
+
 
 NEWEST_THREE = Scope.fixed(3)
 
@@ -144,3 +285,77 @@ def _is_of(unit: Unit, run: Sequence[Entry], context: Context) -> bool:
     if unit.is_said:
         return unit.first.run_id == run[0].run_id
     return all(entry.run_id == run[0].run_id for entry in stood_for(context, unit.entries))
+
+
+@dataclass(frozen=True, slots=True)
+class RecursiveSummary:
+    """The newest `keep` messages stay; what is older goes into one summary, with the earlier summary.
+
+    The model reads the earlier summary, the messages that leave, and for continuity the `overlap` messages
+    that come right behind them and stay. Its answer stands as a pair that the next pass builds on: a user
+    asks `shadow` (None: a question of our own), the assistant answers with the summary. An exchange that the
+    border runs through stays whole, so more than `keep` messages may stay. `system` and `instruction` replace
+    our own texts to the summariser, `max_tokens` is the longest summary (None: by the policy). Where the text
+    is refused, `on_failure` stands instead; None leaves everything as it was. Done again at once, it finds
+    nothing more.
+
+    The rule, 10 and 2 are those of Spring AI Session's `RecursiveSummarizationCompactionStrategy`; the pair
+    is also that of OpenAI's cookbook ("Context Engineering: Short-Term Memory Management with Sessions").
+
+    Raises:
+        UsageError: `keep` is below 1, `overlap` below 0 or not below `keep`, `max_tokens` below 20, or a text
+            is blank.
+
+    Example:
+        >>> from agentloop.events import MessageAdded, Record
+        >>> from agentloop.messages import Message
+        >>> said = [Message.user("next?"), Message.assistant("done")] * 10
+        >>> events = [MessageAdded(message=message, tokens=100) for message in said]
+        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
+        >>> cut = RecursiveSummary(keep=4, overlap=1)(context, Budget(window=4_000, fixed=100, model="m"))
+        >>> cut.covers, cut.reads
+        (((2, 16),), ((2, 17),))
+    """
+
+    keep: int = 10
+    overlap: int = 2
+    system: str | None = None
+    shadow: str | None = None
+    instruction: str | None = None
+    max_tokens: int | None = None
+    on_failure: Computed | None = None
+
+    def __post_init__(self) -> None:
+        whole("keep", self.keep, 1)
+        whole("overlap", self.overlap, 0)
+        if self.overlap >= self.keep:
+            raise UsageError(
+                f"overlap must be at least 0 and below keep, which is {self.keep}, not {self.overlap}"
+            )
+        self._summary()
+
+    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+        kept = {entry.seq for entry in newest_said(context, self.keep)}
+        folded = [unit for unit in foldable(context, budget) if kept.isdisjoint(unit.seqs)]
+        cut = cut_of(context, folded, self._summary())
+        return cut and replace(cut, reads=self._reads(context, folded))
+
+    def _summary(self) -> Summary:
+        return Summary(
+            max_tokens=self.max_tokens,
+            system=self.system,
+            instruction=self.instruction,
+            shadow=SHADOW if self.shadow is None else self.shadow,
+            on_failure=self.on_failure,
+        )
+
+    def _reads(self, context: Context, folded: Sequence[Unit]) -> tuple[tuple[int, int], ...]:
+        leaving = {entry.seq for unit in folded for entry in unit.entries if entry.kind == "said"}
+        overlap = _behind(context, leaving)[: self.overlap]
+        return positions(context, leaving.union(entry.seq for entry in overlap))
+
+
+def _behind(context: Context, leaving: set[int]) -> list[Entry]:
+    """What was said behind all that leaves, and stays."""
+    last = max(leaving)
+    return [entry for entry in context.visible if entry.kind == "said" and entry.seq > last]

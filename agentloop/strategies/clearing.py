@@ -1,15 +1,299 @@
-"""Cuts that cover nothing: old results are shown shortened, and no model is asked."""
+"""Old and superseded results shown shortened (layer one).
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+Layer one: old tool results, and old long arguments, are shown shortened. No model is asked.
 
-from agentloop._plumbing.checks import whole
-from agentloop._plumbing.truncate import last_lines
-from agentloop.context import Budget, Context, Entry, TokenCounter, newest_within
+A change of an old message makes a provider's prompt cache worthless from there on, so clearing acts in
+batches: nothing happens until a batch saves `min_gain_tokens`. What was shortened once stays so, byte for
+byte, since the log records how it is shown.
+"""
+
+import json
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
+
+from agentloop._plumbing.checks import whole, whole_or_none
+from agentloop._plumbing.truncate import failure_in, head, last_lines
+from agentloop.context import Budget, Context, Entry, TokenCounter, answers, count_message, newest_within
 from agentloop.events import ClearedItem
-from agentloop.micro import MicroCompact, cleared_item, first_unread, shown_with, way_back
-from agentloop.prompts import CLEARED
+from agentloop.messages import Message, ToolCall
+from agentloop.prompts import CALL_AGAIN, CLEARED, SPILLED, SUPERSEDED, TRUNCATED
 from agentloop.strategies.base import Cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroCompact:
+    """Results older than the last `keep_messages` messages and longer than `max_chars` are shortened.
+
+    `max_argument_chars` is the same for a text inside a call's arguments. `min_gain_tokens` is what a
+    batch must save: 0 is the textbook rule (at each step), None is a quarter of the window's room.
+
+    Example:
+        >>> from agentloop.events import MessageAdded, Record
+        >>> said = [Message.tool("c1", "a line " * 90), Message.assistant("I have read it.")]
+        >>> events = [MessageAdded(message=message, tokens=700) for message in said]
+        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
+        >>> old = MicroCompact(keep_messages=1, max_chars=20)
+        >>> [item] = Clearing(old, counter=len).batch(context, min_gain_tokens=0)
+        >>> item.message.text[:35]
+        'a line a line a line... [truncated:'
+
+    Raises:
+        UsageError: a number is no whole one of at least 0.
+    """
+
+    keep_messages: int = 6
+    max_chars: int = 200
+    max_argument_chars: int = 1_000
+    min_gain_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        whole("keep_messages", self.keep_messages, 0)
+        whole("max_chars", self.max_chars, 0)
+        whole("max_argument_chars", self.max_argument_chars, 0)
+        whole_or_none("min_gain_tokens", self.min_gain_tokens, 0)
+
+
+class Clearing:
+    """What could be cleared so far in one session: looks at each message once, and counts each stub once.
+
+    Stubs are counted only when they could save enough. It holds nothing that the context does not say: a
+    context that was compacted or restored starts it anew.
+    """
+
+    def __init__(self, policy: MicroCompact, counter: TokenCounter) -> None:
+        self._policy = policy
+        self._counter = counter
+        self._epoch = -1
+        self._compactions: Sequence[object] = ()
+        self._seen = 0
+        self._uncounted: list[Entry] = []
+        self._most = 0
+        self._found: list[tuple[int, ClearedItem]] = []
+        self._gain = 0
+
+    def batch(self, context: Context, *, min_gain_tokens: int) -> tuple[ClearedItem, ...]:
+        """What to clear now: all that may be, once it saves at least that much; else nothing."""
+        wanted = max(1, min_gain_tokens)
+        if context.epoch != self._epoch:
+            self._follow(context)
+        self._look(context)
+        if self._gain + self._most >= wanted:
+            self._count()
+        return tuple(item for _, item in self._found) if self._gain >= wanted else ()
+
+    def _follow(self, context: Context) -> None:
+        """Forget what is shown shortened by now; begin anew where entries have changed places."""
+        if context.compactions != self._compactions:
+            self._seen, self._uncounted, self._found = 0, [], []
+        new = takewhile(lambda pair: pair[0] > self._epoch, reversed(context.clearings))
+        cleared = {item.seq for _, event in new for item in event.items}
+        self._epoch, self._compactions = context.epoch, context.compactions
+        self._uncounted = [entry for entry in self._uncounted if entry.seq not in cleared]
+        self._most = sum(entry.tokens for entry in self._uncounted)
+        self._found = [(gain, item) for gain, item in self._found if item.seq not in cleared]
+        self._gain = sum(gain for gain, _ in self._found)
+
+    def _look(self, context: Context) -> None:
+        horizon = min(len(context.visible) - self._policy.keep_messages, first_unread(context))
+        while self._seen < horizon:
+            entry = context.visible[self._seen]
+            if not entry.cleared and _may_shorten(entry, self._policy):
+                self._uncounted.append(entry)
+                self._most += entry.tokens
+            self._seen += 1
+
+    def _count(self) -> None:
+        for entry in self._uncounted:
+            if item := cleared_item(entry, self._policy, self._counter):
+                self._found.append((entry.tokens - item.tokens, item))
+                self._gain += entry.tokens - item.tokens
+        self._uncounted, self._most = [], 0
+
+
+def cleared_item(entry: Entry, policy: MicroCompact, counter: TokenCounter) -> ClearedItem | None:
+    """How the entry is shown when cleared; None where clearing saves nothing or must not touch it."""
+    if not _may_shorten(entry, policy):
+        return None
+    return shown_as(entry, _shortened(entry, policy), counter)
+
+
+def shown_as(entry: Entry, message: Message, counter: TokenCounter) -> ClearedItem | None:
+    """The entry shown as this message from now on; None where that is not shorter than it is shown now."""
+    tokens = count_message(message, counter)
+    return ClearedItem(seq=entry.seq, message=message, tokens=tokens) if tokens < entry.tokens else None
+
+
+def shown_with(entry: Entry, text: str, counter: TokenCounter) -> ClearedItem | None:
+    """The result shown with this text from now on; None where that is not shorter than it is shown now."""
+    return shown_as(entry, _with_text(entry.original, text), counter)
+
+
+def _may_shorten(entry: Entry, policy: MicroCompact) -> bool:
+    """Whether something in it is long, and it is not to be kept."""
+    if entry.keep or entry.kind != "said":
+        return False
+    message = entry.original
+    if message.role == "tool":
+        return len(message.text) > policy.max_chars or isinstance(message.content, tuple)
+    return any(len(call.arguments) > policy.max_argument_chars for call in message.tool_calls)
+
+
+def _shortened(entry: Entry, policy: MicroCompact) -> Message:
+    message = entry.original
+    if message.role == "tool":
+        return _with_text(message, stub(message.text, policy.max_chars, way_back(entry)))
+    calls = tuple(_short_call(call, policy.max_argument_chars) for call in message.tool_calls)
+    return message.with_calls(calls)
+
+
+def _with_text(message: Message, text: str) -> Message:
+    return replace(message, content=text, extra={}, omits=())
+
+
+def way_back(entry: Entry) -> str:
+    """How the model gets the whole of a result that is shown shortened."""
+    return SPILLED.format(path=entry.spilled) if entry.spilled else CALL_AGAIN
+
+
+def stub(text: str, max_chars: int, way_back: str = "") -> str:
+    """The first `max_chars` characters, how much went, and how to get it back."""
+    shown, way = head(text, max_chars), f"; {way_back}" if way_back else ""
+    return shown + TRUNCATED.format(count=len(text) - len(shown), total=len(text), way=way)
+
+
+MOST_ARGUMENTS = 100
+"""A call with more of them, or with a name too long itself, is shown as the beginning of its text."""
+
+
+def _short_call(call: ToolCall, max_chars: int) -> ToolCall:
+    if len(call.arguments) <= max_chars:
+        return call
+    arguments = call.decoded()
+    if arguments is None:
+        short: dict[str, Any] = {"unreadable_arguments": _short_value(call.arguments, max_chars)}
+    else:
+        short = {key: _short_value(value, max_chars) for key, value in arguments.items()}
+    if len(short) > MOST_ARGUMENTS or any(len(key) > max_chars for key in short):
+        short = {"many_arguments": _short_value(call.arguments, max_chars)}
+    return replace(call, arguments=json.dumps(short, ensure_ascii=False), extra={})
+
+
+def _short_value(value: Any, max_chars: int) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if len(text) <= max_chars else stub(text, max_chars)
+
+
+def first_unread(context: Context) -> int:
+    """The index in sight of what stands behind the newest thing the model said: it has not read that yet."""
+    at = len(context.visible)
+    while at and context.visible[at - 1].message.role != "assistant":
+        at -= 1
+    return at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newer:
+    """The result that replaces another: its position, and the tool that both are results of."""
+
+    seq: int
+    name: str
+
+
+_FILE_NAME = re.compile(
+    r"(?:file|path)_?(?:name|path)?|(?:file|full|abs(?:olute)?|rel(?:ative)?|src)_?path", re.I
+)
+_PATH = re.compile(r"[^\s/\\]*[/\\]\S*|[^\s.]+(?:\.[^\s.]+)*\.[A-Za-z]\w{0,7}")
+
+
+def superseded(entries: Sequence[Entry]) -> frozenset[int]:
+    """The positions of the tool results that a later result of the same call replaces.
+
+    The rule is that of `newer_results`.
+    """
+    return frozenset(newer_results(entries))
+
+
+def newer_results(entries: Sequence[Entry]) -> Mapping[int, Newer]:
+    """For the position of each superseded result the newest result that replaces it.
+
+    A result is replaced by that of a later call of the same tool whose decoded arguments are equal, where
+    they name a file or the two results are the same: a tool that is asked for what comes next, or for how
+    things stand, answers anew each time. Another range of a file is another call. A result to be kept is
+    never replaced; a call without a result or without readable arguments replaces nothing, and neither does
+    a result that says anywhere in its head or tail that something went wrong: where that is in doubt, the
+    older result stays. Linear in the text.
+    """
+    return _replaced(entries, _key)
+
+
+def asked_again(entries: Sequence[Entry]) -> frozenset[int]:
+    """The positions of the results whose call was made again with the same arguments, and went well.
+
+    Whether the later result replaces the earlier one is not said: `newer_results` says that.
+    """
+    return frozenset(_replaced(entries, lambda call, _: _key(call, "") if call.decoded() else None))
+
+
+def _replaced(
+    entries: Sequence[Entry], key_of: Callable[[ToolCall, str], tuple[str, str, str] | None]
+) -> Mapping[int, Newer]:
+    newest: dict[tuple[str, str, str], Newer] = {}
+    found: dict[int, Newer] = {}
+    for call, result in reversed(list(_answered(entries))):
+        key = key_of(call, result.original.text)
+        if key is None:
+            continue
+        if key not in newest:
+            if failure_in(result.original.text) is None:
+                newest[key] = Newer(seq=result.seq, name=call.name)
+        elif not result.keep:
+            found[result.seq] = newest[key]
+    return found
+
+
+def _answered(entries: Sequence[Entry]) -> Iterator[tuple[ToolCall, Entry]]:
+    """Each call that has a result, with it, in the order of the results."""
+    said = [entry for entry in entries if entry.kind == "said"]
+    pairs = (
+        (place, call)
+        for at, places in answers([entry.original for entry in said]).items()
+        for call, place in zip(said[at].original.tool_calls, places, strict=True)
+        if place is not None
+    )
+    return ((call, said[place]) for place, call in sorted(pairs, key=lambda pair: pair[0]))
+
+
+def _key(call: ToolCall, result: str) -> tuple[str, str, str] | None:
+    """What a later call must be equal in, its result too where the arguments name no file."""
+    arguments = call.decoded()
+    if arguments is None:
+        return None
+    same = "" if any(_names_a_file(name, value) for name, value in arguments.items()) else result
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if len(given) == 1:
+        given = {name: _normal(value) for name, value in given.items()}
+    try:
+        return call.name, json.dumps(given, sort_keys=True), same
+    except RecursionError:
+        return None
+
+
+def _names_a_file(name: str, value: Any) -> bool:
+    """Whether an argument is a path: by its name, or one word that has a separator or a suffix."""
+    if not isinstance(value, str) or not value or "://" in value:
+        return False
+    return bool(_FILE_NAME.fullmatch(name)) or bool(_PATH.fullmatch(value))
+
+
+def _normal(value: Any) -> Any:
+    """The value, a path without what only spells it differently."""
+    if isinstance(value, str) and ("/" in value or "\\" in value) and "://" not in value:
+        return posixpath.normpath(value.replace("\\", "/"))
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +397,27 @@ def _items(found: Iterable[ClearedItem | None]) -> tuple[ClearedItem, ...]:
 def _cut(found: Iterable[ClearedItem | None]) -> Cut | None:
     items = _items(found)
     return Cut(cleared=items) if items else None
+
+
+MOST_NAME_CHARS = 64
+
+
+def superseded_items(context: Context, counter: TokenCounter) -> tuple[ClearedItem, ...]:
+    """How the superseded results in sight are shown, each as one line, where that saves tokens.
+
+    A result gives way only to one that stands in sight as the log holds it. Results that the model has not
+    read yet, those to be kept and those already shown shortened are left alone. A tool message keeps its role
+    and the id of its call. Linear in the text.
+    """
+    return tuple(_superseded(context, counter))
+
+
+def _superseded(context: Context, counter: TokenCounter) -> Iterator[ClearedItem]:
+    whole = {entry.seq for entry in context.visible if not entry.cleared}
+    newer = newer_results(context.visible)
+    for entry in context.visible[: first_unread(context)]:
+        by = newer.get(entry.seq)
+        if by and by.seq in whole and entry.seq in whole:
+            line = SUPERSEDED.format(name=by.name[:MOST_NAME_CHARS])
+            if item := shown_with(entry, line, counter):
+                yield item

@@ -6,8 +6,7 @@ from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import fraction_or_none, shown
 from agentloop.context import Budget, Context, covered_ranges
 from agentloop.errors import UsageError
-from agentloop.instead import Instead, Note
-from agentloop.strategies.base import Chain, Cut, Strategy, check_strategies, foldable
+from agentloop.strategies.base import Chain, Cut, Instead, Note, Strategy, check_strategies, foldable
 
 
 def then(*strategies: Strategy, target: float | None = None) -> Chain:

@@ -8,16 +8,15 @@ from agentloop._plumbing.aio import in_thread
 from agentloop.context import Budget, Context, Entry, TokenCounter, count_request, fitted, neutral, to_wire
 from agentloop.errors import ContextTooLongError, SummaryRefusedError
 from agentloop.events import ModelCalled
-from agentloop.instead import Summary
 from agentloop.messages import Message
 from agentloop.model_call import OnPart, call
 from agentloop.models import ChatModel, ModelRequest
 from agentloop.pieces import BETWEEN, RESULT_CHARS, WHOLE, Bounds, Reading, reading_of, record_block
 from agentloop.prompts import SUMMARY_PART, SUMMARY_PARTS, SUMMARY_REPAIR, SUMMARY_SYSTEM
 from agentloop.refusal import fault_in, fault_of, without_thinking
+from agentloop.strategies import Summary, left_unread, trimmed
 from agentloop.summary.questions import question_of
 from agentloop.summary.room import smaller
-from agentloop.trims import left_unread, trimmed
 
 MOST_TRIES = 3
 """So often a conversation is read at the most, in smaller pieces after each overflow."""

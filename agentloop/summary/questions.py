@@ -1,8 +1,8 @@
 """What a summary's request says: the conversation as material, then what is asked of it."""
 
-from agentloop.instead import Summary
 from agentloop.pieces import BETWEEN
 from agentloop.prompts import SUMMARY_FOCUS, SUMMARY_INSTRUCTION
+from agentloop.strategies import Summary
 
 WORDS_PER_TOKEN = 0.6
 """Below the 0.75 that OpenAI's documentation gives for English, so that the cap holds elsewhere too."""

@@ -8,12 +8,12 @@ from agentloop._plumbing.truncate import ends
 from agentloop.context import Budget, Context, Entry, TokenCounter, neutral
 from agentloop.errors import BadAnswerError
 from agentloop.index import index_of
-from agentloop.instead import Summary
 from agentloop.model_call import OnPart
 from agentloop.models import ChatModel
 from agentloop.pieces import BETWEEN
 from agentloop.prompts import SUMMARY_INDEX
 from agentloop.refusal import room_left
+from agentloop.strategies import Summary
 from agentloop.summary.draft import Asked, Draft, TakeNote
 
 FOCUS_CHARS = 1_000

@@ -16,7 +16,7 @@ from itertools import chain
 from agentloop.context import Entry, counter_for, identifiers, missing, named_values
 from agentloop.index import index_of
 from agentloop.messages import Message, ToolCall
-from agentloop.superseded import superseded
+from agentloop.strategies.clearing import superseded
 
 SMALL = 500_000
 PROSE = "Whatever fails before the append leaves the log as it was, says src/app/main.py:12 after 20 ms. "

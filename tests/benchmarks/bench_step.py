@@ -16,10 +16,10 @@ from statistics import mean, median
 from agentloop.compaction import Compaction
 from agentloop.events import Compacted
 from agentloop.messages import Message
-from agentloop.micro import MicroCompact
 from agentloop.run import Run
 from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore
+from agentloop.strategies import MicroCompact
 from tests.benchmarks.conversation import COUNTER, conversation, run_on, step
 
 SMALL, LARGE, AROUND = 1_000, 10_000, 250

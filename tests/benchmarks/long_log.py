@@ -16,7 +16,7 @@ from agentloop.events import (
     RunStarted,
 )
 from agentloop.messages import Message, ToolCall, Usage
-from agentloop.micro import stub
+from agentloop.strategies.clearing import stub
 
 ROOM_TOKENS = 100_000
 """What is in sight is compacted beyond so many tokens, down to about a third."""
