@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from agentloop import compaction, stores, strategies, stream, testing, triggers, workspace
     from agentloop.agent import Agent
     from agentloop.callbacks import Callbacks, Focus, Replace, Veto
-    from agentloop.compaction import compact_messages, compact_messages_async
+    from agentloop.compaction.messages import compact_messages, compact_messages_async
+    from agentloop.compaction.policy import Compaction
     from agentloop.errors import (
         AgentLoopError,
         BadAnswerError,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from agentloop.offline import OfflineModel
     from agentloop.openai_chat import OpenAIChat
     from agentloop.openai_responses import OpenAIResponses
-    from agentloop.policy import Compaction
     from agentloop.redaction.secrets import Redact, Secrets
     from agentloop.results import CompactionPreview, RunResult
     from agentloop.runner import Runner
@@ -52,7 +52,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "agent": ("Agent",),
     "callbacks": ("Callbacks", "Focus", "Replace", "Veto"),
-    "compaction": ("compact_messages", "compact_messages_async"),
+    "compaction.messages": ("compact_messages", "compact_messages_async"),
+    "compaction.policy": ("Compaction",),
     "errors": (
         "AgentLoopError",
         "BadAnswerError",
@@ -79,7 +80,6 @@ _HOMES = {
     "offline": ("OfflineModel",),
     "openai_chat": ("OpenAIChat",),
     "openai_responses": ("OpenAIResponses",),
-    "policy": ("Compaction",),
     "redaction.secrets": ("Redact", "Secrets"),
     "results": ("CompactionPreview", "RunResult"),
     "runner": ("Runner",),

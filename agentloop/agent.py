@@ -6,12 +6,11 @@ from functools import cached_property
 from typing import Any
 
 from agentloop._plumbing.checks import shown, text_or_none, whole
-from agentloop.compact_tool import COMPACT, COMPACT_SCHEMA
+from agentloop.compaction import COMPACT, COMPACT_SCHEMA, Compaction
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.limits import MOST_STEPS
 from agentloop.messages import Json
 from agentloop.models import ChatModel, check_model
-from agentloop.policy import Compaction
 from agentloop.tools import Tool, ToolRegistry
 
 

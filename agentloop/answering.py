@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.private_files import refused
-from agentloop.compact_tool import COMPACT, focus_of, outcome_text
+from agentloop.compaction import COMPACT, focus_of, outcome_text
 from agentloop.context import fits, fitted
 from agentloop.events import MessageAdded
 from agentloop.messages import Message, ToolCall

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentloop._plumbing.aio import to_its_end
 from agentloop.agent import Agent
+from agentloop.compaction import Room
 from agentloop.context import TokenCounter, count_message
 from agentloop.emitter import Watch
 from agentloop.errors import TakenOverError
@@ -18,7 +19,6 @@ from agentloop.limits import Limits
 from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer
 from agentloop.redaction import redacted
-from agentloop.room import Room
 from agentloop.sessions import CatchUp, Hold, Session, appended, has_begun
 from agentloop.spending import Spending
 from agentloop.stream import MessageAdded as MessageShown

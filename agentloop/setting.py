@@ -10,17 +10,14 @@ from typing import Any
 from agentloop._plumbing.checks import shown
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
-from agentloop.compactor import Compactor
+from agentloop.compaction import Compaction, Compactor, Ladder, Room
 from agentloop.context import Budget, TokenCounter, counter_for
 from agentloop.emitter import CALLBACK_SECONDS, Sink, Watch, unseen
 from agentloop.errors import UsageError
 from agentloop.given import folder_of, instances, transcripts_folder
-from agentloop.ladder import Ladder
 from agentloop.limits import Limits
 from agentloop.models import AsksWindow
-from agentloop.policy import Compaction
 from agentloop.redaction import Redact, checked_redaction
-from agentloop.room import Room
 from agentloop.run import Run
 from agentloop.sessions import CatchUp, Hold, Leases, reloaded, written_beside
 from agentloop.stores.base import SessionStore

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agentloop.compaction_told import Took
+from agentloop.compaction import Took
 from agentloop.context import TokenCounter, count_message
 from agentloop.limits import Limits, Spent, charge, total
 from agentloop.messages import Usage

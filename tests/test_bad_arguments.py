@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 import agentloop
-from agentloop import compaction, strategies, testing, triggers
+from agentloop import strategies, testing, triggers
+from agentloop.compaction import messages
 from agentloop.errors import BadAnswerError, UsageError
 from agentloop.strategies import Scope, base
 from agentloop.testing import FailingModel, ScriptedModel
 from agentloop.tools import Tool
 
-MODULES: tuple[ModuleType, ...] = (agentloop, compaction, base, strategies, testing, triggers, base)
+MODULES: tuple[ModuleType, ...] = (agentloop, messages, base, strategies, testing, triggers, base)
 
 VALUES = {
     *("Answer", "Retry", "ModelRequest", "CompactionRequest", "CompactionResult", "CompactionPreview"),

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from agentloop._plumbing.strict_json import cleaned
 from agentloop._plumbing.truncate import beginning, ends, halves, head, tail
 from agentloop.agent import Agent
+from agentloop.compaction.digest import digest
+from agentloop.compaction.writers import turn_lines
 from agentloop.context import count_message, labelled, to_wire
-from agentloop.digest import digest
 from agentloop.events import Compacted, MessageAdded
 from agentloop.messages import Message, ToolCall
 from agentloop.openai_chat import OpenAIChat
@@ -24,7 +25,6 @@ from agentloop.sessions.export import to_events, to_openai
 from agentloop.sessions.importing import parse
 from agentloop.strategies.clearing import MicroCompact, cleared_item, stub
 from agentloop.testing import ScriptedModel
-from agentloop.turn_lines import turn_lines
 from agentloop.workspace import workspace_tools
 from tests.cli_kit import command, environment
 from tests.kit import COUNTER, context_of, records_of

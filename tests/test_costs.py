@@ -15,8 +15,8 @@ import agentloop
 from agentloop.agent import Agent
 from agentloop.asking import request_for
 from agentloop.compaction import Compaction
+from agentloop.compaction.ladder import STRIKES
 from agentloop.events import Compacted, MessageAdded
-from agentloop.guard import STRIKES
 from agentloop.loop import loop
 from agentloop.messages import Message
 from agentloop.sessions import Session

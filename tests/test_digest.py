@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentloop.compaction.digest import digest
 from agentloop.context import Context, Entry
-from agentloop.digest import digest
 from agentloop.events import Compacted
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import summary_message

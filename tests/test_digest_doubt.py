@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentloop.digest import digest
+from agentloop.compaction.digest import digest
 from agentloop.messages import Message, ToolCall
 from tests.kit import COUNTER, context_of
 

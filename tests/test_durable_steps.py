@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop import Agent, Compaction, Limits
+from agentloop.compaction.ladder import STRIKES
 from agentloop.context import Context, wire_messages
 from agentloop.durable.backwards import partial_in
 from agentloop.durable.execution import Execution, Todo
 from agentloop.durable.flow import Deed, Flow
 from agentloop.durable.live import Live, Place
 from agentloop.events import Described, MessageAdded, ModelCalled, RunEnded, RunStarted
-from agentloop.guard import STRIKES
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
 from agentloop.run import Run

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 
 import agentloop
-from agentloop import compaction, strategies, triggers
+from agentloop import strategies, triggers
+from agentloop.compaction import messages
 from agentloop.context import tokens
 from agentloop.strategies import base
 
@@ -47,7 +48,7 @@ def test_every_example_gives_what_it_shows(name: str) -> None:
     assert runner.tries > 0
 
 
-@pytest.mark.parametrize("module", [strategies, triggers, base, tokens, compaction], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [strategies, triggers, base, tokens, messages], ids=lambda m: m.__name__)
 def test_every_public_part_shows_an_example(module: ModuleType) -> None:
     silent = {name for name in public(module) if ">>> " not in str(getattr(module, name).__doc__)}
     assert silent - WITHOUT == set()
@@ -55,6 +56,6 @@ def test_every_public_part_shows_an_example(module: ModuleType) -> None:
 
 def test_what_is_exempt_shows_none() -> None:
     parts = {
-        name: getattr(module, name) for module in (strategies, base, compaction) for name in public(module)
+        name: getattr(module, name) for module in (strategies, base, messages) for name in public(module)
     }
     assert {name for name in WITHOUT if ">>> " in str(parts[name].__doc__)} == set()

@@ -9,10 +9,18 @@ import pytest
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction, Digest, Summary
+from agentloop.compaction.ladder import (
+    COOLDOWN_STEPS,
+    GROWTH,
+    REFILL_STEPS,
+    REGROWTH,
+    RELEASE,
+    STRIKES,
+    Guard,
+)
 from agentloop.context import Context, count_message, count_request, counter_for
 from agentloop.errors import ContextTooLongError
 from agentloop.events import Compacted
-from agentloop.guard import COOLDOWN_STEPS, GROWTH, REFILL_STEPS, REGROWTH, RELEASE, STRIKES, Guard
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ModelRequest
 from agentloop.runner import Runner

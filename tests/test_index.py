@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop._plumbing.truncate import ends
+from agentloop.compaction.digest.index import LABELS, index_of
 from agentloop.context import Entry, named_values
 from agentloop.context import rendering as identifiers_module
 from agentloop.context import rendering as named_values_module
 from agentloop.context.rendering import MOST_CHARS, MOST_URL_CHARS, identifiers, kinds, missing
-from agentloop.index import LABELS, index_of
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import summary_message
 from tests.kit import COUNTER, context_of, histories, orderly

@@ -10,9 +10,9 @@ from hypothesis import given
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
+from agentloop.compaction.digest import digest
+from agentloop.compaction.digest.language import ASKED, DECIDED
 from agentloop.context import labelled, unlabelled
-from agentloop.digest import digest
-from agentloop.digest.headings import ASKED, DECIDED
 from agentloop.errors import ContextTooLongError, ModelRefusedError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart

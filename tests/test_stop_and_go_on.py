@@ -39,7 +39,7 @@ from tests.strict_replies import Answered, Fault, Hang, Raw, Reply, asks_for_sum
 ACTS = '''
 import os
 from pathlib import Path
-import agentloop.compactor
+import agentloop.compaction.compactor
 from agentloop import Callbacks, tool
 from agentloop.events import MessageAdded
 from agentloop.stores import SQLiteStore
@@ -49,7 +49,7 @@ from agentloop._plumbing.aio import in_thread
 
 HERE = Path(__file__).parent
 POINT = (HERE / "point").read_text()
-save, append = agentloop.compactor.save, SQLiteStore.append
+save, append = agentloop.compaction.compactor.save, SQLiteStore.append
 
 
 def arrive():
@@ -221,7 +221,7 @@ class Scene:
         acts = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(acts)
         if self.point == "save":
-            monkeypatch.setattr("agentloop.compactor.save", acts.saved_slowly)
+            monkeypatch.setattr("agentloop.compaction.compactor.save", acts.saved_slowly)
         if self.point == "append":
             monkeypatch.setattr("agentloop.stores.SQLiteStore.append", acts.appended_slowly)
         return acts

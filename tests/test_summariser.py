@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentloop.compaction.reading import MAX_PIECES
+from agentloop.compaction.summary import Summariser, Written, room_left, summary_budget
 from agentloop.context import Budget, Entry, count_message, count_request
 from agentloop.errors import BadAnswerError, ContextTooLongError, SummaryRefusedError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest, Retry, TextPart
 from agentloop.offline import OfflineModel
-from agentloop.pieces import MAX_PIECES
 from agentloop.prompts import SUMMARY_INDEX, SUMMARY_SYSTEM, summary_message
-from agentloop.refusal import room_left
 from agentloop.strategies import DropAgentItems, DropOldest, LastLines, MarkOldResults, Summary
-from agentloop.summary import Summariser, Written, summary_budget
 from agentloop.testing import Reply, ScriptedModel, calls
 from tests.kit import COUNTER, FACT, assert_valid, context_of, every_fact, later, orderly, texts
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks, Replace
 from agentloop.compaction import Compaction
+from agentloop.compaction.digest import digest
+from agentloop.compaction.reading import BETWEEN_TOKENS, MAX_PIECES, Bounds, reading_of
+from agentloop.compaction.summary import fault_of
 from agentloop.context import Context, count_request, counter_for, fitted
-from agentloop.digest import digest
 from agentloop.events import Cleared
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
-from agentloop.pieces import BETWEEN_TOKENS, MAX_PIECES, Bounds, reading_of
-from agentloop.refusal import fault_of
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import Cut, MicroCompact

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Agent, Compaction, MicroCompact, Runner
+from agentloop.compaction.ladder import STRIKES
 from agentloop.context import count_request, counter_for
 from agentloop.errors import ContextOverflowError, StoreError, UsageError
 from agentloop.events import Compacted, MessageAdded, Record
-from agentloop.guard import STRIKES
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions.transcripts import DEAD_AFTER_SECONDS, listed, load, save
 from agentloop.stream import CompactionEnded, RunEnded

@@ -16,12 +16,12 @@ from agentloop.cli.instructions import default_instructions
 from agentloop.cli.loading import load_callbacks, load_tools
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import OFFLINE, Settings
+from agentloop.compaction import Compaction
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.errors import UsageError
 from agentloop.limits import Limits, check_priced
 from agentloop.models import ChatModel
 from agentloop.offline import OfflineModel
-from agentloop.policy import Compaction
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, told
 from agentloop.stores import open_store

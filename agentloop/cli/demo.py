@@ -20,10 +20,10 @@ from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.process import before_leaving
 from agentloop.cli.sessions.writing import whole_file
 from agentloop.cli.tally import Tally
+from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError, UsageError
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
-from agentloop.policy import Compaction
 from agentloop.runner import Runner
 from agentloop.sessions import listed, to_openai
 from agentloop.testing import ScriptedModel

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from agentloop.asking import came_to_nothing
-from agentloop.compaction_told import took
+from agentloop.compaction import took
 from agentloop.durable.behind import of_run
 from agentloop.events import Compacted, MessageAdded, ModelCalled, Record
 from agentloop.models import Answer

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from agentloop.digest.earlier import taken_apart
+from agentloop.compaction.digest import taken_apart
 
 READ = "Done, files read:"
 TO_READ = "Open, files still to read:"

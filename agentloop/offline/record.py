@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from agentloop.compaction.digest import NAMED, digest
 from agentloop.context import Entry, TokenCounter, neutral, summary_in, unlabelled
-from agentloop.digest import digest
-from agentloop.digest.headings import NAMED
 from agentloop.messages import Message
 from agentloop.offline.job import job_of
 from agentloop.offline.notes import FOCUS

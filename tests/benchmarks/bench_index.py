@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from itertools import chain
 
+from agentloop.compaction.digest import index_of
 from agentloop.context import Entry, counter_for, identifiers, missing, named_values
-from agentloop.index import index_of
 from agentloop.messages import Message, ToolCall
 from agentloop.strategies.clearing import superseded
 

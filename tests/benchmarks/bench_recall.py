@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentloop.compaction.digest import digest, index_of
 from agentloop.context import (
     Budget,
     Context,
@@ -27,9 +28,7 @@ from agentloop.context import (
     covered_ranges,
     safe_cover,
 )
-from agentloop.digest import digest
 from agentloop.events import Compacted, MessageAdded, Record
-from agentloop.index import index_of
 from agentloop.messages import Message
 from agentloop.prompts import summary_message
 from agentloop.strategies import KeepRecentFraction

@@ -4,14 +4,11 @@ import random
 from collections.abc import Iterator
 
 from agentloop.agent import Agent
-from agentloop.compaction import Compaction
-from agentloop.compactor import Compactor
+from agentloop.compaction import Compaction, Compactor, Ladder, Room
 from agentloop.context import Budget, TokenCounter, counter_for, next_step
 from agentloop.emitter import Watch
 from agentloop.events import ModelCalled
-from agentloop.ladder import Ladder
 from agentloop.messages import Message, ToolCall, Usage
-from agentloop.room import Room
 from agentloop.run import Run
 from agentloop.sessions import Session, written_beside
 from agentloop.stream import AnyStreamEvent

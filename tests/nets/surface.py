@@ -11,7 +11,7 @@ from typing import Any
 MODULES = (
     "agentloop",
     "agentloop.codec",
-    "agentloop.compaction",
+    "agentloop.compaction.messages",
     "agentloop.durable",
     "agentloop.errors",
     "agentloop.events",

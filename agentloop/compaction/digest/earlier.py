@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from agentloop.compaction.digest.index import LABELS
+from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED, sentences
 from agentloop.context import TokenCounter
-from agentloop.digest.headings import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
-from agentloop.digest.sentences import sentences
-from agentloop.index import LABELS
 from agentloop.prompts import SUMMARY_INDEX
 
 _FIELDS = {

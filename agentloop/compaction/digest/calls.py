@@ -1,0 +1,485 @@
+"""What was done: files, errors, calls."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agentloop._plumbing.truncate import beginning, failure_in, halves, head, opening_failure_in
+from agentloop.compaction.digest.language import Sentence, is_hard, is_keyed, sentences, words
+from agentloop.context import answers, kind_of
+from agentloop.messages import Message, ToolCall
+
+CHANGING = ("edited", "written", "moved", "deleted")
+LOOKING = ("read", "searched", "listed")
+
+_VERBS = (
+    ("deleted", r"delet|remov|unlink|rm\b|trash"),
+    ("moved", r"mov|renam|mv\b"),
+    (
+        "edited",
+        r"edit|patch|replac|updat|modif|insert|append|apply|change|sed -i|str_replace|refactor|format",
+    ),
+    ("written", r"writ|creat|save|new_|put|touch|mkdir|upload|generat|add"),
+    ("run", r"run|exec|test|build|compil|python|node|pytest|bash|sh\b|make|launch"),
+    ("searched", r"search|grep|find|glob|rg\b"),
+    ("listed", r"list|ls\b|tree|dir\b"),
+    ("read", r"read|cat|view|open|get|show|fetch|load|head|tail|less|inspect|look|print|parse|check|sed"),
+)
+_ACTIONS = tuple((action, re.compile(rf"(?:^|[^a-z])(?:{verbs})", re.IGNORECASE)) for action, verbs in _VERBS)
+_ELSEWHERE = re.compile(r"^(?:cd \S+ ?(?:&&|;) ?|[A-Z_]+=\S+ |sudo |time |timeout \S+ )+")
+
+
+def action_of(name: str) -> str:
+    """What a tool or a command of this name does to a file; "used" where the name does not tell."""
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:60])
+    for text in (snake.split(" ", 1)[0], snake):
+        for action, verbs in _ACTIONS:
+            if verbs.search(text):
+                return action
+    return "used"
+
+
+def program_of(command: str) -> str:
+    """The command without what says where and how it is run."""
+    return _ELSEWHERE.sub("", command)
+
+
+def only_looks(name: str, command: str) -> bool:
+    """Whether a call only looks at something, so that what it shows may speak of errors of others."""
+    return action_of(program_of(command) if command else name) in LOOKING
+
+
+MOST_PATHS = 40
+"""So many paths of one call are taken note of."""
+
+MOST_PATH_CHARS = 300
+
+MOST_NESTED = 6
+
+_KEY = re.compile(
+    r"(?:^|_)(?:path|paths|file|files|filename|filenames|filepath|dir|directory|folder|notebook)(?:$|_)|"
+    r"(?:path|file|filename)$",
+    re.IGNORECASE,
+)
+_SHELL_KEYS = ("command", "cmd", "script", "bash", "shell", "args", "argv")
+_HEREDOC = re.compile(r"<<-?\s*[\"']?\w+")
+_NO_FILE = re.compile(r"[sy]/|[@$%+=-]|/[\w-]*$|.*[{}$*?]")
+"""Scripts of sed, packages, options, and what a shell would still expand."""
+_NAMED = re.compile(
+    r"^(?:\*\*\* (?:Update|Add|Delete|Move to):? ?(?:File: ?)?|(?:\+\+\+|---) (?:[ab]/)?)(\S+)", re.MULTILINE
+)
+_WORDS = re.compile(r"[^\s\"'`|;&<>()=,]+")
+
+
+def paths_in(arguments: Mapping[str, Any]) -> list[str]:
+    """The paths that these arguments name, in order, each once."""
+    return list(dict.fromkeys(_paths(arguments, depth=0)))[:MOST_PATHS]
+
+
+def _paths(arguments: Mapping[str, Any], depth: int) -> Iterator[str]:
+    for key, value in arguments.items():
+        yield from _in_value(str(key), value, depth)
+
+
+def _in_value(key: str, value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _in_text(key, value)
+    elif isinstance(value, Mapping) and depth < MOST_NESTED:
+        yield from _paths(value, depth + 1)
+    elif isinstance(value, list) and depth < MOST_NESTED:
+        for item in value[:MOST_PATHS]:
+            yield from _in_value(key, item, depth + 1)
+
+
+def _in_text(key: str, text: str) -> Iterator[str]:
+    text = text[:20_000].strip()
+    if key in _SHELL_KEYS:
+        yield from paths_of_command(text)
+    elif "\n" in text:
+        yield from (match.group(1) for match in _NAMED.finditer(text) if match.group(1) != "/dev/null")
+    elif is_path(text) or (_KEY.search(key) and 0 < len(text) < MOST_PATH_CHARS and "://" not in text):
+        yield text
+
+
+def paths_of_command(command: str) -> Iterator[str]:
+    """The words of a command line that look like files; the body of a here-document is no command."""
+    heredoc = _HEREDOC.search(command)
+    line = command[: heredoc.start()] if heredoc else command
+    rest = command[heredoc.end() :].split("\n", 1)[0] if heredoc else ""
+    for word in _WORDS.findall(f"{line} {rest}"[:4_000]):
+        if is_path(word.rstrip(":.,")) and not _NO_FILE.match(word):
+            yield word.rstrip(":.,")
+
+
+def is_path(word: str) -> bool:
+    """Whether a word looks like a path: a known extension, or parts with slashes between."""
+    return len(word) < MOST_PATH_CHARS and " " not in word and kind_of(word) == "path" and word[-1] != "$"
+
+
+MOST_ARGUMENT_CHARS = 20_000
+"""Longer arguments are not decoded but read as text, at their head."""
+
+MOST_RESULT_CHARS = 3_000
+"""So much of a result is looked at, head and tail together."""
+
+_MOST_NAME_CHARS = 200
+"""OpenAI allows a tool's name 64; a longer one was made up and is shown at its head."""
+
+_MOST_UNREAD_CHARS = 200
+"""Of arguments that are no JSON object, so much is shown."""
+
+_MOST_COMMAND_CHARS = 2_000
+"""A command is read for what it does and shown at its head; a script behind `<<` adds nothing to that."""
+
+_MOST_LOOKED_AT_CHARS = 400
+"""So much of one argument's value is looked at before its blanks are folded."""
+
+_MOST_VALUE_CHARS = 80
+"""A line of a terminal: a longer value of an argument is shown by its head and its length."""
+
+_VALUE_HEAD_CHARS = 60
+"""What is shown of such a value, so that its length fits into the same line."""
+
+_COMMAND_KEYS = ("command", "cmd", "script", "code", "bash", "shell")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call with its result; `result` is None where there is none.
+
+    `at` is the place of the message that asked, `paths` the files that the arguments name, `command` the
+    command line where there is one.
+    """
+
+    at: int
+    name: str
+    arguments: str
+    paths: tuple[str, ...]
+    command: str
+    result: str | None
+    error: str | None
+
+
+def calls_of(messages: Sequence[Message]) -> Iterator[Call]:
+    """Every call, in the order in which they were made."""
+    for at, places in answers(messages).items():
+        for call, place in zip(messages[at].tool_calls, places, strict=True):
+            yield _call(at, call, None if place is None else halves(messages[place].text, MOST_RESULT_CHARS))
+
+
+def _call(at: int, call: ToolCall, result: str | None) -> Call:
+    short = len(call.arguments) <= MOST_ARGUMENT_CHARS
+    arguments: dict[str, Any] = (call.decoded() if short else None) or {}
+    command = next((text for key in _COMMAND_KEYS if (text := _as_command(arguments.get(key)))), "")
+    found = paths_in(arguments) if arguments else paths_in({"text": call.arguments[:MOST_ARGUMENT_CHARS]})
+    return Call(
+        at=at,
+        name=_folded(call.name, _MOST_NAME_CHARS) or "tool",
+        arguments=brief(arguments) if arguments else _folded(call.arguments, _MOST_UNREAD_CHARS).strip("{} "),
+        paths=tuple(found),
+        command=_folded(command, _MOST_COMMAND_CHARS),
+        result=result,
+        error=None if result is None else _failure(result, call.name, command),
+    )
+
+
+def _folded(text: str, max_chars: int) -> str:
+    return " ".join(head(text, max_chars).split())
+
+
+def _failure(result: str, name: str, command: str) -> str | None:
+    return opening_failure_in(result) if only_looks(name, command) else failure_in(result)
+
+
+def _as_command(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return " ".join(value)
+    return ""
+
+
+def brief(arguments: dict[str, Any]) -> str:
+    """The arguments in a few words: single values as they are, long texts by their length."""
+    return ", ".join(_brief(key, value, alone=len(arguments) == 1) for key, value in arguments.items())
+
+
+def _brief(key: str, value: object, *, alone: bool) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    shown = " ".join(text[:_MOST_LOOKED_AT_CHARS].split())
+    if len(shown) > _MOST_VALUE_CHARS:
+        shown = (
+            f"{head(shown, _VALUE_HEAD_CHARS)}… ({len(text):,} characters)"
+            if isinstance(value, str)
+            else beginning(shown, _MOST_VALUE_CHARS)
+        )
+    return shown if alone else f"{key}={shown}"
+
+
+OPEN, MENDED = " — not seen mended", " — later succeeded"
+
+_LOUD = re.compile(r"-v+|-q+|--verbose|--quiet|--no-color|--color=\w+|--tb=\w+")
+"""Options that only change how much is printed, or how."""
+
+_LOUD_IS_ELSE = ("grep", "egrep", "rg", "docker", "podman")
+"""Programs in which such an option means something else."""
+
+_SHOWN = re.compile(r"\s*(?:2>&1)?\s*(?:\|\s*tail(?:\s+-n?\s?\d+)?)?\s*$")
+"""What only shows the end of what is printed."""
+
+_CHECKS = re.compile(
+    r"(?:python3? -m )?(?:pytest|py\.test|mypy|ruff check|flake8|jest|vitest|eslint|rspec|mocha|"
+    r"phpunit)(?=\s)"
+)
+"""Programs that check all there is where they are given no path."""
+
+_PATH = re.compile(r"(?!-)[\w.@/-]*(?:/|\.\w)[\w.@/:\[\]-]*")
+
+_MOST_SHOWN_COMMAND_CHARS = 80
+"""Of a command that failed: a line of a terminal, and no more than `_TOLD` reads back."""
+
+_MOST_ARGUMENT_CHARS = 60
+"""Of the arguments of another call, so that name and error fit beside them."""
+
+_TOLD = re.compile(r"(?P<name>[^(\n]{0,200})\((?P<about>.{0,80}?)\): ")
+
+
+def failure_lines(calls: Sequence[Call], earlier: Iterable[str] = ()) -> Iterator[str]:
+    """A line for each error, newest first, those not mended before those that were.
+
+    `earlier` are the lines of an earlier record, oldest first and without their dash: what they tell of may
+    have been mended since.
+    """
+    calls = [*(call for line in earlier for call in _told(line)), *calls]
+    mended = _mended(calls)
+    failed = [(at, call) for at, call in enumerate(calls) if call.error]
+    lines: dict[str, None] = {}
+    for open_ones in (True, False):
+        for at, call in reversed(failed):
+            if (mended.get(at) is None) is open_ones:
+                lines[_line(call, mended.get(at))] = None
+    yield from lines
+
+
+def _line(call: Call, by: Call | None) -> str:
+    about = head(call.command, _MOST_SHOWN_COMMAND_CHARS) or (
+        call.paths[0] if call.paths else head(call.arguments, _MOST_ARGUMENT_CHARS)
+    )
+    return f"- {call.name}({about}): {call.error}{OPEN if by is None else MENDED}"
+
+
+def _told(line: str) -> Iterator[Call]:
+    """The calls that such a line tells of: one that failed, and where it was mended one that went well."""
+    told = _TOLD.match(line)
+    if told is None:
+        return
+    failed = Call(
+        at=-1,
+        name=told["name"],
+        arguments="",
+        paths=(),
+        command=told["about"],
+        result="",
+        error=line[told.end() :].removesuffix(OPEN).removesuffix(MENDED),
+    )
+    yield failed
+    if line.endswith(MENDED):
+        yield replace(failed, error=None)
+
+
+def _mended(calls: Sequence[Call]) -> dict[int, Call]:
+    """The failed calls with the later one that went well: the same, or the whole of which it was part."""
+    later: dict[tuple[str, str], Call] = {}
+    found: dict[int, Call] = {}
+    for at in range(len(calls) - 1, -1, -1):
+        call = calls[at]
+        if call.error:
+            keys = [(call.name, run) for run in _runs_with(_run(call))]
+            hit = next((later[key] for key in keys if key in later), None)
+            if hit:
+                found[at] = hit
+        elif call.result is not None:
+            later[call.name, _run(call)] = call
+    return found
+
+
+def _run(call: Call) -> str:
+    """What is run, however much it prints; for a call that runs no command, what it is about."""
+    if not call.command:
+        return " ".join(call.paths) or call.arguments
+    words = _SHOWN.sub("", call.command).split()
+    if not words or words[0] in _LOUD_IS_ELSE:
+        return call.command
+    return " ".join(word for word in words if not _LOUD.fullmatch(word))
+
+
+def _runs_with(run: str) -> Iterator[str]:
+    """The run itself, and of a check on one path the runs on all that holds it."""
+    yield run
+    words = run.split()
+    paths = [at for at, word in enumerate(words) if at and _PATH.fullmatch(word)]
+    if len(paths) != 1 or not _CHECKS.match(run):
+        return
+    before, path, after = words[: paths[0]], words[paths[0]], words[paths[0] + 1 :]
+    for part in re.finditer(r"::|/", path):
+        yield " ".join([*before, path[: part.start()], *after])
+    yield " ".join([*before, *after])
+
+
+_WRITES = re.compile(r"(?:>>?|\btee(?: -a)?)\s*$")
+COULD_NOT = "could not be "
+_PARTS = re.compile(r"\|\||&&|[;|\n]")
+
+
+def last_done(calls: Iterable[Call], earlier: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
+    """Each file with the last thing done to it, the one touched last coming last.
+
+    A read after a change does not hide the change: the change is what must be known. `earlier` are files with
+    what was done to them before all these calls.
+    """
+    done = dict(earlier)
+    for call in calls:
+        for path in call.paths:
+            action = _action(call, path)
+            before = done.pop(path, None)
+            done[path] = before if before and _hides(action, before) else action
+    return done
+
+
+def changed(action: str) -> bool:
+    """Whether what was done, or tried, changes a file."""
+    return action.removeprefix(COULD_NOT) in CHANGING
+
+
+def _hides(action: str, before: str) -> bool:
+    return changed(before) and not changed(action)
+
+
+def _action(call: Call, path: str) -> str:
+    action = _of_command(call.command, path) if call.command else action_of(call.name)
+    return f"{COULD_NOT}{action}" if call.error and action in CHANGING else action
+
+
+def _of_command(command: str, path: str) -> str:
+    for part in _PARTS.split(command):
+        if path in part:
+            before = part[: part.index(path)]
+            return "written" if _WRITES.search(before) else action_of(part.strip())
+    return "used"
+
+
+def grouped(files: Sequence[tuple[str, str]]) -> list[str]:
+    """One line for each thing done, with the files it was done to."""
+    lines: dict[str, list[str]] = {}
+    for path, action in files:
+        lines.setdefault(action, []).append(path)
+    return [f"- {action}: {', '.join(paths)}" for action, paths in lines.items()]
+
+
+ARROW = " → "
+"""Between what was called and what came of it."""
+
+MOST_CHARS = 200
+"""The outcome of one call takes at most so many characters."""
+
+_SUMS_UP = re.compile(
+    r"\b(?:total|sum|result|status|summary|passed|failed|success\w*|done|created|updated|deleted|saved|found|"
+    r"id|code|key|version|reference|error|warning|count|count\w*|ok)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The line of a call in an earlier record, at its place before all calls made since."""
+
+    at: int
+    line: str
+
+    @property
+    def asked(self) -> str:
+        """What was called, with the arguments in brief."""
+        return self.line.partition(ARROW)[0]
+
+
+def told_before(lines: Sequence[str], calls: Sequence[Call]) -> list[Told]:
+    """The lines of an earlier record, newest first, without those of calls that were made again since.
+
+    A call without arguments asks for what comes next, and one that failed says nothing of the one before.
+    """
+    again = {_asked(call) for call in calls if call.arguments and not call.error} if lines else set()
+    told = [Told(at=at, line=line) for at, line in enumerate(lines, -len(lines))]
+    return [one for one in reversed(told) if one.asked not in again]
+
+
+def newest_of_each(calls: Sequence[Call]) -> list[Call]:
+    """The calls, newest first; of calls with the same arguments the newest, and the newest that went well.
+
+    A call without arguments asks for what comes next, not for the same again: all of these stay.
+    """
+    kept: list[Call] = []
+    well: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
+    for call in reversed(calls):
+        same = (call.name, call.arguments)
+        if not call.arguments or (same not in well and (same not in seen or not call.error)):
+            kept.append(call)
+        seen.add(same)
+        if not call.error:
+            well.add(same)
+    return kept
+
+
+def outcome_line(call: Call | Told) -> str:
+    """The tool, its arguments in brief, and what came of it."""
+    return f"- {call.line if isinstance(call, Told) else f'{_asked(call)}{ARROW}{outcome(call)}'}"
+
+
+def _asked(call: Call) -> str:
+    return f"{call.name}({_arguments(call)})"
+
+
+def _arguments(call: Call) -> str:
+    """The arguments with each path by its last part: the whole stands among the files."""
+    text = call.arguments
+    for path in call.paths[:4]:
+        text = text.replace(path, path.rstrip("/").rsplit("/", 1)[-1] or path)
+    return beginning(text, 100)
+
+
+def outcome(call: Call) -> str:
+    """What came of a call: its error, its few words, or the sentences that tell most of it."""
+    if call.result is None:
+        return "no result"
+    if call.error:
+        return f"failed: {head(call.error, MOST_CHARS)}"
+    text = call.result
+    if len(text) <= MOST_CHARS // 2:
+        return " ".join(text.split()) or "nothing"
+    return telling(sentences(text, most_chars=len(text)))
+
+
+def telling(found: Sequence[Sentence], most_chars: int = MOST_CHARS) -> str:
+    """The sentences with the most to say in so many characters, in their order."""
+    ranked = sorted(range(len(found)), key=lambda at: (-_weight(found, at), at))
+    room = most_chars
+    kept: list[int] = []
+    for at in ranked[:8]:
+        text = found[at].text
+        if kept and (len(text) > room or _weight(found, at) < 1):
+            continue
+        kept.append(at)
+        room -= len(text)
+        if room < 20:
+            break
+    texts = (" ".join(found[at].text.split()) for at in sorted(kept))
+    return " … ".join(beginning(text, most_chars) for text in texts) or "nothing"
+
+
+def _weight(found: Sequence[Sentence], at: int) -> float:
+    text = found[at].text[:400]
+    hard = [word for word in words(text) if is_hard(word)]
+    mixed = sum(bool(re.search(r"\d", word) and re.search(r"[A-Za-z_-]", word)) for word in hard)
+    edge = 1.0 if at == 0 or at == len(found) - 1 else 0.0
+    return min(2, mixed) + min(1, len(hard)) * 0.5 + is_keyed(text) + bool(_SUMS_UP.search(text)) * 0.5 + edge

@@ -1,0 +1,568 @@
+"""What was said, weighed; newer values replace older ones."""
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from agentloop.compaction.digest.earlier import Earlier
+from agentloop.compaction.digest.language import (
+    Sentence,
+    adds,
+    bare,
+    binds,
+    changes,
+    content_words,
+    decides,
+    is_hard,
+    is_keyed,
+    is_narration,
+    is_news,
+    is_pleasant,
+    kind_of_value,
+    novelty,
+    sentences,
+    singular,
+    words,
+)
+from agentloop.messages import Message
+
+MOST_VALUE_WORDS = 3
+"""A value of plain words has at most so many; what is longer tells a story."""
+
+_CLAUSE = re.compile(
+    r"[,;、，；]\s*|\s[—–-]\s|\s(?:and|but|und|aber|et|mais|y|pero)\s|\s\(|\)", re.IGNORECASE
+)
+_COPULA = re.compile(
+    r"\b(?:is|are|was|were|be|becomes?|became|equals?|stays at|stands at|ist|sind|lautet|beträgt|est|sont|"
+    r"es|son|está|è|é|fica|jest|wynosi)\b|['’]s\s|是|为|為|は|이다|это|составляет|—",
+    re.IGNORECASE,
+)
+_TO = re.compile(
+    r"\b(?:set|chang\w+|switch\w*|mov\w+|bump\w*|rais\w+|lower\w*|increas\w+|decreas\w+|updat\w+|reduc\w+|"
+    r"migrat\w+|renam\w+|push\w*|postpon\w+|exten\w+|delay\w*|shift\w*|rotat\w+|went|goe?s?)\b.*?\b(?:to|"
+    r"with)\b|"
+    r"\b(?:cambi\w+|mud\w+|pass\w+|änder\w*|geändert|wechsel\w*|changé\w*)\b.*?\b(?:a|para|auf|zu|à)\b",
+    re.IGNORECASE,
+)
+_SIGN = re.compile(r"\s?(?:=>|==?|->|→)\s?|[:：]\s+|：")
+_CHANGE_WORDS_TEXT = """
+now instead longer anymore changed changes changing updated updates correction corrected correct actually
+switched moved replaced revised from currently current bumped raised lowered increased decreased reduced
+makes made uses using used remember fyi important please again still value should must shall let lets let's
+need needs want wants go goes been days ok okay well no wait sorry oh hey since i've we've it's pushed
+postponed extended delayed shifted rotated scratch mind jetzt nun ahora maintenant désormais adesso ora
+agora теперь stattdessen 现 改 变 更 今
+"""
+_VERBS_TEXT = """
+change update switch move replace revise bump raise lower increase decrease reduce set sets make use note
+put take keep push plan plans
+"""
+_VERBS = frozenset(_VERBS_TEXT.split())
+"""Words of a change only where they are verbs: a lower bound and an update interval are things."""
+
+_LEADS_TEXT = "we i you please to let us let's lets now actually then should must shall will can been"
+_LEADS = frozenset(_LEADS_TEXT.split())
+_ORDERS_TEXT = "set make use note put take keep"
+_ORDERS = frozenset(_ORDERS_TEXT.split())
+_DETERMINERS_TEXT = "the a an my our your it its that this their his her all"
+_DETERMINERS = frozenset(_DETERMINERS_TEXT.split())
+_OWNERS_TEXT = "my your his her their our mein dein unser mi tu su mon ton son"
+_OWNERS = frozenset(_OWNERS_TEXT.split())
+_CHANGE_WORDS = frozenset(_CHANGE_WORDS_TEXT.split())
+_X = r"(?:the |using |use |a |an )?([^\s,;.:!?]+(?:[.:/-][^\s,;.:!?]+)*)"
+_INSTEAD = re.compile(
+    r"\b(?:instead of|rather than|in place of|replac\w+|ditch|forget(?: about)?|"
+    r"no longer(?: use| on| at)?|statt|"
+    r"anstatt|au lieu de|"
+    r"plutôt que|en vez de|en lugar de|invece di|em vez de|вместо)\s+"
+    + _X
+    + r"|,\s(?:and )?not\s+"
+    + _X
+    + r"|\bfrom\s+"
+    + _X
+    + r"\s+to\b",
+    re.IGNORECASE,
+)
+
+_LEAD_IN = re.compile(r"^[^:：]*[:：]\s+(?=\S+\s+\S)")
+_PLACED = re.compile(
+    r"^\W*(?:for|in|on|at|with|under|within|during|when|while|für|bei|im|para|en|pour|dans)\b", re.I
+)
+_GENITIVE = re.compile(r"\b(?!it\b|that\b|let\b|what\b)\w+['’]s\b", re.IGNORECASE)
+_PHRASE = re.compile(
+    r"\b(?:for|in|on|at|with|under|within|during|when|while|of|für|bei|im|para|en|pour|dans)\s+"
+    r"((?:[^\s,;:]+[ ]?){1,4})",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One clause that says what something is: `key` are the words of what, `value` is the text of the value.
+
+    `told` says that the value stands behind an equals sign, a colon or a form of "to be", and not just last;
+    `label` that it is a colon.
+    """
+
+    key: frozenset[str]
+    value: str
+    told: bool
+    label: bool = False
+
+
+def claims(sentence: str) -> Iterator[Claim]:
+    """The claims of a sentence, at most one a clause, each about what the whole sentence is about."""
+    clauses = clauses_of(sentence)
+    found = [None if _PLACED.match(clause) and len(clauses) > 1 else _claim(clause) for clause in clauses]
+    around = [clause for clause, claim in zip(clauses, found, strict=True) if claim is None]
+    common = frozenset(word for clause in around for word in key_of(clause))
+    for clause, claim in zip(clauses, found, strict=True):
+        if claim:
+            yield replace(claim, key=claim.key | common | owners(clause))
+
+
+def clauses_of(sentence: str) -> list[str]:
+    """The clauses of a sentence, without what parts them."""
+    return [clause.strip().rstrip(".!?。！？") for clause in _CLAUSE.split(sentence) if clause]
+
+
+def given_up(sentence: str) -> list[str]:
+    """What the sentence itself names as no longer so: the X of "instead of X" and "from X to Y"."""
+    found = ("".join(filter(None, match.groups())).strip("\"'`*()") for match in _INSTEAD.finditer(sentence))
+    return [word for word in found if len(word) > 1]
+
+
+def key_of(text: str) -> frozenset[str]:
+    """The words of a text by which two claims are of the same thing."""
+    found = words(text)
+    low = [bare(word) for word in found]
+    around = zip(["", *low], found, [*low[1:], ""], strict=False)
+    kept = [word for before, word, behind in around if not _of_change(before, bare(word), behind)]
+    return frozenset(map(singular, content_words(kept)))
+
+
+def owners(text: str) -> frozenset[str]:
+    """Whose the things are that a text is about."""
+    return _OWNERS.intersection(map(bare, words(text)))
+
+
+def tells_apart(sentence: str, of: str) -> bool:
+    """Whether a sentence that names a thing given up narrows it to less than what `of` speaks of."""
+    rest = _INSTEAD.sub(" ", sentence)
+    known = key_of(of)
+    narrow = (key_of(match.group(1)) - known for match in _PHRASE.finditer(rest))
+    apart = (word for words_ in narrow for word in words_ if not is_hard(word))
+    theirs = (match.group().lower() for match in _GENITIVE.finditer(sentence))
+    return any(apart) or owners(sentence) != owners(of) or any(one not in of.lower() for one in theirs)
+
+
+def _of_change(before: str, word: str, behind: str) -> bool:
+    """Whether a word only says that something is or changes, and not what."""
+    if word not in _VERBS:
+        return word in _CHANGE_WORDS
+    if not before:
+        return word in _ORDERS or behind in _DETERMINERS
+    return before in _LEADS
+
+
+def _claim(clause: str) -> Claim | None:
+    parted = _parted(clause)
+    if parted:
+        what, value = parted
+        what = _LEAD_IN.sub("", what) or what
+        found = _value(value)
+        key = key_of(re.split(r"\bfrom\b", what)[0])
+        if found and key:
+            key |= _behind(value, found)
+            return Claim(key=key, value=found, told=True, label=f"{what.strip()}:" in clause)
+        return None
+    return _last(clause)
+
+
+def _parted(clause: str) -> tuple[str, str] | None:
+    match = _TO.search(clause) or _COPULA.search(clause)
+    if match is None:
+        match = next(reversed(list(_SIGN.finditer(clause))), None)
+    if match is None or not clause[match.end() :].strip():
+        return None
+    before = match.group() if match.re is _TO else ""
+    return clause[: match.start()] + " " + before, clause[match.end() :]
+
+
+def _value(text: str) -> str | None:
+    """The one exact word of a text, else its few plain words."""
+    found = words(text)
+    hard = [word for word in found if is_hard(word)]
+    if len(hard) == 1:
+        return hard[0]
+    plain = [word for word in found if bare(word) not in _CHANGE_WORDS | _ORDERS]
+    plain = [word for word in plain if next(content_words([word]), None)]
+    if hard or not 1 <= len(plain) <= MOST_VALUE_WORDS:
+        return None
+    start = text.find(plain[0])
+    return text[start : text.find(plain[-1], start) + len(plain[-1])]
+
+
+def _behind(text: str, value: str) -> frozenset[str]:
+    """What else is said of the thing behind an exact value: "30 for uploads" is of other than "30"."""
+    if not is_hard(value):
+        return frozenset()
+    return key_of(text.replace(value, " ", 1))
+
+
+def _last(clause: str) -> Claim | None:
+    """What the one exact word, else the one name, of a clause is said of."""
+    found = words(clause)
+    hard = [word for word in found if is_hard(word)] or [word for word in found[1:] if _is_proper(word)]
+    if len(hard) != 1:
+        return None
+    key = key_of(clause.replace(hard[0], " ", 1))
+    return Claim(key=key, value=hard[0], told=False) if key else None
+
+
+def _is_proper(word: str) -> bool:
+    return len(word) > 1 and word[0].isupper() and not word.startswith(("I'", "I’"))
+
+
+CHANGED = "[changed later]"
+"""Stands for a value that no longer holds in a sentence that says more than that."""
+
+MOST_CANDIDATES = 64
+"""So many of the newest claims about a word are compared with a new one, which keeps it linear."""
+
+_MANY_TEXT = "ticket invoice order issue case item customer reference receipt booking chapter"
+MANY = frozenset(_MANY_TEXT.split())
+"""Things of which there are many: a second one is no new value of the first unless it says so."""
+
+RANKS = {"tool": 0, "assistant": 1, "user": 2}
+"""What a user said is not made stale by an assistant, nor what either said by a tool."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Stated:
+    """A sentence of message `at` with what is left of it once newer ones are heard: "" where nothing is.
+
+    One that is not `firm`, code or output that somebody pasted, is kept as it is and replaces nothing.
+    """
+
+    text: str
+    role: str
+    at: int = 0
+    firm: bool = True
+
+    def lose(self, value: str, newer: frozenset[str]) -> None:
+        """Take a value out; all of it where the newer sentence says the rest as well."""
+        rest = key_of(self.text.replace(value, " "))
+        if rest <= newer:
+            self.text = ""
+        else:
+            self.text = _without(self.text, value)
+
+
+def _without(text: str, value: str) -> str:
+    at = text.rfind(value)
+    return text if at < 0 else text[:at] + CHANGED + text[at + len(value) :]
+
+
+def forget_superseded(stated: Iterable[Stated]) -> list[str]:
+    """Take out of these sentences, oldest first, what a later one replaces; what they were is returned.
+
+    Where it is in doubt whether two are of the same thing, both stay.
+    """
+    known = _Known()
+    for sentence in stated:
+        if sentence.firm:
+            known.hear(sentence)
+    return known.gone
+
+
+Postings: TypeAlias = defaultdict[str, deque[tuple[Claim | None, Stated]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    """A sentence taken apart."""
+
+    sentence: Stated
+    claims: list[Claim]
+    said: frozenset[str]
+
+    @classmethod
+    def of(cls, sentence: Stated) -> "_Heard":
+        found = words(sentence.text)
+        return cls(
+            sentence=sentence,
+            claims=list(claims(sentence.text)),
+            said=frozenset(map(singular, content_words(found))),
+        )
+
+
+def _postings() -> Postings:
+    return defaultdict(lambda: deque(maxlen=MOST_CANDIDATES))
+
+
+@dataclass(slots=True)
+class _Known:
+    claimed: Postings = field(default_factory=_postings)
+    mentioned: Postings = field(default_factory=_postings)
+    latest: dict[frozenset[str], tuple[int, str]] = field(default_factory=dict)
+    fields: set[frozenset[str]] = field(default_factory=set)
+    gone: list[str] = field(default_factory=list)
+
+    def hear(self, sentence: Stated) -> None:
+        heard = _Heard.of(sentence)
+        if is_news(sentence.text) and not adds(sentence.text):
+            change = changes(sentence.text)
+            for claim in heard.claims:
+                self._replace(claim, heard, change)
+            if change:
+                self._drop_named(heard)
+        for claim in heard.claims:
+            self._count(claim, sentence)
+            for word in claim.key:
+                self.claimed[word].append((claim, sentence))
+        for word in heard.said:
+            self.mentioned[word].append((None, sentence))
+
+    def _count(self, claim: Claim, sentence: Stated) -> None:
+        """Take note of what one message gives two values: the field of a record, not one thing."""
+        before = self.latest.get(claim.key)
+        if before and before[0] == sentence.at and before[1] != claim.value:
+            self.fields.add(claim.key)
+        self.latest[claim.key] = (sentence.at, claim.value)
+
+    def _replace(self, new: Claim, heard: _Heard, change: bool) -> None:
+        """What the same words said before, in the same way, is replaced."""
+        if new.key in self.fields:
+            return
+        for old, earlier in self._about(new.key, heard):
+            if (
+                old.key == new.key
+                and _differ(old, heard.said)
+                and self._is_newer(new, old, earlier, heard, change)
+            ):
+                self._lose(earlier, old.value, heard)
+
+    def _is_newer(self, new: Claim, old: Claim, earlier: Stated, heard: _Heard, change: bool) -> bool:
+        same_way = old.told and new.told and _alike(old.value, new.value) and not new.key & MANY
+        if earlier.role == heard.sentence.role == "user":
+            return change or same_way
+        return same_way and (change or not new.label)
+
+    def _drop_named(self, heard: _Heard) -> None:
+        """What the sentence itself names as given up goes where the rest is about the same."""
+        for name in given_up(heard.sentence.text):
+            if heard.sentence.role != "user" and not any(map(str.isdigit, name)):
+                continue
+            for _, earlier in list(self.mentioned.get(_same(name), ())):
+                same = key_of(_clause_with(name, earlier.text)) - {_same(name)} <= heard.said
+                if same and self._may(earlier, heard) and not tells_apart(heard.sentence.text, earlier.text):
+                    self._lose(earlier, name, heard)
+
+    def _about(self, about: Iterable[str], heard: _Heard) -> Iterator[tuple[Claim, Stated]]:
+        seen: set[int] = set()
+        for word in about:
+            for claim, earlier in list(self.claimed.get(word, ())):
+                if claim and id(claim) not in seen and self._may(earlier, heard):
+                    seen.add(id(claim))
+                    yield claim, earlier
+
+    def _may(self, earlier: Stated, heard: _Heard) -> bool:
+        newer = heard.sentence
+        if earlier.at == newer.at:
+            return False
+        return bool(earlier.text) and RANKS.get(earlier.role, 0) <= RANKS.get(newer.role, 0)
+
+    def _lose(self, earlier: Stated, value: str, heard: _Heard) -> None:
+        if earlier.text and value in earlier.text:
+            self.gone.append(earlier.text)
+            earlier.lose(value, heard.said)
+
+
+def _differ(old: Claim, said: frozenset[str]) -> bool:
+    """Whether nothing of the old value is said again."""
+    return not said.intersection(map(singular, content_words(words(old.value))))
+
+
+def _alike(old: str, new: str) -> bool:
+    return is_hard(old) and is_hard(new) and kind_of_value(new) == kind_of_value(old)
+
+
+def _same(name: str) -> str:
+    return singular(bare(name))
+
+
+def _clause_with(value: str, text: str) -> str:
+    return next((clause for clause in clauses_of(text) if value in clause), text)
+
+
+MOST_CHARS_IN_ALL = 20_000_000
+"""So much of all messages together is looked at."""
+
+LEAST_CHARS, MOST_CHARS = 2_000, 100_000
+"""Of one message at least and at most so much is looked at, head and tail together."""
+
+
+_CODE = re.compile(r"=|[({\[,]$|^[#>+|-]")
+"""In a long message, what may be a line of code, though it looks like words."""
+
+GAP = " … "
+"""Stands in a line for sentences of the same message that were left out."""
+
+HEAD = 5
+
+SHORT = 6
+"""A message with more sentences holds more than what its user wanted to say: a text pasted, a report."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Spoken:
+    """One sentence of a message; `at` and `number` are its place, `weight` how much it matters."""
+
+    at: int
+    number: int
+    sentence: Sentence
+    stated: Stated
+    weight: float = 0.0
+    long: bool = False
+    first: bool = False
+    last: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is left of it once newer sentences were heard."""
+        return self.stated.text
+
+
+def spoken(messages: Sequence[Message], *, first: int = 0, before: Iterable[Spoken] = ()) -> list[Spoken]:
+    """Every sentence of users and assistants in order, those said again later left out.
+
+    `first` is the place of the first message, `before` what was said before it.
+    """
+    most = max(LEAST_CHARS, min(MOST_CHARS, MOST_CHARS_IN_ALL // max(1, len(messages))))
+    found = [
+        one
+        for at, message in enumerate(messages, first)
+        if message.role in ("user", "assistant")
+        for one in _of(at, message, most)
+    ]
+    return _once([*before, *found])
+
+
+def retold(earlier: Earlier) -> Iterator[Spoken]:
+    """The sentences of an earlier record: each text a message, in places before all that was said since."""
+    texts = [("user", text) for text in earlier.asked]
+    texts += [("assistant", text) for text in earlier.decided]
+    for at, (role, text) in enumerate(texts, -len(texts)):
+        yield from _numbered(at, role, list(_with_gaps(text)))
+
+
+def _with_gaps(text: str) -> Iterator[tuple[int, Sentence]]:
+    """The sentences of a text with their numbers, which leave one out where sentences were left out."""
+    number = 0
+    for part in text.split(GAP):
+        for sentence in sentences(part, most_chars=MOST_CHARS):
+            yield number, sentence
+            number += 1
+        number += 1
+
+
+def _of(at: int, message: Message, most: int) -> Iterator[Spoken]:
+    return _numbered(at, message.role, list(enumerate(sentences(message.text, most_chars=most))))
+
+
+def _numbered(at: int, role: str, parts: Sequence[tuple[int, Sentence]]) -> Iterator[Spoken]:
+    is_long = sum(not sentence.pasted for _, sentence in parts) > SHORT
+    for number, sentence in parts:
+        yield Spoken(
+            long=is_long,
+            at=at,
+            number=number,
+            sentence=sentence,
+            stated=Stated(
+                text=sentence.text,
+                role=role,
+                at=at,
+                firm=not sentence.pasted and not (is_long and _CODE.search(sentence.text)),
+            ),
+            first=number == 0,
+            last=number == parts[-1][0],
+        )
+
+
+def _once(found: Sequence[Spoken]) -> list[Spoken]:
+    """Of sentences that say the same, letter for letter, the newest; the task where it stood first."""
+    newest: dict[tuple[str, str], Spoken] = {}
+    for one in found:
+        newest[one.stated.role, one.text.casefold()] = one
+    kept = {id(one) for one in newest.values()}
+    return [one for one in found if id(one) in kept]
+
+
+def weigh(found: Sequence[Spoken], *, task: int | None) -> None:
+    """Give each sentence its weight: what binds, decides or gives a value, and what was said but once."""
+    parts = [set(content_words(words(one.text))) for one in found]
+    uses = Counter(word for part in parts for word in part)
+    for one in found:
+        found_words = words(one.text)
+        rare = novelty(found_words, uses)
+        hard = any(is_hard(word) for word in found_words)
+        own = _of_user(one, hard, task) if one.stated.role == "user" else _of_assistant(one, hard)
+        one.weight = own + 2 * rare
+
+
+def _of_user(one: Spoken, hard: bool, task: int | None) -> float:
+    if one.sentence.pasted:
+        return -3.0
+    if is_pleasant(one.text) and not hard:
+        return -4.0
+    named = any(word[0].isupper() for word in one.text.split()[1:])
+    told = 1.5 * hard + is_keyed(one.text) + 0.5 * named
+    place = 1.0 if one.first or one.last else -1.0 if one.long else 0.0
+    changed = 1.0 * changes(one.text)
+    return 2.0 * binds(one.text) + told + changed + place + _of_task(one, task)
+
+
+def _of_task(one: Spoken, task: int | None) -> float:
+    """What the first message of all asks for stands mostly in its first sentences."""
+    return 0.0 if one.at != task else 3.0 if one.number < HEAD else 1.0
+
+
+def _of_assistant(one: Spoken, hard: bool) -> float:
+    if one.sentence.pasted:
+        return -3.0
+    own = 2.0 * decides(one.text) + 0.5 * hard + 1.5 * is_keyed(one.text)
+    if is_narration(one.text):
+        own -= 2.0
+    return own + (0.5 if one.first or one.last else 0.0)
+
+
+def tells(one: Spoken) -> bool:
+    """Whether an assistant's sentence says more than that it goes on."""
+    if is_pleasant(one.text) or one.text.rstrip("*_ ").endswith((":", "：")):
+        return False
+    if decides(one.text) > 1:
+        return True
+    return not is_narration(one.text) and len(set(content_words(words(one.text)))) > 2
+
+
+def by_weight(found: Iterable[Spoken]) -> list[Spoken]:
+    """The heaviest first, those of about one weight newest first; within a message in its order."""
+    return sorted(found, key=lambda one: (-round(one.weight), -one.at, one.number))
+
+
+def as_lines(kept: Iterable[Spoken]) -> list[str]:
+    """The sentences in the order in which they were said, one item a message."""
+    lines: list[str] = []
+    before: Spoken | None = None
+    for one in sorted(kept, key=lambda one: (one.at, one.number)):
+        if before is None or before.at != one.at:
+            lines.append(f"- {one.text}")
+        elif one.number == before.number + 1:
+            lines[-1] += (" " if one.sentence.before == " " else "\n  ") + one.text
+        else:
+            lines[-1] += GAP + one.text
+        before = one
+    return lines

@@ -1,0 +1,556 @@
+"""Whether, and which rung: decides and climbs (was room + ladder + guard).
+
+Judges compactions by their outcome, so that none is tried again in vain.
+
+A guard is made anew for each run: that is how new user input lets go of a pause. All sizes that it sees are
+of the same measure, that of the next request. Its terms:
+
+- a compaction that did nothing, failed, or fell back on a digest is a strike; one that helped wipes them out
+- one that helped, but came within `REFILL_STEPS` model calls of the one before, is a strike too
+- after a strike the next try waits for `COOLDOWN_STEPS` model calls, twice as many after each further one
+- `STRIKES` of them pause automatic compaction
+- growth by `RELEASE` of the limit (twice as much with each strike in a pause), or a compaction that was asked
+  for and done, ends any wait
+- after one that helped the next waits for growth by `GROWTH` of the limit, or by half of what it left
+- an overflow that the provider proved passes once through a pause
+
+The ladder: what is done, rung by rung, until the next request fits.
+
+0 clear old results, superseded ones first → 1 the policy's strategy, step by step → 2 summarise with a
+smaller tail → 3 a plain digest computed from the log → 4 shorten what is left. The rungs below a refused
+summary are climbed only where the request would not fit otherwise. After the last rung the request fits, or
+`ContextOverflowError` names what is too big.
+"""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+from agentloop.compaction.compactor import Compactor
+from agentloop.compaction.plan import (
+    NOTHING,
+    WORTH,
+    Occasion,
+    Plan,
+    Rungs,
+    Standing,
+    fired_by,
+    record_of,
+    steps_of,
+)
+from agentloop.compaction.policy import Compaction
+from agentloop.compaction.summary import TakeNote
+from agentloop.compaction.writers import Writer, Writers
+from agentloop.context import (
+    Budget,
+    Context,
+    is_believed,
+    learnt,
+    overflow_error,
+    refusing,
+    with_shorter_answer,
+)
+from agentloop.errors import ConflictError, ContextTooLongError, ModelRefusedError
+from agentloop.events import Cleared, ClearedItem, Record
+from agentloop.messages import Usage
+from agentloop.models import ChatModel, Priced
+from agentloop.results import CompactionPreview
+from agentloop.sessions import Session
+from agentloop.strategies import Clearing, Summary, superseded_items
+from agentloop.stream import (
+    CompactionResult,
+    ContextStatus,
+    ContextWarning,
+    Level,
+    ResultsCleared,
+    level_of,
+    together,
+)
+from agentloop.triggers import Overflow, threshold_of
+
+STRIKES = 3
+"""So many strikes in a row pause automatic compaction."""
+
+GROWTH = 0.1
+"""After a compaction that helped, the next one waits until this share of the limit was added."""
+
+REGROWTH = 0.5
+"""In a context that is small beside its window it waits for this share of its own size instead."""
+
+RELEASE = 0.25
+"""Growth by this share of the limit ends a wait and a pause."""
+
+COOLDOWN_STEPS = 2
+"""Model calls to wait after the first strike."""
+
+REFILL_STEPS = 3
+"""A context that is full again within fewer model calls is not helped by compaction."""
+
+STEPS_BETWEEN_WISHES = 3
+"""The model's own wish to compact is granted at most once in so many of its calls."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Guard:
+    """What one run has seen of its compactions; sizes and limits in tokens, steps in model calls."""
+
+    strikes: int = 0
+    last_size: int | None = None
+    bypassed: bool = False
+    since_last: int = 0
+    since_wish: int = STEPS_BETWEEN_WISHES
+
+    def step(self) -> None:
+        """Take note of one model call."""
+        self.since_last += 1
+        self.since_wish += 1
+
+    def allows(self, *, size: int, limit: int) -> bool:
+        """Whether an automatic compaction may be tried now."""
+        if self.last_size is None or size >= self.last_size + self._release() * limit:
+            return True
+        if self.strikes:
+            return self.strikes < STRIKES and self.since_last >= COOLDOWN_STEPS * 2 ** (self.strikes - 1)
+        return size >= self.last_size + min(GROWTH * limit, REGROWTH * self.last_size)
+
+    def _release(self) -> float:
+        """Twice as much with each strike in a pause: growth that compaction cannot stem is no reason."""
+        return RELEASE * float(2 ** max(0, self.strikes - STRIKES))
+
+    def use_bypass(self) -> bool:
+        """Let an overflow that the provider proved pass although nothing else may; True once a pause."""
+        granted, self.bypassed = not self.bypassed, True
+        return granted
+
+    def grant(self) -> bool:
+        """Grant the model's wish to compact; True unless it wished just before."""
+        granted = self.since_wish >= STEPS_BETWEEN_WISHES
+        if granted:
+            self.since_wish = 0
+        return granted
+
+    def judge(self, *, helped: bool, size: int) -> None:
+        """Take note of one compaction: its outcome, and the size after it."""
+        refilled = self.last_size is not None and self.since_last < REFILL_STEPS
+        self.strikes = 0 if helped and not refilled else self.strikes + 1
+        self.bypassed = self.bypassed and self.strikes > 0
+        self.last_size, self.since_last = size, 0
+
+    def release(self) -> None:
+        """Forget all strikes: a compaction that was asked for is done."""
+        self.strikes, self.last_size, self.bypassed = 0, None, False
+
+
+SHARE_OF_SUMMARY = 0.2
+"""What a model's summary is taken to need of what it stands for, where that is less than it may take."""
+
+EMPTY = Standing(text="", made="summary")
+"""What a summary is before a model has written it: the words around it."""
+
+
+def foreseen(
+    plan: Plan,
+    standing: Standing | None,
+    context: Context,
+    budget: Budget,
+    *,
+    status: ContextStatus,
+    longest: int,
+    model: ChatModel | None,
+    transcript: str | None,
+) -> CompactionPreview:
+    """What the plan comes to with this standing instead; `transcript` is a file name like the one to come.
+
+    None: a model writes it, in at most `longest` tokens; it is taken to need `SHARE_OF_SUMMARY` of what it
+    stands for.
+    """
+    before, ratio = budget.size(context), budget.ratio(context)
+    record = record_of(standing or EMPTY, plan, context, transcript=transcript, counter=budget.counter)
+    unwritten = 0 if standing else min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))
+    rewritten = context.add(Record(seq=context.length + 1, event=record))
+    after = budget.size_of_rewritten(context, rewritten) + ceil(ratio * unwritten)
+    touched = plan.touched
+    lost = ceil(ratio * sum(entry.tokens for entry in context.visible if entry.at >= touched[0].at))
+    priced = model if isinstance(model, Priced) else None
+    return CompactionPreview(
+        first=min(entry.seq for entry in touched),
+        last=max(entry.seq for entry in touched),
+        messages=len(touched),
+        tokens=plan.tokens,
+        context=status,
+        strategy=plan.strategy,
+        summary_tokens=record.tokens + unwritten,
+        tokens_after=min(before, after),
+        cache_tokens_lost=lost,
+        cost_saved=_difference(priced, Usage(input_tokens=before), Usage(input_tokens=after)),
+        cache_cost=_difference(
+            priced, Usage(input_tokens=lost), Usage(input_tokens=lost, cached_tokens=lost)
+        ),
+    )
+
+
+def _difference(model: Priced | None, more: Usage, less: Usage) -> float | None:
+    dear, cheap = (model.price(usage) if model else None for usage in (more, less))
+    return None if dear is None or cheap is None else max(0.0, dear - cheap)
+
+
+LIKELY_NAME = "transcript_1700000000.jsonl"
+"""The name of a transcript that is still to be saved is as long as this one."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Ladder:
+    """The rungs for one run, climbed. `model` is the agent's, None where none writes summaries.
+
+    `outcomes` lists what its compactions came to.
+    """
+
+    policy: Compaction
+    model: ChatModel | None
+    compactor: Compactor
+    guard: Guard = field(default_factory=Guard)
+    outcomes: list[CompactionResult] = field(default_factory=list)
+    clearing: Clearing | None = field(init=False)
+    _refused: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        micro = self.policy.micro
+        self.clearing = Clearing(micro, self.compactor.counter) if micro else None
+
+    async def clear_in_batches(self, session: Session, budget: Budget) -> Session:
+        """Clear old results once that saves enough (layer one, before every request)."""
+        if self.policy.micro is None or self.clearing is None:
+            return session
+        wanted = self.policy.micro.min_gain_tokens
+        items = self.clearing.batch(
+            session.context, min_gain_tokens=budget.room(session.context) // 4 if wanted is None else wanted
+        )
+        return await self._clear(session, budget, items) if items else session
+
+    async def climb(self, session: Session, budget: Budget, occasion: Occasion) -> Session:
+        """The session with a request that fits, by as few rungs as that takes.
+
+        Raises:
+            ContextOverflowError: it cannot be made to fit.
+        """
+        session, result = await self._clear_enough(session, budget, occasion)
+        if self._may_summarise(self.rungs(session, budget, occasion), result):
+            session, result = await self._by_the_policy(session, budget, occasion)
+        if not budget.fits(session.context) and prevented(result) is None:
+            plan = self.rungs(session, budget, occasion).digest()
+            session, result = await self._carry_out(session, budget, plan)
+        if not budget.fits(session.context) and prevented(result) is None:
+            plan = self.rungs(session, budget, occasion).shortened(self.compactor.counter)
+            session, result = await self._carry_out(session, budget, plan)
+        budget.check(session.context, prevented=prevented(result))
+        return session
+
+    async def carry_out(
+        self, session: Session, budget: Budget, occasion: Occasion
+    ) -> tuple[Session, CompactionResult | None]:
+        """Carry out the policy's strategy, and what came of it, all steps of a chain together.
+
+        None where it found nothing to do. A chain goes on until the request is down to its target. Steps are
+        passed over that would only repeat one that came to nothing, and those that need a summary once the
+        server refused to write one.
+        """
+        group = uuid.uuid4().hex
+        results: list[CompactionResult] = []
+        in_vain: list[Plan] = []
+        self._refused = False
+        for name, step, goal in steps_of(self.policy.strategy, self.rungs(session, budget, occasion).budget):
+            if results and (prevented(results[-1]) or budget.size(session.context) <= goal):
+                break
+            plan = self.rungs(session, budget, occasion).plan(step, name)
+            if plan is None or self._is_refused(plan) or any(plan.repeats(other) for other in in_vain):
+                continue
+            session, result = await self._carry_out(session, budget, replace(plan, group=group))
+            results += [result] if result else []
+            in_vain = [] if result and result.status == "done" else [*in_vain, plan]
+        return session, together(results) if results else None
+
+    def preview(
+        self, context: Context, budget: Budget, occasion: Occasion, status: ContextStatus
+    ) -> CompactionPreview | None:
+        """What the first step that finds something to do would come to; nothing is done."""
+        rungs = Rungs.of(self.policy, context, budget, occasion)
+        plan = next(rungs.plans(), None)
+        if plan is None:
+            return None
+        standing = self._foreseen(plan, rungs)
+        longest, model = rungs.longest(plan), self.model
+        return foreseen(
+            plan,
+            standing,
+            context,
+            budget,
+            status=status,
+            longest=longest,
+            model=model,
+            transcript=LIKELY_NAME if self.compactor.transcripts else None,
+        )
+
+    def rungs(self, session: Session, budget: Budget, occasion: Occasion) -> Rungs:
+        """What each rung would do to the session as it stands."""
+        return Rungs.of(self.policy, session.context, budget, occasion)
+
+    def _foreseen(self, plan: Plan, rungs: Rungs) -> Standing | None:
+        """What would stand instead; None where that is for a model to say."""
+        if not plan.covered:
+            return NOTHING
+        match plan.instead:
+            case Summary():
+                return None
+            case computed:
+                return self._writers(rungs).without_a_model(computed, plan, rungs.context)
+
+    def _may_summarise(self, rungs: Rungs, cleared: CompactionResult | None) -> bool:
+        size = rungs.budget.size(rungs.context)
+        if cleared is not None and (prevented(cleared) or size <= rungs.budget.target):
+            return False
+        if self.guard.allows(size=size, limit=rungs.budget.limit):
+            return True
+        return rungs.occasion.reason == "overflow" and self.guard.use_bypass()
+
+    async def _by_the_policy(
+        self, session: Session, budget: Budget, occasion: Occasion
+    ) -> tuple[Session, CompactionResult | None]:
+        """Rungs 1 and 2, and what the guard has to know of them."""
+        first = len(self.outcomes)
+        if not budget.fits(session.context) or self.rungs(session, budget, occasion).is_worth():
+            session, _ = await self.carry_out(session, budget, occasion)
+        by_a_model = any(each.status == "done" and each.tier == 1 for each in self.outcomes[first:])
+        if by_a_model and not budget.fits(session.context):
+            plan = self.rungs(session, budget, occasion).small_tail()
+            session, _ = await self._carry_out(session, budget, plan)
+        outcomes = self.outcomes[first:]
+        helped = bool(outcomes) and all(_as_planned(each) for each in outcomes)
+        self.guard.judge(helped=helped, size=budget.size(session.context))
+        return session, outcomes[-1] if outcomes else None
+
+    async def _carry_out(
+        self, session: Session, budget: Budget, plan: Plan | None
+    ) -> tuple[Session, CompactionResult | None]:
+        if plan is None:
+            return session, None
+        write = self._noting_refusals(self._writers(self.rungs(session, budget, plan.occasion)).write)
+        session, result = await self.compactor.carry_out(session, plan, budget, write)
+        self.outcomes.append(result)
+        return session, result
+
+    def _writers(self, rungs: Rungs) -> Writers:
+        counter, on_part = self.compactor.counter, self.compactor.watch.retrying
+        return Writers(rungs=rungs, model=self.model, counter=counter, on_part=on_part)
+
+    def _noting_refusals(self, write: Writer) -> Writer:
+        async def noting(plan: Plan, context: Context, focus: str | None, take_note: TakeNote) -> Standing:
+            try:
+                return await write(plan, context, focus, take_note)
+            except ModelRefusedError:
+                self._refused = True
+                raise
+
+        return noting
+
+    def _is_refused(self, plan: Plan) -> bool:
+        """Whether the plan can only come to what the server refused just now."""
+        instead = plan.instead
+        needs_a_model = isinstance(instead, Summary) and instead.on_failure is None
+        return self._refused and bool(plan.covered) and needs_a_model
+
+    async def _clear_enough(
+        self, session: Session, budget: Budget, occasion: Occasion
+    ) -> tuple[Session, CompactionResult | None]:
+        """Rung 0: show as few results shortened as bring the request to the target; none where none do."""
+        rungs = self.rungs(session, budget, occasion)
+        for name, items in self._clearable(session.context):
+            if items and rungs.size_after(items) <= rungs.budget.target:
+                session, result = await self._carry_out(session, budget, rungs.shown(items, name, 0))
+                if prevented(result):
+                    self.guard.judge(helped=False, size=budget.size(session.context))
+                return session, result
+        return session, None
+
+    def _clearable(self, context: Context) -> Iterator[tuple[str, tuple[ClearedItem, ...]]]:
+        if self.clearing is not None:
+            replaced = superseded_items(context, self.compactor.counter)
+            yield "superseded results", replaced
+            others = self.clearing.batch(context, min_gain_tokens=0)
+            yield "old results", tuple({item.seq: item for item in (*others, *replaced)}.values())
+
+    async def _clear(self, session: Session, budget: Budget, items: tuple[ClearedItem, ...]) -> Session:
+        before = budget.size(session.context)
+        await session.newer()  # a log of the same length may be another's
+        try:
+            session = await session.append(Cleared(items=items))
+        except ConflictError as conflict:  # what would be shown may be hidden now: it is seen to next time
+            return await self.compactor.catch_up(session, conflict)
+        cleared = ResultsCleared(
+            positions=tuple(item.seq for item in items),
+            tokens_before=before,
+            tokens_after=budget.size(session.context),
+        )
+        await self.compactor.watch.say(cleared)
+        return session
+
+
+def prevented(result: CompactionResult | None) -> str | None:
+    """What kept the compaction, and would keep the next one, from being done, and what to do; else None."""
+    if result is not None and result.status == "vetoed":
+        return f"a callback vetoed the compaction ({result.error}): let it pass"
+    if result is not None and result.status == "failed" and result.unsaved:
+        return f"{result.unsaved}; nothing is hidden without it but by transcript_failure='go_on'"
+    return None
+
+
+def _as_planned(result: CompactionResult) -> bool:
+    """Whether it was done by the means the policy asked for; a transcript that is missing is none of them."""
+    return result.status == "done" and result.error == result.unsaved
+
+
+_OVERFLOW = Overflow()
+
+
+@dataclass(slots=True, kw_only=True)
+class Room:
+    """One run's window. `budget` changes when an overflow teaches more about the server.
+
+    A compaction is decided on with the whole log in the context; clearing and plain steps never read it.
+    `policy` None switches everything off: what does not fit is then an error. `_lowered_at` is how long the
+    context was when a shorter answer was last asked for, which is tried once for each request.
+    """
+
+    policy: Compaction | None
+    budget: Budget
+    ladder: Ladder
+    _level: Level = "none"
+    _said_fixed: bool = False
+    _lowered_at: int | None = None
+
+    async def make(self, session: Session) -> Session:
+        """The session with room for its next request.
+
+        Raises:
+            ContextOverflowError: it cannot be made to fit; the text names what is too big.
+        """
+        self.ladder.guard.step()
+        if self.policy is not None:
+            session = await self.ladder.clear_in_batches(session, self.budget)
+            if occasion := self._due(session.context, self.policy, self.ladder.guard):
+                session = await self.ladder.climb(await session.whole(), self.budget, occasion)
+            await self._say_fixed(session.context)
+        await self._warn(session.context)
+        self.budget.check(session.context)
+        return session
+
+    def is_due(self, context: Context) -> bool:
+        """Whether `make` would compact now, as far as can be told before old results are cleared."""
+        if self.policy is None:
+            return False
+        guard = replace(self.ladder.guard)
+        guard.step()
+        return self._due(context, self.policy, guard) is not None
+
+    async def shrink(self, session: Session, error: ContextTooLongError) -> Session:
+        """The session made smaller after the server refused its request as too long.
+
+        It stays as it is where a shorter answer fits beside it; that is tried once for each request.
+
+        Raises:
+            ContextOverflowError: it cannot be made smaller, compaction is off, or the request is so short
+                that the refusal must have another reason.
+        """
+        lowered = with_shorter_answer(self.budget, session.context, error)
+        if lowered is not None and self._lowered_at != session.context.length:
+            self.budget, self._lowered_at = lowered, session.context.length
+            return session
+        if self.policy is None or not is_believed(self.budget, session.context, error):
+            raise overflow_error(error, self.budget, session.context) from error
+        tokens = error.tokens or self.budget.size(session.context)
+        self.budget = learnt(self.budget, session.context, error)
+        occasion = Occasion(reason="overflow", why=f"the server refused {tokens:,} tokens")
+        budget = refusing(self.budget, session.context)
+        return await self.ladder.climb(await session.whole(), budget, occasion)
+
+    async def asked(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
+        """Compact since a person asked; None where there is nothing to compact.
+
+        A summary that is refused changes nothing.
+        """
+        return await self.ladder.carry_out(await session.whole(), self.budget, _asked_for(focus))
+
+    async def wished(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
+        """Compact since the model asked; None where too little is to be gained, or it asked just before.
+
+        Once it is done the guard lets go of what it holds against compaction.
+        """
+        occasion = Occasion(reason="tool", why="the model asked for it", focus=focus)
+        session = await session.whole()
+        gain = self.ladder.rungs(session, self.budget, occasion).gain()
+        if gain < WORTH * self.budget.limit or not self.ladder.guard.grant():
+            return session, None
+        session, result = await self.ladder.carry_out(session, self.budget, occasion)
+        if result and result.status == "done":
+            self.ladder.guard.release()
+        return session, result
+
+    async def if_due(self, session: Session) -> tuple[Session, CompactionResult | None]:
+        """Compact where the trigger fires now, outside of a run; None where it doesn't."""
+        trigger = self.policy.trigger if self.policy else None
+        fired = fired_by(trigger, session.context, self.budget)
+        if fired is None:
+            return session, None
+        occasion = Occasion(reason="idle", why=fired.why)
+        return await self.ladder.carry_out(await session.whole(), self.budget, occasion)
+
+    def preview(self, context: Context, focus: str | None = None) -> CompactionPreview | None:
+        """What a compaction asked for now would do first; nothing is done."""
+        return self.ladder.preview(context, self.budget, _asked_for(focus), self.status(context))
+
+    def status(self, context: Context) -> ContextStatus:
+        """How full the window is."""
+        trigger = self.policy.trigger if self.policy else None
+        return ContextStatus(
+            tokens=self.budget.size(context),
+            window=self.budget.window,
+            threshold=threshold_of(trigger, self.budget) if trigger else None,
+            measured=self.budget.measured(context),
+        )
+
+    def _due(self, context: Context, policy: Compaction, guard: Guard) -> Occasion | None:
+        if too_late := _OVERFLOW(context, self.budget):
+            return Occasion(reason=too_late.reason, why=too_late.why)
+        fired = fired_by(policy.trigger, context, self.budget)
+        if fired is None:
+            return None
+        if not guard.allows(size=self.budget.size(context), limit=self.budget.limit):
+            return None
+        return Occasion(reason=fired.reason, why=fired.why)
+
+    async def _say_fixed(self, context: Context) -> None:
+        """Say once that what compaction cannot shrink is larger than what it aims at."""
+        fixed, target = ceil(self.budget.ratio(context) * self.budget.fixed), self.budget.target
+        if fixed <= target or self._said_fixed:
+            return
+        self._said_fixed = True
+        warning = ContextWarning(
+            level=level_of(self.budget.size(context), self.budget.window),
+            tokens=fixed,
+            window=self.budget.window,
+            text=f"instructions and tool schemas take {fixed:,} tokens, more than the {target:,} that "
+            "compaction aims at: shorten them, or use a larger window",
+        )
+        await self.ladder.compactor.watch.say(warning)
+
+    async def _warn(self, context: Context) -> None:
+        size = self.budget.size(context)
+        level = level_of(size, self.budget.window)
+        if level != self._level:
+            self._level = level
+            warning = ContextWarning(level=level, tokens=size, window=self.budget.window)
+            await self.ladder.compactor.watch.say(warning)
+
+
+def _asked_for(focus: str | None) -> Occasion:
+    return Occasion(reason="manual", why="asked for", focus=focus)

@@ -1,0 +1,249 @@
+"""Compact_messages for plain lists.
+
+Records of earlier compactions that come back as messages of a plain list, known again for what they are.
+
+A list that was compacted holds a summary message, a question with its summary as the answer, or a note. Where
+such a list becomes a log, these become what stands instead of something, and no turn of a user's.
+
+Compaction by itself: the policy, its parts and results, and a function for any list of messages.
+
+`compact_messages` and `compact_messages_async` need no runner, no session and no store.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import zip_longest
+from typing import Any
+
+from agentloop._plumbing.checks import named_tokens
+from agentloop.callbacks import Callbacks
+from agentloop.compaction.compactor import Compactor
+from agentloop.compaction.ladder import Ladder
+from agentloop.compaction.plan import Occasion
+from agentloop.compaction.policy import Compaction
+from agentloop.context import (
+    ACKNOWLEDGED,
+    REQUEST_OVERHEAD,
+    TOLD_TO_GO_ON,
+    Budget,
+    TokenCounter,
+    count_message,
+    counter_for,
+    wire_messages,
+)
+from agentloop.emitter import CALLBACK_SECONDS, Watch, unseen
+from agentloop.events import Compacted, Event, MessageAdded, Noted
+from agentloop.messages import Json, Message
+from agentloop.models import ChatModel
+from agentloop.prompts import COMPRESSED, NOTE, SHADOW, question_message, summary_message
+from agentloop.sessions import Session
+from agentloop.stores import InMemoryStore
+from agentloop.strategies import (
+    Chain,
+    FirstOf,
+    KeepRecentFraction,
+    RecursiveSummary,
+    Replaced,
+    Strategy,
+    Summary,
+)
+from agentloop.stream import CompactionResult
+from agentloop.triggers import Trigger
+
+Count = Callable[[Message], int]
+"""How long a message is, in tokens."""
+
+SOURCE = "earlier record"
+"""Where the `Noted` events say they come from whose positions such records cover."""
+
+
+def _exactly(text: str, /, **parts: str) -> re.Pattern[str]:
+    """The pattern of a text of ours; `parts` are the patterns of what is filled in."""
+    pattern = re.escape(text)
+    for name, part in parts.items():
+        pattern = pattern.replace(re.escape(f"{{{name}}}"), part)
+    return re.compile(pattern, re.DOTALL)
+
+
+_HEADER = {"transcript": r"[^\]\n]{1,255}"}
+_SUMMARY = _exactly(summary_message("{text}", "{transcript}"), text="(.*)", **_HEADER)
+_NOTE = _exactly(question_message(NOTE, "{transcript}"), count=r"\d{1,9}", **_HEADER)
+_QUESTION = _exactly(question_message("{asked}", "{transcript}"), asked="(.*)", **_HEADER)
+_DELIMITER = re.compile(r"</?summary>")
+
+
+def as_log(said: Sequence[Message], count: Count, *, shadows: Collection[str] = ()) -> Iterator[Event]:
+    """The events of a log that begins with these messages, earlier records standing for what is gone.
+
+    Only a user's whole message of exactly our shape is such a record; one that quotes it stays a user's. Each
+    covers a position of its own, where the log holds nothing but a `Noted`. `shadows` are questions that an
+    earlier record may answer, beside our own. What a request of ours held that nobody said is left out, since
+    the next one holds it again. Positions are those of a new log.
+
+    Example:
+        >>> said = [Message.user(summary_message("They chose tabs.", None)), Message.user("Go on.")]
+        >>> [type(event).__name__ for event in as_log(said, lambda message: len(message.text))]
+        ['Noted', 'Compacted', 'MessageAdded']
+    """
+    asked = {SHADOW, *shadows}
+    said = list(_without_acknowledgements(said))
+    position, at = 1, 0
+    while at < len(said):
+        answer = said[at + 1] if at + 1 < len(said) else None
+        record = _record(said[at], answer, position, asked, count)
+        if record is None:
+            yield MessageAdded(message=said[at], tokens=count(said[at]))
+            position, at = position + 1, at + 1
+        else:
+            yield Noted(source=SOURCE)
+            yield record
+            position, at = position + 2, at + (_length_of_pair(said, at) if record.answer else 1)
+
+
+def _without_acknowledgements(said: Sequence[Message]) -> Iterator[Message]:
+    for message, following in zip_longest(said, said[1:]):
+        if message != ACKNOWLEDGED or following is None or following.role != "user":
+            yield message
+
+
+def _length_of_pair(said: Sequence[Message], at: int) -> int:
+    """How many messages are a question, its answer, and the word to go on that stands behind these."""
+    behind = said[at + 2 : at + 4]
+    told = len(behind) == 2 and behind[0] == TOLD_TO_GO_ON and behind[1].role == "assistant"
+    return 3 if told else 2
+
+
+def _record(
+    message: Message, answer: Message | None, position: int, asked: Collection[str], count: Count
+) -> Compacted | None:
+    """The record that this message, or the pair, is; None where it is none."""
+    text = message.text
+    if not text.startswith(COMPRESSED[:10]) or message != Message.user(text):
+        return None
+    covers = ((position, position),)
+    if _NOTE.fullmatch(text):
+        return Compacted(covers=covers, replacement=text, at=position, tokens=count(message), made="note")
+    if (found := _SUMMARY.fullmatch(text)) and not _DELIMITER.search(found[1]):
+        return Compacted(covers=covers, replacement=text, at=position, tokens=count(message))
+    question = _QUESTION.fullmatch(text)
+    if not question or question[1] not in asked or not answer or not _answers(answer):
+        return None
+    answer_tokens = count(answer)
+    return Compacted(
+        covers=covers,
+        replacement=text,
+        at=position,
+        tokens=count(message) + answer_tokens,
+        answer=answer.text,
+        answer_tokens=answer_tokens,
+    )
+
+
+def _answers(message: Message) -> bool:
+    """Whether an assistant says nothing but a text."""
+    return bool(message.text.strip()) and message == Message.assistant(message.text)
+
+
+class CompactedMessages(list[Json]):
+    """Chat-completions messages, valid for a strict provider; `results` says what was done to them."""
+
+    def __init__(self, messages: Iterable[Json], results: Iterable[CompactionResult] = ()) -> None:
+        super().__init__(messages)
+        self.results = tuple(results)
+
+
+def compact_messages(
+    messages: Iterable[Mapping[str, Any]],
+    strategy: Strategy | None = None,
+    *,
+    window: int | str,
+    model: ChatModel | None = None,
+    trigger: Trigger | None = None,
+    focus: str | None = None,
+    callbacks: Iterable[Callbacks] = (),
+) -> CompactedMessages:
+    """A list of chat-completions messages compacted by a strategy; the list given is left as it is.
+
+    `window` is what the model takes, in tokens or as `"128k"`: what comes out fits it with room for an
+    answer, whatever the strategy does. `model` writes summaries; without one a digest is computed. With a
+    `trigger` nothing is done unless it fires. A system message at the head, the newest user message and
+    whole exchanges stay. What comes out may grow and be given again: the record in it is then updated, and
+    taken for nothing that a user said. It may be called with and without a running event loop.
+
+    Example:
+        >>> from agentloop.strategies import SlidingWindow
+        >>> chat = [{"role": "user", "content": f"question {n}"} for n in range(30)]
+        >>> len(compact_messages(chat, SlidingWindow(4), window="8k")) < len(chat)
+        True
+
+    Raises:
+        UsageError: the window is no size, or a message is no message.
+        ContextOverflowError: the messages cannot be made to fit.
+    """
+    work = compact_messages_async(
+        messages,
+        strategy,
+        window=window,
+        model=model,
+        trigger=trigger,
+        focus=focus,
+        callbacks=callbacks,
+    )
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
+async def compact_messages_async(
+    messages: Iterable[Mapping[str, Any]],
+    strategy: Strategy | None = None,
+    *,
+    window: int | str,
+    model: ChatModel | None = None,
+    trigger: Trigger | None = None,
+    focus: str | None = None,
+    callbacks: Iterable[Callbacks] = (),
+) -> CompactedMessages:
+    """The same as `compact_messages`, awaited."""
+    counter = counter_for(model.name if model else "")
+    budget = Budget(
+        window=named_tokens("window", window),
+        fixed=REQUEST_OVERHEAD,
+        model=model.name if model else "",
+        max_output_tokens=model.max_output_tokens if model else None,
+        counter=counter,
+    )
+    policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
+    session = await _session_of(messages, counter, _shadows(policy.strategy))
+    watch = Watch(session.id, "", unseen, tuple(callbacks), CALLBACK_SECONDS)
+    compactor = Compactor(counter=counter, transcripts=None, watch=watch)
+    ladder = Ladder(policy=policy, model=model, compactor=compactor)
+    with closing(watch.callback_list):
+        if trigger is None or trigger(session.context, budget):
+            occasion = Occasion(reason="manual", why="asked for", focus=focus)
+            session, _ = await ladder.carry_out(session, budget, occasion)
+        if not budget.fits(session.context):
+            session = await ladder.climb(session, budget, Occasion(reason="threshold", why="it does not fit"))
+    shown = session.context.messages
+    return CompactedMessages(wire_messages(shown) if shown else (), ladder.outcomes)
+
+
+async def _session_of(
+    messages: Iterable[Mapping[str, Any]], counter: TokenCounter, shadows: Iterable[str]
+) -> Session:
+    said = [Message.from_openai(message) for message in messages]
+    session = await Session.open("messages", InMemoryStore())
+    events = as_log(said, lambda message: count_message(message, counter), shadows=frozenset(shadows))
+    return await session.append(*events)
+
+
+def _shadows(strategy: Strategy) -> Iterator[str]:
+    """The questions of its own that this strategy shows a user to have asked."""
+    match strategy:
+        case RecursiveSummary(shadow=str(shadow)) | Replaced(instead=Summary(shadow=str(shadow))):
+            yield shadow
+        case Chain(steps=steps) | FirstOf(choices=steps):
+            for step in steps:
+                yield from _shadows(step)
