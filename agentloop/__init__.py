@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from agentloop.messages import Message, ToolCall, Usage
     from agentloop.model_call import RetryPolicy
     from agentloop.models import Answer, ChatModel, ModelRequest, Price, Retry, TextPart
-    from agentloop.offline import OfflineModel
-    from agentloop.openai_chat import OpenAIChat
-    from agentloop.openai_responses import OpenAIResponses
+    from agentloop.providers.offline.model import OfflineModel
+    from agentloop.providers.openai.chat import OpenAIChat
+    from agentloop.providers.openai.responses import OpenAIResponses
     from agentloop.redaction.secrets import Redact, Secrets
     from agentloop.results import CompactionPreview, RunResult
     from agentloop.runner import Runner
@@ -77,9 +77,9 @@ _HOMES = {
     "messages": ("Message", "ToolCall", "Usage"),
     "model_call": ("RetryPolicy",),
     "models": ("Answer", "ChatModel", "ModelRequest", "Price", "Retry", "TextPart"),
-    "offline": ("OfflineModel",),
-    "openai_chat": ("OpenAIChat",),
-    "openai_responses": ("OpenAIResponses",),
+    "providers.offline.model": ("OfflineModel",),
+    "providers.openai.chat": ("OpenAIChat",),
+    "providers.openai.responses": ("OpenAIResponses",),
     "redaction.secrets": ("Redact", "Secrets"),
     "results": ("CompactionPreview", "RunResult"),
     "runner": ("Runner",),

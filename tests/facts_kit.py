@@ -10,7 +10,7 @@ from agentloop.compaction import Compaction
 from agentloop.events import MessageAdded
 from agentloop.messages import Message
 from agentloop.models import ChatModel
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.openai import OpenAIChat
 from agentloop.runner import Runner
 from tests.server_kit import at_once
 from tests.strict_bodies import Body

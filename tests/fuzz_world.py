@@ -15,8 +15,7 @@ from agentloop.compaction import Compaction, CompactionResult
 from agentloop.context import count_message, counter_for
 from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored
 from agentloop.model_call import RetryPolicy
-from agentloop.openai_chat import OpenAIChat
-from agentloop.openai_responses import OpenAIResponses
+from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.results import RunResult
 from agentloop.runner import Runner
 from agentloop.stores import open_store

@@ -21,7 +21,7 @@ from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import Compacted, Event, MessageAdded
 from agentloop.messages import Message
 from agentloop.models import ModelPart, ModelRequest
-from agentloop.replies import answer_of, streamed
+from agentloop.providers.local import answer_of, streamed
 from agentloop.stores import SessionStore, SQLiteStore
 from agentloop.stream import CompactionRequest, CompactionResult
 from agentloop.testing import calls

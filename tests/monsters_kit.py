@@ -14,7 +14,7 @@ from agentloop.errors import ContextOverflowError
 from agentloop.events import MessageAdded
 from agentloop.messages import Message, ToolCall
 from agentloop.model_call import RetryPolicy
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.openai import OpenAIChat
 from agentloop.runner import Runner
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentloop.models import Answer, ModelRequest
-from agentloop.offline import OfflineModel
+from agentloop.providers.offline import OfflineModel
 from tests.strict_bodies import Body
 from tests.strict_replies import Answered, Call, Reply, asks_for_summary
 

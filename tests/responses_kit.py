@@ -8,9 +8,9 @@ from agentloop.context import wire_messages
 from agentloop.messages import Message
 from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ModelRequest
-from agentloop.openai_responses import OpenAIResponses
-from agentloop.openai_responses.inputs import inputs_of
-from agentloop.openai_responses.stream import whole
+from agentloop.providers.openai import OpenAIResponses
+from agentloop.providers.openai.items import inputs_of
+from agentloop.providers.openai.responses import whole
 from tests.server_kit import LOOK, Waits
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -9,7 +9,7 @@ import pytest
 from agentloop.errors import ModelError
 from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest, TextPart
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.openai import OpenAIChat
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Raw
 

@@ -8,8 +8,8 @@ import pytest
 
 from agentloop import ModelError, OpenAIChat, OpenAIResponses, RetryPolicy
 from agentloop.errors import BadAnswerError
-from agentloop.openai_api import endpoint, errors
 from agentloop.prompts import NOT_RUN
+from agentloop.providers.openai import endpoint, errors
 from agentloop.stream import Retrying
 from tests.kit import watched
 from tests.look_kit import looking, ran, runner_of, watched_texts

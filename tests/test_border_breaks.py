@@ -11,7 +11,7 @@ import pytest
 
 from agentloop import Agent, ModelError, OpenAIChat, OpenAIResponses, RetryPolicy, Runner, tool
 from agentloop.errors import BadAnswerError, ContextOverflowError, ContextTooLongError, ModelRefusedError
-from agentloop.openai_api.numbers import tokens_in
+from agentloop.providers.openai.fields import tokens_in
 from agentloop.stream import Retrying
 from tests.server_kit import Waits, error_of
 

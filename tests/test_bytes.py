@@ -18,8 +18,7 @@ from agentloop.compaction.writers import turn_lines
 from agentloop.context import count_message, labelled, to_wire
 from agentloop.events import Compacted, MessageAdded
 from agentloop.messages import Message, ToolCall
-from agentloop.openai_chat import OpenAIChat
-from agentloop.openai_responses import OpenAIResponses
+from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.runner import Runner
 from agentloop.sessions.export import to_events, to_openai
 from agentloop.sessions.importing import parse

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentloop import Agent, Message, ModelRefusedError, OpenAIChat, OpenAIResponses, RetryPolicy, Runner
 from agentloop.events import MessageAdded
 from agentloop.messages import ToolCall
-from agentloop.openai_api.sent_ids import ID_FORMS, IdForm, with_ids
+from agentloop.providers.openai.dialect import ID_FORMS, IdForm, with_ids
 from agentloop.stores import SQLiteStore
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentloop.openai_api.dialect import Dialect
-from agentloop.openai_api.refused import Refusal
+from agentloop.providers.openai.dialect import Dialect
+from agentloop.providers.openai.refusals import Refusal
 from tests.strict_bodies import Body
 
 NO_DEVELOPER = "Unexpected role 'developer': developer messages are not supported."

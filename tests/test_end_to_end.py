@@ -8,8 +8,8 @@ from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
 from agentloop.events import Compacted
-from agentloop.offline import OfflineModel
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.offline import OfflineModel
+from agentloop.providers.openai import OpenAIChat
 from agentloop.runner import Runner
 from agentloop.sessions import listed, load
 from agentloop.strategies import MicroCompact

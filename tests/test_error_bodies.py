@@ -8,9 +8,8 @@ import pytest
 from agentloop.errors import BadAnswerError, ContextTooLongError, ModelError, ModelRefusedError
 from agentloop.model_call import RetryPolicy
 from agentloop.models import ModelRequest
-from agentloop.openai_api.error_bodies import MOST_NESTED, codes_in, locations_in, said, texts_in
-from agentloop.openai_chat import OpenAIChat
-from agentloop.openai_responses import OpenAIResponses
+from agentloop.providers.openai import OpenAIChat, OpenAIResponses
+from agentloop.providers.openai.fields import MOST_NESTED, codes_in, locations_in, said, texts_in
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, Fault, Raw
 

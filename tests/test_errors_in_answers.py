@@ -17,7 +17,7 @@ from agentloop.errors import (
     ModelRefusedError,
     ModelUnavailableError,
 )
-from agentloop.openai_api.stands_for import status_said
+from agentloop.providers.openai.errors import status_said
 from tests.server_kit import answer_of, at_once, error_of, saying
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -11,7 +11,7 @@ from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
 from agentloop.model_call import RetryPolicy
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.openai import OpenAIChat
 from agentloop.runner import Runner
 from agentloop.strategies import KeepRecentTurns, Strategy, Tiered, then
 from agentloop.stream import StreamEvent, ToolEnded

@@ -18,8 +18,8 @@ from agentloop.events import RunEnded as RunEndedStored
 from agentloop.limits import Limits, Spent, check_priced
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ChatModel, Price
-from agentloop.offline import OfflineModel
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.offline import OfflineModel
+from agentloop.providers.openai import OpenAIChat
 from agentloop.runner import Runner
 from agentloop.stream import RunEnded
 from agentloop.sync import SyncRunner

@@ -14,7 +14,7 @@ from agentloop.errors import ContextTooLongError
 from agentloop.limits import Limits
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.openai import OpenAIChat
 from agentloop.runner import Runner
 from agentloop.stream import CompactionEnded, RunEnded, StreamEvent, TextDelta
 from tests.kit import body_of

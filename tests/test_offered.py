@@ -15,8 +15,8 @@ from agentloop._plumbing.checks import MOST_TOKENS
 from agentloop.agent import Agent
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.models import AsksWindow, Priced
-from agentloop.openai_api.offered import listed_window, props_window
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.openai import OpenAIChat
+from agentloop.providers.openai.window import listed_window, props_window
 from agentloop.runner import Runner
 from agentloop.testing import ScriptedModel
 from tests.strict_provider import StrictProvider

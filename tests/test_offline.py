@@ -16,8 +16,8 @@ from agentloop.context import labelled, unlabelled
 from agentloop.errors import ContextTooLongError, ModelRefusedError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
-from agentloop.offline import OfflineModel
 from agentloop.prompts import SUMMARY_FOCUS
+from agentloop.providers.offline import OfflineModel
 from agentloop.runner import Runner
 from agentloop.strategies import MicroCompact
 from agentloop.stream import CompactionEnded, RunEnded, ToolStarted

@@ -24,8 +24,8 @@ from agentloop.errors import (
 from agentloop.messages import Message, Usage
 from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
-from agentloop.openai_chat import OpenAIChat
-from agentloop.openai_chat.stream import streamed
+from agentloop.providers.openai import OpenAIChat
+from agentloop.providers.openai.chat import streamed
 from tests.server_kit import LOOK, Waits, answer_of, bytewise, chat, error_of, parts_of, pieces_of, saying
 from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider

@@ -8,9 +8,9 @@ import pytest
 
 from agentloop.agent import Agent
 from agentloop.compaction import Compaction
-from agentloop.openai_chat import OpenAIChat
-from agentloop.openai_chat.deltas import GrowingAnswer
-from agentloop.openai_chat.stream import whole
+from agentloop.providers.openai import OpenAIChat
+from agentloop.providers.openai.chat import whole
+from agentloop.providers.openai.chat_answer import GrowingAnswer
 from agentloop.runner import Runner
 from tests.kit import read
 from tests.strict_bodies import Body

@@ -10,8 +10,7 @@ from agentloop.errors import UsageError
 from agentloop.events import MessageAdded
 from agentloop.messages import ToolCall
 from agentloop.models import Answer, ModelRequest
-from agentloop.openai_chat import OpenAIChat
-from agentloop.openai_responses import OpenAIResponses
+from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from tests.responses_kit import OUTPUTS, following, responses, results_for, whole_of
 from tests.server_kit import LOOK, answer_of, parts_of, saying, shown_in
 from tests.strict_bodies import Body

@@ -21,9 +21,9 @@ from agentloop.events import MessageAdded
 from agentloop.messages import Usage
 from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, Retry
-from agentloop.openai_api.server_events import ServerSaidError
-from agentloop.openai_responses.inputs import inputs_of
-from agentloop.openai_responses.stream import streamed, whole
+from agentloop.providers.openai.items import inputs_of
+from agentloop.providers.openai.responses import streamed, whole
+from agentloop.providers.openai.sse import ServerSaidError
 from tests.responses_kit import (
     OUTPUTS,
     call_item,

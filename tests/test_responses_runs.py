@@ -12,8 +12,7 @@ from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
 from agentloop.models import ChatModel
-from agentloop.openai_chat import OpenAIChat
-from agentloop.openai_responses import OpenAIResponses
+from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.runner import Runner
 from agentloop.strategies import MicroCompact
 from agentloop.stream import ResultsCleared, RunEnded, TextDelta

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentloop.context import count_message, counter_for, wire_messages
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
-from agentloop.openai_responses.inputs import inputs_of
+from agentloop.providers.openai.items import inputs_of
 from tests.kit import imported, said
 from tests.responses_kit import (
     OUTPUTS,

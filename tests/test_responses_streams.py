@@ -12,7 +12,7 @@ from agentloop.events import MessageAdded
 from agentloop.messages import Message, Usage
 from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, Retry, TextPart
-from agentloop.openai_responses.stream import streamed
+from agentloop.providers.openai.responses import streamed
 from tests.responses_kit import (
     OUTPUTS,
     SEARCH,

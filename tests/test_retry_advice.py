@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agentloop import OpenAIChat, OpenAIResponses
 from agentloop.errors import ModelError, ModelUnavailableError
-from agentloop.openai_api.retry_after import retry_after_seconds
+from agentloop.providers.openai.errors import retry_after_seconds
 from tests.test_border_breaks import KEY, raw, reachable, response, runner_of
 
 UNREADABLE = {

@@ -21,7 +21,7 @@ from agentloop import Agent, Callbacks, Compaction, Runner, tool
 from agentloop._plumbing.aio import in_thread
 from agentloop.codec import encode
 from agentloop.events import Compacted, MessageAdded
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.openai import OpenAIChat
 from agentloop.stores import SQLiteStore
 from agentloop.stream import (
     CompactionEnded,

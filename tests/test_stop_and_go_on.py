@@ -27,8 +27,8 @@ import pytest
 from agentloop import Agent, Compaction, Limits, Runner, SyncRunner
 from agentloop._plumbing.aio import in_thread
 from agentloop.events import Compacted, MessageAdded, RunEnded
-from agentloop.openai_chat import OpenAIChat
 from agentloop.prompts import INTERRUPTED
+from agentloop.providers.openai import OpenAIChat
 from agentloop.stores import SQLiteStore
 from agentloop.stream import event_type
 from tests.cli_kit import LONGEST_SECONDS, Finished, agentloop, started

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.messages import Message
 from agentloop.models import Answer, ModelPart, TextPart
-from agentloop.openai_chat.stream import streamed, whole
+from agentloop.providers.openai.chat import streamed, whole
 from agentloop.stream import MessageAdded, Retrying
 from tests.kit import watched
 from tests.look_kit import ran, runner_of, watched_texts

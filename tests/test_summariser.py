@@ -16,8 +16,8 @@ from agentloop.errors import BadAnswerError, ContextTooLongError, SummaryRefused
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest, Retry, TextPart
-from agentloop.offline import OfflineModel
 from agentloop.prompts import SUMMARY_INDEX, SUMMARY_SYSTEM, summary_message
+from agentloop.providers.offline import OfflineModel
 from agentloop.strategies import DropAgentItems, DropOldest, LastLines, MarkOldResults, Summary
 from agentloop.testing import Reply, ScriptedModel, calls
 from tests.kit import COUNTER, FACT, assert_valid, context_of, every_fact, later, orderly, texts

@@ -5,8 +5,7 @@ import pytest
 from agentloop import OpenAIChat
 from agentloop.errors import BadAnswerError, ContextTooLongError
 from agentloop.models import ModelRequest
-from agentloop.openai_api.errors import at_the_border
-from agentloop.openai_api.server import Server
+from agentloop.providers.openai import Server, at_the_border
 from tests.server_kit import answer_of, at_once, error_of
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -13,7 +13,7 @@ from agentloop.context import Context
 from agentloop.events import MessageAdded, ModelCalled, Record
 from agentloop.limits import Limits
 from agentloop.messages import MOST_REPORTED_TOKENS, Message, Usage
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.openai import OpenAIChat
 from agentloop.results import RunResult
 from agentloop.runner import Runner
 from tests.kit import records_of

@@ -11,8 +11,8 @@ from agentloop._plumbing.checks import amount_of
 from agentloop.errors import UsageError
 from agentloop.messages import Usage
 from agentloop.models import ChatModel, Price, known_window, price
-from agentloop.offline import OfflineModel
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.offline import OfflineModel
+from agentloop.providers.openai import OpenAIChat
 from agentloop.testing import FailingModel, ScriptedModel
 
 USED = Usage(input_tokens=1_000_000, output_tokens=100_000, cached_tokens=800_000)

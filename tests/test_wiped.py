@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from agentloop import Agent, AgentLoopError, OpenAIChat, OpenAIResponses, RetryPolicy, Runner, UsageError
 from agentloop.cli.settings import settings_for
-from agentloop.openai_api.server import ServerChoice, place_of
-from agentloop.openai_api.wiped import without_secrets
+from agentloop.providers.openai.client import ServerChoice, place_of, without_secrets
 from tests.cli_kit import agentloop
 from tests.kit import watched
 from tests.strict_provider import StrictProvider

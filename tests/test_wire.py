@@ -27,7 +27,6 @@ from agentloop.errors import AgentLoopError, ModelUnavailableError, UsageError
 from agentloop.events import Compacted, MessageAdded, Record, Restored
 from agentloop.messages import MOST_NESTED, Message, ToolCall
 from agentloop.models import Answer, ModelRequest
-from agentloop.openai_chat import OpenAIChat
 from agentloop.prompts import (
     ACKNOWLEDGEMENT,
     ACKNOWLEDGEMENT_TOKENS,
@@ -37,6 +36,7 @@ from agentloop.prompts import (
     INTERRUPTED_TOKENS,
     estimate_tokens,
 )
+from agentloop.providers.openai import OpenAIChat
 from agentloop.runner import Runner
 from agentloop.sessions.export import to_events, to_openai
 from agentloop.sessions.importing import parse

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentloop.openai_api.dialect import Dialect
-from agentloop.openai_api.error_bodies import FieldPath
-from agentloop.openai_api.refused import Refusal
+from agentloop.providers.openai.dialect import Dialect
+from agentloop.providers.openai.fields import FieldPath
+from agentloop.providers.openai.refusals import Refusal
 from tests.refusing_kit import Refusing, error, refusal
 from tests.server_kit import answer_of, chat
 from tests.strict_bodies import Body

@@ -21,7 +21,7 @@ from agentloop.context import DEFAULT_WINDOW
 from agentloop.errors import UsageError
 from agentloop.limits import Limits, check_priced
 from agentloop.models import ChatModel
-from agentloop.offline import OfflineModel
+from agentloop.providers.offline import OfflineModel
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, told
 from agentloop.stores import open_store
@@ -75,7 +75,7 @@ def model_named(name: str, settings: Settings) -> ChatModel:
             f"model {name!r} needs a server: set OPENAI_API_KEY or give --base-url; -m offline needs none"
         )
     # The client loads only here: it takes most of the start-up time.
-    server = import_module("agentloop.openai_api.server")
+    server = import_module("agentloop.providers.openai.client")
     server.ServerChoice(model=name, base_url=settings.base_url, api_key=settings.api_key).server()
     module, kind = _MODELS[settings.api]
     model: ChatModel = getattr(import_module(f"agentloop.{module}"), kind)(

@@ -11,9 +11,7 @@ from agentloop.cli.options import flags_of
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import OFFLINE, settings_for
 from agentloop.errors import BadAnswerError
-from agentloop.openai_api.clients import LoopClients
-from agentloop.openai_api.errors import VENDOR_ERRORS, at_the_border
-from agentloop.openai_api.server import Server, ServerChoice
+from agentloop.providers.openai import VENDOR_ERRORS, LoopClients, Server, ServerChoice, at_the_border
 
 _SECONDS = 30.0
 

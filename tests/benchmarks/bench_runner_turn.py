@@ -20,7 +20,7 @@ from agentloop.agent import Agent
 from agentloop.context import count_message, counter_for
 from agentloop.events import Event, MessageAdded, ModelCalled
 from agentloop.messages import Message
-from agentloop.openai_chat import OpenAIChat
+from agentloop.providers.openai import OpenAIChat
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
 from agentloop.stream import TextDelta

@@ -21,8 +21,8 @@ from openai import AsyncOpenAI, AsyncStream
 from openai.types.chat import ChatCompletionChunk
 
 from agentloop.models import Answer, ModelRequest
-from agentloop.openai_chat import OpenAIChat
-from agentloop.openai_chat.stream import streamed
+from agentloop.providers.openai import OpenAIChat
+from agentloop.providers.openai.chat import streamed
 from tests.strict_process import provider_process
 
 Turn = Callable[[], Awaitable[None]]

@@ -1,0 +1,3 @@
+"""agentloop/providers/offline."""
+
+from agentloop.providers.offline.model import OfflineModel

@@ -1,0 +1,6 @@
+"""Models behind OpenAI-compatible servers: chat completions and Responses."""
+
+from agentloop.providers.openai.chat import OpenAIChat
+from agentloop.providers.openai.client import LoopClients, Server, ServerChoice
+from agentloop.providers.openai.errors import VENDOR_ERRORS, at_the_border
+from agentloop.providers.openai.responses import OpenAIResponses

@@ -1,0 +1,511 @@
+"""Growing content, calls and fields.
+
+The tool calls of one message out of their fragments, whatever a server says of which belongs to which.
+
+A fragment should name its call's place by `index`. Servers leave it out, say 0 for every call or count
+fragments by it, and leave ids out, use them twice or make a new one for each fragment. So the place is
+believed where it is new and a name or a new id comes with it, and where it is known and nothing speaks
+against it. These speak for another call: another id with a name; a name once the arguments are closed; a
+second name in one delta; another name once arguments have begun, or where neither place nor id ties it to
+the call. A fragment without name and id never begins a call, nor does a name behind a call that has none,
+where the call's id or nothing else comes with it.
+
+Three things cannot be told apart then and are taken as what is more common: the name said again is the name
+repeated and no piece of it; another name at the same place before any arguments is a piece of the name, and
+no call without arguments before it; and without places and ids, the same name said again with nothing
+behind it, once the arguments are closed, is no further call.
+"""
+
+import json
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, TypeVar
+
+from agentloop._plumbing.strict_json import cleaned, without_half
+from agentloop.messages import Json
+from agentloop.providers.openai.fields import SEALED_PARTS, SEALS, TOLD_PARTS
+from agentloop.providers.openai.sse import Brackets
+
+C = TypeVar("C")
+
+_JSON = json.JSONDecoder()
+_BLANKS = re.compile(r"\s*")
+
+
+def arguments_once(arguments: str) -> str:
+    """The arguments; an object said several times over counts once, and null is no argument.
+
+    Some servers send all of the arguments once more in the last chunk, others an empty object in the first.
+
+    >>> arguments_once('{"x": 1}{"x": 1}'), arguments_once('{"x": 1}{"x": 2}')
+    ('{"x": 1}', '{"x": 1}{"x": 2}')
+    """
+    text = arguments.strip()
+    if text == "null":
+        return "{}"
+    try:
+        values = list(_values(text))
+    except (ValueError, RecursionError):
+        return arguments
+    said = [value for value in values[:-1] if value[0] != {}] + values[-1:]
+    first = said[0][0] if said else None
+    if len(values) < 2 or not isinstance(first, dict) or any(value != first for value, _, _ in said):
+        return arguments
+    return text[said[0][1] : said[0][2]]
+
+
+def calls_once(calls: Sequence[C], told: Callable[[C], tuple[Hashable, Hashable]]) -> list[C]:
+    """The calls without those that are said again.
+
+    `told` gives the id of a call, false where it has none, and what the call says. Calls of one id that say
+    the same are one. Where they differ the server gives one id to several calls, and it tells nothing.
+
+    >>> calls_once([("a", "1"), ("a", "1"), ("b", "1"), ("", "1"), ("", "1")], lambda call: call)
+    [('a', '1'), ('b', '1'), ('', '1'), ('', '1')]
+    >>> calls_once([("a", "1"), ("a", "2"), ("a", "1")], lambda call: call)
+    [('a', '1'), ('a', '2'), ('a', '1')]
+    """
+    sayings: dict[Hashable, set[Hashable]] = {}
+    for its_id, says in map(told, calls):
+        sayings.setdefault(its_id, set()).add(says)
+    kept: list[C] = []
+    seen: set[Hashable] = set()
+    for call in calls:
+        its_id, _ = told(call)
+        if not (its_id and its_id in seen and len(sayings[its_id]) == 1):
+            kept.append(call)
+        seen.add(its_id)
+    return kept
+
+
+def _values(text: str) -> Iterator[tuple[object, int, int]]:
+    """The JSON values that follow one another, and where each begins and ends.
+
+    Raises:
+        ValueError: the text holds something else too.
+        RecursionError: it is nested too deep.
+    """
+    end = 0
+    while end < len(text):
+        start = _past_blanks(text, end)
+        value, end = _JSON.raw_decode(text, start)
+        yield value, start, end
+
+
+def _past_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
+
+
+_SAID_ONCE = frozenset({"id", "type", "role", "name", "format", "index", "status", "channel"})
+_SIGNATURES = SEALS | {"encrypted_content"}
+_GROWING = TOLD_PARTS - {"reasoning"}
+"""Items of lists that come in pieces, with no word of what belongs together."""
+
+_TEXTS = frozenset({"text"})
+_SAYS_TEXT = ("thinking", "text", "summary")
+_HOLD_TEXTS = frozenset({"thinking", "reasoning"})
+
+
+class GrowingFields:
+    """The fields of an object that comes in fragments, those aside that somebody else joins."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, list[Any]] = {}
+
+    def add(self, key: str, value: object) -> bool:
+        """Take one more value of a field in; returns whether it says anything."""
+        if value is None or value == [] or value == {}:
+            return False
+        self._values.setdefault(key, []).append(value)
+        return value != ""
+
+    def joined(self) -> dict[str, Any]:
+        """Every field with what its fragments say together."""
+        return {key: _joined(key, values) for key, values in self._values.items()}
+
+
+def _joined(key: str, values: list[Any]) -> Any:
+    """One value from its fragments: texts end to end, items of lists by their `index`, else the last.
+
+    A signature that is said whole with each fragment is said once.
+    """
+    if len(values) == 1 or key in _SAID_ONCE:
+        return values[-1]
+    if key in _SIGNATURES:
+        values = _once(values)
+    if all(isinstance(value, str) for value in values):
+        return "".join(values)
+    if all(isinstance(value, list) for value in values):
+        growing = _GROWING | _TEXTS if key in _HOLD_TEXTS else _GROWING
+        return _joined_items((item for value in values for item in value), growing)
+    if all(isinstance(value, Mapping) for value in values):
+        return _joined_mapping(values)
+    return values[-1]
+
+
+def _joined_items(items: Iterable[Any], growing: Set[str]) -> list[Any]:
+    found: list[GrowingItem] = []
+    newest: dict[object, GrowingItem] = {}
+    for item in items:
+        index = item.get("index") if isinstance(item, Mapping) else None
+        known = newest.get(index) if isinstance(index, int | None) else None
+        if known is None or not known.goes_on_with(item):
+            found.append(known := GrowingItem(growing))
+            newest[index if isinstance(index, int) else None] = known
+        known.add(item)
+    return [item.joined() for item in found]
+
+
+class GrowingItem:
+    """The fragments of one item of a list, as far as they have come.
+
+    Without an index only items of the types that are `growing` have several.
+    """
+
+    def __init__(self, growing: Set[str]) -> None:
+        self._growing = growing
+        self._fragments: list[Any] = []
+        self._said: dict[str, Any] = {}
+        self._has_text = False
+
+    def goes_on_with(self, item: Any) -> bool:
+        """Whether it is a further fragment of this item: no other type or id stands against it.
+
+        Without an index it goes on up to its signature, and on with that where it has a text: a block that
+        is a signature alone is whole.
+        """
+        if not isinstance(item, Mapping) or any(
+            item.get(key) not in (None, self._said.get(key, item.get(key))) for key in ("type", "id")
+        ):
+            return False
+        if isinstance(item.get("index"), int):
+            return True
+        kind = item.get("type")
+        is_open = not self._said.get("signature") or (self._has_text and not _says_text(item))
+        return isinstance(kind, str) and kind in self._growing and is_open
+
+    def add(self, item: Any) -> None:
+        """Take one fragment in."""
+        self._fragments.append(item)
+        self._has_text = self._has_text or _says_text(item)
+        if isinstance(item, Mapping):
+            self._said.update({key: item[key] for key in ("type", "id", "signature") if item.get(key)})
+
+    def joined(self) -> Any:
+        """What the fragments say together."""
+        return _joined("", self._fragments)
+
+
+def _joined_mapping(mappings: Iterable[Json]) -> dict[str, Any]:
+    fields: dict[str, list[Any]] = {}
+    for mapping in mappings:
+        for key, value in mapping.items():
+            fields.setdefault(key, []).append(value)
+    if not SEALED_PARTS.isdisjoint(map(str, fields.get("type", ()))):
+        fields["data"] = _once(fields.get("data", []))
+    return {
+        key: _joined(key, [v for v in values if v is not None] or [None]) for key, values in fields.items()
+    }
+
+
+def _once(values: list[Any]) -> list[Any]:
+    """One value where all that say something are the same, else all: equal pieces among others are pieces."""
+    said = [value for value in values if value]
+    return said[:1] if said and all(value == said[0] for value in said) else values
+
+
+def _says_text(fragment: Any) -> bool:
+    return isinstance(fragment, Mapping) and any(fragment.get(key) for key in _SAYS_TEXT)
+
+
+class GrowingCalls:
+    """The calls of a message, as far as they have come."""
+
+    def __init__(self) -> None:
+        self._calls: list[_GrowingCall] = []
+        self._at: dict[object, _GrowingCall] = {}
+        self._named: dict[str, _GrowingCall] = {}
+
+    def add_deltas(self, fragments: object) -> None:
+        """Take the fragments of one delta in."""
+        touched: list[_GrowingCall] = []
+        for fragment in _objects(fragments):
+            call = self._call_of(fragment, touched)
+            call.add(fragment)
+            touched.append(call)
+            if its_id := _id(fragment):
+                self._named[its_id] = call
+
+    def add_whole(self, calls: object) -> None:
+        """Take in calls each of which comes in one piece."""
+        for call in _objects(calls):
+            self._begun(None).add(call)
+
+    def are_whole(self) -> bool:
+        """Whether the arguments of every call decode to a JSON object."""
+        return all(call.is_whole() for call in self._calls)
+
+    def are_whole_or_bare(self) -> bool:
+        """Whether the arguments of every call decode to a JSON object, or none has come."""
+        return all(call.is_whole() or not call.is_begun() for call in self._calls)
+
+    def are_begun(self) -> bool:
+        """Whether something came of the arguments of every call."""
+        return all(call.is_begun() for call in self._calls)
+
+    def to_openai(self) -> list[dict[str, Any]]:
+        """The calls in wire form, each once, without those that say nothing."""
+        calls = [call.to_openai() for call in self._calls if not call.says_nothing()]
+        return calls_once(calls, _told)
+
+    def __bool__(self) -> bool:
+        return not all(call.says_nothing() for call in self._calls)
+
+    def _call_of(self, fragment: Json, touched: "list[_GrowingCall]") -> "_GrowingCall":
+        """The call that a fragment goes on with, or a new one."""
+        index, its_id, name = fragment.get("index"), _id(fragment), _name(fragment)
+        index = index if isinstance(index, int | str) else None
+        call = self._meant(index, its_id, name)
+        if call is None or (name and call in touched) or call.ends_before(index, fragment):
+            again = call is not None and call not in touched and call.is_named_again(its_id, name)
+            return self._begun(index, in_doubt=again)
+        return call
+
+    def _meant(self, index: int | str | None, its_id: str, name: str) -> "_GrowingCall | None":
+        """The call that place or id point at, else the newest; None where they say that it is a new one."""
+        by_place, by_id = self._at.get(index), self._named.get(its_id)
+        if by_place is not None:
+            elsewhere = by_id is not None and not name and by_place.id != its_id
+            return by_id if elsewhere else by_place
+        if index is not None and (name or (its_id and by_id is None)):
+            return None
+        return by_id or (self._calls[-1] if self._calls else None)
+
+    def _begun(self, index: object, *, in_doubt: bool = False) -> "_GrowingCall":
+        call = _GrowingCall(in_doubt=in_doubt)
+        self._calls.append(call)
+        if index is not None:
+            self._at[index] = call
+        return call
+
+
+class _GrowingCall:
+    """One tool call, as far as it has come; one `in_doubt` is none unless arguments follow."""
+
+    def __init__(self, *, in_doubt: bool) -> None:
+        self._in_doubt = in_doubt
+        self.id = ""
+        self._name = ""
+        self._arguments: list[str] = []
+        self._brackets = Brackets()
+        self._scanned = 0
+        self._fields = GrowingFields()
+        self._function_fields = GrowingFields()
+
+    def ends_before(self, index: object, fragment: Json) -> bool:
+        """Whether a fragment that seems to go on with this call begins another one."""
+        its_id, name = _id(fragment), _name(fragment)
+        by_id = bool(its_id) and its_id == self.id
+        if its_id and self.id and not by_id:
+            return bool(name) or self._is_closed()
+        if not name:
+            return False
+        if not self._name:
+            return self._is_closed() and not by_id and bool(_function(fragment).get("arguments"))
+        if name == self._name:
+            return self._is_closed()
+        return not (index is not None or by_id) or bool(self._arguments)
+
+    def is_named_again(self, its_id: str, name: str) -> bool:
+        """Whether a fragment says nothing but this call's name, and no id but this call's."""
+        return name == self._name and (not its_id or its_id == self.id)
+
+    def add(self, fragment: Json) -> None:
+        """Take one fragment in."""
+        for key, value in fragment.items():
+            if key == "id":
+                self.id = self.id or _id(fragment)
+            elif key not in ("index", "function"):
+                self._fields.add(key, value)
+        for key, value in _function(fragment).items():
+            if key == "name":
+                self._add_name(value)
+            elif key == "arguments":
+                self._add_arguments(value)
+            else:
+                self._function_fields.add(key, value)
+
+    def is_begun(self) -> bool:
+        """Whether something came of the arguments."""
+        return bool(self._arguments)
+
+    def is_whole(self) -> bool:
+        """Whether the arguments decode to a JSON object."""
+        try:
+            return isinstance(json.loads(arguments_once("".join(self._arguments))), dict)
+        except (ValueError, RecursionError):
+            return False
+
+    def says_nothing(self) -> bool:
+        """Whether there is neither a name nor an argument, or a name that may be another call's."""
+        return not (self._arguments or (self._name and not self._in_doubt))
+
+    def to_openai(self) -> dict[str, Any]:
+        """The call in wire form."""
+        function = {"name": self._name, "arguments": arguments_once("".join(self._arguments))}
+        function |= self._function_fields.joined()
+        return {"id": self.id, "type": "function", "function": function} | self._fields.joined()
+
+    def _is_closed(self) -> bool:
+        """Whether the brackets of the arguments are closed; each piece is looked at once."""
+        for piece in self._arguments[self._scanned :]:
+            self._brackets.feed(piece)
+        self._scanned = len(self._arguments)
+        return self._brackets.closed
+
+    def _add_name(self, name: object) -> None:
+        """A name comes whole as a rule; some servers repeat it, few send it in pieces or all so far of it."""
+        if isinstance(name, str) and name != self._name:
+            self._name = name if name.startswith(self._name) else self._name + name
+
+    def _add_arguments(self, arguments: object) -> None:
+        if isinstance(arguments, str):
+            if arguments:
+                self._arguments.append(arguments)
+        elif arguments is not None:
+            self._arguments.append(json.dumps(arguments, ensure_ascii=False))
+
+
+def lone_call_in(said: Json) -> list[Json]:
+    """The fragment of the lone call in a delta or a message, in the field that `tool_calls` replaced:
+    https://platform.openai.com/docs/api-reference/chat/object."""
+    function = said.get("function_call")
+    is_call = isinstance(function, dict) and any(function.values())
+    return [{"index": 0, "function": function}] if is_call else []
+
+
+def _told(call: Json) -> tuple[str, tuple[str, str]]:
+    """The id of a call, and what the call says."""
+    function = call["function"]
+    return call["id"], (function["name"], function["arguments"].strip())
+
+
+def _objects(values: object) -> list[Json]:
+    values = values if isinstance(values, list) else [values]
+    return [value for value in values if isinstance(value, dict)]
+
+
+def _function(fragment: Json) -> Json:
+    function = fragment.get("function")
+    return function if isinstance(function, dict) else {}
+
+
+def _name(fragment: Json) -> str:
+    name = _function(fragment).get("name")
+    return name if isinstance(name, str) else ""
+
+
+def _id(fragment: Json) -> str:
+    its_id = fragment.get("id")
+    return its_id if isinstance(its_id, str) else "" if its_id is None else str(its_id)
+
+
+_TEXT_TYPES = frozenset({None, "", "text", "output_text"})
+_BETWEEN = "\n"
+"""Stands between two texts that something else parts, as in the text of a whole message."""
+
+
+class GrowingContent:
+    """What a message says, as far as it has come.
+
+    Text is whole at every point: half of a surrogate pair waits for the other half. A refusal is text like
+    any other. A thought in pieces is one part, as it is where it comes whole.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[Json | GrowingItem] = []
+        self._text: list[str] = []
+        self._half = ""
+        self._has_text_before = False
+        self._refuses = False
+        self._says = False
+
+    def add(self, content: object) -> str:
+        """Take in what a chunk has as content, text or parts; returns the text to show now."""
+        if isinstance(content, str):
+            return self._add_text(content)
+        parts = content if isinstance(content, list) else [content]
+        return "".join(self._add_part(part, goes_on=at == 0) for at, part in enumerate(parts))
+
+    def add_refusal(self, refusal: object) -> str:
+        """Take in a piece of a refusal; returns the text to show now."""
+        if not isinstance(refusal, str) or not refusal:
+            return ""
+        between = _BETWEEN if self._text and self._says and not self._refuses else ""
+        self._refuses = True
+        return self._grown(between + refusal)
+
+    def rest(self) -> str:
+        """The text that still waits for its other half, once no more can come before it."""
+        text, self._half = str(cleaned(self._half)), ""
+        return self._added(text)
+
+    def said(self, *, has_calls: bool) -> dict[str, Any]:
+        """What stands for content: nothing but a refusal stands where servers put it."""
+        text = "".join((*self._text, self._half))
+        if self._parts:
+            parts = [part.joined() if isinstance(part, GrowingItem) else part for part in self._parts]
+            return {"content": [*parts, _text_part(text)] if text else parts}
+        if self._refuses and not self._says:
+            return {"content": None, "refusal": text}
+        return {"content": text if text or not has_calls else None}
+
+    def __bool__(self) -> bool:
+        return bool(self._text or self._half or self._parts)
+
+    def _add_part(self, part: object, *, goes_on: bool) -> str:
+        """Take in a part, which may go on with the one before where it begins a chunk."""
+        if isinstance(part, str):
+            return self._add_text(part)
+        if not isinstance(part, dict):
+            return ""
+        kind = part.get("type")
+        if kind == "refusal":
+            return self.add_refusal(part.get("refusal"))
+        if isinstance(kind, str | None) and kind in _TEXT_TYPES and isinstance(part.get("text"), str | None):
+            return self._add_text(part.get("text") or "")
+        return self._add_other(part, goes_on=goes_on)
+
+    def _add_other(self, part: Json, *, goes_on: bool) -> str:
+        shown = self.rest()
+        if self._text:
+            self._parts.append(_text_part("".join(self._text)))
+            self._text, self._has_text_before = [], True
+        newest = self._parts[-1] if self._parts else None
+        if not (goes_on and isinstance(newest, GrowingItem) and newest.goes_on_with(part)):
+            self._parts.append(newest := GrowingItem(TOLD_PARTS))
+        newest.add(part)
+        return shown
+
+    def _add_text(self, text: str) -> str:
+        if not text:
+            return ""
+        self._says = True
+        return self._grown(text)
+
+    def _grown(self, text: str) -> str:
+        text, self._half = without_half(self._half + text)
+        return self._added(text)
+
+    def _added(self, text: str) -> str:
+        """Put this behind what was said; what is shown of it stands apart from a text before it."""
+        if not text:
+            return ""
+        between = _BETWEEN if self._has_text_before and not self._text else ""
+        self._text.append(text)
+        return between + text
+
+
+def _text_part(text: str) -> Json:
+    return {"type": "text", "text": text}

@@ -1,0 +1,290 @@
+"""What this server takes, learnt; bodies rewritten.
+
+The ids of calls in a request, in the form that its server takes.
+
+A server's own ids mean something to it: those of Kimi's models name the tool and number the call, and a
+model that sees others loses its own form; some gateways carry signatures in them that they want back
+(https://ai.google.dev/gemini-api/docs/thought-signatures). So ids go back as they came. Those of another
+server are refused then by some: OpenAI takes at most 40 characters, Anthropic letters, digits, `_` and `-`,
+Mistral exactly nine letters and digits. Only such a refusal changes them, in the request and not in the log.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeAlias
+
+from agentloop.context import SYSTEM_ROLES
+from agentloop.messages import Json, text_of
+from agentloop.prompts import INSTRUCTIONS_IN_FRONT
+from agentloop.providers.openai.fields import OWN_FIELDS, FieldPath
+from agentloop.providers.openai.reasoning import AMOUNTS, Returned, less_for, less_where_it_points, returned
+from agentloop.providers.openai.refusals import Refusal, refused_fields, without_keys
+
+IdForm: TypeAlias = Literal["as they came", "short", "nine letters"]
+"""In what form ids are sent: `short` ones have at most 40 letters, digits, `_` and `-`."""
+
+ID_FORMS: tuple[IdForm, ...] = ("as they came", "short", "nine letters")
+"""In the order in which they are tried: one that is refused is not gone back to."""
+
+_TAKEN_AS_THEY_ARE: Mapping[IdForm, re.Pattern[str]] = {
+    "short": re.compile(r"[a-zA-Z0-9_-]{1,40}"),
+    "nine letters": re.compile(r"[a-zA-Z0-9]{9}"),
+}
+_HASHED: Mapping[IdForm, Callable[[str], str]] = {
+    "short": lambda digest: f"call_{digest[:24]}",
+    "nine letters": lambda digest: digest[:9],
+}
+
+
+def with_ids(said: Sequence[Json], form: IdForm) -> Sequence[Json]:
+    """The messages of chat completions, or the items of the Responses API, with ids of calls in this form.
+
+    Calls and their results change alike, and ids that differ stay different. One that has the form stays;
+    any other becomes a hash of itself, so that a call has one id in all requests.
+
+    Example:
+        >>> with_ids([{"role": "tool", "tool_call_id": "call_1", "content": "5"}], "short")
+        [{'role': 'tool', 'tool_call_id': 'call_1', 'content': '5'}]
+        >>> with_ids([{"role": "tool", "tool_call_id": "call_1", "content": "5"}], "nine letters")
+        [{'role': 'tool', 'tool_call_id': 'ec23f0d3d', 'content': '5'}]
+    """
+    if form == "as they came":
+        return said
+    names = _Names(form)
+    return [_renamed(each, names) for each in said]
+
+
+class _Names:
+    """The ids of one request, by those that they stand for."""
+
+    def __init__(self, form: IdForm) -> None:
+        self._fits, self._hashed = _TAKEN_AS_THEY_ARE[form], _HASHED[form]
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def of(self, call_id: str) -> str:
+        if call_id not in self._names:
+            name = call_id
+            while name in self._taken or not self._fits.fullmatch(name):
+                name = self._hashed(hashlib.sha256(f"{call_id}{name}".encode()).hexdigest())
+            self._taken.add(name)
+            self._names[call_id] = name
+        return self._names[call_id]
+
+
+def _renamed(said: Json, names: _Names) -> Json:
+    changed: dict[str, Any] = {
+        key: names.of(said[key]) for key in ("tool_call_id", "call_id") if isinstance(said.get(key), str)
+    }
+    if calls := said.get("tool_calls"):
+        changed["tool_calls"] = [{**call, "id": names.of(call["id"])} for call in calls]
+    return {**said, **changed} if changed else said
+
+
+Instructions: TypeAlias = Literal["as they come", "system", "in front"]
+"""Who says the instructions: whoever does in the request, a system message, or the first user message."""
+
+WAYS: tuple[Instructions, ...] = ("as they come", "system", "in front")
+"""In the order in which they are tried: one that is refused is not gone back to."""
+
+
+def without(value: Any, path: FieldPath) -> Any:
+    """The value without what stands at this path, in every item of the lists on the way."""
+    if isinstance(value, list | tuple):
+        return [without(item, path) for item in value]
+    if not isinstance(value, Mapping) or path[0] not in value:
+        return value
+    if len(path) == 1:
+        return {key: item for key, item in value.items() if key != path[0]}
+    return {**value, path[0]: without(value[path[0]], path[1:])}
+
+
+def at_most(body: dict[str, Any], names: Sequence[str], most: int) -> dict[str, Any]:
+    """The body with no field of these names above that number."""
+    high = {name: most for name in names if isinstance(body.get(name), int) and body[name] > most}
+    return {**body, **high}
+
+
+def instructed(messages: Sequence[Json], way: Instructions) -> Sequence[Json]:
+    """The messages with the instructions that begin them said in that way."""
+    if way == "as they come" or not messages or messages[0].get("role") not in SYSTEM_ROLES:
+        return messages
+    first, *rest = messages
+    if way == "system":
+        return [{**first, "role": "system"}, *rest]
+    label = INSTRUCTIONS_IN_FRONT.format(instructions=text_of(first.get("content")))
+    at = next((at for at, message in enumerate(rest) if message.get("role") == "user"), None)
+    if at is None:
+        return [{"role": "user", "content": label.strip()}, *rest]
+    return [*rest[:at], {**rest[at], "content": _behind(label, rest[at].get("content"))}, *rest[at + 1 :]]
+
+
+def with_reasoning(messages: Sequence[Json]) -> Sequence[Json]:
+    """The messages with empty reasoning in those with calls that have none."""
+    return [
+        {**message, "reasoning_content": ""}
+        if message.get("tool_calls") and not isinstance(message.get("reasoning_content"), str)
+        else message
+        for message in messages
+    ]
+
+
+def _behind(label: str, content: object) -> str | list[Any]:
+    if isinstance(content, list | tuple):
+        return [{"type": "text", "text": label}, *content]
+    return f"{label}{content or ''}"
+
+
+LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
+"""The two names of an answer's limit in chat completions, the one tried first first."""
+
+_LIMITS = (*LIMIT_FIELDS, "max_output_tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """What differs between servers, learnt from a refusal and kept.
+
+    `without` are fields of a request that the server does not know, `without_inside` those inside of messages
+    and other fields, by their paths, and `without_in_tools` the keys of tools and schemas. `most_output` is
+    the longest answer in tokens that may be asked for. `streams` says whether it must (True) or cannot
+    (False) stream, `instructions` who says them, `reasoning` how it goes back. `wants_reasoning` says
+    that no message with calls may lack it, `call_ids` what form the ids of calls must have.
+    """
+
+    without: frozenset[str] = frozenset()
+    without_inside: frozenset[FieldPath] = frozenset()
+    without_in_tools: frozenset[str] = frozenset()
+    most_output: int | None = None
+    streams: bool | None = None
+    instructions: Instructions = "as they come"
+    reasoning: Returned = "as it came"
+    wants_reasoning: bool = False
+    call_ids: IdForm = "as they came"
+
+    @property
+    def limit_field(self) -> str:
+        """The name of an answer's limit in chat completions."""
+        return next((name for name in LIMIT_FIELDS if name not in self.without), LIMIT_FIELDS[0])
+
+    @property
+    def returns_reasoning(self) -> bool:
+        """Whether reasoning goes back at all."""
+        return self.reasoning != "none"
+
+    def streams_where(self, wished: bool) -> bool:
+        """Whether requests stream where that is `wished`, or is not: as the server must or can have it."""
+        return wished if self.streams is None else self.streams
+
+    def after(self, refusal: Refusal, sent: Json) -> "Dialect":
+        """The dialect to speak after this refusal of `sent`; the same where it is about something else.
+
+        What a request cannot do without is never left out: model, messages and tools. The limit is,
+        where both of its names are refused. `sent` may be of an older dialect, beside a request that found
+        this one: what was found out is never given up again.
+        """
+        # What names reasoning names its role, its part or its field too, and often calls that unknown.
+        if (less := less_for(refusal, sent)) is not None:
+            return self._returning(less)
+        # The next three need another value, though they name a field as if it had to go.
+        if refusal.is_of_the_system_role and (way := _other_way(refusal, sent)) is not None:
+            return replace(self, instructions=max(self.instructions, way, key=WAYS.index))
+        if refusal.wants_reasoning and not self.wants_reasoning:
+            return replace(self, wants_reasoning=True)
+        if refusal.is_of_call_ids and (form := _other_ids(refusal, sent)) is not None:
+            return replace(self, call_ids=max(self.call_ids, form, key=ID_FORMS.index))
+        # A limit that is too high is named as a field that is unknown is, and has to stay.
+        if (most := self._most_output(refusal, sent)) is not None:
+            return replace(self, most_output=min(most, self.most_output or most))
+        learnt = self._without(refused_fields(refusal, sent), sent)._streaming(refusal, sent)
+        # A place tells less than a name: all that is wrong with a message is said of its place.
+        if learnt == self and (less := less_where_it_points(refusal, sent)) is not None:
+            return self._returning(less)
+        return learnt
+
+    def taken_back(self, before: "Dialect", after: "Dialect") -> "Dialect":
+        """The dialect without a change that did not help, as far as nobody had asked for what it left out."""
+        own = (after.without - before.without) & OWN_FIELDS.keys()
+        reasoning = before.reasoning if self.reasoning == after.reasoning else self.reasoning
+        return replace(self, without=self.without - own, reasoning=reasoning)
+
+    def spoken(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body in this dialect."""
+        body = {name: value for name, value in body.items() if name not in self.without}
+        if self.streams is False:
+            body.pop("stream_options", None)
+        for path in sorted(self.without_inside):
+            body = without(body, path)
+        if self.without_in_tools and "tools" in body:
+            body["tools"] = without_keys(body["tools"], self.without_in_tools)
+        if self.most_output is not None:
+            body = at_most(body, _LIMITS, self.most_output)
+        if isinstance(body.get("messages"), Sequence):
+            body["messages"] = self._said(body["messages"])
+        if isinstance(body.get("input"), Sequence):
+            body["input"] = with_ids(body["input"], self.call_ids)
+        return body
+
+    def changes(self, before: "Dialect") -> dict[str, Any]:
+        """What is other than in the dialect before, as plain values by name."""
+        ours = {field.name: getattr(self, field.name) for field in fields(self)}
+        changed = {name: value for name, value in ours.items() if value != getattr(before, name)}
+        return {name: _plain(value) for name, value in changed.items()}
+
+    def _said(self, messages: Sequence[Json]) -> Sequence[Json]:
+        messages = returned(instructed(messages, self.instructions), self.reasoning)
+        messages = with_ids(messages, self.call_ids)
+        return with_reasoning(messages) if self.wants_reasoning else messages
+
+    def _most_output(self, refusal: Refusal, sent: Json) -> int | None:
+        asked = next((sent[name] for name in _LIMITS if isinstance(sent.get(name), int)), None)
+        return None if asked is None else refusal.most_output(asked)
+
+    def _returning(self, less: Returned) -> "Dialect":
+        return replace(self, reasoning=max(self.reasoning, less, key=AMOUNTS.index))
+
+    def _without(self, paths: frozenset[FieldPath], sent: Json) -> "Dialect":
+        names = {path[0] for path in paths if len(path) == 1} - {"stream"}
+        return replace(
+            self,
+            without=self.without | names,
+            without_in_tools=self.without_in_tools | {path[1] for path in paths if path[0] == "tools"},
+            without_inside=self.without_inside
+            | {path for path in paths if len(path) > 1 and path[0] != "tools"},
+            streams=False if ("stream",) in paths and sent.get("stream") else self.streams,
+        )
+
+    def _streaming(self, refusal: Refusal, sent: Json) -> "Dialect":
+        if sent.get("stream") and refusal.is_of_streams:
+            return replace(self, streams=False)
+        if not sent.get("stream") and refusal.wants_streams:
+            return replace(self, streams=True)
+        return self
+
+
+Change: TypeAlias = tuple[Dialect, Dialect]
+"""The dialects before and after something was learnt."""
+
+
+def _other_way(refusal: Refusal, sent: Json) -> Instructions | None:
+    """The way to try after the one in which `sent` gave its instructions; None where it gave none."""
+    messages = sent.get("messages")
+    role = messages[0].get("role") if messages else None
+    if role == "developer" and ("developer" in refusal.text or "system" not in refusal.text):
+        return "system"
+    return "in front" if role in SYSTEM_ROLES else None
+
+
+def _other_ids(refusal: Refusal, sent: Json) -> IdForm | None:
+    """The first form that the ids in `sent` do not all have; None where they have every form."""
+    forms = ID_FORMS[-1:] if refusal.wants_nine_letters else ID_FORMS[1:]
+    said = next((sent[name] for name in ("messages", "input") if name in sent), ())
+    return next((form for form in forms if with_ids(said, form) != list(said)), None)
+
+
+def _plain(value: object) -> object:
+    if not isinstance(value, frozenset):
+        return value
+    return sorted(item if isinstance(item, str) else ".".join(item) for item in value)

@@ -1,0 +1,289 @@
+"""Fields of requests and error bodies; numbers in texts.
+
+What stands in the error object of a server: its words, codes and texts, and the places that it names.
+
+A body may be nested as deep as JSON can be; what stands deeper than errors in use are is passed over.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeAlias
+
+from agentloop._plumbing.checks import LEAST_WINDOW, MOST_TOKENS, at_least_or_none, shown
+from agentloop._plumbing.strict_json import cleaned, encodes
+from agentloop.errors import UsageError
+from agentloop.providers.openai.sse import as_text
+
+FieldPath: TypeAlias = tuple[str, ...]
+"""Where a field stands: the keys from the body down to it, places in lists left out."""
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Where a value stands: the keys and the places in lists, as a server names them."""
+
+MOST_NESTED = 8
+"""So deep an error is looked into, twice as deep as the `detail` of FastAPI is nested."""
+
+MOST_CHARS = 20_000
+"""So much of an error's text is looked at; some servers repeat the whole request in it."""
+
+MOST_ITEMS = 500
+"""So many values of an error are looked at; what a validator says of one request is far less."""
+
+_LARGEST = 10**18
+_WORDS = (
+    *("message", "Message", "detail", "error", "errors", "loc", "msg"),
+    *("error_message", "error_msg", "errorMessage", "error_description", "title"),
+)
+_CODES = ("code", "type", "error_type", "error_code", "__type")
+_SPOILT_CODES = frozenset({"tool_use_failed", "output_parse_failed"})
+_SPOILT_WORDS = re.compile(r"['\"](tool_use_failed|output_parse_failed|failed_generation)['\"]")
+_QUOTED_ERRORS = ("error", "errors", "detail", "message")
+_TELLING = dict.fromkeys(
+    (
+        *(*_CODES, "status", "status_code", "statusCode", "http_status"),
+        *("param", "field", "loc", *_WORDS, "n_ctx", "n_prompt_tokens", "metadata", "raw"),
+    )
+)
+_WHAT_WAS_SENT = frozenset(
+    {
+        *("input", "ctx", "request", "body", "payload", "data", "params", "parameters"),
+        *("messages", "tools", "choices"),
+    }
+)
+
+_Inside: TypeAlias = Callable[[Mapping[str, Any]], Iterable[tuple[str, Any]]]
+
+
+def parsed(data: bytes) -> object:
+    """The JSON in the body of an error, its text where it is none."""
+    text = as_text(data).removeprefix("\ufeff").strip()
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def trimmed(body: object, wiped: Callable[[str], str] = str) -> object:
+    """A copy of an error as far as it is looked at, its texts and keys wiped, so that all else may go.
+
+    What was sent and is quoted is left out, and what says the reason comes before all that may fill it.
+    """
+    return _copied(body, wiped, [MOST_ITEMS, 2 * MOST_CHARS], 0)
+
+
+def _copied(value: Any, wiped: Callable[[str], str], left: list[int], depth: int) -> Any:
+    """The copy; `left` is how many values and how many characters more may be in it."""
+    left[0] -= 1
+    if isinstance(value, str):
+        text = wiped(value[: min(MOST_CHARS, max(0, left[1]))])
+        left[1] -= len(value)
+        return text
+    if not isinstance(value, Mapping | list):
+        return value if value is None or isinstance(value, bool | float) else _number(value)
+    if depth > MOST_NESTED:
+        return None
+    if isinstance(value, Mapping):
+        items = islice(_telling_first(value), max(0, left[0]))
+        return {
+            wiped(str(key)[:200]): _copied(item, wiped, left, depth + 1) for key, item in items if left[0] > 0
+        }
+    return [_copied(item, wiped, left, depth + 1) for item in islice(value, max(0, left[0])) if left[0] > 0]
+
+
+def _telling_first(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields that say what is wrong before all others, whatever stands in front of them."""
+    yield from ((key, body[key]) for key in _TELLING if key in body)
+    yield from ((key, value) for key, value in _not_sent(body) if key not in _TELLING)
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and abs(value) < _LARGEST else None
+
+
+def said(body: object) -> str:
+    """The server's own words in an error object, on one line; a gateway's quotation of its provider too."""
+    texts = (value for _, value in _walked(body, _words) if isinstance(value, str))
+    return on_one_line(dict.fromkeys(texts))
+
+
+def codes_in(body: object) -> frozenset[str]:
+    """The codes in an error object, and in those that it quotes."""
+    return frozenset(
+        str(each[key]) for each in objects_in(body) for key in _CODES if each.get(key) is not None
+    )
+
+
+def objects_in(body: object) -> Iterator[Mapping[str, Any]]:
+    """The error object and those that it quotes, the outer ones first."""
+    return (value for _, value in _walked(body, _quoted_errors) if isinstance(value, Mapping))
+
+
+def is_of_the_answer(body: object) -> bool:
+    """Whether the fault is in what the server's model said, though the status may be that of a bad request.
+
+    Groq's codes and the field in which it quotes the model: https://console.groq.com/docs/tool-use. A gateway
+    may quote them as text.
+    """
+    is_quoted = any("failed_generation" in each for each in objects_in(body))
+    return is_quoted or bool(_SPOILT_CODES & codes_in(body) or _SPOILT_WORDS.search(said(body)))
+
+
+def texts_in(body: object) -> Iterator[tuple[str, str]]:
+    """Every text in the error with its key, empty in a list; what was sent and is quoted left out."""
+    return ((key, value) for key, value in _walked(body, _not_sent) if isinstance(value, str))
+
+
+def locations_in(body: object) -> Iterator[Place]:
+    """Every `loc` in the error, as pydantic writes it."""
+    for _, value in _walked(body, _not_sent):
+        if isinstance(value, Mapping) and isinstance(loc := value.get("loc"), list):
+            yield tuple(part for part in loc if isinstance(part, str | int))
+
+
+def on_one_line(texts: Iterable[str]) -> str:
+    """The texts one behind the other with single blanks, as far as they are looked at."""
+    return " ".join(" ".join(text[:MOST_CHARS] for text in texts)[:MOST_CHARS].split())
+
+
+def _walked(value: Any, inside: _Inside, key: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Every value with its key, the outer ones first; of objects what `inside` gives, of lists all."""
+    if depth > MOST_NESTED:
+        return
+    yield key, value
+    if isinstance(value, Mapping):
+        for name, item in inside(value):
+            yield from _walked(item, inside, str(name), depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _walked(item, inside, "", depth + 1)
+
+
+def _words(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield from ((key, body.get(key)) for key in _WORDS)
+    if isinstance(metadata := body.get("metadata"), Mapping):
+        yield "raw", metadata.get("raw")
+
+
+def _quoted_errors(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((key, body.get(key)) for key in _QUOTED_ERRORS)
+
+
+def _not_sent(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((key, value) for key, value in body.items() if key not in _WHAT_WAS_SENT)
+
+
+NUMBER = (
+    r"(?<!\d)(?:\d{1,3}(?:[,. _'’\u00a0\u202f]\d{3}){1,5}(?!\d)"
+    r"|\d[\d,_]{0,20}(?:\.\d{1,9})?(?:e\d{1,2}(?!\w))?)(?:[ \u00a0]?[kKmM](?![\w/]))?"
+)
+"""A number in a sentence: its thousands may be parted, and `k` or `M` may stand behind it.
+
+It begins where digits do and has an end, or a long row of them would take time with the square of its length.
+"""
+
+_MOST_CHARS = len(f"{MOST_TOKENS:,}.00 k")
+_WRITTEN = re.compile(r"([\d.,_'’\u00a0\u202f ]+(?:e\d{1,2})?)([km]?)", re.ASCII | re.IGNORECASE)
+_THOUSANDS = re.compile(r"(?<=\d)[., _'’\u00a0\u202f](?=\d{3}(?!\d))")
+_IN_THOUSANDS = re.compile(r"\d{1,3}([., '’\u00a0\u202f])\d{3}(\1\d{3})*", re.ASCII)
+_FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
+def tokens_in(value: object) -> int | None:
+    """A number from 1 to `MOST_TOKENS`, also one that stands there as text; None for anything else.
+
+    Example:
+        >>> tokens_in("128,000"), tokens_in(8192.0), tokens_in(True), tokens_in("٤")
+        (128000, 8192, None, None)
+        >>> tokens_in("128K"), tokens_in("32.768"), tokens_in("200 000"), tokens_in("1.5M"), tokens_in("1e6")
+        (128000, 32768, 200000, 1500000, 1000000)
+    """
+    if isinstance(value, str) and len(value) <= _MOST_CHARS:
+        value = _written(value.strip())
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= MOST_TOKENS:
+        return None
+    return int(value)
+
+
+def believed_window(tokens: int | None) -> int | None:
+    """The window that a server names; None where it is smaller than any model's."""
+    return tokens if tokens is not None and tokens >= LEAST_WINDOW else None
+
+
+def _written(text: str) -> float | None:
+    found = _WRITTEN.fullmatch(text)
+    if found is None:
+        return None
+    number, unit = found[1].strip(), found[2].lower()
+    if not unit and _IN_THOUSANDS.fullmatch(number):
+        number = _THOUSANDS.sub("", number)
+    try:
+        return float(number.replace(",", "").replace("_", "")) * _FACTORS[unit]
+    except ValueError:
+        return None
+
+
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+"""Asks for reasoning in a form that can be sent back, as the server stores nothing."""
+
+OWN_FIELDS: Mapping[str, Any] = {
+    "stream_options": {"include_usage": True},
+    "include": [ENCRYPTED_REASONING],
+}
+"""What we ask for beside what a user asks for; an answer comes without it too.
+
+That the server stores nothing is no such field: without `store` it may keep the whole conversation.
+"""
+
+
+def common_fields(temperature: float | None, extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The fields that every request carries, in strict UTF-8.
+
+    Raises:
+        UsageError: the temperature is no finite number of at least 0, or the others are no dict that can be
+            sent as JSON.
+    """
+    at_least_or_none("temperature", temperature, 0)
+    if not isinstance(extra_body, Mapping | None):
+        raise UsageError(f"extra_body must be a dict of further fields or None, not {shown(extra_body)}")
+    fields = ({} if temperature is None else {"temperature": temperature}) | dict(extra_body or {})
+    try:
+        text = json.dumps(fields, allow_nan=False, ensure_ascii=False)
+        return fields if encodes(text) else dict(cleaned(fields))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"extra_body cannot be sent as JSON: {error}") from error
+
+
+SEALED_FIELDS = frozenset({"thinking_blocks", "reasoning_details"})
+"""Lists of parts that are of use to their server whole alone.
+
+LiteLLM's (https://docs.litellm.ai/docs/reasoning_content) and OpenRouter's
+(https://openrouter.ai/docs/use-cases/reasoning-tokens).
+"""
+
+FIELDS = frozenset({"reasoning_content", "reasoning"}) | SEALED_FIELDS
+"""Fields of a message beside its content.
+
+DeepSeek's (https://api-docs.deepseek.com/guides/reasoning_model), and that of vLLM and OpenRouter
+(https://docs.vllm.ai/en/latest/features/reasoning_outputs.html).
+"""
+
+TOLD_PARTS = frozenset({"thinking", "reasoning", "reasoning.text", "reasoning.summary"})
+"""Types of parts that say it in words.
+
+Anthropic's and Mistral's `thinking` (https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking,
+https://docs.mistral.ai/capabilities/reasoning/), `reasoning` of the Responses API
+(https://platform.openai.com/docs/guides/reasoning), and OpenRouter's.
+"""
+
+SEALED_PARTS = frozenset({"redacted_thinking", "reasoning.encrypted"})
+"""Types of parts that hold it sealed in `data`: Anthropic's and OpenRouter's."""
+
+PARTS = TOLD_PARTS | SEALED_PARTS
+
+SEALS = frozenset({"signature", "thought_signature", "thoughtSignature"})
+"""Fields that prove whose it is: Anthropic's, and Gemini's, which stands in calls too.
+
+https://ai.google.dev/gemini-api/docs/thought-signatures
+"""

@@ -1,0 +1,175 @@
+"""Asking the server for its window.
+
+What a server says of its model's window, without being sent a prompt.
+
+Its list of models names it on most servers that are not OpenAI's: vLLM and SGLang `max_model_len`, llama.cpp
+`meta.n_ctx`, OpenRouter, Together and SambaNova `context_length`, Groq `context_window`, Mistral
+`max_context_length`. llama.cpp tells what one request may have under `/props`
+(https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md), and LM Studio what it has loaded
+in a list of its own (https://lmstudio.ai/docs/developer/rest/endpoints).
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+from weakref import WeakKeyDictionary
+
+import httpx2
+
+from agentloop.errors import UsageError
+from agentloop.models import known_window
+from agentloop.providers.openai.client import LoopClients, Server, bounded_body, is_openai
+from agentloop.providers.openai.fields import believed_window, tokens_in
+
+ASKING_SECONDS = 3.0
+"""So long a server may take to answer all questions about its window."""
+
+_MOST_BYTES = 4_000_000
+_WINDOWS = (
+    "max_model_len",
+    "n_ctx",
+    "context_length",
+    "context_window",
+    "loaded_context_length",
+    "max_context_length",
+)
+_WITHIN = ("meta", "top_provider")
+
+
+async def offered_window(http: httpx2.AsyncClient, server: Server, *, seconds: float) -> int | None:
+    """The window that the server names for its model, None where it names none in time. Never raises."""
+    found = None
+    with suppress(TimeoutError, httpx2.HTTPError, httpx2.InvalidURL):
+        async with asyncio.timeout(seconds):
+            listed = await _answer(http, server, _beside(server, "models"))
+            found = listed_window(listed, server.model)
+            if found is None or _is_llama(listed):
+                props = f"props?model={quote(server.model, safe='')}&autoload=false"
+                found = props_window(await _answer(http, server, _above(server, props))) or found
+            if found is None:
+                found = listed_window(
+                    await _answer(http, server, _above(server, "api/v0/models")), server.model
+                )
+    return found
+
+
+def listed_window(listed: object, model: str) -> int | None:
+    """The window that a list of models names for this one; of several figures the smallest.
+
+    A model that stands in the list alone counts, whatever its name there: what is asked for is served by it.
+    """
+    entries = [entry for entry in _entries(listed) if isinstance(entry, Mapping)]
+    named = [entry for entry in entries if model in _names(entry)] or (entries if len(entries) == 1 else [])
+    return min((tokens for entry in named for tokens in _windows(entry)), default=None)
+
+
+def props_window(props: object) -> int | None:
+    """The window that llama.cpp's `/props` tells: what one request and its answer may have together."""
+    settings = props.get("default_generation_settings") if isinstance(props, Mapping) else None
+    return _tokens(settings.get("n_ctx")) if isinstance(settings, Mapping) else None
+
+
+def _entries(listed: object) -> list[Any]:
+    if isinstance(listed, Mapping):
+        listed = listed.get("data") or listed.get("models")
+    return listed if isinstance(listed, list) else []
+
+
+def _names(entry: Mapping[str, Any]) -> list[Any]:
+    aliases = entry.get("aliases")
+    return [entry.get("id"), entry.get("name"), *(aliases if isinstance(aliases, list) else ())]
+
+
+def _windows(entry: Mapping[str, Any]) -> Iterator[int]:
+    for place in (entry, *(entry.get(name) for name in _WITHIN)):
+        figures = [_tokens(place.get(name)) for name in _WINDOWS] if isinstance(place, Mapping) else []
+        yield from (tokens for tokens in figures if tokens is not None)
+
+
+def _tokens(figure: object) -> int | None:
+    """A plausible window."""
+    return believed_window(tokens_in(figure))
+
+
+def _is_llama(listed: object) -> bool:
+    return any(
+        isinstance(entry, Mapping) and entry.get("owned_by") == "llamacpp" for entry in _entries(listed)
+    )
+
+
+def _beside(server: Server, path: str) -> str:
+    """A path of the API."""
+    parts = urlsplit(server.base_url)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
+
+
+def _above(server: Server, path: str) -> str:
+    """A path of the server, beside its API."""
+    parts = urlsplit(server.base_url)
+    root = parts.path.rstrip("/").removesuffix("/v1")
+    path, _, asked = path.partition("?")
+    query = "&".join(each for each in (parts.query, asked) if each)
+    return urlunsplit(parts._replace(path=f"{root}/{path}", query=query))
+
+
+async def _answer(http: httpx2.AsyncClient, server: Server, url: str) -> object:
+    """The JSON that stands there; None where there is none, or more than a list of models can have."""
+    headers = {"authorization": f"Bearer {server.key}", "accept": "application/json"}
+    async with http.stream("GET", url, headers=headers, follow_redirects=False) as response:
+        if response.status_code != 200:
+            return None
+        body = await bounded_body(response, _MOST_BYTES + 1)
+    try:
+        return json.loads(body) if len(body) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):
+        return None
+
+
+class ModelWindow:
+    """The window of one model in tokens, found out step by step; each source is asked once
+    for each event loop at most.
+
+    `given` goes before all others; a server is waited for `ASKING_SECONDS` or `timeout_seconds`, whichever
+    is shorter.
+    """
+
+    def __init__(self, model: str, given: int | None, *, timeout_seconds: float) -> None:
+        self._model = model
+        self._found = given
+        self._seconds = min(ASKING_SECONDS, timeout_seconds)
+        self._looked_up = False
+        self._asked = False
+        self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return str(self._found)
+
+    @property
+    def tokens(self) -> int | None:
+        """The one given, else the one published for a model of that name, else what the server said."""
+        if self._found is None and not self._looked_up:
+            self._looked_up = True
+            self._found = known_window(self._model)
+        return self._found
+
+    async def ask(self, server: Callable[[], Server], clients: LoopClients) -> int | None:
+        """The window; where none is given nor published, the server is asked for it. Never raises."""
+        if self.tokens is None:
+            async with self._asking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+                if not self._asked:
+                    self._found = await self._offered(server, clients)
+                    self._asked = True
+        return self._found
+
+    async def _offered(self, server: Callable[[], Server], clients: LoopClients) -> int | None:
+        try:
+            asked = server()
+            if is_openai(asked.base_url):
+                return None
+            http = (await clients.connection(asked)).http
+        except UsageError:
+            return None
+        return await offered_window(http, asked, seconds=self._seconds)
