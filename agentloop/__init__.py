@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentloop import compaction, stores, strategies, stream, testing, triggers, workspace
-    from agentloop.agent import Agent
     from agentloop.callbacks import Callbacks, Focus, Replace, Veto
     from agentloop.compaction.messages import compact_messages, compact_messages_async
     from agentloop.compaction.policy import Compaction
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
         UsageError,
     )
     from agentloop.events import EventFilter
-    from agentloop.limits import Limits
     from agentloop.messages import Message, ToolCall, Usage
     from agentloop.model_call import RetryPolicy
     from agentloop.models import Answer, ChatModel, ModelRequest, Price, Retry, TextPart
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from agentloop.providers.openai.responses import OpenAIResponses
     from agentloop.redaction.secrets import Redact, Secrets
     from agentloop.results import CompactionPreview, RunResult
+    from agentloop.run.agent import Agent
+    from agentloop.run.limits import Limits
     from agentloop.runner import Runner
     from agentloop.sessions.lease import Leases
     from agentloop.strategies.clearing import MicroCompact
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "agent": ("Agent",),
     "callbacks": ("Callbacks", "Focus", "Replace", "Veto"),
     "compaction.messages": ("compact_messages", "compact_messages_async"),
     "compaction.policy": ("Compaction",),
@@ -73,7 +72,6 @@ _HOMES = {
         "UsageError",
     ),
     "events": ("EventFilter",),
-    "limits": ("Limits",),
     "messages": ("Message", "ToolCall", "Usage"),
     "model_call": ("RetryPolicy",),
     "models": ("Answer", "ChatModel", "ModelRequest", "Price", "Retry", "TextPart"),
@@ -82,6 +80,8 @@ _HOMES = {
     "providers.openai.responses": ("OpenAIResponses",),
     "redaction.secrets": ("Redact", "Secrets"),
     "results": ("CompactionPreview", "RunResult"),
+    "run.agent": ("Agent",),
+    "run.limits": ("Limits",),
     "runner": ("Runner",),
     "sessions.lease": ("Leases",),
     "strategies.clearing": ("MicroCompact",),

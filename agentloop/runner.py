@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from agentloop._plumbing.checks import above_zero
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.emitter import CALLBACK_SECONDS, Sink, unseen
 from agentloop.errors import SessionNotFoundError
 from agentloop.events import EventFilter, Record, select
-from agentloop.given import spoken
-from agentloop.limits import Limits
 from agentloop.messages import Message
 from agentloop.redaction import Redact, redacted
 from agentloop.results import CompactionPreview, RunResult
-from agentloop.runs import one_run
+from agentloop.run import Agent, Limits, one_run, setting_of, spoken
 from agentloop.sessions import Leases, Session, WhenBusy, check_seen, new_session_id, undone
-from agentloop.setting import setting_of
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
 from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus

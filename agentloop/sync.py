@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from agentloop._plumbing.portal import Portal
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.emitter import CALLBACK_SECONDS
 from agentloop.events import EventFilter, Record
-from agentloop.limits import Limits
 from agentloop.messages import Message
 from agentloop.redaction import Redact
 from agentloop.results import CompactionPreview, RunResult
+from agentloop.run import Agent, Limits
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, WhenBusy
 from agentloop.stores.base import SessionStore

@@ -24,7 +24,7 @@ from agentloop.durable.orders import Order
 from agentloop.events import Described, Event, MessageAdded, RunStarted
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
-from agentloop.setting import Setting
+from agentloop.run import Setting
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import Reply, ScriptedModel, calls

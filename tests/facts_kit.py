@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.events import MessageAdded
 from agentloop.messages import Message
 from agentloop.models import ChatModel
 from agentloop.providers.openai import OpenAIChat
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from tests.server_kit import at_once
 from tests.strict_bodies import Body

@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction, CompactionResult
 from agentloop.context import count_message, counter_for
@@ -17,6 +16,7 @@ from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored
 from agentloop.model_call import RetryPolicy
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.results import RunResult
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from agentloop.agent import Agent
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import SessionStore
 from agentloop.testing import ScriptedModel, calls

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentloop._plumbing.strict_json import cleaned
-from agentloop.agent import Agent
 from agentloop.context import count_message, counter_for
 from agentloop.errors import ContextOverflowError
 from agentloop.events import MessageAdded
 from agentloop.messages import Message, ToolCall
 from agentloop.model_call import RetryPolicy
 from agentloop.providers.openai import OpenAIChat
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

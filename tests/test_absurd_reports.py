@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.events import ModelCalled
-from agentloop.limits import Limits
 from agentloop.messages import MOST_REPORTED_TOKENS, Message, Usage
 from agentloop.models import Answer
+from agentloop.run import Agent, Limits
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
 from agentloop.testing import ScriptedModel, calls

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction, MicroCompact
 from agentloop.errors import BegunAnewError, ConflictError, StoreError, TakenOverError
 from agentloop.events import Compacted, Described, Event, MessageAdded, Record, RunEnded, RunStarted
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, new_lease
 from agentloop.stores import InMemoryStore, SessionStore

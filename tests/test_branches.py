@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop import strategies, triggers
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.codec import encode
 from agentloop.context import Context, wire_messages
@@ -32,6 +31,7 @@ from agentloop.events import (
 )
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions import listed, load
 from agentloop.sessions.export import to_events, to_markdown, to_openai

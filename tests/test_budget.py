@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.context import Budget, learnt
 from agentloop.errors import ContextTooLongError
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.testing import ScriptedModel
 from tests.kit import context_of, every_fact, read, reading

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from agentloop._plumbing.strict_json import cleaned
 from agentloop._plumbing.truncate import beginning, ends, halves, head, tail
-from agentloop.agent import Agent
 from agentloop.compaction.digest import digest
 from agentloop.compaction.writers import turn_lines
 from agentloop.context import count_message, labelled, to_wire
 from agentloop.events import Compacted, MessageAdded
 from agentloop.messages import Message, ToolCall
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions.export import to_events, to_openai
 from agentloop.sessions.importing import parse

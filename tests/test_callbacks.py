@@ -13,7 +13,6 @@ import pytest
 
 from agentloop import triggers
 from agentloop._plumbing.aio import in_thread
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError, ContextTooLongError
@@ -21,6 +20,7 @@ from agentloop.events import Compacted, MessageAdded
 from agentloop.events import RunEnded as EndOfRun
 from agentloop.messages import Message
 from agentloop.models import ModelPart, ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import MicroCompact

@@ -15,8 +15,8 @@ from agentloop.cli.output import printable
 from agentloop.cli.runs_shown import RunEdges
 from agentloop.cli.settings import ENVIRONMENT, settings_for
 from agentloop.cli.tally import Tally, bar, short, status_line
-from agentloop.limits import Limits
 from agentloop.messages import Message, Usage
+from agentloop.run import Limits
 from agentloop.stream import (
     CallbackFailed,
     CompactionEnded,

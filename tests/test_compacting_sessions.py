@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction, Digest, MicroCompact, Summary
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, UsageError
@@ -14,6 +13,7 @@ from agentloop.events import Compacted, EventFilter, MessageAdded, Record, RunEn
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ChatModel
 from agentloop.results import CompactionPreview
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import (

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.context import Budget, Context, count_request, counter_for
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
 from agentloop.events import Cleared, Compacted, MessageAdded, ModelCalled
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import MicroCompact

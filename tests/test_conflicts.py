@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction, MicroCompact
 from agentloop.errors import ConflictError, StoreError, TakenOverError
@@ -28,6 +27,7 @@ from agentloop.events import (
 )
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore, SessionStore
 from agentloop.stream import CompactionEnded, ResultsCleared, StreamEvent

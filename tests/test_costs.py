@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import agentloop
-from agentloop.agent import Agent
-from agentloop.asking import request_for
 from agentloop.compaction import Compaction
 from agentloop.compaction.ladder import STRIKES
 from agentloop.events import Compacted, MessageAdded
-from agentloop.loop import loop
 from agentloop.messages import Message
+from agentloop.run import Agent
+from agentloop.run.loop import loop
+from agentloop.run.model_step import request_for
 from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import MicroCompact

@@ -21,8 +21,7 @@ from agentloop.durable.live import Live, Place
 from agentloop.events import Described, MessageAdded, ModelCalled, RunEnded, RunStarted
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
-from agentloop.run import Run
-from agentloop.setting import Setting
+from agentloop.run import Run, Setting
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, CompactionStarted
 from agentloop.stream import RunEnded as RunEndedShown

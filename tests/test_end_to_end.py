@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
 from agentloop.events import Compacted
 from agentloop.providers.offline import OfflineModel
 from agentloop.providers.openai import OpenAIChat
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions import listed, load
 from agentloop.strategies import MicroCompact

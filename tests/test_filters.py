@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.errors import UsageError
 from agentloop.events import (
@@ -27,6 +26,7 @@ from agentloop.events import (
     select,
 )
 from agentloop.messages import Message
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stream import CompactionRequest, Positioned
 from agentloop.testing import ScriptedModel

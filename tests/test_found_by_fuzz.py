@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
 from agentloop.model_call import RetryPolicy
 from agentloop.providers.openai import OpenAIChat
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.strategies import KeepRecentTurns, Strategy, Tiered, then
 from agentloop.stream import StreamEvent, ToolEnded

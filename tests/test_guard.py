@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction, Digest, Summary
 from agentloop.compaction.ladder import (
     COOLDOWN_STEPS,
@@ -23,6 +22,7 @@ from agentloop.errors import ContextTooLongError
 from agentloop.events import Compacted
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.strategies import KeepRecentFraction, replaced_by
 from agentloop.stream import CompactionEnded, CompactionResult, ContextWarning

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from agentloop._plumbing.checks import MOST_TOKENS
-from agentloop.agent import Agent
 from agentloop.codec import encode
 from agentloop.errors import UsageError
 from agentloop.events import (
@@ -20,6 +19,7 @@ from agentloop.events import (
     Restored,
 )
 from agentloop.messages import Message
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions import to_openai
 from agentloop.sessions.importing import parse

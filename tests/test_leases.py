@@ -9,11 +9,11 @@ from typing import Any, get_args
 import pytest
 
 from agentloop._plumbing.processes import this_process
-from agentloop.agent import Agent
 from agentloop.cli.exits import exit_status
 from agentloop.errors import SessionBusyError, StoreError, TakenOverError, UsageError
 from agentloop.events import MessageAdded, RunEnded, RunStarted
 from agentloop.results import status_of
+from agentloop.run import Agent
 from agentloop.sessions import Leases, WhenBusy
 from agentloop.stores import InMemoryStore
 from agentloop.stores.base import Lease

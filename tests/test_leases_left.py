@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.errors import SessionBusyError
 from agentloop.events import RunEnded
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore, SessionStore, open_store
 from agentloop.stream import event_type

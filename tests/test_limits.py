@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Compaction
-from agentloop.agent import Agent
 from agentloop.context import AskModel, next_step
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded
 from agentloop.events import RunEnded as RunEndedStored
-from agentloop.limits import Limits, Spent, check_priced
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ChatModel, Price
 from agentloop.providers.offline import OfflineModel
 from agentloop.providers.openai import OpenAIChat
+from agentloop.run import Agent
+from agentloop.run.limits import Limits, Spent, check_priced
 from agentloop.runner import Runner
 from agentloop.stream import RunEnded
 from agentloop.sync import SyncRunner

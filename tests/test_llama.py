@@ -8,13 +8,12 @@ from typing import Any, Literal
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextTooLongError
-from agentloop.limits import Limits
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.providers.openai import OpenAIChat
+from agentloop.run import Agent, Limits
 from agentloop.runner import Runner
 from agentloop.stream import CompactionEnded, RunEnded, StreamEvent, TextDelta
 from tests.kit import body_of

@@ -9,8 +9,8 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from agentloop.agent import Agent
 from agentloop.emitter import log_event
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stream import ContextWarning, ToolProgress
 from agentloop.testing import ScriptedModel

@@ -8,9 +8,9 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.models import ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.strategies import MicroCompact
 from agentloop.stream import MessageAdded

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agentloop import setting
 from agentloop.context import TokenCounter, counter_for
+from agentloop.run import config
 from tests.benchmarks.bench_monsters import measured
 from tests.monsters_kit import ENDS, PLACES, SCRIPTS, Met, meet, monster, serving
 
@@ -74,7 +74,7 @@ class Weighing:
 @pytest.fixture
 def weighing(monkeypatch: pytest.MonkeyPatch) -> Weighing:
     counter = Weighing(counter_for("m"))
-    monkeypatch.setattr(setting, "counter_for", lambda model: counter)
+    monkeypatch.setattr(config, "counter_for", lambda model: counter)
     return counter
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from agentloop import OpenAIChat, OpenAIResponses
-from agentloop.agent import Agent
 from agentloop.errors import (
     ContextOverflowError,
     ContextTooLongError,
@@ -14,6 +13,7 @@ from agentloop.errors import (
     ModelUnavailableError,
 )
 from agentloop.models import ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from tests.kit import read
 from tests.no_overflow_words import NO_OVERFLOWS, Other

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from agentloop import Compaction
 from agentloop._plumbing.checks import MOST_TOKENS
-from agentloop.agent import Agent
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.models import AsksWindow, Priced
 from agentloop.providers.openai import OpenAIChat
 from agentloop.providers.openai.window import listed_window, props_window
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.testing import ScriptedModel
 from tests.strict_provider import StrictProvider

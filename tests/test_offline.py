@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.compaction.digest import digest
 from agentloop.compaction.digest.language import ASKED, DECIDED
@@ -18,6 +17,7 @@ from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.prompts import SUMMARY_FOCUS
 from agentloop.providers.offline import OfflineModel
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.strategies import MicroCompact
 from agentloop.stream import CompactionEnded, RunEnded, ToolStarted

@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 import pytest
 
 from agentloop import OpenAIChat, OpenAIResponses
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.context import Budget, with_shorter_answer
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
 from agentloop.models import ChatModel
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from tests.kit import context_of, read
 from tests.overflow_words import MOST, SOMETHING_ELSE, SURELY_TOO_LONG, TOO_LONG, TooLong

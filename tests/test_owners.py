@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.cli.settings import settings_for
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.events import Described, MessageAdded
 from agentloop.messages import Message
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore, SessionStore, SQLiteStore
 from agentloop.sync import SyncRunner

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.providers.openai import OpenAIChat
 from agentloop.providers.openai.chat import whole
 from agentloop.providers.openai.chat_answer import GrowingAnswer
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from tests.kit import read
 from tests.strict_bodies import Body

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
 from agentloop.models import ChatModel
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.strategies import MicroCompact
 from agentloop.stream import ResultsCleared, RunEnded, TextDelta

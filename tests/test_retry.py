@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import stream
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.errors import ModelRefusedError, ModelUnavailableError
 from agentloop.events import Compacted, MessageAdded
 from agentloop.messages import Message
 from agentloop.model_call import RetryPolicy, come_back
 from agentloop.models import ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stream import CompactionResult, Retrying, StreamEvent, TextDelta
 from agentloop.testing import ScriptedModel

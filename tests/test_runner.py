@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction
 from agentloop.context import Finish, count_request, counter_for, next_step
@@ -33,6 +32,7 @@ from agentloop.events import MessageAdded, RunEnded, RunStarted
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.prompts import INTERRUPTED, NOT_RUN
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
 from agentloop.stores.sqlite import SQLiteStore
@@ -438,7 +438,7 @@ async def test_a_tool_called_compact_must_make_way(tmp_path: Path) -> None:
 CHILD = """
     import asyncio, json, os, sys, time
     from pathlib import Path
-    from agentloop.agent import Agent
+    from agentloop.run.state.agent import Agent
     from agentloop.runner import Runner
     from agentloop.testing import ScriptedModel
     from agentloop.messages import Message, ToolCall

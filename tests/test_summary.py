@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks, Replace
 from agentloop.compaction import Compaction
 from agentloop.compaction.digest import digest
@@ -18,6 +17,7 @@ from agentloop.context import Context, count_request, counter_for, fitted
 from agentloop.events import Cleared
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import Cut, MicroCompact

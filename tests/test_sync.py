@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.errors import AgentLoopError, ContextOverflowError, UsageError
 from agentloop.events import MessageAdded, RunEnded
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
+from agentloop.run import Agent
 from agentloop.stores import SQLiteStore
 from agentloop.stream import CallbackFailed, StreamEvent, event_type
 from agentloop.sync import SyncRunner

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, in_thread, to_its_end, within
-from agentloop.agent import Agent
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.testing import ScriptedModel, calls
 from tests.kit import until, watched

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.events import Cleared, ClearedItem, Compacted, Event, MessageAdded, Record, Restored
 from agentloop.messages import Message, ToolCall
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stream import CompactionStarted
 from agentloop.testing import ScriptedModel

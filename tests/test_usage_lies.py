@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.context import Context
 from agentloop.events import MessageAdded, ModelCalled, Record
-from agentloop.limits import Limits
 from agentloop.messages import MOST_REPORTED_TOKENS, Message, Usage
 from agentloop.providers.openai import OpenAIChat
 from agentloop.results import RunResult
+from agentloop.run import Agent, Limits
 from agentloop.runner import Runner
 from tests.kit import records_of
 from tests.strict_bodies import Body

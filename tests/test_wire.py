@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.context import (
     ACKNOWLEDGED,
@@ -37,6 +36,7 @@ from agentloop.prompts import (
     estimate_tokens,
 )
 from agentloop.providers.openai import OpenAIChat
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions.export import to_events, to_openai
 from agentloop.sessions.importing import parse

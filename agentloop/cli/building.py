@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.cli.console import say
 from agentloop.cli.instructions import default_instructions
@@ -19,9 +18,9 @@ from agentloop.cli.settings import OFFLINE, Settings
 from agentloop.compaction import Compaction
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.errors import UsageError
-from agentloop.limits import Limits, check_priced
 from agentloop.models import ChatModel
 from agentloop.providers.offline import OfflineModel
+from agentloop.run import Agent, Limits, check_priced
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, told
 from agentloop.stores import open_store

@@ -25,8 +25,8 @@ from agentloop.cli.process import before_leaving, first_to, on_interrupt
 from agentloop.cli.progress import final_line
 from agentloop.cli.settings import Settings
 from agentloop.cli.tally import Tally, status_line
-from agentloop.limits import Limits
 from agentloop.redaction import Redact, redacted
+from agentloop.run import Limits
 from agentloop.runner import Runner
 from agentloop.workspace import end_all
 

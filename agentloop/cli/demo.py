@@ -13,7 +13,6 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from agentloop.agent import Agent
 from agentloop.cli import readings
 from agentloop.cli.demo_svg import Curve, picture
 from agentloop.cli.event_loop import run_to_end
@@ -24,6 +23,7 @@ from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError, UsageError
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions import listed, to_openai
 from agentloop.testing import ScriptedModel

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import click
 
 from agentloop.errors import UsageError
-from agentloop.limits import MOST_STEPS
+from agentloop.run import MOST_STEPS
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[F], F]

@@ -15,8 +15,8 @@ from agentloop.cli.layers import Choice, Layers, read
 from agentloop.cli.options import KNOWN, REPEATED
 from agentloop.cli.redacting import redaction_for
 from agentloop.errors import UsageError
-from agentloop.limits import MOST_STEPS, Limits
 from agentloop.redaction import Redact
+from agentloop.run import MOST_STEPS, Limits
 from agentloop.sessions import WhenBusy
 from agentloop.stores.base import checked_owner
 

@@ -13,16 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentloop._plumbing.aio import to_its_end
-from agentloop.answering import answer_one, compact, interrupted, may_run_again, parted
-from agentloop.asking import ask
-from agentloop.beginnings import settle_and_say
 from agentloop.context import AskModel, Finish, RunTools
 from agentloop.durable.backwards import partial_in
 from agentloop.durable.live import Live
 from agentloop.errors import StoreError
 from agentloop.events import MessageAdded
 from agentloop.redaction import redacted
-from agentloop.run import Run
+from agentloop.run import Run, answer_one, ask, compact, interrupted, may_run_again, parted, settle_and_say
 from agentloop.sessions import MovedOnError, check_free
 from agentloop.stream import RunStatus, ToolEnded
 

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from agentloop.beginnings import begin, settle_and_say
 from agentloop.context import RunTools, Step, next_step
 from agentloop.durable.backwards import began_at, has_ended, has_said
 from agentloop.durable.behind import Behind, found_behind, says_prompt
@@ -26,11 +25,9 @@ from agentloop.durable.replaying import spend_again
 from agentloop.emitter import Sink
 from agentloop.errors import ConflictError, TakenOverError
 from agentloop.events import Record, RunStarted
-from agentloop.limits import Limits
 from agentloop.messages import ToolCall, Usage
-from agentloop.run import Run
+from agentloop.run import Limits, Run, Setting, begin, settle_and_say
 from agentloop.sessions import Hold, Session, has_begun, kept_up, part_of
-from agentloop.setting import Setting
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus

@@ -3,12 +3,11 @@
 import time
 from collections.abc import Sequence
 
-from agentloop.asking import came_to_nothing
 from agentloop.compaction import took
 from agentloop.durable.behind import of_run
 from agentloop.events import Compacted, MessageAdded, ModelCalled, Record
 from agentloop.models import Answer
-from agentloop.run import Run
+from agentloop.run import Run, came_to_nothing
 
 
 def spend_again(run: Run, records: Sequence[Record]) -> None:

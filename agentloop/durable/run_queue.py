@@ -21,9 +21,9 @@ from agentloop.durable.promised import check_free_for
 from agentloop.durable.queue_client import QueueClient
 from agentloop.durable.seen import CAN_GO_ON, OPEN, seen, with_steps
 from agentloop.errors import UsageError
-from agentloop.given import spoken, title_of
 from agentloop.messages import Message
 from agentloop.redaction import Redact, checked_redaction, redacted
+from agentloop.run import spoken, title_of
 from agentloop.sessions import new_session_id
 from agentloop.stores import open_store
 from agentloop.stores.base import checked_owner, checked_session_id, checked_ttl

@@ -13,7 +13,6 @@ from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS, to_its_end
 from agentloop._plumbing.checks import MOST_COUNT, called, shown, up_to, whole
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import first_line, told_by
-from agentloop.agent import Agent
 from agentloop.callbacks import Callbacks
 from agentloop.durable import engine
 from agentloop.durable.database import faults_told
@@ -28,9 +27,8 @@ from agentloop.durable.telling import Hears, Notices, Told, unheard
 from agentloop.durable.tries import RETRY_SECONDS
 from agentloop.emitter import Sink, unseen
 from agentloop.errors import UsageError
-from agentloop.limits import Limits, check_priced, limited
 from agentloop.redaction import Redact
-from agentloop.setting import Setting, setting_of
+from agentloop.run import Agent, Limits, Setting, check_priced, limited, setting_of
 from agentloop.stores import open_store
 from agentloop.stores.postgres import HeldLock
 

@@ -287,12 +287,14 @@ class House:
 
     def loop(self) -> frozenset[str]:
         """The loop alone."""
-        return frozenset({"agentloop.run.loop", "agentloop.loop"} & self.files.keys())
+        return frozenset({"agentloop.run.state.loop", "agentloop.run.loop"} & self.files.keys())
 
     def running(self) -> frozenset[str]:
         """What runs: the package `run`, or the modules that were it."""
-        inside = frozenset(name for name in self.files if name.startswith("agentloop.run."))
-        return inside or frozenset({"agentloop.run", "agentloop.loop", "agentloop.runs"} & self.files.keys())
+        inside = frozenset(name for name in self.files if name.startswith("agentloop.run.state."))
+        return inside or frozenset(
+            {"agentloop.run.state", "agentloop.run.loop", "agentloop.run.execute"} & self.files.keys()
+        )
 
 
 def _module(path: Path, package: Path) -> str:

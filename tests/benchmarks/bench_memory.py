@@ -18,10 +18,10 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction
 from agentloop.context import TokenCounter
 from agentloop.prompts import estimate_tokens
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions import Session
 from agentloop.stores import SessionStore

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from agentloop.agent import Agent
 from agentloop.context import count_message, counter_for
 from agentloop.events import Event, MessageAdded, ModelCalled
 from agentloop.messages import Message
 from agentloop.providers.openai import OpenAIChat
+from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
 from agentloop.stream import TextDelta

@@ -3,13 +3,12 @@
 import random
 from collections.abc import Iterator
 
-from agentloop.agent import Agent
 from agentloop.compaction import Compaction, Compactor, Ladder, Room
 from agentloop.context import Budget, TokenCounter, counter_for, next_step
 from agentloop.emitter import Watch
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall, Usage
-from agentloop.run import Run
+from agentloop.run import Agent, Run
 from agentloop.sessions import Session, written_beside
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import ScriptedModel

@@ -20,8 +20,8 @@ from agentloop.cli.settings import Settings
 from agentloop.context import count_message, counter_for
 from agentloop.errors import ConflictError, UsageError
 from agentloop.events import Described, Event, EventFilter, MessageAdded
-from agentloop.given import title_of
 from agentloop.messages import Message
+from agentloop.run import title_of
 from agentloop.sessions import importing, new_session_id
 from agentloop.stores import checked_session_id
 

@@ -14,7 +14,7 @@ from agentloop.events import MessageAdded
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import INTERRUPTED
 from agentloop.redaction import redacted
-from agentloop.run import Run
+from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import ToolEnded, ToolStarted, ToolStatus

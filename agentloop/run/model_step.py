@@ -8,7 +8,7 @@ from agentloop.model_call import call
 from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
 from agentloop.prompts import NOT_RUN
 from agentloop.redaction import redacted
-from agentloop.run import Run
+from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import TextDelta
 

@@ -8,9 +8,9 @@ from typing import Any
 from agentloop._plumbing.checks import shown, text_or_none, whole
 from agentloop.compaction import COMPACT, COMPACT_SCHEMA, Compaction
 from agentloop.errors import ToolDefinitionError, UsageError
-from agentloop.limits import MOST_STEPS
 from agentloop.messages import Json
 from agentloop.models import ChatModel, check_model
+from agentloop.run.limits import MOST_STEPS
 from agentloop.tools import Tool, ToolRegistry
 
 

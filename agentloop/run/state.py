@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from agentloop._plumbing.aio import to_its_end
-from agentloop.agent import Agent
 from agentloop.compaction import Room
 from agentloop.context import TokenCounter, count_message
 from agentloop.emitter import Watch
 from agentloop.errors import TakenOverError
 from agentloop.events import Event, MessageAdded, RunEnded
-from agentloop.limits import Limits
 from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer
 from agentloop.redaction import redacted
+from agentloop.run.agent import Agent
+from agentloop.run.limits import Limits, Spending
 from agentloop.sessions import CatchUp, Hold, Session, appended, has_begun
-from agentloop.spending import Spending
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus, ToolProgress

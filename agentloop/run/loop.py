@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from agentloop.answering import answer
-from agentloop.asking import ask
 from agentloop.context import AskModel, Finish, RunTools, next_step, partial_answer
-from agentloop.run import Run
+from agentloop.run.model_step import ask
+from agentloop.run.state import Run
+from agentloop.run.tool_step import answer
 from agentloop.sessions import Session
 from agentloop.stream import RunStatus
 
