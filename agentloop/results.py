@@ -51,7 +51,7 @@ class CompactionPreview:
 
     Example:
         >>> from agentloop import Agent, SyncRunner
-        >>> from agentloop.testing import ScriptedModel
+        >>> from agentloop.testing.models import ScriptedModel
         >>> with SyncRunner(Agent(ScriptedModel(["hello"] * 9)), transcripts=None) as runner:
         ...     for number in range(9):
         ...         done = runner.run(f"question {number}", session_id="s")

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 import agentloop
-from agentloop import strategies, testing, triggers
+from agentloop import strategies, triggers
 from agentloop.compaction import messages
 from agentloop.errors import BadAnswerError, UsageError
 from agentloop.strategies import Scope, base
-from agentloop.testing import FailingModel, ScriptedModel
+from agentloop.testing import FailingModel, ScriptedModel, models
 from agentloop.tools import Tool
 
-MODULES: tuple[ModuleType, ...] = (agentloop, messages, base, strategies, testing, triggers, base)
+MODULES: tuple[ModuleType, ...] = (agentloop, messages, base, strategies, models, triggers, base)
 
 VALUES = {
     *("Answer", "Retry", "ModelRequest", "CompactionRequest", "CompactionResult", "CompactionPreview"),

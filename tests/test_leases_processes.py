@@ -30,7 +30,7 @@ CHILD = """
     import asyncio, sys
     from pathlib import Path
     from agentloop import Agent, Leases, Runner
-    from agentloop.testing import ScriptedModel, calls
+    from agentloop.testing.models import ScriptedModel, calls
 
     async def hang() -> str:
         '''Hang.'''

@@ -53,7 +53,7 @@ def test_a_host_that_did_not_sees_nothing_and_loads_nothing(tmp_path: Path) -> N
     script = """
 import asyncio, sys
 from agentloop import Agent, Runner
-from agentloop.testing import ScriptedModel
+from agentloop.testing.models import ScriptedModel
 asyncio.run(Runner(Agent(ScriptedModel(["x"]))).run("y"))
 assert "structlog" not in sys.modules
 assert "openai" not in sys.modules

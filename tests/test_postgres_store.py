@@ -282,7 +282,7 @@ async def test_a_run_goes_on_in_another_process(database: str) -> None:
     script = (
         "import asyncio, sys\n"
         "from agentloop import Agent, Runner\n"
-        "from agentloop.testing import ScriptedModel\n"
+        "from agentloop.testing.models import ScriptedModel\n"
         "async def main():\n"
         "    model = ScriptedModel(['second answer'])\n"
         "    async with Runner(Agent(model), store=sys.argv[1], transcripts=None) as runner:\n"

@@ -440,7 +440,7 @@ CHILD = """
     from pathlib import Path
     from agentloop.run.state.agent import Agent
     from agentloop.runner import Runner
-    from agentloop.testing import ScriptedModel
+    from agentloop.testing.models import ScriptedModel
     from agentloop.messages import Message, ToolCall
 
     folder = Path(sys.argv[1])

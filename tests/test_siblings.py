@@ -293,7 +293,7 @@ KILLED = """
     import asyncio, os, sys
     from agentloop import Agent, Callbacks, Compaction, Runner
     from agentloop.stream import event_type
-    from agentloop.testing import ScriptedModel, calls
+    from agentloop.testing.models import ScriptedModel, calls
 
     point, folder = sys.argv[1], sys.argv[2]
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from agentloop.events import Event, MessageAdded, Record
-from agentloop.store_contract import CHECKS, store_contract
 from agentloop.stores import InMemoryStore, SessionInfo, SessionStore, checked_session_id
 from agentloop.stores.base import Checkpoint, Found, GrantsLeases, Lease, TellsLeases
+from agentloop.testing import CHECKS, store_contract
 from tests.store_kit import CheckpointingStore, CountingStore, LogAlone
 
 

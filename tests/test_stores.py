@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from agentloop.errors import UsageError
 from agentloop.events import Described, Event, MessageAdded
 from agentloop.messages import Message
-from agentloop.store_contract import CHECKS, Check, store_contract
 from agentloop.stores import InMemoryStore, SessionInfo, SessionStore, SQLiteStore, open_store
 from agentloop.stores.lines import change_of, changed
+from agentloop.testing import CHECKS, Check, store_contract
 from tests.postgres_kit import Server
 from tests.store_kit import said
 

@@ -237,7 +237,7 @@ def test_a_runner_works_on_both_sides_of_a_fork(tmp_path: Path) -> None:
     script = """
 import os, signal, sys
 from agentloop import Agent, SyncRunner, UsageError
-from agentloop.testing import ScriptedModel
+from agentloop.testing.models import ScriptedModel
 signal.alarm(20)
 def refused(events):
     try:

@@ -21,7 +21,7 @@ MODULES = (
     "agentloop.stores.lines",
     "agentloop.strategies",
     "agentloop.stream",
-    "agentloop.testing",
+    "agentloop.testing.models",
     "agentloop.triggers",
     "agentloop.workspace.files",
 )

@@ -18,9 +18,6 @@ from agentloop.errors import UsageError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest
 from agentloop.providers.local import admitted, answer_of, streamed
-from agentloop.store_contract import store_contract
-
-__all__ = ["FailingModel", "Reply", "ScriptUsedUpError", "ScriptedModel", "calls", "store_contract"]
 
 Reply: TypeAlias = (
     str
