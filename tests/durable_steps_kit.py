@@ -17,9 +17,7 @@ from typing import Any
 
 from agentloop import Agent, Limits, RunContext, Runner, tool
 from agentloop.context import Context, RunTools, next_step
-from agentloop.durable.execution import Execution, Todo
-from agentloop.durable.flow import Deed, Flow
-from agentloop.durable.live import Live, Place
+from agentloop.durable.execution import Deed, Execution, Flow, Live, Place, Todo
 from agentloop.durable.orders import Order
 from agentloop.events import Described, Event, MessageAdded, RunStarted
 from agentloop.messages import Message

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentloop.context import Context, wire_messages
-from agentloop.durable.backwards import answer_in
+from agentloop.durable.history import answer_in
 from agentloop.events import MessageAdded, ModelCalled, Record, RunEnded, RunStarted
 from agentloop.messages import Message
 from agentloop.stream import AnyStreamEvent

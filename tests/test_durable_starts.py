@@ -9,7 +9,7 @@ import pytest
 
 from agentloop import Agent, Runner, UsageError
 from agentloop.durable import QueueLimits, Rate, RunQueue, Worker
-from agentloop.durable.queues import with_limits
+from agentloop.durable.orders import with_limits
 from agentloop.errors import StoreError
 from agentloop.testing import ScriptedModel
 from tests.durable_work_kit import at_work, over

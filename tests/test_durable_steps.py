@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from agentloop import Agent, Compaction, Limits
 from agentloop.compaction.ladder import STRIKES
 from agentloop.context import Context, wire_messages
-from agentloop.durable.backwards import partial_in
-from agentloop.durable.execution import Execution, Todo
-from agentloop.durable.flow import Deed, Flow
-from agentloop.durable.live import Live, Place
+from agentloop.durable.execution import Deed, Execution, Flow, Live, Place, Todo
+from agentloop.durable.history import partial_in
 from agentloop.events import Described, MessageAdded, ModelCalled, RunEnded, RunStarted
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED

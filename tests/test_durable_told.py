@@ -10,7 +10,7 @@ from psycopg import sql
 
 from agentloop import Agent, Secrets
 from agentloop.durable import RunQueue
-from agentloop.durable import database as durable_database
+from agentloop.durable import engine as durable_database
 from agentloop.errors import ModelRefusedError, ModelUnavailableError, StoreError
 from agentloop.events import RunEnded
 from agentloop.stores import SessionStore

@@ -9,8 +9,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from agentloop.durable import RunQueue, tries
-from agentloop.durable import database as durable_database
+from agentloop.durable import RunQueue, orders
+from agentloop.durable import engine as durable_database
 from agentloop.errors import StoreError
 from tests.durable_work_kit import over
 from tests.kit import until
@@ -58,7 +58,7 @@ async def test_who_waits_gives_up_on_a_database_that_stays_away(
     pauses: list[float | None] = []
 
     def pause_after(number: int, error: BaseException, *, retry_seconds: float) -> float | None:
-        pauses.append(tries.pause_after(number, error, retry_seconds=retry_seconds / 10_000))
+        pauses.append(orders.pause_after(number, error, retry_seconds=retry_seconds / 10_000))
         return pauses[-1]
 
     monkeypatch.setattr(durable_database, "pause_after", pause_after)

@@ -16,8 +16,7 @@ from agentloop.cli.options import QUEUE_STORE, flags_of, options
 from agentloop.cli.output import StandardOutput
 from agentloop.cli.runs_shown import HEADING, page, row
 from agentloop.cli.settings import settings_for
-from agentloop.durable import QueuedRun, RunQueue
-from agentloop.durable.answers import AnswerLostError
+from agentloop.durable import AnswerLostError, QueuedRun, RunQueue
 from agentloop.errors import UsageError
 
 Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]

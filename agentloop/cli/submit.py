@@ -16,8 +16,7 @@ from agentloop.cli.output import StandardOutput
 from agentloop.cli.prompt import prompt_for
 from agentloop.cli.runs_shown import word_of
 from agentloop.cli.settings import settings_for
-from agentloop.durable import QUEUE, QueuedRun, RunQueue
-from agentloop.durable.database import not_lost
+from agentloop.durable import QUEUE, QueuedRun, RunQueue, not_lost
 
 
 @click.command()

@@ -20,8 +20,7 @@ from agentloop.cli.output import StandardOutput
 from agentloop.cli.process import before_leaving
 from agentloop.cli.runs_shown import RunEdges
 from agentloop.cli.settings import settings_for
-from agentloop.durable import QUEUE, QueueLimits, Rate, Worker
-from agentloop.durable.worker import CONCURRENCY
+from agentloop.durable import CONCURRENCY, QUEUE, QueueLimits, Rate, Worker
 from agentloop.errors import UsageError
 from agentloop.stream import AnyStreamEvent
 from agentloop.workspace import end_all

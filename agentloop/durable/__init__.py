@@ -18,8 +18,11 @@ except ImportError as error:
     raise UsageError("durable runs need the extra 'durable': install agentloop-kit[durable]") from error
 
 from agentloop.durable.orders import QUEUE, QueuedRun, RunState
-from agentloop.durable.queues import QueueLimits, Rate
-from agentloop.durable.run_queue import RunQueue
+from agentloop.durable.orders import QueueLimits, Rate
+from agentloop.durable.queue import RunQueue
 from agentloop.durable.worker import Worker
+from agentloop.durable.engine import not_lost
+from agentloop.durable.queue import AnswerLostError
+from agentloop.durable.worker import CONCURRENCY
 
 __all__ = ["QUEUE", "QueueLimits", "QueuedRun", "Rate", "RunQueue", "RunState", "Worker"]

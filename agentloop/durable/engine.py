@@ -1,19 +1,358 @@
-"""DBOS in this process, set up so that it does our runs and nothing else: no port, no service, no log."""
+"""DBOS: its tables, leases of runs, who is dead.
+
+How the executions of a run hold its session: by leases that say which run they are of.
+
+Such a lease stands at a place that no process is at. So to others it does not end with its process, but by
+its time alone: another execution of the run is to find the session as the last one left it.
+"""
 
 import asyncio
+import contextlib
+import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError
 
-from agentloop._plumbing.aio import in_thread
-from agentloop.durable.database import DbosTables, faults_told, migrated, quiet, reached
-from agentloop.durable.orders import APPLICATION, WORKFLOW, RunCancelledError
-from agentloop.durable.queues import QueueLimits
-from agentloop.errors import UsageError
+from agentloop._plumbing.aio import in_thread, is_ctrl_c, to_its_end
+from agentloop._plumbing.host_logging import warn
+from agentloop._plumbing.to_text import error_text
+from agentloop.durable.orders import (
+    APPLICATION,
+    RETRY_SECONDS,
+    WORKFLOW,
+    QueuedRun,
+    QueueLimits,
+    RunCancelledError,
+    dbos_schema,
+    pause_after,
+)
+from agentloop.emitter import Sink, log_event
+from agentloop.errors import AgentLoopError, SessionBusyError, StoreError, UsageError
+from agentloop.redaction import Redact, redacted
+from agentloop.sessions import LEASE_SECONDS, Claim, Leases, is_dead, new_lease, working_for
+from agentloop.stores.base import GrantsLeases, Lease, SessionStore
+from agentloop.stores.postgres import fault_of, found_at, held_among, is_away
+from agentloop.stream import AnyStreamEvent, CallbackFailed, RunEnded
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 10
+"""How long a connection may take where the URL does not say it: `connect_timeout`, in seconds."""
+
+ANSWER_SECONDS = 30
+"""How long a server may leave what it was sent unacknowledged, before its connection counts as lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DbosTables:
+    """Where DBOS's tables are: the database's URL as DBOS reads it, and the schema there."""
+
+    url: str
+    schema: str
+
+
+async def reached(url: str) -> DbosTables:
+    """Where DBOS's tables are to be, once a store can use the database.
+
+    Its URL has these limits where it has none of its own: a silent server would hang its client.
+
+    Raises:
+        StoreError: it cannot be reached or used.
+    """
+    found = await found_at(url, connect_seconds=CONNECT_SECONDS, statement_seconds=ANSWER_SECONDS)
+    told = found.keywords
+    limits = {"connect_timeout": str(CONNECT_SECONDS), "tcp_user_timeout": str(ANSWER_SECONDS * 1000)}
+    # DBOS hides a password that stands in its place. The name stands also in the query, where it holds for
+    # DBOS's own look for the database too, which is otherwise made in the database `postgres`.
+    place = URL.create("postgresql", told["user"], told.get("password"), database=told["dbname"])
+    query = {name: value for name, value in (limits | dict(told)).items() if name not in ("user", "password")}
+    written = place.set(query=query).render_as_string(hide_password=False)
+    return DbosTables(url=written, schema=dbos_schema(found.schema))
+
+
+def quiet() -> None:
+    """Leave DBOS's log to the host: without a handler of ours it would write to standard error itself."""
+    logger = logging.getLogger("dbos")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+
+
+async def migrated(tables: DbosTables) -> None:
+    """Make DBOS's tables, where they are not there or are an older version's.
+
+    Raises:
+        StoreError: the database cannot be reached, or does not allow it.
+    """
+    with faults_told():
+        await in_thread(lambda: DBOS.migrate(tables.url, schema=tables.schema))
+
+
+@contextlib.contextmanager
+def faults_told() -> Iterator[None]:
+    """Whatever DBOS raises in the block comes out as a `StoreError`."""
+    try:
+        yield
+    except AgentLoopError:
+        raise
+    except Exception as error:  # DBOS has no tree of errors for a database that it cannot use
+        behind = error.orig if isinstance(error, DBAPIError) and error.orig else error
+        raise fault_of("the queue cannot be used", behind) from error
+
+
+async def over_a_gap(look: Callable[[], Awaitable[T]]) -> T:
+    """What the look gives; a server that was reached before and is away is asked again, as in a step.
+
+    Raises:
+        StoreError: it stayed away, or refuses.
+    """
+    tries = 0
+    while True:
+        try:
+            return await look()
+        except StoreError as error:
+            tries += 1
+            pause = pause_after(tries, error, retry_seconds=RETRY_SECONDS)
+            if pause is None or not _is_away(error):
+                raise
+        await asyncio.sleep(pause)
+
+
+@contextlib.contextmanager
+def not_lost(run_id: str) -> Iterator[None]:
+    """A fault of the database in the block says that the run does not end by it."""
+    try:
+        yield
+    except StoreError as error:
+        text = f"{error}; run {run_id} stays in the queue: `agentloop runs {run_id}` shows it"
+        raise StoreError(text) from error
+
+
+def _is_away(error: StoreError) -> bool:
+    """Whether DBOS, which has a connection only to what was reached, lost it and gets no other."""
+    cause = error.__cause__
+    return isinstance(cause, DBAPIError) and is_away(cause.orig)
+
+
+_PLACE = "durable"
+"""What stands in a place behind the host's name where a run has it, not a process."""
+
+
+class ElsewhereError(asyncio.CancelledError):
+    """Another worker goes on with the run: this one has nothing more to say of it."""
+
+
+def leases_of(run_id: str) -> Leases:
+    """How an execution of the run comes by its session: it puts those before it out, and waits for others."""
+
+    def new() -> Lease:
+        return _outlasting(replace(new_lease(), holder=f"{run_id}.{uuid.uuid4().hex}"))
+
+    def is_over(lease: Lease) -> bool:
+        return is_of_run(lease, run_id) or is_dead(lease)
+
+    return Leases(when_busy="wait", seconds=LEASE_SECONDS, new=new, is_over=is_over)
+
+
+def is_of_run(lease: Lease, run_id: str) -> bool:
+    """Whether an execution of the run has that lease."""
+    return lease.holder.startswith(f"{run_id}.")
+
+
+@contextlib.asynccontextmanager
+async def let_go(store: SessionStore, run: QueuedRun) -> AsyncIterator[None]:
+    """No worker has the run within the block: a deleted run is no longer told that it was cancelled.
+
+    Raises:
+        SessionBusyError: one has it.
+    """
+    if not isinstance(store, GrantsLeases):
+        yield
+        return
+    claim = Claim(session_id=run.session_id, store=store, lease=new_lease())
+    with working_for(claim.lease):
+        try:
+            over = None
+            while (held := await claim.taken(over)) is not None and is_of_run(held, run.id):
+                if not is_dead(_of_its_process(held)):
+                    text = f"run {run.id!r} is {run.state}, its worker still stops it: try again"
+                    raise SessionBusyError(text)
+                over = held.holder
+            yield
+        finally:
+            await to_its_end(claim.free())
+
+
+def _outlasting(lease: Lease) -> Lease:
+    """The lease at a place of no process; the host's name, which people are told, stays."""
+    host, _, rest = lease.place.partition(" ")
+    return replace(lease, place=f"{host} {_PLACE} {rest}")
+
+
+def _of_its_process(lease: Lease) -> Lease:
+    """The lease at the place of the process that has it."""
+    return replace(lease, place=lease.place.replace(f" {_PLACE} ", " ", 1))
+
+
+LOOKS = 3
+"""A living worker that lost its connection takes its lock again within one look: it is dead where the lock is
+free in so many looks in a row, which this worker made on one and the same connection. A server that restarts
+frees the locks of all."""
+
+
+class Missing:
+    """In how many looks in a row each worker was missing.
+
+    >>> missing = Missing()
+    >>> [missing.is_dead("w", is_free=is_free) for is_free in (True, True, False, True, True, True)]
+    [False, False, False, False, False, True]
+    """
+
+    def __init__(self) -> None:
+        self._looks: dict[str, int] = {}
+
+    def is_dead(self, worker: str, *, is_free: bool) -> bool:
+        """Whether that makes the worker a dead one; `is_free` is what this look says of its lock."""
+        looks = self._looks.pop(worker, 0) + 1
+        if is_free and looks < LOOKS:
+            self._looks[worker] = looks
+        return is_free and looks >= LOOKS
+
+    def forget(self) -> None:
+        """Begin anew: looks from before one's own connection was lost tell nothing."""
+        self._looks.clear()
+
+
+def sign_of(worker: str) -> str:
+    """The name of the lock that a worker holds for as long as it lives."""
+    return f"agentloop worker {worker}"
+
+
+async def with_missing(url: str, runs: Sequence[QueuedRun]) -> Sequence[QueuedRun]:
+    """These runs; the error of one that goes on nowhere, since its worker is missing, says that.
+
+    Raises:
+        StoreError: the database cannot be reached.
+    """
+    signs = {sign_of(run.worker) for run in runs if run.state == "running" and run.worker}
+    missing = signs - await held_among(url, signs) if signs else signs
+    why = "its worker gives no sign of life: one of the same version is to go on with it"
+    return [replace(run, error=why) if run.worker and sign_of(run.worker) in missing else run for run in runs]
+
+
+Hears: TypeAlias = Callable[[str], None]
+"""Takes one line for people."""
+
+
+def unheard(line: str) -> None:
+    """For lines that nobody wants to hear."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A sink of a user's own; one that raises is reported in the host's log, once a run and kind."""
+
+    on_event: Sink
+    redact: Redact | None = None
+    _reported: set[tuple[str, str]] = field(default_factory=set)
+
+    def __call__(self, event: AnyStreamEvent) -> None:
+        try:
+            self.on_event(event)
+        except BaseException as error:  # what a user's function raises is reported, as of any callback
+            if is_ctrl_c(error):
+                raise
+            self._report(event, error)
+        if isinstance(event, RunEnded):
+            self._reported.difference_update([each for each in self._reported if each[0] == event.run_id])
+
+    def _report(self, event: AnyStreamEvent, error: BaseException) -> None:
+        kind = (event.run_id, type(error).__name__)
+        if kind in self._reported:
+            return
+        self._reported.add(kind)
+        failed = CallbackFailed(
+            callback="on_event",
+            point="on_event",
+            error=error_text(error),
+            session_id=event.session_id,
+            run_id=event.run_id,
+            time=time.time(),
+        )
+        log_event(redacted(failed, self.redact))
+
+
+@dataclass(slots=True, kw_only=True)
+class Notices:
+    """Tells people how a worker's database stands: once that it cannot be used, once that it can again.
+
+    And once that new runs go to workers of another version than its own, and what became of its runs when it
+    was stopped.
+    """
+
+    worker: str
+    hears: Hears
+    _in_trouble: bool = False
+    _said_newest: str | None = None
+
+    def waits(self) -> None:
+        """It is connected."""
+        self._say(f"worker {self.worker} waits for runs")
+
+    def trouble(self, why: str) -> None:
+        """Something does not work, and is tried again."""
+        if not self._in_trouble:
+            self._say(f"the worker cannot do its work, it tries again: {why}")
+        self._in_trouble = True
+
+    @contextlib.contextmanager
+    def of_silence(self, seconds: float) -> Iterator[None]:
+        """What is done in the block is trouble where it takes longer."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(seconds, self.trouble, "the database does not answer")
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def over(self) -> None:
+        """All works."""
+        if self._in_trouble:
+            self._say("the worker can do its work again")
+        self._in_trouble = False
+
+    def handed_back(self) -> None:
+        """It was stopped, and its runs are in their queues again."""
+        self._say("stopped: its runs are handed back")
+
+    def not_handed_back(self) -> None:
+        """It was stopped, and what it had still counts as its own."""
+        self._say("stopped: the database did not take its runs back: another worker finds those that it had")
+
+    def new_runs_go_to(self, newest: str, own: str) -> None:
+        """It is of one version, and new runs go to that of the worker that started last."""
+        if newest not in (own, self._said_newest):
+            self._say(
+                f"new runs go to workers of version {newest!r}, the last to start; "
+                f"this one, of {own!r}, goes on with its own"
+            )
+        self._said_newest = newest
+
+    def _say(self, line: str) -> None:
+        try:
+            self.hears(line)
+        except BaseException as error:  # what a user's function raises is reported, as of any callback
+            if is_ctrl_c(error):
+                raise
+            warn("notice_not_heard", worker=self.worker, error=error_text(error))
+
 
 SHAPE = "1"
 """The order of a run's steps, as a number. It changes when that does: a worker replays no run of another."""

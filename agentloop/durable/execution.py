@@ -1,4 +1,16 @@
-"""One execution of a run: the steps that a worker does of it, each harmless when done again.
+"""The loop's steps as workflow steps.
+
+A run and its session as one execution of the run knows them: opened from the log, held by a lease.
+
+Who may write to the session, and when:
+
+- Who has its lease: an execution puts an earlier one of its run out, and waits for anybody else.
+- Only behind what it knows: where the log says more, it distrusts that and reads on before it writes.
+- Others began before it came: its prompt again, behind them; where it had answered by then, its end alone.
+- Another run began since: nothing more (`TakenOverError`).
+- Another execution of its run put it out: nothing more, and no end (`ElsewhereError`).
+
+One execution of a run: the steps that a worker does of it, each harmless when done again.
 
 The log is the truth. A step that is done again, by this worker or another that took the run over, first
 looks whether its effect stands in the log; then it does nothing. What was in flight at a kill is known by the
@@ -7,21 +19,298 @@ execution that the recorded step before it names: if that is another one, only a
 
 import asyncio
 import contextlib
+import functools
+import json
+import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from agentloop._plumbing.aio import to_its_end
-from agentloop.context import AskModel, Finish, RunTools
-from agentloop.durable.backwards import partial_in
-from agentloop.durable.live import Live
-from agentloop.errors import StoreError
-from agentloop.events import MessageAdded
-from agentloop.redaction import redacted
-from agentloop.run import Run, answer_one, ask, compact, interrupted, may_run_again, parted, settle_and_say
-from agentloop.sessions import MovedOnError, check_free
+from agentloop._plumbing.aio import is_ctrl_c, is_leaked, to_its_end
+from agentloop._plumbing.host_logging import warn
+from agentloop._plumbing.to_text import strict, told_by
+from agentloop.compaction import took
+from agentloop.context import AskModel, Finish, RunTools, Step, next_step
+from agentloop.durable.engine import ElsewhereError, is_of_run, leases_of
+from agentloop.durable.history import (
+    Behind,
+    began_at,
+    found_behind,
+    has_ended,
+    has_said,
+    of_run,
+    partial_in,
+    says_prompt,
+)
+from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, pause_after
+from agentloop.emitter import Sink
+from agentloop.errors import AgentLoopError, ConflictError, StoreError, TakenOverError
+from agentloop.events import Compacted, MessageAdded, ModelCalled, Record, RunStarted
+from agentloop.messages import ToolCall, Usage
+from agentloop.models import Answer
+from agentloop.redaction import redact_error, redacted
+from agentloop.results import status_of, unasked
+from agentloop.run import (
+    Limits,
+    Run,
+    Setting,
+    answer_one,
+    ask,
+    begin,
+    came_to_nothing,
+    compact,
+    interrupted,
+    may_run_again,
+    parted,
+    settle_and_say,
+)
+from agentloop.sessions import Hold, MovedOnError, Session, check_free, has_begun, kept_up, part_of
+from agentloop.stores.base import SessionStore
+from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus, ToolEnded
+
+
+def spend_again(run: Run, records: Sequence[Record]) -> None:
+    """Add what the run's requests in these records used; the first record is its beginning.
+
+    Its seconds are counted from there too, by the clock on the wall, also those that others had the session.
+    """
+    if records:
+        run.spending.started -= max(0.0, time.time() - records[0].event.time)
+    asked: ModelCalled | None = None
+    beside: list[ModelCalled] = []
+    for record in of_run(records, run.id):
+        match record.event:
+            case ModelCalled(purpose="agent") as called:
+                asked = called
+            case ModelCalled() as called:
+                beside.append(called)
+            case Compacted(tokens=tokens):
+                run.spending.add_beside(took(beside, tokens))
+                beside = []
+            case MessageAdded() as said if asked and said.message.role == "assistant":
+                run.spend(_answer(said, asked), asked.counted)
+                run.in_vain = run.in_vain + 1 if came_to_nothing(said.message, said.finish) else 0
+                asked = None
+    run.spending.add_beside(took(beside, 0))
+
+
+def _answer(said: MessageAdded, called: ModelCalled) -> Answer:
+    return Answer(message=said.message, usage=called.usage, finish=said.finish, cost=called.cost)
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a worker's runs are done: with which agent, store and limits, and who is told of them."""
+
+    setting: Setting
+    limits: Limits
+    sink: Sink
+
+    @property
+    def store(self) -> SessionStore:
+        """Where the sessions live."""
+        return self.setting.store
+
+
+@dataclass(slots=True, kw_only=True)
+class Live:
+    """The run and its session, kept in memory between steps so that a step costs what is new.
+
+    `since` is the position of the run's beginning, 0 until that is known.
+    """
+
+    place: Place
+    order: Order
+    run_id: str
+    submitted: float
+    since: int = 0
+    run: Run | None = None
+    session: Session | None = None
+    _held: tuple[contextlib.AsyncExitStack, Hold] | None = None
+    """The session's lease, and what lets go of it; None until it is taken."""
+    _is_distrusted: bool = False
+    """Whether what is known of the session may be out of date."""
+    _behind: Behind = field(default_factory=Behind)
+    """Whether others had the session since the run spoke."""
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """The calls of a batch are steps side by side: one of them opens the session, the others find it open."""
+
+    async def opened(self) -> tuple[Run, Session]:
+        """The run and its session to go on with, from the log where it is not known or not trusted.
+
+        Where others had the session before this execution came to it, the prompt is said again behind them.
+
+        Raises:
+            TakenOverError: another run has begun in the session since it came to it.
+        """
+        async with self._opening:
+            run, session = await self._known()
+            if self._behind.speaks_again:
+                # What others left in flight is settled, and the prompt said behind it.
+                self.session = session = await settle_and_say(run, session, self.order.prompt)
+                self._behind = Behind()
+            return run, session
+
+    async def reread(self) -> tuple[Run, Session]:
+        """The run and its session as the log has them now; nothing is said in it.
+
+        Raises:
+            TakenOverError: see `opened`.
+        """
+        async with self._opening:
+            self.distrust()
+            return await self._known()
+
+    async def done(self, work: Callable[[], Awaitable[T]]) -> T:
+        """What this work comes to, done as a part of who holds the session, and ended when that is put out.
+
+        Raises:
+            TakenOverError: another run has put this one out.
+            ElsewhereError: another execution of it has.
+        """
+        async with self._opening:
+            hold = await self.hold()
+        known = contextlib.nullcontext() if hold.lease is None else part_of(hold.lease)
+        try:
+            with known, hold.working(self._check_alone):
+                return await work()
+        except TakenOverError:
+            if hold.put_out_by is not None and is_of_run(hold.put_out_by, self.run_id):
+                raise ElsewhereError from None
+            raise
+
+    async def hold(self) -> Hold:
+        """Take the session's lease, over from an earlier execution of the run; what it is held by.
+
+        It is waited for while a run of anybody else has it, for as long as that lives.
+        """
+        if self._held is None:
+            stack = contextlib.AsyncExitStack()
+            leases = leases_of(self.run_id)
+            hold = await stack.enter_async_context(leases.held(self.order.session_id, self.place.store))
+            self._held = stack, hold
+        return self._held[1]
+
+    async def hand_over(self) -> None:
+        """Work on the session no more, but keep it from all but the run's next execution."""
+        if self._held is not None:
+            await self._held[1].leave()
+
+    async def let_go(self) -> None:
+        """Let go of the session and of whoever watches."""
+        if self.run is not None:
+            self.run.watch.callback_list.close()
+        if self._held is not None:
+            await self._held[0].aclose()
+
+    def distrust(self) -> None:
+        """What is known of the session may be out of date: before the next step, what is newer is read."""
+        self._is_distrusted = True
+
+    async def begin(self) -> None:
+        """Store that the run began, with its prompt."""
+        order = self.order
+        session = await Session.open(order.session_id, self.place.store)
+        setting = replace(self.place.setting, owner=order.owner, ttl_seconds=order.ttl_seconds)
+        self.run = run = await self._new_run()
+        self.session = await begin(setting, run, session, order.prompt)
+        # Asked of the log, since others may have written just before it.
+        await self.has_begun()
+
+    def say_end(self, status: RunStatus, error: str | None) -> None:
+        """Tell the worker's own listener the end of a run that never came to its beginning here."""
+        ended = RunEndedShown(
+            session_id=self.order.session_id,
+            run_id=self.run_id,
+            time=time.time(),
+            status=status,
+            output="",
+            usage=Usage(),
+            cost=None,
+            error=error,
+        )
+        self.place.sink(ended)
+
+    async def has_begun(self) -> bool:
+        """Whether the log has this run's beginning."""
+        if not self.since:
+            order, store = self.order, self.place.store
+            self.since = await began_at(store, order.session_id, self.run_id, submitted=self.submitted)
+        return self.since > 0
+
+    async def has_said(self) -> bool:
+        """Whether the log has the run's prompt."""
+        return await has_said(self.place.store, self.order.session_id, self.run_id)
+
+    async def has_ended(self, status: RunStatus) -> bool:
+        """Whether the log says that the run ended so."""
+        return await has_ended(self.place.store, self.order.session_id, self.run_id, status)
+
+    async def caught_up(self, session: Session) -> Session:
+        """The session with what was written since.
+
+        Raises:
+            TakenOverError: another run has begun in it.
+            ConflictError: it was deleted meanwhile; `BegunAnewError` where its id is another's now.
+        """
+        newer = await session.newer()
+        if has_begun(newer, other_than=self.run_id):
+            raise TakenOverError(session.id)
+        # Nobody else began; but the prompt may stand there though its write failed.
+        if self._behind.speaks_again and says_prompt(newer, self.run_id):
+            self._behind = Behind()
+        return await session.having(newer)
+
+    def step(self) -> Step:
+        """The one thing to do next; a run that others came behind has its own answer."""
+        return self._behind.answer or next_step(self.session.context.messages if self.session else ())
+
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that have no result yet, in call order."""
+        step = self.step()
+        return step.calls if isinstance(step, RunTools) else ()
+
+    async def _known(self) -> tuple[Run, Session]:
+        await self.hold()
+        if self.run is None or self.session is None:
+            self.run, self.session = await self._resumed()
+        elif self._is_distrusted:
+            self.session = await self.caught_up(self.session)
+        self._is_distrusted = False
+        return self.run, self.session
+
+    async def _resumed(self) -> tuple[Run, Session]:
+        session = await Session.open(self.order.session_id, self.place.store)
+        records = await self.place.store.read(self.order.session_id, after=self.since - 1)
+        if not (records and self._is_begin(records[0])):
+            raise ConflictError(session.id, expected=self.since, actual=0)
+        self._behind = found_behind(records, self.run_id)
+        run = await self._new_run()
+        run.session = session
+        spend_again(run, records)
+        return run, session
+
+    async def _new_run(self) -> Run:
+        place = self.place
+        run = await place.setting.new_run(
+            self.order.session_id, place.sink, run_id=self.run_id, catch_up=kept_up, limits=place.limits
+        )
+        run.has_lapsed = (await self.hold()).has_lapsed
+        return run
+
+    def _is_begin(self, record: Record) -> bool:
+        return isinstance(record.event, RunStarted) and record.event.run_id == self.run_id
+
+    async def _check_alone(self) -> None:
+        """That no other run has begun in the session, once there is a run to ask."""
+        if self.run is not None:
+            await self.run.check_alone()
+
 
 Todo = dict[str, Any]
 """What is to be done next, as plain data: `do` is ask, make_room, tools or end."""
@@ -180,3 +469,194 @@ class Execution:
             return redacted(partial, run.watch.redact)
         step = self.live.step() if status == "answered" else None
         return redacted(step.answer, run.watch.redact) if isinstance(step, Finish) else ""
+
+
+Deed: TypeAlias = Callable[[], Awaitable[Todo]]
+"""What a step does; whatever fails in it is plain data too."""
+
+
+class Steps(Protocol):
+    """Does the steps of a run, each at least once, and keeps what they came to for who goes on with it."""
+
+    def __call__(self, name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
+        """What the step came to, once that is awaited; its place among the others is that of this call."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Flow:
+    """What the workers of this process do with each run.
+
+    A step whose server or database is away is tried again after `retry_seconds`, see `tries`.
+    """
+
+    place: Place
+    steps: Steps
+    retry_seconds: float = RETRY_SECONDS
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    under_way: dict[str, "asyncio.Task[Any]"] = field(default_factory=dict)
+
+    async def run(self, run_id: str, order: str) -> dict[str, Any]:
+        """Do one run to its end; what it came to.
+
+        Raises:
+            RunCancelledError: it was cancelled.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        self.under_way[run_id] = task
+        data = json.loads(order)
+        wanted = Order.from_json(data)
+        live = Live(place=self.place, order=wanted, run_id=run_id, submitted=data["submitted"])
+        execution = Execution(live=live)
+        try:
+            return await self._all_steps(execution)
+        except RunCancelledError:
+            await execution.note_end("interrupted", "cancelled")
+            raise
+        except asyncio.CancelledError:
+            if self._stopping.is_set():
+                await live.hand_over()
+            raise
+        except Exception as error:  # DBOS failed at a step: for DBOS the run is over too; raised again
+            await execution.note_end("failed", told_by(error))
+            raise
+        finally:
+            if self.under_way.get(run_id) is task:
+                del self.under_way[run_id]
+            await live.let_go()
+
+    def stop(self, runs: Iterable[str]) -> None:
+        """End what is done of these runs here."""
+        for run_id in runs:
+            if (task := self.under_way.get(run_id)) is not None:
+                task.cancel()
+
+    def begin_no_more(self) -> None:
+        """From now on no step is begun, nor waited to be tried again; the runs are to be handed back."""
+        self._stopping.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before a step is tried again, unless the worker is about to stop."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        self._may_go_on()
+
+    async def _all_steps(self, execution: Execution) -> dict[str, Any]:
+        self._may_go_on()
+        todo = await self._step("begin", execution, execution.begin)
+        execution.live.since = todo.get("since", 0)
+        while todo["do"] != "end":
+            match todo["do"]:
+                case "make_room":
+                    self._may_go_on()
+                    todo = await self._step("make_room", execution, execution.make_room)
+                case "tools":
+                    todo = await self._tools(execution, todo)
+                case _:
+                    self._may_go_on()
+                    made = todo.get("made", "")
+                    todo = await self._step("ask", execution, functools.partial(execution.ask, made))
+        return await self._step("end", execution, functools.partial(execution.end, todo))
+
+    async def _tools(self, execution: Execution, todo: Todo) -> Todo:
+        """All calls side by side, each a step of its own, begun in call order; the compact tool after."""
+        share = len(todo["calls"]) + len(todo["compact"])
+        works = [
+            self._step(
+                f"tool {call_id}", execution, functools.partial(execution.call, call_id, share, todo["by"])
+            )
+            for call_id in todo["calls"]
+        ]
+        # All are waited for, since the first to fail would leave the others behind.
+        results = await asyncio.gather(*works, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            if result.get("do") == "end":
+                return result
+        if not todo["compact"]:
+            return {"do": "ask"}
+        return await self._step("compact", execution, functools.partial(execution.compact, todo["compact"]))
+
+    def _may_go_on(self) -> None:
+        """End here, the run being handed back, where the worker is about to stop."""
+        if self._stopping.is_set():
+            raise asyncio.CancelledError("the worker stops")
+
+    def _step(
+        self, name: str, execution: Execution, work: Callable[[], Awaitable[Todo]]
+    ) -> Coroutine[Any, Any, Todo]:
+        # The end is noted also of a run that was put out.
+        held = work if name == "end" else functools.partial(execution.live.done, work)
+        return self.steps(_clean(name), _Deed(self, execution, held))
+
+
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """A step's work whose failure is plain data, but for what may work later."""
+
+    flow: Flow
+    execution: Execution
+    work: Callable[[], Awaitable[Todo]]
+
+    async def __call__(self) -> Todo:
+        tries = 0
+        while True:
+            try:
+                return await self._tried()
+            except AgentLoopError as error:
+                tries += 1
+                pause = pause_after(tries, error, retry_seconds=self.flow.retry_seconds)
+                if pause is None:
+                    return self._failed(error)
+                self._warn(error, pause)
+            await self.flow.pause(pause)
+
+    async def _tried(self) -> Todo:
+        """What the step comes to, its failure too.
+
+        Raises:
+            AgentLoopError: it failed, and may work later.
+        """
+        for _ in range(CONFLICTS):
+            try:
+                return await self.work()
+            except MovedOnError as error:
+                self.execution.live.distrust()
+                last = error
+            except Exception as error:  # every fault of a run has its word and its line, ours too
+                self.execution.live.distrust()
+                if may_work_later(error):
+                    raise
+                return self._failed(error)
+            except BaseException as error:  # a model may raise what ends programs; what is meant to goes on
+                if _is_meant(error):
+                    raise
+                self.execution.live.distrust()
+                return self._failed(unasked(error))
+        return self._failed(last)
+
+    def _warn(self, error: AgentLoopError, pause: float) -> None:
+        live = self.execution.live
+        words = redacted(told_by(error), live.place.setting.redact)
+        warn("step_to_be_tried_again", run_id=live.run_id, error=words, after_seconds=pause)
+
+    def _failed(self, error: Exception) -> Todo:
+        redact = self.execution.live.place.setting.redact
+        redact_error(error, redact)
+        text = str(redacted(told_by(error), redact))
+        todo: Todo = {"do": "end", "status": status_of(error), "error": strict(text)}
+        return {**todo, "unwritten": True} if isinstance(error, StoreError) else todo
+
+
+def _is_meant(error: BaseException) -> bool:
+    """Whether somebody ends the step: by cancelling it, by going on with it elsewhere, or by Ctrl-C."""
+    if isinstance(error, asyncio.CancelledError) and not isinstance(error, ElsewhereError):
+        return not is_leaked(error)
+    return isinstance(error, ElsewhereError) or is_ctrl_c(error)
+
+
+def _clean(name: str) -> str:
+    """A step's name as a database can hold it: the id of a call is whatever a server made it."""
+    return "".join(each if each.isprintable() else "?" for each in name)

@@ -1,13 +1,49 @@
-"""What is put in the queue, and what is seen of it."""
+"""What is queued, and how it is shown.
+
+How often a step is tried whose server or database is away, and how long it waits in between.
+
+The waits are ours, within the step: those of DBOS notice neither that the run was cancelled nor that the
+worker is asked to stop.
+"""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
-from agentloop.errors import UsageError
+from dbos import StepInfo, WorkflowStatus
+
+from agentloop._plumbing.checks import MOST_COUNT, shown, up_to, whole, whole_or_none
+from agentloop._plumbing.to_text import first_line
+from agentloop.errors import ConflictError, ModelUnavailableError, StoreError, TakenOverError, UsageError
 from agentloop.messages import Message, Usage
 from agentloop.stream import RunStatus
+
+_OF_PUBLIC = "dbos"
+"""DBOS's own name, which the databases that know no other schema than `public` have."""
+
+_LONGEST = 63
+"""Bytes of a name in PostgreSQL: https://www.postgresql.org/docs/current/sql-syntax-lexical.html"""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,57}")
+"""What is taken over as it is; with what stands before it, it stays shorter than every hashed name."""
+
+
+def dbos_schema(sessions: str) -> str:
+    """The schema for DBOS's tables where the sessions' stand in that one; no two have the same.
+
+    >>> dbos_schema("public"), dbos_schema("tenant_a")
+    ('dbos', 'dbos_tenant_a')
+    >>> len(dbos_schema("a" * 63))
+    63
+    """
+    if sessions == "public":
+        return _OF_PUBLIC
+    if _PLAIN.fullmatch(sessions):
+        return f"{_OF_PUBLIC}_{sessions}"
+    return f"{_OF_PUBLIC}_{sha256(sessions.encode()).hexdigest()}"[:_LONGEST]
+
 
 APPLICATION = "agentloop"
 WORKFLOW = "agentloop_run"
@@ -114,3 +150,149 @@ def checked_url(store: str) -> str:
     raise UsageError(
         f"durable runs need a PostgreSQL store, not {shown!r}: its URL begins with postgresql://"
     )
+
+
+TRIES = 5
+"""So often a step is tried, with waits that double from the first (2, 4, 8, 16 s), on top of the model's own
+retries."""
+
+RETRY_SECONDS = 2.0
+
+LONGEST_ADVICE_SECONDS = 600.0
+"""A server that asks for a longer wait ends the run, which keeps its place meanwhile. Our own figure."""
+
+_FOR_GOOD = (ConflictError, TakenOverError)
+
+
+def may_work_later(error: BaseException) -> bool:
+    """Whether the same step may do when it is tried again."""
+    return isinstance(error, ModelUnavailableError | StoreError) and not isinstance(error, _FOR_GOOD)
+
+
+def pause_after(tries: int, error: BaseException, *, retry_seconds: float) -> float | None:
+    """How long to wait after so many tries, in seconds, as the server asks; None where it was the last one.
+
+    >>> [pause_after(tries, ModelUnavailableError("away"), retry_seconds=2.0) for tries in range(1, 6)]
+    [2.0, 4.0, 8.0, 16.0, None]
+    >>> pause_after(1, ModelUnavailableError("busy", retry_after_seconds=90), retry_seconds=2.0)
+    90
+    """
+    advice = (error.retry_after_seconds if isinstance(error, ModelUnavailableError) else None) or 0.0
+    if tries >= TRIES or advice > LONGEST_ADVICE_SECONDS:
+        return None
+    return max(retry_seconds * 2.0 ** (tries - 1), advice)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """No more than `runs` of a queue begin within any `seconds`.
+
+    Raises:
+        UsageError: `runs` is no whole number from 1 to 2,147,483,647, or `seconds` no number above 0 and at
+            most that.
+    """
+
+    runs: int
+    seconds: float
+
+    def __post_init__(self) -> None:
+        whole("runs", self.runs, 1, most=MOST_COUNT)
+        up_to("seconds", self.seconds, MOST_COUNT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLimits:
+    """How a queue is worked off: by all workers together, and by each.
+
+    `most` is how many of its runs go on at once over all workers, `each` in one worker; None for no limit.
+    They stand in the database and hold for all workers of the queue: those of the worker that started last.
+
+    Raises:
+        UsageError: the name is none of a queue, or a limit no whole number from 1 to 2,147,483,647.
+    """
+
+    name: str
+    most: int | None = None
+    each: int | None = None
+    rate: Rate | None = None
+
+    def __post_init__(self) -> None:
+        checked_queue(self.name)
+        whole_or_none("most", self.most, 1, most=MOST_COUNT)
+        whole_or_none("each", self.each, 1, most=MOST_COUNT)
+        if not isinstance(self.rate, Rate | None):
+            raise UsageError(f"rate must be a Rate(runs=…, seconds=…), not {shown(self.rate)}")
+
+
+def with_limits(queues: Iterable[str | QueueLimits], concurrency: int) -> Sequence[QueueLimits]:
+    """Each of these queues with its limits; one that is but named does `concurrency` runs in each worker.
+
+    >>> [(queue.name, queue.each) for queue in with_limits(["a", "a", QueueLimits(name="b")], 4)]
+    [('a', 4), ('b', None)]
+
+    Raises:
+        UsageError: they are no list, there is none, one is named twice with other limits, or a name is none
+            of a queue.
+    """
+    if isinstance(queues, str | QueueLimits):
+        queues = (queues,)
+    if not isinstance(queues, Iterable):
+        raise UsageError(f"queues must be a list of names or QueueLimits, not {shown(queues)}")
+    found: dict[str, QueueLimits] = {}
+    for queue in queues:
+        limits = queue if isinstance(queue, QueueLimits) else QueueLimits(name=queue, each=concurrency)
+        if found.setdefault(limits.name, limits) != limits:
+            raise UsageError(f"queue {limits.name!r} is named twice, with other limits: name it once")
+    if not found:
+        raise UsageError("queues is empty: name one, e.g. 'agentloop'")
+    return list(found.values())
+
+
+_STATES: dict[str, RunState] = {
+    "ENQUEUED": "queued",
+    "DELAYED": "queued",
+    "PENDING": "running",
+    "CANCELLED": "cancelled",
+}
+OPEN = ("ENQUEUED", "DELAYED", "PENDING")
+CAN_GO_ON = ("CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
+
+
+def seen(status: WorkflowStatus) -> QueuedRun:
+    """The run that this is the workflow of."""
+    attributes = status.attributes or {}
+    outcome = status.output if isinstance(status.output, dict) else {}
+    used = outcome.get("usage")
+    return QueuedRun(
+        id=status.workflow_id,
+        session_id=attributes.get("session", ""),
+        queue=status.queue_name or attributes.get("queue"),
+        state=_STATES.get(status.status) or outcome.get("status", "failed"),
+        tries=status.recovery_attempts or 0,
+        submitted=(status.created_at or 0) / 1000,
+        started=_seconds(status.dequeued_at),
+        ended=_seconds(status.completed_at),
+        worker=status.executor_id,
+        usage=Usage(input_tokens=used["input"], output_tokens=used["output"]) if used else None,
+        cost=outcome.get("cost"),
+        error=outcome.get("error") or _error_of(status),
+        prompt=attributes.get("prompt", ""),
+    )
+
+
+def with_steps(run: QueuedRun, steps: Sequence[StepInfo]) -> QueuedRun:
+    """The run with what its steps tell: what it is doing, and when it began where a cancel took that away."""
+    if not steps:
+        return run
+    began = _seconds(steps[0]["started_at_epoch_ms"]) if run.is_over else None
+    return replace(run, doing=steps[-1]["function_name"], started=run.started or began)
+
+
+def _error_of(status: WorkflowStatus) -> str | None:
+    if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
+        return f"given up: {status.recovery_attempts} workers began it and died or stopped"
+    return first_line(status.error) if status.error else None
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

@@ -1,13 +1,16 @@
-"""A worker: takes runs from the queue, does them, and takes over those of workers that died."""
+"""Worker."""
 
 import asyncio
+import contextvars
 import os
 import socket
 import uuid
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
+from typing import Any
 
-from dbos import DBOS
+from dbos import DBOS, StepReservation
+from dbos import error as dbos_error
 
 from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS, to_its_end
 from agentloop._plumbing.checks import MOST_COUNT, called, shown, up_to, whole
@@ -15,22 +18,60 @@ from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import first_line, told_by
 from agentloop.callbacks import Callbacks
 from agentloop.durable import engine
-from agentloop.durable.database import faults_told
-from agentloop.durable.engine import EngineChoice
-from agentloop.durable.flow import Flow
-from agentloop.durable.live import Place
-from agentloop.durable.missing import Missing, sign_of
-from agentloop.durable.orders import QUEUE, checked_url
-from agentloop.durable.queues import QueueLimits, with_limits
-from agentloop.durable.recorded import recorded_steps
-from agentloop.durable.telling import Hears, Notices, Told, unheard
-from agentloop.durable.tries import RETRY_SECONDS
+from agentloop.durable.engine import (
+    EngineChoice,
+    Hears,
+    Missing,
+    Notices,
+    Told,
+    faults_told,
+    sign_of,
+    unheard,
+)
+from agentloop.durable.execution import Deed, Flow, Place, Todo
+from agentloop.durable.orders import (
+    QUEUE,
+    RETRY_SECONDS,
+    QueueLimits,
+    RunCancelledError,
+    checked_url,
+    with_limits,
+)
 from agentloop.emitter import Sink, unseen
 from agentloop.errors import UsageError
 from agentloop.redaction import Redact
 from agentloop.run import Agent, Limits, Setting, check_priced, limited, setting_of
 from agentloop.stores import open_store
 from agentloop.stores.postgres import HeldLock
+
+
+def recorded_steps(name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
+    """A step of the workflow that calls: its result, from DBOS's tables where it stands there."""
+    return _done(DBOS.reserve_step(), name, deed)
+
+
+async def _done(place: StepReservation, name: str, deed: Deed) -> Todo:
+    async def work() -> Todo:
+        return await deed()
+
+    try:
+        return await place.run_async({"name": name, "preemptible": name != "end"}, work)
+    except dbos_error.DBOSWorkflowCancelledError as error:
+        raise RunCancelledError from error
+    except dbos_error.DBOSWorkflowConflictIDError as error:
+        # So a step ends that was done before DBOS saw that the run is cancelled, or that another has it now.
+        if await _is_cancelled():
+            raise RunCancelledError from error
+        raise
+
+
+async def _is_cancelled() -> bool:
+    """Asked outside of the workflow, in which the question would be a step of its own."""
+    run_id = DBOS.workflow_id
+    assert run_id is not None
+    asking = contextvars.Context().run(asyncio.create_task, engine.cancelled(run_id))
+    return await asking
+
 
 CONCURRENCY = 4
 GRACE_SECONDS = 5.0

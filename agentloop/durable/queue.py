@@ -1,32 +1,148 @@
-"""The queue from outside: put runs in, see how they stand, wait for them, cancel them."""
+"""RunQueue."""
 
 import asyncio
 import json
+import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from dbos import EnqueueOptions, WorkflowStatus
+from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, WorkflowStatus
 
+from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import MOST_COUNT, whole_or_none
 from agentloop._plumbing.to_text import strict
-from agentloop.durable.answers import answer_of
-from agentloop.durable.database import not_lost, over_a_gap
-from agentloop.durable.holding import let_go
-from agentloop.durable.missing import with_missing
-from agentloop.durable.orders import QUEUE, WORKFLOW, Order, QueuedRun, checked_queue, checked_url
-from agentloop.durable.promised import check_free_for
-from agentloop.durable.queue_client import QueueClient
-from agentloop.durable.seen import CAN_GO_ON, OPEN, seen, with_steps
-from agentloop.errors import UsageError
+from agentloop.durable.engine import (
+    DbosTables,
+    faults_told,
+    let_go,
+    not_lost,
+    over_a_gap,
+    quiet,
+    reached,
+    with_missing,
+)
+from agentloop.durable.history import answer_in, began_at, partial_in
+from agentloop.durable.orders import (
+    APPLICATION,
+    CAN_GO_ON,
+    OPEN,
+    QUEUE,
+    WORKFLOW,
+    Order,
+    QueuedRun,
+    checked_queue,
+    checked_url,
+    seen,
+    with_steps,
+)
+from agentloop.errors import StoreError, UsageError
 from agentloop.messages import Message
 from agentloop.redaction import Redact, checked_redaction, redacted
 from agentloop.run import spoken, title_of
-from agentloop.sessions import new_session_id
+from agentloop.sessions import check_free, new_session_id
 from agentloop.stores import open_store
-from agentloop.stores.base import checked_owner, checked_session_id, checked_ttl
+from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
+
+
+class AnswerLostError(StoreError):
+    """The run was answered, and the store has nothing of it."""
+
+
+async def answer_of(run: QueuedRun, store: SessionStore) -> str:
+    """What the model answered, at a limit what there is of that; empty where it has not.
+
+    Raises:
+        AnswerLostError: the store has nothing of the run, though it was answered.
+        StoreError: the log cannot be read.
+    """
+    place = store, run.session_id, run.id
+    with not_lost(run.id):
+        text = await (partial_in if run.state == "limit" else answer_in)(*place)
+        if text or run.state != "answered" or await began_at(*place, submitted=run.submitted):
+            return text
+    raise AnswerLostError(
+        f"run {run.id} was answered, but this store has nothing of it in the session {run.session_id!r}: "
+        "that was deleted or swept, or the run's worker has another store"
+    )
+
+
+T = TypeVar("T")
+
+
+class QueueClient:
+    """A client of the database at that URL, made when it is first asked."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client: DBOSClient | None = None
+        self._opening = threading.Lock()
+
+    async def asked(self, question: Callable[[DBOSClient], T]) -> T:
+        """What the database says to that.
+
+        Raises:
+            StoreError: it could not be reached or used.
+        """
+        with faults_told():
+            client = self._client or await self._opened()
+            return await in_thread(lambda: question(client))
+
+    async def close(self) -> None:
+        """Let go of the database; harmless when called again."""
+        client, self._client = self._client, None
+        if client is not None:
+            await in_thread(client.destroy)
+
+    async def _opened(self) -> DBOSClient:
+        tables = await reached(self._url)
+        return await in_thread(lambda: self._open(tables))
+
+    def _open(self, tables: DbosTables) -> DBOSClient:
+        with self._opening:
+            if self._client is None:
+                self._client = _client(tables)
+            return self._client
+
+
+def _client(tables: DbosTables) -> DBOSClient:
+    """A client; DBOS's tables are made where they are not there, since no worker may have started."""
+    quiet()
+    client = DBOSClient(
+        system_database_url=tables.url,
+        dbos_system_schema=tables.schema,
+        serializer=DBOSPortableJSONSerializer(),
+        application_name=APPLICATION,
+        system_database_pool_size=1,
+        retry_connection_errors=False,
+    )
+    try:
+        DBOS.migrate(tables.url, schema=tables.schema)
+    except BaseException:  # whatever keeps it from that, nobody else would close it; raised again
+        client.destroy()
+        raise
+    return client
+
+
+async def check_free_for(owner: str, session_id: str, store: SessionStore, client: QueueClient) -> None:
+    """Refuse a session that is somebody else's, or will be once its first run begins.
+
+    Raises:
+        UsageError: it is, or the id is not allowed.
+        StoreError: the database could not be reached.
+    """
+    await check_free(session_id, store, owner)
+    first = await client.asked(
+        lambda dbos: dbos.list_workflows(
+            name=WORKFLOW, attributes={"session": session_id}, status=list(OPEN), limit=1, load_input=False
+        )
+    )
+    is_theirs = any((run.attributes or {}).get("owner") != owner for run in first)
+    if is_theirs and await store.info(session_id) is None:
+        raise UsageError(f"session id {session_id!r} is taken by a run in the queue: choose another")
+
 
 _POLL_SECONDS = 0.5
 
