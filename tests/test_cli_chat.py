@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.cli.chat_commands import HELP
+from agentloop.cli.chat import HELP
 from tests.cli_kit import Terminal, agentloop, terminal
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.cli.prompt import with_piped
+from agentloop.cli.input import with_piped
 from tests.cli_kit import agentloop, line_of, started
 from tests.strict_provider import StrictProvider
 
@@ -142,7 +142,7 @@ def test_a_signal_ends_a_wait_that_it_does_not_wake(tmp_path: Path) -> None:
     """As one does that comes between the last look at signals and the wait."""
     script = """
 import signal, sys, threading
-from agentloop.cli.standard_input import read_bytes
+from agentloop.cli.input import read_bytes
 main = threading.get_ident()
 def strike():
     while sys._current_frames()[main].f_code.co_name not in ("_rest", "_next"):

@@ -7,14 +7,13 @@ from typing import Any, Literal
 
 import pytest
 
-from agentloop.cli.answers import json_line
-from agentloop.cli.chat_commands import Command, command_in
-from agentloop.cli.happenings import Happenings, call_in_brief
-from agentloop.cli.instructions import DEFAULT, LONGEST_CHARS, default_instructions
-from agentloop.cli.output import printable
-from agentloop.cli.runs_shown import RunEdges
+from agentloop.cli.build import DEFAULT, LONGEST_CHARS, default_instructions
+from agentloop.cli.chat import Command, command_in
+from agentloop.cli.durable import RunEdges
+from agentloop.cli.progress import Happenings, Tally, bar, call_in_brief, short, status_line
+from agentloop.cli.run import json_line
 from agentloop.cli.settings import ENVIRONMENT, settings_for
-from agentloop.cli.tally import Tally, bar, short, status_line
+from agentloop.cli.terminal import printable
 from agentloop.messages import Message, Usage
 from agentloop.run import Limits
 from agentloop.stream import (

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.cli.sessions.checked import faults_of
-from agentloop.cli.sessions.reading import PAGE_RECORDS, good_pages, pages
-from agentloop.cli.sessions.work import Opened
+from agentloop.cli.sessions.check import faults_of
+from agentloop.cli.sessions.command import Opened
+from agentloop.cli.sessions.show import PAGE_RECORDS, good_pages, pages
 from agentloop.cli.settings import settings_for
 from agentloop.errors import StoreError
 from agentloop.events import Compacted, Described, Event, EventFilter, MessageAdded, Record, Restored

@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.cli.sessions.reading import PAGE_RECORDS, pages
-from agentloop.cli.sessions.selecting import check_there
-from agentloop.cli.sessions.texts import texts_of
-from agentloop.cli.sessions.work import Opened
-from agentloop.cli.sessions.writing import whole_file
+from agentloop.cli.sessions.command import Opened
+from agentloop.cli.sessions.show import PAGE_RECORDS, pages, texts_of
+from agentloop.cli.sessions.transfer import check_there, whole_file
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import StoreError, UsageError

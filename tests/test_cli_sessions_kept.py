@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Runner
-from agentloop.cli.sessions.described import describe
-from agentloop.cli.sessions.free import expired
-from agentloop.cli.sessions.work import Opened
+from agentloop.cli.sessions.command import Opened
+from agentloop.cli.sessions.delete import expired
+from agentloop.cli.sessions.rename import describe
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import ConflictError, SessionNotFoundError, StoreError

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agentloop import Agent, Compaction, Runner
-from agentloop.cli.sessions.history import history_of, with_shared
-from agentloop.cli.sessions.work import Opened
+from agentloop.cli.sessions.command import Opened
+from agentloop.cli.sessions.show import history_of, with_shared
 from agentloop.cli.settings import settings_for
 from agentloop.events import Compacted, Event, MessageAdded, Noted
 from agentloop.messages import Message

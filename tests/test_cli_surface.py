@@ -10,9 +10,7 @@ from typing import get_args
 import click
 import pytest
 
-from agentloop.cli.app import COMMANDS, load, program
-from agentloop.cli.exits import EXIT_STATUS
-from agentloop.cli.one_call import status_of_call
+from agentloop.cli.app import COMMANDS, EXIT_STATUS, load, program, status_of_call
 from agentloop.cli.options import AGENT, BUSY, COMPACTION, LIMITS, MODEL, SESSION, STORE, TTL, KnownOption
 from agentloop.stream import RunStatus
 from tests.cli_kit import ROOT, agentloop, command, environment

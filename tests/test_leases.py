@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from agentloop._plumbing.processes import this_process
-from agentloop.cli.exits import exit_status
+from agentloop.cli.app import exit_status
 from agentloop.errors import SessionBusyError, StoreError, TakenOverError, UsageError
 from agentloop.events import MessageAdded, RunEnded, RunStarted
 from agentloop.results import status_of

@@ -1,4 +1,6 @@
-"""The program's commands; a call that names none is a run or the chat.
+"""The program's commands, one call from its words to its exit status.
+
+The program's commands; a call that names none is a run or the chat.
 
 Commands live in modules of their own that load when they are called, so that `--help` and the stored
 sessions need neither a model's client nor a terminal library.
@@ -9,16 +11,19 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from itertools import takewhile
 from typing import Any
 
 import click
 
 import agentloop
+from agentloop._plumbing.to_text import told_by
 from agentloop.cli.options import (
     AGENT,
     BUSY,
     COMPACTION,
+    FORMATS,
     LIMITS,
     LOG_VARIABLE,
     MODEL,
@@ -29,18 +34,19 @@ from agentloop.cli.options import (
     flags_of,
     options,
 )
-from agentloop.errors import UsageError
+from agentloop.errors import AgentLoopError, UsageError
+from agentloop.stream import RunStatus
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "compact": ("agentloop.cli.compacting:compact", "Compact a stored session now."),
+    "compact": ("agentloop.cli.compact:compact", "Compact a stored session now."),
     "demo": ("agentloop.cli.demo:demo", "Show an overflow, and compaction; needs no key."),
     "lessons": ("agentloop.cli.lessons:lessons", "List the lessons, or run the one with that number."),
     "models": ("agentloop.cli.models:models", "List the models that the server offers."),
-    "runs": ("agentloop.cli.runs:runs", "List the durable runs; show, cancel, resume or delete one."),
+    "runs": ("agentloop.cli.durable:runs", "List the durable runs; show, cancel, resume or delete one."),
     "sessions": ("agentloop.cli.sessions:sessions", "List, show, search, export or delete stored sessions."),
-    "submit": ("agentloop.cli.submit:submit", "Put a prompt in the queue of durable runs."),
-    "undo": ("agentloop.cli.compacting:undo", "Take the newest compaction of a session back."),
-    "worker": ("agentloop.cli.worker:worker", "Do the runs of the queue, on as many machines as you like."),
+    "submit": ("agentloop.cli.durable:submit", "Put a prompt in the queue of durable runs."),
+    "undo": ("agentloop.cli.compact:undo", "Take the newest compaction of a session back."),
+    "worker": ("agentloop.cli.durable:worker", "Do the runs of the queue, on as many machines as you like."),
 }
 """Each command's place and its line in the help."""
 _NEARLY = 0.8
@@ -84,7 +90,7 @@ def _heeded_by(command: click.Command) -> frozenset[str | None]:
 def _start_logs(flags: Mapping[str, Any]) -> None:
     """Logs load only where somebody asks for them."""
     if flags.get("verbose") or os.environ.get(LOG_VARIABLE, "").strip():
-        load("agentloop.cli.logs:configure")(verbose=bool(flags.get("verbose")))
+        load("agentloop.cli.terminal:configure")(verbose=bool(flags.get("verbose")))
 
 
 def _refuse_mistyped(words: Sequence[str]) -> None:
@@ -147,4 +153,79 @@ def program(context: click.Context, /, **_: Any) -> Any:
     if context.invoked_subcommand is not None:
         _refuse_what_is_not_heeded(context, context.invoked_subcommand)
         return None
-    return load("agentloop.cli.start:start")(flags, tuple(context.args))
+    return load("agentloop.cli.run:start")(flags, tuple(context.args))
+
+
+EXIT_STATUS: Mapping[RunStatus, int] = {
+    "answered": 0,
+    "failed": 1,
+    "usage": 2,
+    "limit": 3,
+    "needs_approval": 4,
+    "too_large": 5,
+    "try_later": 75,
+    "interrupted": 130,
+}
+"""The words of the exit table and their numbers."""
+
+
+def exit_status(word: RunStatus) -> int:
+    """The number for a word of the exit table; one that a newer version has stored counts as `failed`."""
+    return EXIT_STATUS.get(word, EXIT_STATUS["failed"])
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong in one line; an error that is not ours is named as an internal one."""
+    text = " ".join(told_by(error).split())
+    if isinstance(error, AgentLoopError):
+        return text
+    return f"internal error, {type(error).__name__}: {text} (AGENTLOOP_LOG=debug shows where)"
+
+
+def status_of_call(arguments: Sequence[str]) -> int:
+    """Run the command that the words name; the exit status."""
+    try:
+        with program.make_context("agentloop", list(arguments)) as context:
+            result = program.invoke(context)
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — each fault is one line, ours too
+        return status_after(error, arguments)
+    return result if isinstance(result, int) else 0
+
+
+def status_after(error: BaseException, arguments: Sequence[str]) -> int:
+    """Say what went wrong, in JSON where the words ask a run for that; the exit status for it."""
+    shape = shape_of(arguments)
+    if shape != "text":
+        return int(import_module("agentloop.cli.run").ended_early(shape, error))
+    if isinstance(error, click.Abort | KeyboardInterrupt | BrokenPipeError):
+        return EXIT_STATUS["interrupted"]
+    # What reports faults loads only when there is one, so that help is quick.
+    return int(import_module("agentloop.cli.faults").status_after(error))
+
+
+def shape_of(arguments: Sequence[str]) -> str:
+    """What standard output is to get, as far as the words say so, also where they are not all sound.
+
+    It is `text` for the commands, which know nothing of a run.
+    """
+    valued = {name for option in program.params for name in option.opts if not _is_flag(option)}
+    shape, words = "text", iter(arguments)
+    for word in words:
+        name, _, value = word.partition("=")
+        if word == "--":
+            break
+        if name in valued and name == word:
+            value = next(words, "")
+        if word == "--json":
+            shape = "stream-json"
+        elif name == "--output-format" and value in FORMATS:
+            shape = value
+        elif word in COMMANDS:
+            return "text"
+    return shape
+
+
+def _is_flag(option: click.Parameter) -> bool:
+    return isinstance(option, click.Option) and option.is_flag

@@ -1,8 +1,10 @@
-"""The chat: a prompt line, answers as they come, and a few commands. Errors do not end it."""
+"""The chat."""
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +13,90 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from rich.console import Console
 
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
-from agentloop.cli.building import MEMORY, Built, runner_for, window_notice
-from agentloop.cli.chat_commands import HELP, Command, command_in
-from agentloop.cli.chat_view import ChatView
-from agentloop.cli.compacting import compacted, previewed, undone
-from agentloop.cli.console import error_console, say, show
-from agentloop.cli.exits import one_line
+from agentloop.cli.app import one_line
+from agentloop.cli.build import MEMORY, Built, runner_for, window_notice
+from agentloop.cli.compact import compacted, previewed, undone
 from agentloop.cli.faults import show_where
-from agentloop.cli.finding import Past, SessionChoice, past_of, session_id_for
-from agentloop.cli.hints import resume_hint
-from agentloop.cli.output import StandardOutput
 from agentloop.cli.process import before_leaving, first_to, on_interrupt
-from agentloop.cli.progress import final_line
+from agentloop.cli.progress import Tally, final_line, progress_on, status_line
+from agentloop.cli.run import Past, SessionChoice, past_of, resume_hint, session_id_for
 from agentloop.cli.settings import Settings
-from agentloop.cli.tally import Tally, status_line
+from agentloop.cli.terminal import StandardOutput, error_console, say, show
 from agentloop.redaction import Redact, redacted
 from agentloop.run import Limits
 from agentloop.runner import Runner
+from agentloop.stream import MessageAdded, Retrying, StreamEvent, TextDelta
 from agentloop.workspace import end_all
+
+HELP = """\
+/compact [FOCUS]  make the context smaller now; FOCUS is what the summary must keep above all
+/preview          what /compact would do
+/undo             take the newest compaction back
+/status           how full the window is
+/help             this list
+/quit, /exit      end the chat, as Ctrl-D does; the session is kept
+Ctrl-C ends an answer and not the chat."""
+
+_COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command and what stands behind it."""
+
+    name: str
+    rest: str = ""
+
+
+def command_in(message: str) -> Command | None:
+    """The command that the message is, else None; a path such as /etc/hosts is none."""
+    found = _COMMAND.fullmatch(message)
+    return Command(name=found[1], rest=(found[2] or "").strip()) if found else None
+
+
+class ChatView:
+    """Text goes to standard output; while it comes, the live line is away, since both are one terminal."""
+
+    def __init__(self, console: Console, output: StandardOutput, tally: Tally) -> None:
+        self._console = console
+        self._output = output
+        self._tally = tally
+        self._progress = progress_on(console, tally)
+        self._text = ""
+
+    async def show(self, event: StreamEvent) -> None:
+        """Something happened; the tally has taken it in already."""
+        match event:
+            case TextDelta():
+                if not self._text:
+                    self._progress.stop()
+                self._text += event.text
+                await self._output.write(event.text)
+                return
+            case Retrying() if self._text:
+                await self._output.write("\n[broken off: what stands above is void]")
+            case MessageAdded() if event.message.role == "assistant" and not self._text:
+                await self._whole(event.message.text)
+        await self._end_text()
+        self._progress.show(event)
+
+    async def stop(self) -> None:
+        """Leave the terminal as it was, on a new line."""
+        await self._end_text()
+        self._progress.stop()
+
+    async def _whole(self, text: str) -> None:
+        if text.strip():
+            self._progress.stop()
+            self._text = text
+            await self._output.write(text)
+
+    async def _end_text(self) -> None:
+        if self._text:
+            await self._output.write("\n")
+            self._text = ""
+            self._progress.go_on()
+
 
 _PROMPT = "> "
 

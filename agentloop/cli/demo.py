@@ -13,12 +13,12 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from agentloop.cli import readings
+from agentloop.cli import settings
 from agentloop.cli.demo_svg import Curve, picture
-from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.process import before_leaving
-from agentloop.cli.sessions.writing import whole_file
-from agentloop.cli.tally import Tally
+from agentloop.cli.progress import Tally
+from agentloop.cli.sessions.transfer import whole_file
+from agentloop.cli.terminal import run_to_end
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError, UsageError
 from agentloop.messages import Message
@@ -77,7 +77,7 @@ def demo(path: str | None) -> int:
     sys.stdout.write(shown.get())
     sys.stdout.flush()
     if path is not None:
-        with whole_file(readings.path(path)) as file:
+        with whole_file(settings.path(path)) as file:
             file.write(drawn(without, with_it))
     return 0 if without.survived < TURNS == with_it.survived else 1
 

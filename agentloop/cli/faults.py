@@ -5,9 +5,8 @@ import traceback
 
 import click
 
-from agentloop.cli.console import error_console, say, show
-from agentloop.cli.exits import exit_status, one_line
-from agentloop.cli.logs import is_verbose
+from agentloop.cli.app import exit_status, one_line
+from agentloop.cli.terminal import error_console, is_verbose, say, show
 from agentloop.errors import AgentLoopError
 from agentloop.results import status_of
 from agentloop.stream import RunStatus

@@ -18,7 +18,7 @@ from agentloop.cli.process import (
 
 _CLOSED = b"agentloop: standard output is closed, so there is no place for an answer: redirect it to a file\n"
 _LONGEST_SIZE = 5
-_PLACE = "agentloop.cli.one_call"
+_PLACE = "agentloop.cli.app"
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

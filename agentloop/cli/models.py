@@ -5,11 +5,9 @@ from typing import Any
 
 import click
 
-from agentloop.cli.console import error_console, say
-from agentloop.cli.event_loop import run_to_end
 from agentloop.cli.options import flags_of
-from agentloop.cli.output import StandardOutput
 from agentloop.cli.settings import OFFLINE, settings_for
+from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import BadAnswerError
 from agentloop.providers.openai import VENDOR_ERRORS, LoopClients, Server, ServerChoice, at_the_border
 

@@ -1,6 +1,10 @@
-"""Showing a run on standard error while it goes on: plain lines, or lines above a live one."""
+"""A run shown on standard error."""
 
+import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from rich.console import Console
@@ -8,20 +12,272 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from agentloop.cli.happenings import Happenings, seconds
-from agentloop.cli.output import printable
-from agentloop.cli.tally import Tally, bar, status_line
+from agentloop.cli.terminal import printable
+from agentloop.events import Ranges, holds, united
+from agentloop.messages import Usage
 from agentloop.stream import (
+    CallbackFailed,
     CompactionEnded,
+    CompactionResult,
     CompactionStarted,
+    ContextStatus,
+    ContextWarning,
     MessageAdded,
+    ResultsCleared,
     Retrying,
+    RunEnded,
+    RunStarted,
     StreamEvent,
     TextDelta,
     ToolEnded,
     ToolProgress,
     ToolStarted,
 )
+
+_BAR = 10
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Sums over the events seen; grows with each.
+
+    `earlier` are compactions of the session before them; `goes_on` says that it was there before them.
+    """
+
+    model: str = ""
+    session_id: str = ""
+    run_id: str = ""
+    steps: int = 0
+    earlier: int = 0
+    goes_on: bool = False
+    compactions: int = 0
+    clearings: int = 0
+    seqs: list[int] = field(default_factory=list)
+    hidden: Ranges = ()
+    transcripts: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
+    context: ContextStatus | None = None
+    ended: RunEnded | None = None
+
+    def add(self, event: StreamEvent) -> None:
+        """Take one more event into account."""
+        self.session_id, self.run_id = event.session_id or self.session_id, event.run_id or self.run_id
+        match event:
+            case RunStarted():
+                self.model, self.ended = event.model, None
+            case MessageAdded():
+                self._add_message(event)
+            case ResultsCleared():
+                self.clearings += 1
+            case CompactionEnded(status="done"):
+                self._add_compaction(event)
+            case RunEnded():
+                self.ended = event
+
+    def _add_compaction(self, event: CompactionEnded) -> None:
+        self.compactions += 1
+        self.hidden = united(self.hidden, event.archived)
+        self.transcripts += event.transcript is not None
+
+    def _add_message(self, event: MessageAdded) -> None:
+        self.context = event.context
+        self.seqs.append(event.seq)
+        if event.message.role == "assistant":
+            self.steps += 1
+            self.usage += event.usage or Usage()
+            if event.cost is not None:
+                self.cost = (self.cost or 0.0) + event.cost
+
+
+def status_line(tally: Tally) -> str:
+    """E.g. `gpt-5-mini · 52.1k/128k 41% (measured) · auto at 102k · 2 compactions · $0.42 · cache 91%`."""
+    parts = [part(tally) for part in _PARTS]
+    return printable(" · ".join(part for part in parts if part))
+
+
+def compacted_and_kept(tally: Tally, transcripts: Path) -> tuple[str, ...]:
+    """What the run's compactions hid of its messages, and where all of them can still be read."""
+    if not tally.compactions:
+        return ()
+    hidden = sum(holds(tally.hidden, seq) for seq in tally.seqs)
+    times = "once" if tally.compactions == 1 else f"{tally.compactions} times"
+    files = f"{tally.transcripts} transcript{'' if tally.transcripts == 1 else 's'}"
+    return (
+        f"compacted {times}: a summary stands for {hidden} of the {len(tally.seqs)} messages of this run",
+        printable(f"kept: all {len(tally.seqs)} in the session's log, and {files} in {transcripts}"),
+    )
+
+
+def bar(context: ContextStatus) -> str:
+    """The filling of the window, with a mark where automatic compaction fires."""
+    cells = ["━" if cell < _cell(context.tokens, context) else "─" for cell in range(_BAR)]
+    if context.threshold is not None:
+        cells[min(_BAR - 1, _cell(context.threshold, context))] = "┃"
+    return "".join(cells)
+
+
+def short(tokens: int) -> str:
+    """Tokens as people read them: 812, 52.1k, 128k, 1.05m."""
+    if tokens < 1_000:
+        return str(tokens)
+    unit, size = ("k", tokens / 1_000) if tokens < 999_500 else ("m", tokens / 1_000_000)
+    digits = 1 if size < 100 else 0
+    return f"{size:.{digits}f}".removesuffix(".0") + unit
+
+
+def _cell(tokens: int, context: ContextStatus) -> int:
+    return round(_BAR * min(1.0, tokens / context.window)) if context.window else 0
+
+
+def _filling(tally: Tally) -> str:
+    if tally.context is None:
+        return ""
+    tokens, window = tally.context.tokens, tally.context.window
+    percent = round(100 * tokens / window) if window else 100
+    kind = "measured" if tally.context.measured else "estimated"
+    return f"{short(tokens)}/{short(window)} {percent}% ({kind})"
+
+
+def _line(tally: Tally) -> str:
+    if tally.context is None:
+        return ""
+    threshold = tally.context.threshold
+    return "auto off" if threshold is None else f"auto at {short(threshold)}"
+
+
+def _compactions(tally: Tally) -> str:
+    count = tally.earlier + tally.compactions
+    return f"{count} compaction{'' if count == 1 else 's'}"
+
+
+def _cost(tally: Tally) -> str:
+    if tally.cost is None:
+        return ""
+    return f"${tally.cost:.2f}" if tally.cost >= 0.1 or tally.cost == 0 else f"${tally.cost:.4f}"
+
+
+def _cache(tally: Tally) -> str:
+    if not tally.usage.cached_tokens or not tally.usage.input_tokens:
+        return ""
+    return f"cache {round(100 * tally.usage.cached_tokens / tally.usage.input_tokens)}%"
+
+
+_PARTS: tuple[Callable[[Tally], str], ...] = (
+    lambda tally: " ".join(tally.model.split()),
+    _filling,
+    _line,
+    _compactions,
+    _cost,
+    _cache,
+)
+
+
+_ARGUMENT_CHARS = 40
+_LINE_CHARS = 100
+_REASON_CHARS = 200
+_CUT_SHORT = {"length": "the output limit", "content_filter": "a content filter"}
+
+
+@dataclass(slots=True)
+class Happenings:
+    """Turns events into lines; remembers the calls under way by their ids."""
+
+    calls: dict[str, str] = field(default_factory=dict)
+
+    def line(self, event: StreamEvent) -> Text | None:
+        """The line for this event, None where it is worth none."""
+        match event:
+            case RunStarted():
+                return Text(_one_line(f"{event.model} · session {event.session_id}"), style="dim")
+            case ToolStarted():
+                self.calls[event.call_id] = call_in_brief(event.name, event.arguments)
+            case ToolEnded():
+                return self._tool(event)
+            case CompactionStarted():
+                why = _one_line(event.why or event.strategy)
+                return Text(f"⇣ compacting ({event.reason}: {why})", style="yellow")
+            case CompactionEnded():
+                return _compacted(event)
+            case ResultsCleared():
+                return _cleared(event)
+            case _:
+                return _trouble(event)
+        return None
+
+    def _tool(self, event: ToolEnded) -> Text:
+        call = self.calls.pop(event.call_id, None) or _cut(_one_line(event.name), _LINE_CHARS)
+        text = f"• {call} {seconds(event.duration_seconds)}"
+        return Text(text) if event.status == "ok" else Text(f"{text} {event.status}", style="red")
+
+
+def call_in_brief(name: str, arguments: str) -> str:
+    """E.g. `read_file(path="a.py", offset=200)`, long values cut, on one line whatever is in them."""
+    try:
+        values = json.loads(arguments or "{}")
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        return _cut(f"{_one_line(name)}({_cut(_one_line(arguments), _ARGUMENT_CHARS)})", _LINE_CHARS)
+    pairs = ", ".join(f"{key}={_value(value)}" for key, value in values.items())
+    return _cut(f"{_one_line(name)}({_one_line(pairs)})", _LINE_CHARS)
+
+
+def seconds(duration: float) -> str:
+    """E.g. `0.1s`, `75s`."""
+    return f"{duration:.1f}s" if duration < 10 else f"{duration:.0f}s"
+
+
+def _value(value: object) -> str:
+    return _cut(json.dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _cleared(event: ResultsCleared) -> Text:
+    count = len(event.positions)
+    what = f"⇣ micro: {count} old message{'' if count == 1 else 's'} shortened"
+    return Text(f"{what}, {short(event.tokens_before)} → {short(event.tokens_after)} tokens", style="yellow")
+
+
+def compacted_line(what: CompactionEnded | CompactionResult) -> str:
+    """What a compaction came to, on one line."""
+    if what.status != "done":
+        reason = _cut(_one_line(what.error or "the history is as it was"), _REASON_CHARS)
+        return f"not compacted, {what.status}: {reason}"
+    sizes = f"{short(what.tokens_before)} → {short(what.tokens_after)} tokens"
+    messages = f"{what.messages_before} → {what.messages_after} messages"
+    kept = f", {_one_line(what.transcript)}" if what.transcript else ""
+    return f"compacted: {sizes}, {messages}, {seconds(what.duration_seconds)}{kept}"
+
+
+def _compacted(event: CompactionEnded) -> Text:
+    return Text(f"⇣ {compacted_line(event)}", style="yellow" if event.status == "done" else "red")
+
+
+def _trouble(event: StreamEvent) -> Text | None:
+    match event:
+        case Retrying():
+            wait = seconds(event.wait_seconds)
+            return _red(f"↻ try {event.attempt} failed, again in {wait}: {event.error}")
+        case CallbackFailed():
+            return _red(f"! callback {event.callback}.{event.point}: {event.error}")
+        case MessageAdded(finish=finish) if finish in _CUT_SHORT:
+            return _red(f"! the answer was cut off by {_CUT_SHORT[finish]}")
+        case ContextWarning(level="critical"):
+            return _red(f"! the window is nearly full: {short(event.tokens)} of {short(event.window)} tokens")
+    return None
+
+
+def _red(text: str) -> Text:
+    return Text(_cut(_one_line(text), 300), style="red")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split())
+
 
 _REFRESHES_PER_SECOND = 8
 _TAIL_CHARS = 60

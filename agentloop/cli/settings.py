@@ -1,24 +1,242 @@
-"""What a call is to use, put together from layers: a flag beats the environment, which beats the default."""
+"""Flag, environment, default.
+
+Where settings come from: layers, each a mapping from a setting's name to its text.
+
+The first layer that names a setting wins: a flag beats the environment, which beats the default. More
+layers, such as configuration files, stand behind these two.
+"""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import platformdirs
 
 from agentloop._plumbing.checks import amount_of, seconds_of, tokens_of
-from agentloop.cli import readings
-from agentloop.cli.layers import Choice, Layers, read
 from agentloop.cli.options import KNOWN, REPEATED
-from agentloop.cli.redacting import redaction_for
 from agentloop.errors import UsageError
-from agentloop.redaction import Redact
+from agentloop.redaction import Redact, Secrets, known_in_address, without_credentials
 from agentloop.run import MOST_STEPS, Limits
 from agentloop.sessions import WhenBusy
 from agentloop.stores.base import checked_owner
+
+T = TypeVar("T")
+Names: TypeAlias = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A setting's value as it was written, and where: `--window` or `AGENTLOOP_WINDOW`."""
+
+    value: Any
+    source: str
+
+
+class Layers:
+    """The layers of one call, strongest first; each has a name for where a setting stands in it.
+
+    `names` are the variables of the environment for the settings that have one.
+    """
+
+    def __init__(self, flags: Mapping[str, Any], environment: Mapping[str, str], names: Names) -> None:
+        self._layers: Sequence[Mapping[str, Choice]] = (
+            _from_flags(flags),
+            _from_environment(environment, names),
+        )
+
+    def choice(self, name: str) -> Choice | None:
+        """The strongest layer's word on this setting, None where none has one."""
+        return next((layer[name] for layer in self._layers if name in layer), None)
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """The chosen value as it was written, else the default."""
+        found = self.choice(name)
+        return default if found is None else found.value
+
+
+def read(choice: Choice | None, of: Callable[[str], T]) -> T | None:
+    """What a setting's text stands for, None where no layer names it.
+
+    Raises:
+        UsageError: it stands for nothing; the text names the flag or the variable that it came from.
+    """
+    if choice is None:
+        return None
+    try:
+        return of(choice.value)
+    except UsageError as error:
+        raise UsageError(f"{choice.source}: {error}") from error
+
+
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, Choice]:
+    given = {name: value for name, value in flags.items() if value not in (None, (), False)}
+    return {name: Choice(value=value, source=f"--{name.replace('_', '-')}") for name, value in given.items()}
+
+
+def _from_environment(environment: Mapping[str, str], names: Names) -> dict[str, Choice]:
+    given = {name: environment.get(variable, "").strip() for name, variable in names.items()}
+    return {name: Choice(value=value, source=names[name]) for name, value in given.items() if value}
+
+
+APIS = ("chat", "responses")
+_ALLOWED = ("write", "shell")
+_WHEN_BUSY: Mapping[str, WhenBusy] = {"refuse": "refuse", "wait": "wait", "take-over": "take_over"}
+_SHOWN_CHARS = 200
+
+
+def server(text: str) -> str:
+    """The URL of a server, as it stands.
+
+    Raises:
+        UsageError: it does not begin with http:// or https://; a password in it is not repeated.
+    """
+    if text.lower().startswith(("http://", "https://")):
+        return text
+    raise UsageError(f"{without_credentials(text)!r} is no server: begin it with http:// or https://")
+
+
+def api(text: str) -> str:
+    """The API of that name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if text in APIS:
+        return text
+    raise UsageError(f"{text!r} is no API: use {' or '.join(APIS)}")
+
+
+def when_busy(text: str) -> WhenBusy:
+    """The rule of that name, which may also be written as in Python: `take_over`.
+
+    Raises:
+        UsageError: there is none.
+    """
+    word = text.strip().lower().replace("_", "-")
+    if word in _WHEN_BUSY:
+        return _WHEN_BUSY[word]
+    raise UsageError(f"{text!r} is no rule: use refuse, wait or take-over")
+
+
+def path(text: str) -> Path:
+    """The path, a home at its beginning written out: a shell leaves `--option=~/x` and variables as they are.
+
+    Raises:
+        UsageError: it is the home of nobody.
+    """
+    try:
+        return Path(text).expanduser()
+    except (RuntimeError, ValueError):
+        raise UsageError(f"{_brief(text)!r} is the home of no user: write the path") from None
+
+
+def folder(text: str) -> Path:
+    """The folder, which exists, its links followed.
+
+    Raises:
+        UsageError: it does not, or cannot be used.
+    """
+    named = path(text)
+    try:
+        if named.is_dir():
+            return named.resolve(strict=True)
+        fault = "is a file, not a folder" if named.exists() else "is not there"
+    except (OSError, ValueError) as error:
+        fault = "cannot be used, " + (getattr(error, "strerror", None) or str(error))
+    raise UsageError(f"{_brief(text)!r} {fault}: name a folder that exists")
+
+
+def text_of_file(text: str) -> str:
+    """What the file of that name holds.
+
+    Raises:
+        UsageError: it cannot be read, or is not in UTF-8.
+    """
+    file = path(text)
+    try:
+        return file.read_text("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = "is no UTF-8 text" if isinstance(error, UnicodeError) else getattr(error, "strerror", error)
+        raise UsageError(f"{_brief(text)!r}: {reason}") from error
+
+
+def allowed(names: Sequence[str]) -> frozenset[str]:
+    """What is allowed.
+
+    Raises:
+        UsageError: one of the names is none of it.
+    """
+    for name in names:
+        if name not in _ALLOWED:
+            raise UsageError(f"{name!r} is nothing to allow: use write or shell")
+    return frozenset(names)
+
+
+def fraction(text: str) -> float | None:
+    """The share, above 0 and at most 1; None for `off`.
+
+    Raises:
+        UsageError: it is none.
+    """
+    word = text.strip().lower()
+    if word == "off":
+        return None
+    try:
+        share = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise UsageError(f"{text!r} is no fraction: use e.g. 0.8, or off")
+    return share
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
+
+
+LEAST_CHARS = 8
+"""A shorter value of the environment is as good as a word of its own."""
+
+_NAMES = re.compile(r"(?:^|_)(?:API|ACCESS)?KEYS?(?:_|$)|APIKEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL")
+_NO_SECRET = re.compile(
+    r"[0-9.,:-]+|true|false|enabled|disabled|required|optional|(?:[~.]*|[A-Za-z]:)[/\\].*|[a-z+]+://[^@]*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Numbers, switches, paths and addresses."""
+
+
+def redaction_for(layers: Layers, environment: Mapping[str, str]) -> Redact | None:
+    """The redaction asked for, None for `off`; by default known shapes and the environment's secrets.
+
+    Raises:
+        UsageError: what is named is no redaction.
+    """
+    choice = layers.choice("redact")
+    if choice is None:
+        values = {*secrets_in(environment), str(layers.value("api_key", ""))}
+        for address in ("base_url", "store"):
+            values.update(known_in_address(str(layers.value(address, ""))))
+        return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
+    name = str(choice.value).strip()
+    if name.lower() == "off":
+        return None
+    # Loading what users name takes the tools along, which stored sessions do not need.
+    redact: Redact = import_module("agentloop.cli.build").load_redaction(choice.source, name)
+    return redact
+
+
+def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
+    """The values of variables whose names say key, token, secret or password, as far as they can be one."""
+    for name, value in environment.items():
+        value = value.strip()
+        if _NAMES.search(name.upper()) and len(value) >= LEAST_CHARS and not _NO_SECRET.fullmatch(value):
+            yield value
+
 
 ENVIRONMENT: Mapping[str, str] = {
     **{each.name: each.variable for each in KNOWN if each.variable},
@@ -49,20 +267,20 @@ class _Field:
 
 
 _FIELDS: Sequence[_Field] = (
-    _Field("base_url", readings.server),
-    _Field("api", readings.api, readings.APIS[0]),
+    _Field("base_url", server),
+    _Field("api", api, APIS[0]),
     _Field("api_key"),
     _Field("summary_model"),
-    _Field("allow", readings.allowed, frozenset[str]()),
+    _Field("allow", allowed, frozenset[str]()),
     _Field("window", tokens_of),
-    _Field("compact_at", readings.fraction, DEFAULT_FRACTION),
-    _Field("transcripts", readings.path, Path(".transcripts")),
+    _Field("compact_at", fraction, DEFAULT_FRACTION),
+    _Field("transcripts", path, Path(".transcripts")),
     _Field("max_steps", int, MOST_STEPS),
     _Field("tools", tuple, ()),
     _Field("callbacks", tuple, ()),
     _Field("owner", checked_owner),
     _Field("ttl_seconds", seconds_of, of="ttl"),
-    _Field("when_busy", readings.when_busy, "refuse"),
+    _Field("when_busy", when_busy, "refuse"),
 )
 """The others are put together from several."""
 
@@ -134,7 +352,7 @@ def home_folder(layers: Layers) -> Path:
     Raises:
         UsageError: it begins with the home of a user who is not known.
     """
-    own = read(layers.choice("home"), readings.path)
+    own = read(layers.choice("home"), path)
     return own or platformdirs.user_data_path("agentloop", appauthor=False)
 
 
@@ -158,7 +376,7 @@ def _given(layers: Layers) -> Iterator[tuple[str, ...]]:
 
 def _workdir(layers: Layers) -> Path:
     choice = layers.choice("workdir") or Choice(value=".", source="--workdir")
-    found = read(choice, readings.folder)
+    found = read(choice, folder)
     assert found is not None
     return found
 
@@ -177,5 +395,5 @@ def _system(layers: Layers) -> str | None:
     if text is not None and file is not None:
         raise UsageError("--system and --system-file: give one of them")
     if file is not None:
-        return read(file, readings.text_of_file)
+        return read(file, text_of_file)
     return None if text is None else str(text)

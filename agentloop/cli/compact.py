@@ -6,16 +6,13 @@ from typing import Any, TypeAlias
 
 import click
 
-from agentloop.cli.building import build, runner_for, window_notice
-from agentloop.cli.console import error_console, say
-from agentloop.cli.event_loop import run_to_end
-from agentloop.cli.exits import EXIT_STATUS
-from agentloop.cli.finding import find_session
-from agentloop.cli.happenings import compacted_line
+from agentloop.cli.app import EXIT_STATUS
+from agentloop.cli.build import build, runner_for, window_notice
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, options
-from agentloop.cli.output import StandardOutput
+from agentloop.cli.progress import compacted_line, short
+from agentloop.cli.run import find_session
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
-from agentloop.cli.tally import short
+from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.results import CompactionPreview
 from agentloop.runner import Runner
 from agentloop.stream import CompactionResult, RunStatus

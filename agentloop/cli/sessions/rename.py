@@ -5,10 +5,9 @@ from typing import Any
 import click
 
 from agentloop._plumbing.checks import seconds_of
-from agentloop.cli.console import error_console, say
 from agentloop.cli.options import STORE, options
-from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions.work import Opened, done, ending, named
+from agentloop.cli.sessions.command import Opened, done, ending, named
+from agentloop.cli.terminal import StandardOutput, error_console, say
 from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Described
 from agentloop.redaction import redacted

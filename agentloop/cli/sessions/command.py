@@ -7,12 +7,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import click
 
-from agentloop.cli.event_loop import run_to_end
-from agentloop.cli.finding import find_session
-from agentloop.cli.lines import NO_DATE, columns, exact_moment, moment
 from agentloop.cli.options import flags_of
-from agentloop.cli.output import StandardOutput
+from agentloop.cli.run import find_session
 from agentloop.cli.settings import Settings, settings_for
+from agentloop.cli.terminal import NO_DATE, StandardOutput, columns, exact_moment, moment, run_to_end
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo, SessionStore, open_store
 

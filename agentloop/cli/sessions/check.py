@@ -7,12 +7,10 @@ from typing import Any
 
 import click
 
-from agentloop.cli.console import error_console, say
-from agentloop.cli.lines import columns
 from agentloop.cli.options import STORE, options
-from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions.reading import pages
-from agentloop.cli.sessions.work import Opened, done, named, no_store
+from agentloop.cli.sessions.command import Opened, done, named, no_store
+from agentloop.cli.sessions.show import pages
+from agentloop.cli.terminal import StandardOutput, columns, error_console, say
 from agentloop.context import Context
 from agentloop.errors import DamagedError, StoreError, UsageError
 from agentloop.sessions import checkpoint_of

@@ -7,11 +7,9 @@ from typing import Any
 import click
 
 from agentloop._plumbing.aio import in_thread
-from agentloop.cli.console import error_console, say
-from agentloop.cli.lines import columns, listing, moment
 from agentloop.cli.options import STORE, options
-from agentloop.cli.output import StandardOutput
-from agentloop.cli.sessions.work import Opened, done, named, no_store
+from agentloop.cli.sessions.command import Opened, done, named, no_store
+from agentloop.cli.terminal import StandardOutput, columns, error_console, listing, moment, say
 from agentloop.errors import UsageError
 from agentloop.events import MessageAdded, kind_name
 from agentloop.redaction import Redact, redacted

@@ -1,0 +1,235 @@
+"""The prompt, and standard input."""
+
+import os
+import queue
+import re
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from agentloop.cli.process import interrupt, on_signals
+from agentloop.errors import UsageError
+
+_PIECE = 65_536
+FIRST_WORD_SECONDS = 2.0
+"""How long a pipe beside a prompt may take to say its first word."""
+MOST_MEGABYTES = 10
+_MOST_BYTES = MOST_MEGABYTES * 1_000_000
+_LOOK_UP_SECONDS = 0.25
+"""How late a signal is answered at most while nothing comes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What was read, and what the user should know about it."""
+
+    text: str
+    notice: str | None = None
+
+
+class SilentInputError(Exception):
+    """The pipe is open and has said nothing so far."""
+
+
+def is_terminal() -> bool:
+    """Whether standard input is a terminal."""
+    return sys.stdin is not None and os.isatty(0)
+
+
+def read_all() -> Heard:
+    """Everything up to the end of standard input, however long that takes; a signal ends the wait.
+
+    Raises:
+        UsageError: it holds more than `MOST_MEGABYTES`.
+        KeyboardInterrupt: a signal came.
+    """
+    return _heard(read_bytes())
+
+
+def read_bytes() -> bytes:
+    """The same, as it came.
+
+    Raises:
+        UsageError: it holds more than `MOST_MEGABYTES`.
+        KeyboardInterrupt: a signal came.
+    """
+    return _Pump().rest(None)
+
+
+def read_if_it_speaks() -> Heard:
+    """Everything up to its end, if it begins or ends in time.
+
+    Raises:
+        SilentInputError: it did neither within `FIRST_WORD_SECONDS`.
+        UsageError: it holds more than `MOST_MEGABYTES`.
+        KeyboardInterrupt: a signal came.
+    """
+    return _heard(_Pump().rest(FIRST_WORD_SECONDS))
+
+
+class _Pump:
+    """Reads in a thread of its own, which nobody waits for; an empty piece is the end."""
+
+    def __init__(self) -> None:
+        self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def rest(self, first_word_seconds: float | None) -> bytes:
+        with on_signals(interrupt):
+            return self._rest(first_word_seconds)
+
+    def _rest(self, first_word_seconds: float | None) -> bytes:
+        data = bytearray()
+        try:
+            piece = self._pieces.get(timeout=first_word_seconds) if first_word_seconds else self._next()
+        except queue.Empty:
+            raise SilentInputError from None
+        while piece:
+            data += piece
+            piece = self._next()
+        if len(data) > _MOST_BYTES:
+            raise UsageError(f"standard input holds more than {MOST_MEGABYTES} MB: name a file instead")
+        return bytes(data)
+
+    def _next(self) -> bytes:
+        """A signal that comes just before a wait does not end that wait, so none is for ever."""
+        while True:
+            with suppress(queue.Empty):
+                return self._pieces.get(timeout=_LOOK_UP_SECONDS)
+
+    def _read(self) -> None:
+        room = _MOST_BYTES
+        try:
+            while room >= 0 and (piece := os.read(0, _PIECE)):
+                room -= len(piece)
+                self._pieces.put(piece)
+        except OSError:
+            pass  # what cannot be read has ended
+        finally:
+            self._pieces.put(b"")
+
+
+def _heard(data: bytes) -> Heard:
+    try:
+        return Heard(text=data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        notice = f"line {line} of standard input is not in UTF-8: � stands for each byte that cannot be read"
+        return Heard(text=data.decode("utf-8-sig", "replace"), notice=notice)
+
+
+_LABEL = "standard_input"
+_CLOSING = re.compile(rf"<(?=/?\s*{_LABEL})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What the user asks, None to go on with what is pending; `notices` are what the user should know."""
+
+    text: str | None
+    notices: tuple[str, ...] = ()
+
+
+def prompt_for(
+    option: str | None, words: tuple[str, ...], *, continues: bool, call: str = "agentloop -p"
+) -> Prompt:
+    """Put the prompt together; `continues` says that the call names a session that may have work pending.
+
+    `call` is what a prompt is written behind.
+
+    Raises:
+        UsageError: there is no prompt, or more than one.
+    """
+    given = checked_words(option, words)
+    if option == "-":
+        return _prompt(_asked_for())
+    if given is None:
+        return _from_input(call, continues=continues)
+    typed = Heard(text=given, notice=_misread(option or words[0]))
+    if is_terminal():
+        return _prompt(typed)
+    try:
+        piped = read_if_it_speaks()
+    except SilentInputError:
+        return _prompt(typed, _silent())
+    return _prompt(replace(typed, text=with_piped(given, piped.text)), piped.notice)
+
+
+def _prompt(heard: Heard, *more: str | None) -> Prompt:
+    return Prompt(text=heard.text, notices=tuple(notice for notice in (heard.notice, *more) if notice))
+
+
+def checked_words(option: str | None, words: tuple[str, ...]) -> str | None:
+    """The one prompt of the call itself, None where it has none.
+
+    Raises:
+        UsageError: it has several, or an empty one.
+    """
+    if len(words) > 1:
+        raise UsageError(f"{words[1]!r} is too many: put the prompt in quotes; --help lists the commands")
+    if option is not None and words:
+        raise UsageError(f"two prompts, -p and {words[0]!r}: give one")
+    given = option if option is not None else (words[0] if words else None)
+    given = None if given is None else as_typed(given)
+    if given is not None and not given.strip():
+        raise UsageError("the prompt is empty: say what to do")
+    return given
+
+
+def as_typed(text: str) -> str:
+    """A text of the command line as UTF-8, also where the locale, such as C, had Python take it for ASCII.
+
+    What is no UTF-8 either becomes U+FFFD. Paths are to stay as Python has them: it finds them by that.
+    """
+    if not any("\udc80" <= char <= "\udcff" for char in text):
+        return text
+    try:
+        return os.fsencode(text).decode("utf-8", "replace")
+    except UnicodeEncodeError:  # it holds what no command line can
+        return text
+
+
+def _misread(typed: str) -> str | None:
+    """That the prompt of the call was not to be read whole, where that is so."""
+    if "\ufffd" in typed or "\ufffd" not in as_typed(typed):
+        return None
+    return "the prompt is not in UTF-8: � stands for each byte that cannot be read"
+
+
+def with_piped(prompt: str, piped: str) -> str:
+    """The prompt, and what was piped beside it in a labelled block that it cannot close itself."""
+    if not piped.strip():
+        return prompt
+    body = _CLOSING.sub("&lt;", piped.rstrip("\n"))
+    return f"{prompt}\n\n<{_LABEL}>\n{body}\n</{_LABEL}>"
+
+
+def _asked_for() -> Heard:
+    if is_terminal():
+        raise UsageError("-p - reads a pipe or a file, and standard input is a terminal: pipe the prompt in")
+    heard = read_all()
+    if not heard.text.strip():
+        raise UsageError("the prompt is empty: standard input ended without one")
+    return heard
+
+
+def _from_input(call: str, *, continues: bool) -> Prompt:
+    heard = Heard(text="")
+    if not is_terminal():
+        try:
+            heard = read_if_it_speaks() if continues else read_all()
+        except SilentInputError:
+            return Prompt(text=None, notices=(_silent(),))
+    if heard.text.strip():
+        return _prompt(heard)
+    if continues:
+        return Prompt(text=None)
+    raise UsageError(f'the prompt is empty: say what to do, e.g. {call} "…", or pipe it in')
+
+
+def _silent() -> str:
+    return (
+        f"standard input said nothing for {FIRST_WORD_SECONDS:g} s and was left alone "
+        "(< /dev/null avoids the wait)"
+    )

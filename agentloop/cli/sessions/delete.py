@@ -1,0 +1,297 @@
+"""Delete, sweep."""
+
+import json
+import time
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from agentloop._plumbing.private_files import refuse_link, refused
+from agentloop.cli import input
+from agentloop.cli.options import STORE, options
+from agentloop.cli.sessions.command import HEADING, Opened, as_data, done, looked, named, no_store, row
+from agentloop.cli.sessions.show import (
+    History,
+    Tell,
+    good_pages,
+    history_of,
+    in_words,
+    result_name,
+    results_in,
+    untold,
+    warn,
+    with_shared,
+)
+from agentloop.cli.terminal import StandardOutput, error_console, few, listing, say
+from agentloop.errors import SessionBusyError, StoreError, UsageError
+from agentloop.events import MessageAdded
+from agentloop.messages import Message
+from agentloop.prompts import head_and_tail
+from agentloop.redaction import redacted
+from agentloop.sessions import Leases, listed, load
+from agentloop.stores import SessionInfo
+from agentloop.stores.base import TellsLeases
+
+
+async def expired(opened: Opened, now: float) -> Sequence[SessionInfo]:
+    """What a sweep at that time would take: what has expired and no run works on. Nothing is written.
+
+    Of a store that does not tell who holds a session, it is all that has expired.
+    """
+    stored = await opened.store.list(owner=opened.settings.owner)
+    due = [info for info in stored if info.expires is not None and info.expires <= now]
+    if not isinstance(opened.store, TellsLeases):
+        return due
+    return [info for info in due if await opened.store.lease(info.id) is None]
+
+
+@asynccontextmanager
+async def kept_free(opened: Opened, session_id: str) -> AsyncIterator[None]:
+    """No run works on the session within the block.
+
+    Raises:
+        SessionBusyError: one does now.
+    """
+    try:
+        async with Leases().held(session_id, opened.store):
+            yield
+    except SessionBusyError as error:
+        who = str(error).partition("; ")[0]  # what follows is advice for runs
+        raise SessionBusyError(f"{who}: wait for its end, or delete it all the same with --force") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a log says, as far as it can be read, that its files are held against.
+
+    `messages` are hashes of all messages, `results` the long results by the names of their files.
+    """
+
+    messages: set[int] = field(default_factory=set)
+    results: dict[str, MessageAdded] = field(default_factory=dict)
+
+
+def check_in_folder(opened: Opened, histories: Iterable[History]) -> None:
+    """That the files lie where they do by default, unless the call names their folder.
+
+    Raises:
+        UsageError: one does not, so that nobody can say where it is.
+        StoreError: the folder cannot be read.
+    """
+    if any(option[0] == "--transcripts" for option in opened.settings.given):
+        return
+    folder = opened.settings.transcripts
+    there = _there(folder)
+    for history in histories:
+        for name in history.files:
+            if name not in there:
+                raise UsageError(
+                    f"{_called(name, history)} of session {history.info.id!r} is not in {folder}: name its "
+                    "folder with --transcripts, or leave --with-transcripts out; nothing is deleted"
+                )
+
+
+async def remove_files(
+    opened: Opened, history: History, tell: Tell, went_before: Collection[str] = ()
+) -> Sequence[str]:
+    """Delete what the history names in the folder of transcripts, and nothing else; the names that went.
+
+    What stays is told, and why; what another session names that is not to go stays, too. Of the files that
+    went with a session before it, nothing is said.
+
+    Only a file that holds what was said in this session is taken for its own: another folder may hold a file
+    of the same name.
+
+    Raises:
+        StoreError: the folder is a symbolic link, or a file cannot be read or removed.
+    """
+    folder, went = opened.settings.transcripts, list[str]()
+    try:
+        refuse_link(folder)
+        there = _there(folder)
+        said = await _said(opened, history.info) if there.keys() & history.own else Said()
+        for name in (name for name in history.own if name not in went_before):
+            why = _why_it_stays(name, history, there, said, opened)
+            if why is None:
+                there[name].unlink()
+                went.append(name)
+            else:
+                tell(f"{_called(name, history)} {why}")
+    except OSError as error:
+        raise refused(folder, error) from error
+    if history.shared:
+        tell(f"what other sessions name, too, stays: {few(sorted(history.shared))}")
+    return went
+
+
+def _there(folder: Path) -> Mapping[str, Path]:
+    """The transcripts and the files of long results in the folder, by their names."""
+    results = (path for path in folder.glob("result_*.txt") if path.is_file() and not path.is_symlink())
+    return {path.name: path for path in (*listed(folder), *results)}
+
+
+def _called(name: str, history: History) -> str:
+    return f"{'transcript' if name in history.transcripts else 'long result'} {name[:80]}"
+
+
+def _why_it_stays(
+    name: str, history: History, there: Mapping[str, Path], said: Said, opened: Opened
+) -> str | None:
+    """Why the file is not to go with the session; None where it is."""
+    folder = opened.settings.transcripts
+    if name not in there:
+        return f"is not in {folder}"
+    result = said.results.get(name)
+    is_own = _is_whole_of(there[name], result) if result else _is_of(there[name], said.messages, opened)
+    return None if is_own else f"in {folder} is not known to be this session's: it stays"
+
+
+def _is_of(path: Path, said: Collection[int], opened: Opened) -> bool:
+    """Whether all of the transcript can be read, and was said in the session."""
+    transcript = load(path)
+    hashes = set(_hashes(transcript.messages, opened))
+    return bool(hashes) and not transcript.damaged and hashes.issubset(said)
+
+
+def _is_whole_of(path: Path, result: MessageAdded) -> bool:
+    """Whether the file holds the text of which the result shows the two ends."""
+    shown = head_and_tail(result.message.text, result.spilled or "")
+    begins, ends = (part.encode("utf-8", "backslashreplace") for part in shown)
+    whole = path.read_bytes()
+    return bool(begins or ends) and whole.startswith(begins) and whole.endswith(ends)
+
+
+async def _said(opened: Opened, info: SessionInfo) -> Said:
+    said = Said()
+    with suppress(StoreError):
+        async with aclosing(good_pages(opened.store, info, tell=untold)) as read:
+            async for page in read:
+                events = [record.event for record in page]
+                messages = (event.message for event in events if isinstance(event, MessageAdded))
+                said.messages.update(_hashes(messages, opened))
+                said.results.update({result_name(result): result for result in results_in(page)})
+    return said
+
+
+def _hashes(messages: Iterable[Message], opened: Opened) -> Iterator[int]:
+    """Each message as it is without secrets: a log may be older than its redaction."""
+    redact = opened.settings.redact
+    return (hash(json.dumps(redacted(message, redact).to_openai())) for message in messages)
+
+
+_WITH_FILES = ", with the files that no other session of this store names (other stores are not looked at)"
+
+
+@click.command()
+@click.argument("names", metavar="ID…", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Delete them also where a run works on them, which then fails.")
+@click.option("--with-transcripts", is_flag=True, help="Delete also the files that its log names.")
+@click.option("--transcripts", metavar="DIR", help="Where these lie. [default: .transcripts]")
+@options(STORE)
+def delete(names: Sequence[str], yes: bool, force: bool, with_transcripts: bool, **_: Any) -> int:
+    """Delete sessions and their whole logs.
+
+    Says what goes. Transcripts and files of long results stay on disc, unless they are asked for, and
+    where another session of this store names them, too. Where one of several names is wrong, a run works
+    on one of the sessions, or a file to delete is not in .transcripts and no folder is named, nothing is
+    deleted.
+    """
+    asks, console = _asks(yes), error_console()
+
+    async def look(opened: Opened) -> Sequence[History]:
+        found = [await named(opened, name) for name in names]
+        infos = {info.id: redacted(info, opened.settings.redact) for info in found}.values()
+        if with_transcripts:
+            return await _with_files(opened, infos)
+        return [await history_of(opened, info) if asks else History(info=info) for info in infos]
+
+    going = looked(look)
+    files = [name for each in going for name in each.own] if with_transcripts else []
+    if asks and not _agreed(console, going, files):
+        return 0
+
+    async def work(opened: Opened, _: StandardOutput) -> None:
+        async with AsyncExitStack() as holding:
+            for history in going if not force else ():
+                await holding.enter_async_context(kept_free(opened, history.info.id))
+            went = set[str]()
+            for history in going:
+                if with_transcripts:
+                    went.update(await remove_files(opened, history, warn, went))
+                await _delete(opened, history, went, console)
+
+    return done(work)
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only list what has expired.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list.")
+@options(STORE)
+def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
+    """Delete the sessions that have expired.
+
+    Those of all folders whose time to live is over, with --owner of that owner alone; lists what went.
+    """
+    asks, console, now = not dry_run and _asks(yes), error_console(), time.time()
+
+    async def look(opened: Opened) -> Sequence[History]:
+        due = await expired(opened, now)
+        return [History(info=redacted(info, opened.settings.redact)) for info in due]
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        if dry_run:
+            went = await expired(opened, now)
+        else:
+            went = await opened.store.sweep(owner=opened.settings.owner, now=now)
+        if not went:
+            say(console, no_store(opened.settings) or "nothing has expired")
+        if as_json:
+            data = [as_data(info, opened.settings) for info in went]
+            return await output.write(json.dumps(data, indent=2) + "\n")
+        rows = [row(redacted(info, opened.settings.redact)) for info in went]
+        return await output.write(listing(HEADING, rows, output))
+
+    if asks and not _agreed(console, looked(look)):
+        return 0
+    return done(work)
+
+
+async def _with_files(opened: Opened, infos: Iterable[SessionInfo]) -> Sequence[History]:
+    """The histories of sessions whose files are to go with them; see `check_in_folder` for what it raises."""
+    histories = [await history_of(opened, info) for info in infos]
+    check_in_folder(opened, histories)
+    return await with_shared(opened, histories)
+
+
+async def _delete(opened: Opened, history: History, went: Collection[str], console: Console) -> None:
+    """Delete the session, and say that it went, and of its files which."""
+    there = await opened.store.delete(history.info.id)
+    what = "deleted" if there else "was gone already"
+    say(console, f"{what}: {in_words(history, go=went)}")
+
+
+def _asks(yes: bool) -> bool:
+    """Whether somebody is to be asked.
+
+    Raises:
+        UsageError: somebody should be, and nobody is there.
+    """
+    if not yes and not input.is_terminal():
+        raise UsageError("deleting cannot be taken back, and there is no terminal to ask in: say --yes")
+    return not yes
+
+
+def _agreed(console: Console, going: Sequence[History], files: Sequence[str] = ()) -> bool:
+    """Say what goes, these files too, and ask; where nothing does, nobody is asked."""
+    for history in going:
+        say(console, f"to be deleted: {in_words(history, go=files)}")
+    several = f"these {len(going)} sessions and their whole logs"
+    what = f"session {going[0].info.id} and its whole log" if len(going) == 1 else several
+    return not going or click.confirm(f"Delete {what}{_WITH_FILES if files else ''}?", err=True)

@@ -1,0 +1,351 @@
+"""Export, import."""
+
+import os
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO, TypeAlias
+
+import click
+
+from agentloop._plumbing.private_files import open_private
+from agentloop.cli import input, settings
+from agentloop.cli.options import STORE, TTL, Option, options
+from agentloop.cli.sessions.command import Opened, done, named
+from agentloop.cli.sessions.show import DAMAGED, FORMATS, pages_with, texts_of, untold, warn
+from agentloop.cli.settings import Settings
+from agentloop.cli.terminal import StandardOutput, error_console, few, say
+from agentloop.context import count_message, counter_for
+from agentloop.errors import ConflictError, UsageError
+from agentloop.events import (
+    KINDS,
+    MAIN,
+    Cleared,
+    ClearedItem,
+    Compacted,
+    Described,
+    Event,
+    EventFilter,
+    MessageAdded,
+    Record,
+    RunStarted,
+)
+from agentloop.messages import Message
+from agentloop.redaction import Redact, redacted
+from agentloop.run import title_of
+from agentloop.sessions import importing, new_session_id
+from agentloop.stores import checked_session_id
+
+SELECTION: Sequence[Option[Any]] = (
+    click.option("--branch", metavar="NAME", help="What that branch said; main: all that is of no branch."),
+    click.option(
+        "--kind",
+        "kinds",
+        metavar="KIND",
+        multiple=True,
+        type=click.Choice(KINDS),
+        help="Records of this kind, e.g. message_added or compacted. Repeatable.",
+    ),
+    click.option("--run", "run_id", metavar="RUN_ID", help="The messages and the edges of this run."),
+    click.option("--range", "positions", metavar="FIRST-LAST", help="Positions: 12-40, 12-, -40 or 7."),
+)
+Read: TypeAlias = Callable[[EventFilter | None], AsyncGenerator[Sequence[Record]]]
+"""Reads a session page by page: the records of a range, or all."""
+
+_RANGE = re.compile(r"([0-9]{1,15})(-?)|([0-9]{0,15})-([0-9]{1,15})")
+
+
+def filter_of(selection: Mapping[str, Any], shape: str) -> EventFilter | None:
+    """The filter that these options ask for; None where none of them is given.
+
+    Raises:
+        UsageError: an option is empty or no range, or an export of that shape can't hold what is asked for.
+    """
+    branch, run_id, kinds = selection["branch"], selection["run_id"], selection["kinds"]
+    for name, value in (("--branch", branch), ("--run", run_id)):
+        if value is not None and not value.strip():
+            raise UsageError(f"{name} is empty: give it a value or leave it out")
+    if shape == "openai" and kinds and "message_added" not in kinds:
+        raise UsageError(
+            "--format openai holds messages alone: take --kind message_added, or --format events"
+        )
+    first, last = _range(selection["positions"])
+    only = EventFilter(branch=branch, kinds=kinds or None, run_id=run_id, first=first, last=last)
+    if only == EventFilter():
+        return None
+    return only if shape != "openai" else replace(only, branch=branch or MAIN, kinds=("message_added",))
+
+
+async def check_there(only: EventFilter, read: Read) -> None:
+    """Refuse a branch and a run that the session does not have; say so where nothing is taken.
+
+    Outside of the range, only the names of these are looked for, and only where nothing in it is taken.
+
+    Raises:
+        UsageError: with those that there are.
+    """
+    async with aclosing(read(only)) as pages:
+        async for page in pages:
+            if any(map(only, page)):
+                return
+    if only.branch not in (None, MAIN) or only.run_id is not None:
+        async with aclosing(read(None)) as pages:
+            await _check_names(only, pages)
+    say(error_console(), "nothing in the session is all of what was asked for")
+
+
+async def _check_names(only: EventFilter, pages: AsyncIterable[Iterable[Record]]) -> None:
+    branches, runs = {MAIN: None}, dict[str, None]()
+    async for page in pages:
+        for event in (record.event for record in page):
+            if isinstance(event, MessageAdded) and event.branch:
+                branches[event.branch] = None
+            if isinstance(event, MessageAdded | RunStarted) and event.run_id:
+                runs[event.run_id] = None
+    _check_among("--branch", only.branch, list(branches))
+    _check_among("--run", only.run_id, list(runs))
+
+
+def _range(text: str | None) -> tuple[int | None, int | None]:
+    if text is None:
+        return None, None
+    match = _RANGE.fullmatch(text.strip())
+    if match is None:
+        raise _no_range(text)
+    alone, dash, first, last = match.groups()
+    low = int(alone or first or 1)
+    high = int(last) if last else None if dash else low
+    if low < 1 or (high is not None and high < low):
+        raise _no_range(text)
+    return low, high
+
+
+def _no_range(text: str) -> UsageError:
+    return UsageError(f"--range must be like 12-40, 12-, -40 or 7, positions from 1 on, not {text[:40]!r}")
+
+
+def _check_among(name: str, wanted: str | None, known: Sequence[str]) -> None:
+    if wanted is not None and wanted not in known:
+        listed = f"it has {few(list(map(ascii, reversed(known))))}" if known else "it has none"
+        raise UsageError(f"{name}: the session has no {wanted[:60]!r}; {listed}")
+
+
+def read_text(path: str) -> str:
+    """What the file of that name holds; `-` is standard input.
+
+    Raises:
+        UsageError: it cannot be read, or is not in UTF-8.
+    """
+    try:
+        data = input.read_bytes() if path == "-" else settings.path(path).read_bytes()
+    except UsageError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        name = "standard input" if path == "-" else repr(path)
+        raise UsageError(f"nothing imported: line {line} of {name} is not in UTF-8: convert it") from error
+
+
+def redacted_events(
+    events: Iterable[Event], redact: Redact | None, count: Callable[[Message], int]
+) -> Iterator[Event]:
+    """The events redacted; what changes is counted again."""
+    for event in events:
+        clean = redacted(event, redact)
+        yield event if clean is event else _counted(clean, count)
+
+
+def _counted(event: Event, count: Callable[[Message], int]) -> Event:
+    match event:
+        case MessageAdded():
+            return replace(event, tokens=count(event.message))
+        case Cleared():
+            return replace(event, items=_counted_items(event.items, count))
+        case Compacted():
+            answer = count(Message.assistant(event.answer)) if event.answer else 0
+            shown = count(Message.user(event.replacement)) if event.replacement else 0
+            items = _counted_items(event.cleared, count)
+            return replace(event, tokens=shown + answer, answer_tokens=answer, cleared=items)
+    return event
+
+
+def _counted_items(items: Iterable[ClearedItem], count: Callable[[Message], int]) -> tuple[ClearedItem, ...]:
+    return tuple(replace(item, tokens=count(item.message)) for item in items)
+
+
+class WholeFile:
+    """A file that is being written; its faults are told by its path."""
+
+    def __init__(self, path: Path, file: TextIO) -> None:
+        self._path = path
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Add the text.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        with _told(self._path):
+            self._file.write(text)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[WholeFile]:
+    """A file to write text to, which takes its place at the end of the block, or never where that raises.
+
+    A new file is 0600, one that stands there keeps its rights. Links, devices and pipes are written
+    through, never replaced. What the block raises is the block's own, and comes out as it is.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    with _told(path):
+        through = path.is_symlink() or (path.exists() and not path.is_file())
+    with _opened(path, path) if through else _replaced(path) as file:
+        yield WholeFile(path, file)
+
+
+@contextmanager
+def _replaced(path: Path) -> Iterator[TextIO]:
+    # A name of its own: the file's name may be as long as a name can be.
+    with _told(path):
+        beside = path.with_name(f".agentloop-{os.getpid()}.part")
+    try:
+        with _told(path):
+            beside.unlink(missing_ok=True)
+        with _opened(beside, path) as file:
+            yield file
+            with _told(path):
+                file.flush()
+                os.fsync(file.fileno())
+        with _told(path):
+            _put_in_place(beside, path)
+    except BaseException:  # whatever ended the block, no half file is left; raised again
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _opened(at: Path, path: Path) -> Iterator[TextIO]:
+    """The file `at`, closed at the end of the block; its faults are told of `path`."""
+    with _told(path):
+        file = open_private(at)
+    try:
+        yield file
+    except BaseException:  # whatever ended the block, it is what is told; raised again
+        with suppress(OSError):
+            file.close()
+        raise
+    with _told(path):
+        file.close()
+
+
+def _put_in_place(beside: Path, path: Path) -> None:
+    if path.exists():
+        beside.chmod(path.stat().st_mode & 0o777)
+    beside.replace(path)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say which file it is that cannot be written."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{str(path)!r} cannot be written: {reason}") from error
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.option("--format", "shape", type=click.Choice(FORMATS), default="openai", show_default=True)
+@click.option("-o", "--output", "path", metavar="FILE", help="Write it there instead of standard output.")
+@options(SELECTION, DAMAGED, STORE)
+def export(name: str, shape: str, path: str | None, damaged: str, **selection: Any) -> int:
+    """Write a session out.
+
+    As chat-completions messages, its events, or text to read. Of what is left of it by --branch, --kind,
+    --run and --range together, or of what is good by --damaged skip; an events export then holds each
+    record's position in the log, and comes back in where all that its records point at is in it.
+    """
+    only = filter_of(selection, shape) or (EventFilter() if damaged == "skip" else None)
+    if path == "":
+        raise UsageError("--output is empty: name a file, or leave it out for standard output")
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        info = await named(opened, name)
+        if only:
+            await check_there(only, partial(pages_with(damaged, untold), opened.store, info))
+        async with aclosing(texts_of(opened, info, shape, only, read=pages_with(damaged, warn))) as texts:
+            if path is None or path == "-":
+                async for text in texts:
+                    await output.write(text)
+            else:
+                with whole_file(settings.path(path)) as file:
+                    async for text in texts:
+                        file.write(text)
+
+    return done(work)
+
+
+@click.command("import")
+@click.argument("path", metavar="FILE")
+@click.option("--session", "new_id", metavar="ID", help="The id it gets. [default: a new one]")
+@options(TTL, STORE)
+def import_(path: str, new_id: str | None, **_: Any) -> int:
+    """Read a session in.
+
+    From messages, as a JSON list or JSON Lines, or from events, as JSON Lines; - is standard input. It
+    becomes a session of this folder, and of the owner and with the time to live that are given; else those
+    that the events name stay.
+    """
+    session_id = new_session_id() if new_id is None else checked_session_id(new_id)
+    # Read here and not in the event loop, where a silent pipe would keep a signal waiting.
+    text = read_text(path)
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        exists = UsageError(f"session {session_id!r} exists already: choose another id with --session")
+        events = _events(text, opened.settings)
+        if await opened.store.info(session_id):
+            raise exists
+        try:
+            await opened.store.append(session_id, events, expect=0)
+        except ConflictError as error:
+            raise exists from error
+        await output.write(f"{session_id}\n")
+
+    return done(work)
+
+
+def _events(text: str, settings: Settings) -> list[Event]:
+    """The events of the file, and that they are a session of this folder."""
+    counter = counter_for(settings.model)
+
+    def count(message: Message) -> int:
+        return count_message(message, counter)
+
+    events = list(redacted_events(importing.parse(text, count=count), settings.redact, count))
+    here = Described(
+        title=_title(events),
+        folder=str(settings.workdir),
+        owner=settings.owner,
+        ttl_seconds=settings.ttl_seconds,
+    )
+    return [*events, here]
+
+
+def _title(events: Sequence[Event]) -> str | None:
+    """What a session of these messages would be called; None where they name a title themselves."""
+    if any(isinstance(event, Described) for event in events):
+        return None
+    said = (event.message for event in events if isinstance(event, MessageAdded))
+    return next((title_of(message) for message in said if message.role == "user"), None) or None

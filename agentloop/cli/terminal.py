@@ -1,0 +1,332 @@
+"""Standard output and error, signals, columns."""
+
+import asyncio
+import logging
+import os
+import re
+import select
+import stat
+import sys
+import time
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Self, TextIO, TypeVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from agentloop.cli.options import LOG_VARIABLE
+from agentloop.cli.process import can_be_written, first_to, on_signals
+from agentloop.errors import UsageError
+
+_PIECE = getattr(select, "PIPE_BUF", 512)
+"""Bytes at a time: POSIX promises that a pipe that is ready takes this much without blocking."""
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that turn the direction of writing for what follows: with them a title or a
+command reads as another (https://www.unicode.org/reports/tr9/)."""
+
+
+def printable(text: str) -> str:
+    """The text without control characters, so that nothing a model or a tool says can steer a terminal.
+
+    >>> printable("rm \u202etxt.exe")
+    'rm �txt.exe'
+    """
+    return _UNSEEN.sub("�", text.replace("\r", ""))
+
+
+class StandardOutput:
+    """Where the answer goes; writing never blocks the event loop, so that Ctrl-C gets through."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._rest: deque[memoryview] = deque()
+        self._is_writing = False
+        self.is_terminal = os.isatty(descriptor)
+        self._can_block = os.name == "posix" and _can_block(descriptor)
+
+    @classmethod
+    def claimed(cls) -> Self:
+        """Standard output for the answer alone: whatever else is printed from now on goes to standard error.
+
+        Tools, callbacks and their children print where they like; none of it may mix with the answer.
+        """
+        own = cls(os.dup(1))
+        os.dup2(2, 1)
+        return own
+
+    async def write(self, text: str) -> None:
+        """Hand over all of the text, after what a cancelled call before has left.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+            OSError: it cannot be written, for example on a full disc.
+        """
+        self._queue(text)
+        while self._rest:
+            await self._ready()
+            self._hand_over()
+
+    def write_at_once(self, text: str) -> None:
+        """Hand over what is left and the text as far as nobody has to be waited for; raises nothing.
+
+        Made for a process that leaves now, in a signal's handler: where that came in the middle of a write,
+        nobody knows how much of it is done, and nothing is written.
+        """
+        if self._is_writing:
+            return
+        self._queue(text)
+        with suppress(OSError):
+            while self._rest and can_be_written(self._descriptor):
+                self._hand_over()
+
+    def _queue(self, text: str) -> None:
+        data = (printable(text) if self.is_terminal else text).encode("utf-8", "replace")
+        if data:
+            self._rest.append(memoryview(data))
+
+    def _hand_over(self) -> None:
+        """Write the next piece."""
+        self._is_writing = True
+        try:
+            first = self._rest[0]
+            written = os.write(self._descriptor, first[:_PIECE] if self._can_block else first)
+            self._rest[0] = first[written:]
+            if not self._rest[0]:
+                self._rest.popleft()
+        except BlockingIOError:
+            pass
+        finally:
+            self._is_writing = False
+
+    async def _ready(self) -> None:
+        if not self._can_block or can_be_written(self._descriptor):
+            return
+        loop = asyncio.get_running_loop()
+        writable = asyncio.Event()
+        loop.add_writer(self._descriptor, writable.set)
+        try:
+            await writable.wait()
+        finally:
+            loop.remove_writer(self._descriptor)
+
+
+def _can_block(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+T = TypeVar("T")
+
+_THREADS = 32
+
+
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` on an event loop of its own.
+
+    The first signal cancels it, a second one ends the process at once. Threads that a tool has left behind
+    are not waited for.
+
+    Raises:
+        KeyboardInterrupt: a signal came, and `work` let the cancellation through.
+    """
+    loop = asyncio.new_event_loop()
+    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentloop")
+    loop.set_default_executor(threads)
+    task = loop.create_task(work)
+    try:
+        with on_signals(first_to(lambda *_: loop.call_soon_threadsafe(task.cancel))):
+            result = loop.run_until_complete(task)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        return result
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        loop.close()
+
+
+PROGRAM = "agentloop"
+_PATIENCE_SECONDS = 1.0
+_PIECE_CHARS = 128
+"""What is written at a time: as UTF-8 within the 512 bytes that POSIX lets a ready pipe take at least."""
+
+
+class PatientStream:
+    """A text stream whose reader may go away or stop reading: what nobody reads is dropped.
+
+    A reader that has kept it waiting once is not waited for again until it reads on.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self._waits_on = _descriptor_that_may_wait(stream)
+        self._patience = _PATIENCE_SECONDS
+        self.encoding = getattr(stream, "encoding", "utf-8")
+
+    def write(self, text: str) -> int:
+        """Hand over the text, or drop it."""
+        try:
+            return 0 if self._stream is None else self._written(self._stream, text)
+        except OSError:
+            self._stream = None
+            return 0
+
+    def flush(self) -> None:
+        """Hand over what is held back, or drop it."""
+        try:
+            if self._stream is not None:
+                self._stream.flush()
+        except OSError:
+            self._stream = None
+
+    def isatty(self) -> bool:
+        """Whether a terminal shows it."""
+        return self._stream is not None and self._stream.isatty()
+
+    def fileno(self) -> int:
+        """The descriptor, for the terminal's size."""
+        return 2 if self._stream is None else self._stream.fileno()
+
+    def _written(self, stream: TextIO, text: str) -> int:
+        if self._waits_on is None:
+            return stream.write(text)
+        for start in range(0, len(text), _PIECE_CHARS):
+            if not can_be_written(self._waits_on, wait_seconds=self._patience):
+                self._patience = 0.0
+                return start
+            self._patience = _PATIENCE_SECONDS
+            stream.write(text[start : start + _PIECE_CHARS])
+            stream.flush()
+        return len(text)
+
+
+def _descriptor_that_may_wait(stream: TextIO | None) -> int | None:
+    try:
+        descriptor = -1 if stream is None else stream.fileno()
+        mode = os.fstat(descriptor).st_mode
+    except (OSError, ValueError):
+        return None
+    waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+    return descriptor if waits else None
+
+
+def error_console() -> Console:
+    """Standard error; honours `NO_COLOR`, and never wraps, cuts or interprets what it prints."""
+    file: object = PatientStream(sys.stderr)
+    return Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)  # type: ignore[arg-type]
+
+
+def show(console: Console, text: str, style: str = "") -> None:
+    """The text as it stands, but for what could steer a terminal."""
+    console.print(Text(printable(text), style=style))
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """One line, under the program's name."""
+    show(console, f"{PROGRAM}: {text}", style)
+
+
+SHOWN = 5
+"""So many names are said where there are more."""
+
+NO_DATE = "-"
+"""What is said for a time whose year is larger than that of any date."""
+
+
+def columns(*fields: str) -> str:
+    """One line of these fields, whatever they hold."""
+    return "\t".join(" ".join(printable(field).split()) for field in fields) + "\n"
+
+
+def listing(heading: str, rows: Sequence[str], output: StandardOutput) -> str:
+    """Lines of columns under their heading, nothing where there are none.
+
+    In a terminal the columns stand one under the other; elsewhere tabs are between them.
+    """
+    lines = [heading, *rows] if rows else []
+    return aligned(lines) if output.is_terminal and lines else "".join(lines)
+
+
+def aligned(lines: Sequence[str]) -> str:
+    """Lines of columns as a terminal is to show them: each column as wide as its widest field.
+
+    >>> print(aligned([columns("run", "state"), columns("3f", "queued")]), end="")
+    run  state
+    3f   queued
+    """
+    rows = [line.rstrip("\n").split("\t") for line in lines]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    padded = ([set_cell_size(*field) for field in zip(row, widths, strict=True)] for row in rows)
+    return "".join("  ".join(fields).rstrip() + "\n" for fields in padded)
+
+
+def moment(seconds: float) -> str:
+    """A time as people here write it, to the minute."""
+    return _written("%Y-%m-%d %H:%M", seconds)
+
+
+def exact_moment(seconds: float) -> str:
+    """The same, to the second."""
+    return _written("%Y-%m-%d %H:%M:%S", seconds)
+
+
+def few(names: Sequence[str]) -> str:
+    """The first five of the names, and how many more there are.
+
+    >>> few(["a", "b", "c", "d", "e", "f", "g"])
+    'a, b, c, d, e and 2 more'
+    """
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _written(shape: str, seconds: float) -> str:
+    try:
+        return time.strftime(shape, time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return NO_DATE
+
+
+def is_verbose() -> bool:
+    """Whether the user wants to see where an internal error arose."""
+    return os.environ.get(LOG_VARIABLE, "").strip().lower() == "debug"
+
+
+def configure(*, verbose: bool) -> None:
+    """Send log lines to standard error: from `AGENTLOOP_LOG`'s level on, else from info with `verbose`.
+
+    Where neither asks for them there are none, since progress already says what happens.
+
+    Raises:
+        UsageError: the variable names no level.
+    """
+    name = os.environ.get(LOG_VARIABLE, "").strip() or ("info" if verbose else "")
+    if not name:
+        return
+    level = logging.getLevelNamesMapping().get(name.upper())
+    if level is None:
+        raise UsageError(f"{LOG_VARIABLE}: {name!r} is no level: use debug, info, warning or error")
+    # Logging loads only where somebody wants to read it: that takes longer than the rest of a short call.
+    structlog = import_module("structlog")
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+            structlog.dev.ConsoleRenderer(
+                colors=_colours(), exception_formatter=structlog.dev.plain_traceback
+            ),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(PatientStream(sys.stderr)),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _colours() -> bool:
+    return not os.environ.get("NO_COLOR") and sys.stderr is not None and sys.stderr.isatty()
