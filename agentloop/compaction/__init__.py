@@ -6,10 +6,9 @@ from agentloop.compaction.ladder import Guard, Ladder, Room
 from agentloop.compaction.messages import CompactedMessages, compact_messages, compact_messages_async
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.tool import COMPACT, COMPACT_SCHEMA, focus_of, outcome_text
-from agentloop.context.budget import Budget
-from agentloop.context.context import Context
+from agentloop.context import Budget, Context
 from agentloop.results import CompactionPreview
-from agentloop.strategies.base import CapToolText, Digest, DropAgentItems, DropOldest, LastLines, Lines
-from agentloop.strategies.base import MarkOldResults, Note, Summary, Trim
-from agentloop.strategies.clearing import MicroCompact
+from agentloop.strategies import CapToolText, Digest, DropAgentItems, DropOldest, LastLines, Lines
+from agentloop.strategies import MarkOldResults, Note, Summary, Trim
+from agentloop.strategies import MicroCompact
 from agentloop.stream import CompactionRequest, CompactionResult

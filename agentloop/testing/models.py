@@ -17,7 +17,7 @@ from agentloop.context import TokenCounter, counter_for
 from agentloop.errors import UsageError
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest
-from agentloop.providers.local import admitted, answer_of, streamed
+from agentloop.providers import admitted, answer_of, streamed
 
 Reply: TypeAlias = (
     str

@@ -1,6 +1,4 @@
-"""@tool, Tool, ToolRegistry, RunContext (face in tools/__init__).
-
-Tools: functions that a model may call.
+"""Tools: functions that a model may call.
 
 `@tool` marks a function and leaves it callable as it was; `Tool.of` reads how a function looks to a
 model; `ToolRegistry` answers the model's calls. A tool's failure is an answer, never an exception.
@@ -11,53 +9,17 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from agentloop._plumbing.callables import name_of, without_partials
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import ToolDefinitionError
-from agentloop.messages import Json, ToolCall, Usage
+from agentloop.messages import Json, ToolCall
 from agentloop.tools.invoke import ToolAnswer, answered
+from agentloop.tools.run_context import RunContext
 
 if TYPE_CHECKING:
     from agentloop.tools.schema import Signature
-
-
-Deps = TypeVar("Deps")
-
-
-def _said_to_nobody(text: str) -> None:
-    """Progress that nobody watches."""
-
-
-def _as_it_is(text: str) -> str:
-    """A text in a run that redacts nothing."""
-    return text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext(Generic[Deps]):
-    """Who calls, and for whom; a tool's parameter annotated with it is filled in and hidden from the schema.
-
-    `deps` is the object given to `run(deps=…)`, `usage` what the run has used so far. `on_progress` is
-    called by whatever thread the tool runs in.
-
-    A result is redacted as a whole where the run redacts. A tool that cuts a text into pieces redacts it with
-    `redact` before, so that no secret is cut in two; it may be called in any thread.
-    """
-
-    session_id: str
-    run_id: str
-    call_id: str
-    deps: Deps
-    usage: Usage = field(default_factory=Usage)
-    on_progress: Callable[[str], None] = _said_to_nobody
-    redact: Callable[[str], str] = _as_it_is
-
-    def progress(self, text: str) -> None:
-        """Say how far the tool has come to whoever watches the run."""
-        self.on_progress(text)
-
 
 DEFAULT_TIMEOUT_SECONDS = 120.0
 

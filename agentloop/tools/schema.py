@@ -34,7 +34,7 @@ from agentloop._plumbing.truncate import beginning
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json
 from agentloop.tools.invoke import ArgumentsError, Given
-from agentloop.tools.registry import RunContext
+from agentloop.tools.run_context import RunContext
 
 _STYLES = (DocstringStyle.GOOGLE, DocstringStyle.NUMPYDOC, DocstringStyle.REST)
 

@@ -1,0 +1,75 @@
+"""The store that a URL names; each is loaded when it is first asked for."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentloop._plumbing.checks import shown
+from agentloop.errors import UsageError
+from agentloop.stores.base import SessionStore
+from agentloop.stores.memory import InMemoryStore
+
+if TYPE_CHECKING:
+    from agentloop.stores.postgres import PostgresStore
+    from agentloop.stores.sqlite import SQLiteStore
+
+_SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]{0,20}):", re.IGNORECASE)
+_FORMS = "use memory:, sqlite:///relative.db, sqlite:////absolute/path.db or postgresql://host/database"
+
+
+def open_store(store: str | SessionStore) -> SessionStore:
+    """The store that a URL names, or the store itself; nothing is touched or connected to yet.
+
+    URLs are `memory:`, `sqlite:///relative.db` and `sqlite:////absolute/path.db`, whose path is taken as it
+    stands, without escapes, and `postgresql://user:password@host:port/database?option=value`.
+
+    Raises:
+        UsageError: no store has that URL, or the store of that URL needs an extra that is not installed.
+    """
+    if not isinstance(store, str):
+        if isinstance(store, type) or not callable(getattr(store, "append", None)):
+            raise UsageError(f"store must be a URL or a store, not {shown(store)}: {_FORMS}")
+        return store
+    if store == "memory:":
+        return InMemoryStore()
+    if store.startswith("sqlite:"):
+        return sqlite_store()(_sqlite_path(store))
+    if store.startswith(("postgresql:", "postgres:")):
+        return postgres_store()(store)
+    raise UsageError(f"{_told(store)} is no store URL: {_FORMS}")
+
+
+def sqlite_store() -> "type[SQLiteStore]":
+    """Loaded when it is first asked for: most programs open one store."""
+    from agentloop.stores.sqlite import SQLiteStore
+
+    return SQLiteStore
+
+
+def postgres_store() -> "type[PostgresStore]":
+    """Loaded when it is first asked for: psycopg takes a while, and need not be installed."""
+    try:
+        import psycopg  # noqa: F401 — whether it, and a libpq for it, can be loaded
+    except ImportError as error:
+        text = "a PostgreSQL store needs the extra 'postgres': install agentloop-kit[postgres]"
+        raise UsageError(text) from error
+    from agentloop.stores.postgres import PostgresStore
+
+    return PostgresStore
+
+
+def _told(url: str) -> str:
+    """The URL, for a message; no more than its scheme where a password may stand in it."""
+    if "@" not in url and "%40" not in url and "passw" not in url.lower():
+        return repr(url[:60])
+    scheme = _SCHEME.match(url)
+    return f"{scheme[1]}:…" if scheme else "what is given"
+
+
+def _sqlite_path(url: str) -> Path:
+    path = url.removeprefix("sqlite:///")
+    if path == url or not path.strip("/") or "\0" in path or path == ":memory:":
+        raise UsageError(f"bad store URL {_told(url)}: {_FORMS}")
+    if "?" in path:
+        raise UsageError(f"bad store URL {_told(url)}: a query string (?…) means nothing here, leave it out")
+    return Path(path)

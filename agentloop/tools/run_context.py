@@ -1,0 +1,42 @@
+"""What a tool may know of the run that calls it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from agentloop.messages import Usage
+
+Deps = TypeVar("Deps")
+
+
+def _said_to_nobody(text: str) -> None:
+    """Progress that nobody watches."""
+
+
+def _as_it_is(text: str) -> str:
+    """A text in a run that redacts nothing."""
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext(Generic[Deps]):
+    """Who calls, and for whom; a tool's parameter annotated with it is filled in and hidden from the schema.
+
+    `deps` is the object given to `run(deps=…)`, `usage` what the run has used so far. `on_progress` is
+    called by whatever thread the tool runs in.
+
+    A result is redacted as a whole where the run redacts. A tool that cuts a text into pieces redacts it with
+    `redact` before, so that no secret is cut in two; it may be called in any thread.
+    """
+
+    session_id: str
+    run_id: str
+    call_id: str
+    deps: Deps
+    usage: Usage = field(default_factory=Usage)
+    on_progress: Callable[[str], None] = _said_to_nobody
+    redact: Callable[[str], str] = _as_it_is
+
+    def progress(self, text: str) -> None:
+        """Say how far the tool has come to whoever watches the run."""
+        self.on_progress(text)
