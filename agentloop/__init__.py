@@ -37,8 +37,8 @@ _NAMES = {
     "callbacks": "Callbacks Focus Replace Veto",
     "compaction": "Compaction compact_messages compact_messages_async",
     "errors": "AgentLoopError BadAnswerError ConflictError ContextOverflowError ContextTooLongError "
-    "DamagedError ModelError ModelRefusedError ModelUnavailableError RetryTool SessionBusyError SessionNotFoundError "
-    "StoreError TakenOverError ToolDefinitionError UsageError",
+    "DamagedError ModelError ModelRefusedError ModelUnavailableError RetryTool SessionBusyError "
+    "SessionNotFoundError StoreError TakenOverError ToolDefinitionError UsageError",
     "events": "EventFilter",
     "messages": "Message ToolCall Usage",
     "model_call": "RetryPolicy",

@@ -107,7 +107,7 @@ def _text_of(reply: "Veto | Focus | Replace", value: object) -> str:
     raise UsageError(f"{type(reply).__name__} takes a text, not {type(value).__name__}")
 
 
-Reply: TypeAlias = Veto | Focus | Replace | None
+CompactionReply: TypeAlias = Veto | Focus | Replace | None
 """What a `before_compaction` may return."""
 
 
@@ -130,7 +130,7 @@ class Callbacks:
         KeepRecentFraction: done
     """
 
-    def before_compaction(self, request: CompactionRequest) -> Reply | Awaitable[Reply]:
+    def before_compaction(self, request: CompactionRequest) -> CompactionReply | Awaitable[CompactionReply]:
         """Called before a compaction hides anything or shows it shortened, whatever the reason for it.
 
         May veto, focus or replace the summary. Layer one, which shows old results shortened before a request,

@@ -72,7 +72,7 @@ _MAKES_TEXT_VOID = (CompactionStarted, ResultsCleared, Retrying, RunEnded)
 
 
 @dataclass(slots=True)
-class Watch:
+class Emitter:
     """One run's watchers. `sink` takes each event at once; callbacks are awaited after it.
 
     With `redact` all that is shown is redacted. Of an answer's text what may still become a secret is held

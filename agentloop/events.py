@@ -38,7 +38,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageAdded(Event):
+class MessageRecord(Event):
     """Something was said.
 
     `tokens` is counted once, here. `branch` is None on the main line, else the sub-agent that said it.
@@ -136,7 +136,7 @@ class ModelCalled(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStarted(Event):
+class RunStartRecord(Event):
     """A run began; `prompt` is what is to be said in it once calls in flight have their results, if any."""
 
     kind: ClassVar[str] = "run_started"
@@ -147,7 +147,7 @@ class RunStarted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunEnded(Event):
+class RunEndRecord(Event):
     """A run ended with one of the words of the exit table; `reason` says which limit ended it, if one did."""
 
     kind: ClassVar[str] = "run_ended"
@@ -192,13 +192,13 @@ class Unknown(Event):
 
 
 AnyEvent: TypeAlias = (
-    MessageAdded
+    MessageRecord
     | Cleared
     | Compacted
     | Restored
     | ModelCalled
-    | RunStarted
-    | RunEnded
+    | RunStartRecord
+    | RunEndRecord
     | Described
     | Noted
     | Unknown
@@ -271,8 +271,8 @@ class EventFilter:
         return self.takes(
             seq=record.seq,
             kind=_NAMES.get(type(event), ""),
-            branch=event.branch if isinstance(event, MessageAdded) else None,
-            run_id=event.run_id if isinstance(event, MessageAdded | RunStarted | RunEnded) else None,
+            branch=event.branch if isinstance(event, MessageRecord) else None,
+            run_id=event.run_id if isinstance(event, MessageRecord | RunStartRecord | RunEndRecord) else None,
         )
 
     def takes(self, *, seq: int, kind: str, branch: str | None, run_id: str | None) -> bool:

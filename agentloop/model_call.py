@@ -38,7 +38,7 @@ from agentloop.models import Answer, ChatModel, ModelPart, ModelRequest, Retry, 
 OnPart = Callable[[TextPart | Retry], Awaitable[None]]
 
 
-async def call(
+async def call_model(
     model: ChatModel, request: ModelRequest, *, counted: int, on_part: OnPart
 ) -> tuple[Answer, ModelCalled]:
     """The model's answer, and the record that it was asked; `counted` is the request by our own count.

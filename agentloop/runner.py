@@ -14,7 +14,7 @@ from agentloop.events import EventFilter, Record, select
 from agentloop.messages import Message
 from agentloop.redaction import Redact, redacted
 from agentloop.results import CompactionPreview, RunResult
-from agentloop.run import Agent, Limits, one_run, setting_of, spoken
+from agentloop.run import Agent, Limits, as_user_message, execute_run, run_config
 from agentloop.sessions import Leases, Session, WhenBusy, check_seen, new_session_id, undone
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
@@ -66,7 +66,7 @@ class Runner:
         ttl_seconds: float | None = None,
     ) -> None:
         above_zero("callback_seconds", callback_seconds)
-        setting = setting_of(
+        setting = run_config(
             agent,
             open_store(store),
             callbacks=callbacks,
@@ -111,7 +111,7 @@ class Runner:
             TakenOverError: another run took the session over; this one stored nothing more.
             StoreError: the session could not be read or written.
         """
-        return await self._run(spoken(prompt), session_id, deps, limits, unseen)
+        return await self._run(as_user_message(prompt), session_id, deps, limits, unseen)
 
     async def resume(self, session_id: str, *, deps: Any = None, limits: Limits | None = None) -> RunResult:
         """Go on with a run that was interrupted; no finished tool runs again.
@@ -138,7 +138,7 @@ class Runner:
         iteration can go on with the session at once, unless they keep the generator and do not `aclose` it.
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
-        message = None if prompt is None else spoken(prompt)
+        message = None if prompt is None else as_user_message(prompt)
         task = asyncio.create_task(self._run(message, session_id, deps, limits, events.put_nowait))
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
@@ -231,7 +231,7 @@ class Runner:
         self, message: Message | None, session_id: str | None, deps: Any, limits: Limits | None, sink: Sink
     ) -> RunResult:
         session_id = new_session_id() if session_id is None else checked_session_id(session_id)
-        return await one_run(self._setting, message, session_id, sink=sink, deps=deps, limits=limits)
+        return await execute_run(self._setting, message, session_id, sink=sink, deps=deps, limits=limits)
 
     async def _check_seen(self, session_id: str) -> None:
         await check_seen(session_id, self.store, self._setting.owner)

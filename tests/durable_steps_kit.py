@@ -17,12 +17,12 @@ from typing import Any
 
 from agentloop import Agent, Limits, RunContext, Runner, tool
 from agentloop.context import Context, RunTools, next_step
-from agentloop.durable.execution import Deed, Execution, Flow, Live, Place, Todo
+from agentloop.durable.execution import Deed, Execution, Flow, Live, Todo, WorkPlace
 from agentloop.durable.orders import Order
-from agentloop.events import Described, Event, MessageAdded, RunStarted
+from agentloop.events import Described, Event, MessageRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
-from agentloop.run import Setting
+from agentloop.run import RunConfig
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import Reply, ScriptedModel, calls
@@ -118,8 +118,8 @@ class World:
         self._cut_off: dict[str, asyncio.Event] = {}
         self._others: list[Callable[[], Awaitable[None]]] = []
         self.model = ScriptedModel(repeat(self._reply), **model)
-        setting = Setting(agent=Agent(self.model, tools=self.tools()), store=self.store)
-        self.place = Place(setting=setting, limits=Limits(steps=9), sink=unseen)
+        setting = RunConfig(agent=Agent(self.model, tools=self.tools()), store=self.store)
+        self.place = WorkPlace(setting=setting, limits=Limits(steps=9), sink=unseen)
         self._steps = FatedSteps(self, fates)
 
     def execution(self, *, since: int = 0) -> Execution:
@@ -178,8 +178,8 @@ class World:
         records = await self.store.read("s")
         is_open = isinstance(next_step(Context.of(records).messages), RunTools)
         asked = Message.user("And you?")
-        begun = RunStarted(run_id="killed", prompt=asked if is_open else None)
-        said = [] if is_open else [MessageAdded(message=asked, tokens=1, run_id="killed")]
+        begun = RunStartRecord(run_id="killed", prompt=asked if is_open else None)
+        said = [] if is_open else [MessageRecord(message=asked, tokens=1, run_id="killed")]
         await self.store.append("s", [begun, *said], expect=len(records))
 
     def tools(self) -> list[Any]:

@@ -12,7 +12,7 @@ import structlog
 
 from agentloop import Agent
 from agentloop.durable import QueuedRun, RunQueue, Worker
-from agentloop.events import MessageAdded, Record
+from agentloop.events import MessageRecord, Record
 from agentloop.stores import SessionStore, open_store
 from agentloop.stream import AnyStreamEvent
 from tests.kit import until
@@ -89,9 +89,9 @@ async def said(store: SessionStore, session_id: str) -> list[tuple[str, str]]:
     return [(each.message.role, each.message.text) for each in messages(records)]
 
 
-def messages(records: Sequence[Record]) -> list[MessageAdded]:
+def messages(records: Sequence[Record]) -> list[MessageRecord]:
     """The messages among the records."""
-    return [record.event for record in records if isinstance(record.event, MessageAdded)]
+    return [record.event for record in records if isinstance(record.event, MessageRecord)]
 
 
 def locked_out(connection: "psycopg.Connection[Any]", table: str) -> int:

@@ -21,7 +21,7 @@ from agentloop import (
 from agentloop.codec import encode
 from agentloop.context import Budget, Context, count_request
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelUnavailableError
-from agentloop.events import Event, ModelCalled, Noted, Record, RunEnded, RunStarted
+from agentloop.events import Event, ModelCalled, Noted, Record, RunEndRecord, RunStartRecord
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import Answer, ModelPart, ModelRequest
 from agentloop.results import RunResult
@@ -141,11 +141,14 @@ cases = st.builds(
 def events_of(case: Case) -> list[Event]:
     """The history as a log: in several runs, some of it said by others, with records that say nothing."""
     chance = random.Random(case.seed)
-    events: list[Event] = [RunStarted(run_id="r0")]
+    events: list[Event] = [RunStartRecord(run_id="r0")]
     run = 0
     for message in case.history:
         if message.role == "user" and chance.random() < 0.3:
-            events += [RunEnded(run_id=f"r{run}", status="answered"), RunStarted(run_id=f"r{run + 1}")]
+            events += [
+                RunEndRecord(run_id=f"r{run}", status="answered"),
+                RunStartRecord(run_id=f"r{run + 1}"),
+            ]
             run += 1
         if chance.random() < 0.1:
             events.append(Noted(source="test", data={"at": len(events)}))

@@ -6,7 +6,7 @@ from agentloop.events import (
     Compacted,
     Described,
     Event,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Record,
     Restored,
@@ -14,8 +14,8 @@ from agentloop.events import (
 from agentloop.messages import Message, ToolCall
 
 
-def said(message: Message, *, branch: str | None = None) -> MessageAdded:
-    return MessageAdded(message=message, tokens=3, branch=branch)
+def said(message: Message, *, branch: str | None = None) -> MessageRecord:
+    return MessageRecord(message=message, tokens=3, branch=branch)
 
 
 def log(*events: Event | Message) -> list[Record]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentloop.compaction import Compaction
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Message
 from agentloop.models import ChatModel
 from agentloop.providers.openai import OpenAIChat
@@ -44,7 +44,7 @@ def look(at: str) -> str:
 async def said(runner: Runner, session_id: str = "s") -> list[Message]:
     """The messages of the session's log."""
     records = await runner.store.read(session_id)
-    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
+    return [record.event.message for record in records if isinstance(record.event, MessageRecord)]
 
 
 async def run_looking(

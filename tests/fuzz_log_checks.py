@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from agentloop.codec import decode, encode
 from agentloop.context import Context
-from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored, holds
+from agentloop.events import Cleared, Compacted, MessageRecord, Record, Restored, holds
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions import load
 from tests.fuzz_world import Act, Story
@@ -62,7 +62,7 @@ def _undone(act: Act) -> Iterator[str]:
     before = Context.of(act.after[: first - 1])
     wanted = [(entry.seq, entry.message) for entry in before.visible]
     wanted += [
-        (record.seq, record.event.message) for record in since if isinstance(record.event, MessageAdded)
+        (record.seq, record.event.message) for record in since if isinstance(record.event, MessageRecord)
     ]
     if [(entry.seq, entry.message) for entry in Context.of(act.after).visible] != wanted:
         yield "L8 undo did not give back the context from before"
@@ -180,4 +180,4 @@ def _unread(
 
 
 def _messages(records: Sequence[Record]) -> list[Message]:
-    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
+    return [record.event.message for record in records if isinstance(record.event, MessageRecord)]

@@ -12,7 +12,7 @@ from typing import Any
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction, CompactionResult
 from agentloop.context import count_message, counter_for
-from agentloop.events import Cleared, Compacted, MessageAdded, Record, Restored
+from agentloop.events import Cleared, Compacted, MessageRecord, Record, Restored
 from agentloop.model_call import RetryPolicy
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.results import RunResult
@@ -101,7 +101,7 @@ class _World:
     async def _import(self) -> None:
         count = counter_for("fuzzed")
         said = history(Random(f"{self.plan.seed} history"), self.plan.history)
-        events = [MessageAdded(message=message, tokens=count_message(message, count)) for message in said]
+        events = [MessageRecord(message=message, tokens=count_message(message, count)) for message in said]
         if events:
             await self.inner.append(SESSION, events, expect=0)
 

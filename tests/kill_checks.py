@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 from agentloop.context import Context
-from agentloop.events import Compacted, MessageAdded, Record
+from agentloop.events import Compacted, MessageRecord, Record
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
 from agentloop.sessions import Session, listed, load
@@ -73,7 +73,7 @@ def _effects(world: World, records: Sequence[Record]) -> Iterator[str]:
     results = {
         record.event.message.tool_call_id: record
         for record in records
-        if isinstance(record.event, MessageAdded) and record.event.message.role == "tool"
+        if isinstance(record.event, MessageRecord) and record.event.message.role == "tool"
     }
     began = {line["pid"]: line["length"] for line in world.noted("journal") if line["does"] == "start"}
     did = Counter(line["call"] for line in world.noted("effects"))
@@ -84,7 +84,7 @@ def _effects(world: World, records: Sequence[Record]) -> Iterator[str]:
         if line["tool"] == "once" and did[line["call"]] != 1:
             yield f"L7 {line['call']} took effect {did[line['call']]} times"
     for call_id, record in results.items():
-        text = record.event.message.text if isinstance(record.event, MessageAdded) else ""
+        text = record.event.message.text if isinstance(record.event, MessageRecord) else ""
         if text != INTERRUPTED and "done" not in text:
             yield f"the result of {call_id} is neither the tool's nor interrupted: {text[:80]}"
         if text != INTERRUPTED and not did[call_id or ""]:
@@ -110,7 +110,7 @@ def _transcripts(world: World, records: Sequence[Record]) -> Iterator[str]:
 
 def _spilled(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
-        if isinstance(record.event, MessageAdded) and record.event.spilled:
+        if isinstance(record.event, MessageRecord) and record.event.spilled:
             path = Path(record.event.spilled)
             if not path.exists() or not WHOLE.fullmatch(path.read_text()):
                 yield f"the file of the long result at {record.seq} is not whole"
@@ -140,4 +140,4 @@ async def _beside(store: SessionStore, records: Sequence[Record]) -> AsyncIterat
 
 
 def _said(records: Sequence[Record]) -> list[Message]:
-    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
+    return [record.event.message for record in records if isinstance(record.event, MessageRecord)]

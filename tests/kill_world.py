@@ -18,7 +18,7 @@ import agentloop.sessions.checkpoint
 from agentloop import Agent, Callbacks, Compaction, MicroCompact, RunContext, Runner, tool
 from agentloop.context import count_request, counter_for
 from agentloop.errors import AgentLoopError, UsageError
-from agentloop.events import Compacted, Event, MessageAdded
+from agentloop.events import Compacted, Event, MessageRecord
 from agentloop.messages import Message
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.providers.local import answer_of, streamed
@@ -136,7 +136,7 @@ class Planned:
 
     async def _next(self) -> Message:
         records = await self._store.read(ID)
-        said = [record.event.message for record in records if isinstance(record.event, MessageAdded)]
+        said = [record.event.message for record in records if isinstance(record.event, MessageRecord)]
         batch = sum(message.role == "assistant" for message in said)
         if batch >= len(BATCHES):
             return Message.assistant("all done")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from agentloop.context import Budget, Context, count_message, counter_for
-from agentloop.events import Event, MessageAdded, Record
+from agentloop.events import Event, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.runner import Runner
@@ -109,9 +109,9 @@ def orderly(draw: st.DrawFn, *, most_turns: int = 6) -> list[Message]:
     return messages
 
 
-def added(message: Message) -> MessageAdded:
+def added(message: Message) -> MessageRecord:
     """The record of a message, counted."""
-    return MessageAdded(message=message, tokens=count_message(message, COUNTER))
+    return MessageRecord(message=message, tokens=count_message(message, COUNTER))
 
 
 def records_of(events: Sequence[Event]) -> list[Record]:

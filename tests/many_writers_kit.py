@@ -11,7 +11,7 @@ import sys
 from agentloop import Agent, Compaction, Runner
 from agentloop.context import Context
 from agentloop.errors import ConflictError
-from agentloop.events import Compacted, MessageAdded
+from agentloop.events import Compacted, MessageRecord
 from agentloop.messages import Message
 from agentloop.sessions import Session
 from agentloop.stores import SessionStore, open_store
@@ -58,7 +58,7 @@ async def write_and_compact(store: SessionStore) -> None:
 
 
 async def _appended(store: SessionStore, text: str, length: int) -> int:
-    event = MessageAdded(message=Message.user(text), tokens=TOKENS)
+    event = MessageRecord(message=Message.user(text), tokens=TOKENS)
     while True:
         try:
             return await store.append(ID, [event], expect=length)

@@ -10,7 +10,7 @@ from pathlib import Path
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.context import count_message, counter_for
 from agentloop.errors import ContextOverflowError
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.model_call import RetryPolicy
 from agentloop.providers.openai import OpenAIChat
@@ -151,12 +151,12 @@ async def meet(
         compaction = None if end == "then on" else await runner.compact("s")
         after = await _said(runner, "And on. FACT-fedcba")
         events = [record.event for record in await runner.store.read("s")]
-    said = [event for event in events if isinstance(event, MessageAdded)]
+    said = [event for event in events if isinstance(event, MessageRecord)]
     status = f"{compaction.status} at tier {compaction.tier}" if compaction else None
     return Met(first=first, after=after, compaction=status, kept=sum(_holds(event, text) for event in said))
 
 
-def _holds(event: MessageAdded, text: str) -> int:
+def _holds(event: MessageRecord, text: str) -> int:
     if event.spilled is not None:
         return Path(event.spilled).read_bytes() == text.encode("utf-8", "backslashreplace")
     if text in event.message.text or cleaned(text) == event.message.text:
@@ -165,7 +165,7 @@ def _holds(event: MessageAdded, text: str) -> int:
     return sum(arguments.get("text") in (text, cleaned(text)) for arguments in decoded)
 
 
-def _imported(text: str) -> list[MessageAdded]:
+def _imported(text: str) -> list[MessageRecord]:
     said = [
         Message.user("Look."),
         Message.assistant("", [ToolCall(id="c", name="monster")]),
@@ -173,7 +173,7 @@ def _imported(text: str) -> list[MessageAdded]:
         Message.assistant("Seen."),
     ]
     counter = counter_for("m")
-    return [MessageAdded(message=message, tokens=count_message(message, counter)) for message in said]
+    return [MessageRecord(message=message, tokens=count_message(message, counter)) for message in said]
 
 
 async def _said(runner: Runner, prompt: str) -> str | None:

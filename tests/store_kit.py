@@ -12,7 +12,7 @@ from typing import Any, LiteralString, TypeAlias
 import pytest
 from psycopg import sql
 
-from agentloop.events import Event, MessageAdded, Record
+from agentloop.events import Event, MessageRecord, Record
 from agentloop.messages import Message
 from agentloop.stores import InMemoryStore, PostgresStore, SessionInfo, SessionStore, SQLiteStore
 from agentloop.stores.base import Checkpoint, Lease, checked_session_id
@@ -23,7 +23,7 @@ AnyStore: TypeAlias = InMemoryStore | SQLiteStore | PostgresStore
 WRITER = """
 import asyncio, sys
 from agentloop.errors import ConflictError
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Message
 from agentloop.stores import open_store
 
@@ -146,15 +146,15 @@ async def changed_behind_its_back(
         await connection.execute(sql.SQL("UPDATE {} SET ").format(name) + sql.SQL(change))
 
 
-def said(text: str = "hi") -> MessageAdded:
+def said(text: str = "hi") -> MessageRecord:
     """What a user said just now."""
-    return MessageAdded(message=Message.user(text), tokens=1)
+    return MessageRecord(message=Message.user(text), tokens=1)
 
 
 async def texts(store: SessionStore, session_id: str = "s") -> list[str]:
     """What the messages of a session say, in order."""
     records = await store.read(session_id)
-    return [record.event.message.text for record in records if isinstance(record.event, MessageAdded)]
+    return [record.event.message.text for record in records if isinstance(record.event, MessageRecord)]
 
 
 async def ran(script: str, *arguments: str) -> tuple[int, str]:

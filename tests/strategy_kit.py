@@ -1,7 +1,7 @@
 """Contexts written as a letter a message, and what a strategy does to them."""
 
 from agentloop.context import Budget, Context, clamped
-from agentloop.events import Compacted, MessageAdded, Record, holds
+from agentloop.events import Compacted, MessageRecord, Record, holds
 from agentloop.messages import Message, ToolCall
 from agentloop.strategies import (
     Cut,
@@ -54,7 +54,7 @@ def grown(context: Context, script: str, *sizes: int) -> Context:
     messages = messages_of(script)
     lengths = sizes or (TOKENS,) * len(messages)
     events = [
-        MessageAdded(message=each, tokens=tokens) for each, tokens in zip(messages, lengths, strict=True)
+        MessageRecord(message=each, tokens=tokens) for each, tokens in zip(messages, lengths, strict=True)
     ]
     return context.add(
         *(Record(seq=seq, event=event) for seq, event in enumerate(events, context.length + 1))

@@ -13,7 +13,7 @@ import pytest
 
 from agentloop.compaction import Compaction, MicroCompact
 from agentloop.errors import BegunAnewError, ConflictError, StoreError, TakenOverError
-from agentloop.events import Compacted, Described, Event, MessageAdded, Record, RunEnded, RunStarted
+from agentloop.events import Compacted, Described, Event, MessageRecord, Record, RunEndRecord, RunStartRecord
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, new_lease
@@ -138,7 +138,7 @@ async def test_a_run_whose_lease_ran_out_goes_on_where_nobody_came() -> None:
     anns.is_parted = False
     ann.go_on.set()
     assert (await ann.task).output == "Ann's answer"
-    assert isinstance((await log(store))[-1], RunEnded)
+    assert isinstance((await log(store))[-1], RunEndRecord)
 
 
 async def test_a_run_whose_lease_ran_out_stops_where_somebody_has_the_session() -> None:
@@ -201,7 +201,7 @@ async def test_no_result_of_a_log_begun_anew_is_shortened() -> None:
     results = count()
 
     def fourth_result(events: Sequence[Event]) -> bool:
-        is_result = any(isinstance(each, MessageAdded) and each.message.role == "tool" for each in events)
+        is_result = any(isinstance(each, MessageRecord) and each.message.role == "tool" for each in events)
         return is_result and next(results) == 3
 
     store = Swapping(fourth_result, reads=False)
@@ -240,5 +240,5 @@ async def test_a_run_cancelled_while_its_beginning_is_stored_has_an_end_in_the_l
     with pytest.raises(asyncio.CancelledError):
         await task
     events = await log(store)
-    assert [type(event) for event in events] == [RunStarted, Described, MessageAdded, RunEnded]
+    assert [type(event) for event in events] == [RunStartRecord, Described, MessageRecord, RunEndRecord]
     assert (events[-1].run_id, events[-1].status) == (events[0].run_id, "interrupted")

@@ -21,7 +21,7 @@ from agentloop.events import (
     Compacted,
     Event,
     EventFilter,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Noted,
     Record,
@@ -56,8 +56,8 @@ from tests.kit import (
 MARK = "SCOUT-SAID"
 
 
-def aside(message: Message, branch: str = "scout") -> MessageAdded:
-    return MessageAdded(message=message, tokens=50_000, run_id="r9", branch=branch)
+def aside(message: Message, branch: str = "scout") -> MessageRecord:
+    return MessageRecord(message=message, tokens=50_000, run_id="r9", branch=branch)
 
 
 CALL = ToolCall(id="call_0", name="read")
@@ -99,7 +99,7 @@ def rewrites(context: Context) -> st.SearchStrategy[Event]:
 def silenced(events: list[Event]) -> list[Event]:
     """The same log, where records that say nothing stand at the positions of other branches."""
     return [
-        Noted(source="elsewhere") if isinstance(event, MessageAdded) and event.branch is not None else event
+        Noted(source="elsewhere") if isinstance(event, MessageRecord) and event.branch is not None else event
         for event in events
     ]
 
@@ -161,7 +161,7 @@ def test_no_trigger_fires_for_what_a_branch_said(trigger: Trigger, events: list[
 
 
 def is_aside(event: Event) -> bool:
-    return isinstance(event, MessageAdded) and event.branch is not None
+    return isinstance(event, MessageRecord) and event.branch is not None
 
 
 @settings(max_examples=30)
@@ -177,7 +177,7 @@ def test_the_filter_finds_each_branch_and_the_main_line(events: list[Event]) -> 
     records = records_of(events)
     scouts = select(records, EventFilter(branch="scout"))
     assert scouts == [record for record in records if getattr(record.event, "branch", None) == "scout"]
-    main = select(records, EventFilter(branch=MAIN, kinds=[MessageAdded]))
+    main = select(records, EventFilter(branch=MAIN, kinds=[MessageRecord]))
     assert [record.seq for record in main] == [entry.seq for entry in Context.of(records).said]
     assert to_openai(records) == to_openai(main)
 
@@ -194,7 +194,7 @@ def test_what_a_branch_said_starts_no_turn_and_takes_no_tokens() -> None:
 
 @pytest.mark.parametrize("purpose", ["scout", "summary", "memory"])
 def test_only_what_the_agent_itself_asked_anchors_the_size(purpose: str) -> None:
-    said = MessageAdded(message=Message.user("hello"), tokens=900)
+    said = MessageRecord(message=Message.user("hello"), tokens=900)
     called = ModelCalled(purpose=purpose, model="m", counted=1000, usage=Usage(input_tokens=1500))
     context = Context.of(records_of([said, called]))
     assert context.anchor("m") is None

@@ -14,8 +14,8 @@ from agentloop._plumbing.strict_json import cleaned
 from agentloop._plumbing.truncate import beginning, ends, halves, head, tail
 from agentloop.compaction.digest import digest
 from agentloop.compaction.writers import turn_lines
-from agentloop.context import count_message, labelled, to_wire
-from agentloop.events import Compacted, MessageAdded
+from agentloop.context import count_message, render, to_wire
+from agentloop.events import Compacted, MessageRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.run import Agent
@@ -109,7 +109,7 @@ def test_what_is_read_and_told_of_a_conversation_has_whole_characters(unit: str,
     said = [Message.user(unit * 300), Message.assistant(unit * 300, [call]), Message.tool("c", unit * 3_000)]
     entries = list(context_of(said).visible)
     arguments = json.loads(to_wire(said[1])["tool_calls"][0]["function"]["arguments"])
-    texts = [*labelled(entries[2:], max_result_chars=most), arguments["unreadable_arguments"]]
+    texts = [*render(entries[2:], max_result_chars=most), arguments["unreadable_arguments"]]
     texts += [turn_lines(entries, max_tokens=100_000, counter=COUNTER)]
     texts += [digest(entries, max_tokens=most, counter=COUNTER)]
     whole = cleaned(unit)
@@ -166,7 +166,7 @@ async def test_l1_an_odd_text_may_stand_in_every_place(tmp_path: Path, text: str
     assert unknown.startswith("There is no tool")
     async with Runner(Agent(ScriptedModel([])), store=url) as reopened:
         said = [record.event for record in await reopened.events("s")]
-    user, assistant, *results = [event.message for event in said if isinstance(event, MessageAdded)][:4]
+    user, assistant, *results = [event.message for event in said if isinstance(event, MessageRecord)][:4]
     assert user.content == text
     assert assistant.content == cleaned(text)
     assert cleaned(text) * 40 in [result.content for result in results]
@@ -238,7 +238,7 @@ async def test_an_odd_answer_reaches_the_user_the_store_and_every_export(tmp_pat
     assert context_of([Message.assistant(text)]).messages[0].content == text
     for exported in (json.dumps(to_openai(records)), "\n".join(to_events(records))):
         events = parse(exported.encode().decode(), count=lambda message: count_message(message, COUNTER))
-        said = [event.message.content for event in events if isinstance(event, MessageAdded)]
+        said = [event.message.content for event in events if isinstance(event, MessageRecord)]
         assert said == ["Go", text]
         assert to_openai(records_of(events)) == to_openai(records)
 

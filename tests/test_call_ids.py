@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Agent, Message, ModelRefusedError, OpenAIChat, OpenAIResponses, RetryPolicy, Runner
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import ToolCall
 from agentloop.providers.openai.dialect import ID_FORMS, IdForm, with_ids
 from agentloop.stores import SQLiteStore
@@ -55,7 +55,7 @@ async def ran(provider: StrictProvider, folder: Path, *prompts: str) -> None:
 async def ids_in_the_log(folder: Path) -> list[str]:
     store = SQLiteStore(folder / "s.db")
     said = [
-        record.event.message for record in await store.read("s") if isinstance(record.event, MessageAdded)
+        record.event.message for record in await store.read("s") if isinstance(record.event, MessageRecord)
     ]
     await store.close()
     return [call.id for message in said for call in message.tool_calls]

@@ -16,8 +16,8 @@ from agentloop._plumbing.aio import in_thread
 from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError, ContextTooLongError
-from agentloop.events import Compacted, MessageAdded
-from agentloop.events import RunEnded as EndOfRun
+from agentloop.events import Compacted, MessageRecord
+from agentloop.events import RunEndRecord as EndOfRun
 from agentloop.messages import Message
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.run import Agent
@@ -79,7 +79,7 @@ async def test_memory_sees_each_message_about_to_go_once_with_its_position(tmp_p
     runner = runner_for(model, tmp_path, recorder)
     result = await runner.run("Read", session_id="s")
     records = await runner.store.read("s")
-    log = {r.seq: r.event.message for r in records if isinstance(r.event, MessageAdded)}
+    log = {r.seq: r.event.message for r in records if isinstance(r.event, MessageRecord)}
     seen = [each for request in recorder.before for each in request.messages]
     assert len(recorder.before) == len(recorder.after) == len(result.compactions) > 1
     assert len({each.seq for each in seen}) == len(seen)
@@ -566,7 +566,7 @@ async def test_memory_sees_all_that_goes_once_on_every_path(tmp_path: Path, path
     assert [request.reason for request in memory.before] == [path] * len(done) != []
     assert [result.status for result in memory.after] == ["done"] * len(done)
     hidden = {seq for _, event in done for first, last in event.covers for seq in range(first, last + 1)}
-    messages = {r.seq: r.event.message for r in log if isinstance(r.event, MessageAdded) and r.seq in hidden}
+    messages = {r.seq: r.event.message for r in log if isinstance(r.event, MessageRecord) and r.seq in hidden}
     assert {each.seq: each.message for request in memory.before for each in request.messages} == messages
     assert sum(len(request.messages) for request in memory.before) == len(messages)
     assert [event.reason for event in shown if isinstance(event, CompactionStarted)] == [path] * len(done)

@@ -25,7 +25,7 @@ from agentloop.events import (
     ClearedItem,
     Compacted,
     Event,
-    MessageAdded,
+    MessageRecord,
     Noted,
     Record,
     Restored,
@@ -486,7 +486,7 @@ def spied(kind: str, folder: Path) -> tuple[Any, list[int]]:
 
 
 def spoken(events: Sequence[Event]) -> list[Message]:
-    return [event.message for event in events if isinstance(event, MessageAdded)]
+    return [event.message for event in events if isinstance(event, MessageRecord)]
 
 
 @Stores

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agentloop.codec import decode
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from tests.cli_kit import agentloop, started
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
@@ -33,7 +33,7 @@ def messages_of(session: str, cwd: Path) -> list[Any]:
     done = agentloop("sessions", "export", session, "--format", "events", cwd=cwd)
     assert done.status == 0, done.err
     events = [decode(line) for line in done.out.splitlines()]
-    return [event.message for event in events if isinstance(event, MessageAdded)]
+    return [event.message for event in events if isinstance(event, MessageRecord)]
 
 
 def until(process: Any, event_type: str) -> None:

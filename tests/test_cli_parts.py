@@ -10,7 +10,7 @@ import pytest
 from agentloop.cli.build import DEFAULT, LONGEST_CHARS, default_instructions
 from agentloop.cli.chat import Command, command_in
 from agentloop.cli.durable import RunEdges
-from agentloop.cli.progress import Happenings, Tally, bar, call_in_brief, short, status_line
+from agentloop.cli.progress import Happenings, RunFigures, bar, call_in_brief, short, status_line
 from agentloop.cli.run import json_line
 from agentloop.cli.settings import ENVIRONMENT, settings_for
 from agentloop.cli.terminal import printable
@@ -59,8 +59,8 @@ def compaction(status: Literal["done", "failed"] = "done", error: str | None = N
     )
 
 
-def tally_of(*events: StreamEvent) -> Tally:
-    tally = Tally()
+def tally_of(*events: StreamEvent) -> RunFigures:
+    tally = RunFigures()
     for event in events:
         tally.add(event)
     return tally
@@ -81,9 +81,12 @@ def test_the_status_line_is_what_people_ask_for() -> None:
 
 
 def test_the_status_line_leaves_out_what_is_not_known() -> None:
-    assert status_line(Tally(model="m", earlier=1)) == "m · 1 compaction"
+    assert status_line(RunFigures(model="m", earlier=1)) == "m · 1 compaction"
     off = ContextStatus(tokens=0, window=8_000, threshold=None, measured=False)
-    assert status_line(Tally(model="m", context=off)) == "m · 0/8k 0% (estimated) · auto off · 0 compactions"
+    assert (
+        status_line(RunFigures(model="m", context=off))
+        == "m · 0/8k 0% (estimated) · auto off · 0 compactions"
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +177,7 @@ def test_no_line_of_a_run_steers_a_terminal() -> None:
     assert [line for line in told if not line.isprintable()] == []
     assert call_in_brief(bad, "{").isprintable()
     assert call_in_brief(bad, json.dumps({bad: bad})).isprintable()
-    assert status_line(Tally(model=bad)).isprintable()
+    assert status_line(RunFigures(model=bad)).isprintable()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from agentloop.cli.sessions.command import Opened
 from agentloop.cli.sessions.show import PAGE_RECORDS, good_pages, pages
 from agentloop.cli.settings import settings_for
 from agentloop.errors import StoreError
-from agentloop.events import Compacted, Described, Event, EventFilter, MessageAdded, Record, Restored
+from agentloop.events import Compacted, Described, Event, EventFilter, MessageRecord, Record, Restored
 from agentloop.messages import Message
 from agentloop.stores import PostgresStore, SQLiteStore
 from tests.cli_kit import Finished, agentloop
@@ -24,9 +24,9 @@ from tests.store_kit import CountingStore
 COUNT, DAMAGED, MISSING = 2 * PAGE_RECORDS + 20, PAGE_RECORDS + 50, PAGE_RECORDS + 60
 
 
-def said(position: int) -> MessageAdded:
+def said(position: int) -> MessageRecord:
     branch = "scout" if position == COUNT - 5 else None
-    return MessageAdded(message=Message.user(f"number {position}"), tokens=1, branch=branch)
+    return MessageRecord(message=Message.user(f"number {position}"), tokens=1, branch=branch)
 
 
 async def stored(folder: Path, events: list[Event], name: str = "s") -> None:

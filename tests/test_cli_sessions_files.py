@@ -18,7 +18,7 @@ from agentloop.cli.sessions.transfer import check_there, whole_file
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import StoreError, UsageError
-from agentloop.events import Described, Event, EventFilter, MessageAdded, Noted, Unknown
+from agentloop.events import Described, Event, EventFilter, MessageRecord, Noted, Unknown
 from agentloop.messages import Message
 from agentloop.sessions.importing import parse
 from agentloop.stores import SQLiteStore
@@ -29,9 +29,9 @@ FULL = Path("/dev/full")
 HI, HELLO = '{"role":"user","content":"hi"}', '{"role":"assistant","content":"hello"}'
 
 
-def said(text: str, **extra: object) -> MessageAdded:
+def said(text: str, **extra: object) -> MessageRecord:
     message = Message.from_openai({"role": "user", "content": text, **extra})
-    return MessageAdded(message=message, tokens=len(text))
+    return MessageRecord(message=message, tokens=len(text))
 
 
 async def store_in(folder: Path, events: Sequence[Event], name: str = "s") -> None:
@@ -229,7 +229,7 @@ def test_imported_messages_are_called_by_their_first_words(said: str, tmp_path: 
 async def test_what_a_filter_names_is_looked_for_on_every_page(tmp_path: Path) -> None:
     opened, store = await opened_on(PAGE_RECORDS, tmp_path)
     await store.append(
-        "s", [MessageAdded(message=Message.user("x"), tokens=1, branch="late")], expect=PAGE_RECORDS
+        "s", [MessageRecord(message=Message.user("x"), tokens=1, branch="late")], expect=PAGE_RECORDS
     )
     info = await store.info("s")
     assert info

@@ -14,7 +14,7 @@ from agentloop.cli.sessions.rename import describe
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import ConflictError, SessionNotFoundError, StoreError
-from agentloop.events import Compacted, Described, Event, MessageAdded
+from agentloop.events import Compacted, Described, Event, MessageRecord
 from agentloop.messages import Message
 from agentloop.sessions import new_lease, save
 from agentloop.stores import InMemoryStore, SQLiteStore
@@ -26,8 +26,8 @@ from tests.store_kit import LogAlone
 LONG_AGO = 1_000_000_000.0
 
 
-def said(text: str) -> MessageAdded:
-    return MessageAdded(message=Message.user(text), tokens=1, time=LONG_AGO)
+def said(text: str) -> MessageRecord:
+    return MessageRecord(message=Message.user(text), tokens=1, time=LONG_AGO)
 
 
 def life(title: str, ttl_seconds: float | None = None, owner: str | None = None) -> Described:
@@ -237,7 +237,7 @@ SAID = [Message.user("task"), Message.assistant("answer ✓"), Message.user("mor
 async def compacted(folder: Path, **names: str) -> dict[str, Path]:
     """Sessions that name these transcripts, which lie in the folder's `.transcripts`."""
     paths = {name: save(folder / ".transcripts", SAID, epoch=int(name[-1])) for name in names}
-    messages = [MessageAdded(message=message, tokens=1, time=LONG_AGO) for message in SAID]
+    messages = [MessageRecord(message=message, tokens=1, time=LONG_AGO) for message in SAID]
     logs = {
         name: [*messages, Compacted(covers=((1, 2),), replacement="so far", at=3, tokens=2, transcript=path)]
         for name, path in names.items()
@@ -331,7 +331,7 @@ async def test_a_session_is_renamed_while_it_runs() -> None:
     store = Growing(3)
     assert await renamed(store) == "A new one"
     kinds = [type(record.event).__name__ for record in await store.read("s")]
-    assert kinds == ["MessageAdded"] * 4 + ["Described"]
+    assert kinds == ["MessageRecord"] * 4 + ["Described"]
 
 
 async def test_a_run_goes_on_with_the_title_that_it_was_given_meanwhile() -> None:

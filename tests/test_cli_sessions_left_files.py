@@ -9,7 +9,7 @@ from agentloop import Agent, Compaction, Runner
 from agentloop.cli.sessions.command import Opened
 from agentloop.cli.sessions.show import history_of, with_shared
 from agentloop.cli.settings import settings_for
-from agentloop.events import Compacted, Event, MessageAdded, Noted
+from agentloop.events import Compacted, Event, MessageRecord, Noted
 from agentloop.messages import Message
 from agentloop.prompts import summary_message
 from agentloop.sessions import listed
@@ -115,7 +115,7 @@ async def test_a_transcript_that_a_summary_of_another_session_names_stays(
     await begun(tmp_path)
     there = files(tmp_path)
     summary = summary_message("They read it.", there["transcript"][0])
-    said = MessageAdded(message=Message.user(summary), tokens=9)
+    said = MessageRecord(message=Message.user(summary), tokens=9)
     instead = Compacted(covers=((1, 1),), replacement=summary, at=1, tokens=9)
     await stored(tmp_path, [Noted(source="earlier record"), instead] if imported else [said])
     sessions("delete", "orig", *WITH, cwd=tmp_path)
@@ -161,7 +161,7 @@ async def test_a_long_result_that_is_not_where_it_should_be_keeps_all(tmp_path: 
 @pytest.mark.parametrize("path", ["../mine.txt", "/etc/hostname", "..", ".", "result_x.txt/..", "mine.txt"])
 async def test_a_path_in_a_log_reaches_no_other_file(path: str, tmp_path: Path) -> None:
     shown = f"be\n... [9 of 11 characters left out; the whole is in {path}] ...\nd\n"
-    await stored(tmp_path, [MessageAdded(message=Message.tool("c", shown), tokens=9, spilled=path)])
+    await stored(tmp_path, [MessageRecord(message=Message.tool("c", shown), tokens=9, spilled=path)])
     (tmp_path / ".transcripts").mkdir()
     for place in (tmp_path, tmp_path / ".transcripts"):
         (place / "mine.txt").write_text("be mine, d\n")
@@ -181,7 +181,7 @@ async def test_only_logs_that_may_name_the_files_are_read(tmp_path: Path) -> Non
     name, store = "transcript_7.jsonl", CountingStore()
     opened = Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)}))
     names = Compacted(covers=((1, 1),), replacement="x", at=2, tokens=1, transcript=name, time=7)
-    said = MessageAdded(message=Message.user("task"), tokens=1, time=6)
+    said = MessageRecord(message=Message.user("task"), tokens=1, time=6)
     for session, events in {"s": [said, names], "copy": [said, names], "old": [said] * 50}.items():
         await store.append(session, events, expect=0)
     info = await store.info("s")

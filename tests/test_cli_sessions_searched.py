@@ -20,7 +20,7 @@ from agentloop.cli.sessions.show import PAGE_RECORDS
 from agentloop.cli.settings import settings_for
 from agentloop.context import Context
 from agentloop.errors import SessionNotFoundError, UsageError
-from agentloop.events import Compacted, Described, Event, MessageAdded, Record
+from agentloop.events import Compacted, Described, Event, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions import checkpoint_of
 from agentloop.stores import SQLiteStore
@@ -32,8 +32,8 @@ SECRET = "ghp_" + "a1B2" * 9
 DATABASE = Path("agentloop") / "sessions.db"
 
 
-def added(message: Message, time: float) -> MessageAdded:
-    return MessageAdded(message=message, tokens=1, time=time)
+def added(message: Message, time: float) -> MessageRecord:
+    return MessageRecord(message=message, tokens=1, time=time)
 
 
 def asked(path: str) -> Message:

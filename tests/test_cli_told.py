@@ -10,7 +10,7 @@ import pytest
 from agentloop.cli.run import program_name, resume_hint
 from agentloop.cli.settings import settings_for
 from agentloop.errors import UsageError
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions import Leases
 from agentloop.stores import open_store
@@ -136,7 +136,7 @@ async def test_a_run_that_cannot_go_on_with_a_session_says_how_to_try_again(
     most: int, database: str, tmp_path: Path
 ) -> None:
     call = ToolCall(id="c", name="list_files", arguments="{}")
-    pending = MessageAdded(message=Message.assistant("Looking.", tool_calls=(call,)), tokens=1)
+    pending = MessageRecord(message=Message.assistant("Looking.", tool_calls=(call,)), tokens=1)
     store = open_store(database)
     await store.append("s", [said("task"), pending], expect=0)
     await store.close()

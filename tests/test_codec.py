@@ -19,12 +19,12 @@ from agentloop.events import (
     Compacted,
     Described,
     Event,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Noted,
     Restored,
-    RunEnded,
-    RunStarted,
+    RunEndRecord,
+    RunStartRecord,
     Unknown,
 )
 from agentloop.messages import Message, ToolCall, Usage
@@ -86,7 +86,7 @@ usages = st.builds(Usage, input_tokens=counts, output_tokens=counts, cached_toke
 ranges = st.lists(st.tuples(counts, counts), max_size=3).map(tuple)
 own = {"id": texts, "time": seconds}
 events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(MessageAdded, message=messages, tokens=counts, branch=st.none() | texts, run_id=texts,
+    st.builds(MessageRecord, message=messages, tokens=counts, branch=st.none() | texts, run_id=texts,
               keep=st.booleans(), spilled=st.none() | texts, finish=st.none() | texts, **own),
     st.builds(Cleared, items=st.lists(st.builds(ClearedItem, seq=counts, message=messages, tokens=counts),
                                       max_size=2).map(tuple), **own),
@@ -95,8 +95,8 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Restored, seq=counts, **own),
     st.builds(ModelCalled, purpose=texts, model=texts, counted=counts, usage=st.none() | usages,
               seconds=seconds, cost=st.none() | seconds, **own),
-    st.builds(RunStarted, run_id=texts, model=texts, **own),
-    st.builds(RunEnded, run_id=texts, status=texts, usage=usages, **own),
+    st.builds(RunStartRecord, run_id=texts, model=texts, **own),
+    st.builds(RunEndRecord, run_id=texts, status=texts, usage=usages, **own),
     st.builds(Described, title=st.none() | texts, folder=st.none() | texts, **own),
     st.builds(Noted, source=texts, data=st.dictionaries(texts, json_values, max_size=3), **own),
 )  # fmt: skip
@@ -135,8 +135,8 @@ def test_a_message_comes_back_from_its_chat_completions_form(message: Message) -
 
 def test_nul_and_lone_surrogates_come_back() -> None:
     for text in ("\0", "a\ud800b", "\udfff", "\u2028\x85"):
-        event = decode(encode(MessageAdded(message=Message.user(text), tokens=1)))
-        assert isinstance(event, MessageAdded)
+        event = decode(encode(MessageRecord(message=Message.user(text), tokens=1)))
+        assert isinstance(event, MessageRecord)
         assert event.message.text == text
 
 
@@ -147,7 +147,7 @@ def test_two_halves_of_a_character_come_back_as_the_character() -> None:
 
 def test_the_form_on_disc() -> None:
     call = ToolCall(id="c1", name="add", arguments='{"a": 2}')
-    said = MessageAdded(message=Message.assistant(None, [call]), tokens=9, run_id="r", id="e1", time=2.5)
+    said = MessageRecord(message=Message.assistant(None, [call]), tokens=9, run_id="r", id="e1", time=2.5)
     assert encode(said) == (
         '{"v":1,"kind":"message_added","id":"e1","time":2.5,"message":{"role":"assistant","content":null,'
         '"tool_calls":[{"id":"c1","type":"function","function":{"name":"add","arguments":"{\\"a\\": 2}"}}]},'
@@ -164,9 +164,9 @@ def test_fields_absent_in_old_records_take_their_defaults() -> None:
         '{"v":1,"kind":"message_added","id":"e","time":1,"message":{"role":"user","content":"hi"},"tokens":2}'
     )
     event = decode(text)
-    assert event == MessageAdded(message=Message.user("hi"), tokens=2)
+    assert event == MessageRecord(message=Message.user("hi"), tokens=2)
     assert (event.id, event.time) == ("e", 1)
-    assert decode('{"v":1,"kind":"run_ended","run_id":"r","status":"answered","usage":{}}') == RunEnded(
+    assert decode('{"v":1,"kind":"run_ended","run_id":"r","status":"answered","usage":{}}') == RunEndRecord(
         run_id="r", status="answered"
     )
 
@@ -197,7 +197,7 @@ def test_an_unknown_kind_without_id_and_time_is_read_the_same_each_time() -> Non
 
 
 WHOLE = encode(
-    MessageAdded(
+    MessageRecord(
         message=Message.user("h\u00e9"), tokens=1, run_id="r", branch="b", finish="stop", id="e", time=1.5
     )
 )
@@ -247,13 +247,13 @@ def test_a_known_kind_that_a_newer_version_changed_says_so() -> None:
 
 ITEM = ClearedItem(seq=1, message=Message.user("h"), tokens=1)
 EVERY_NUMBER: tuple[Event, ...] = (
-    MessageAdded(message=Message.user("hi"), tokens=1),
+    MessageRecord(message=Message.user("hi"), tokens=1),
     Cleared(items=(ITEM,)),
     Compacted(covers=((1, 2),), replacement="", at=1, tokens=1, cleared=(ITEM,)),
     Restored(seq=1),
     ModelCalled(purpose="agent", model="m", usage=Usage(), cost=0.5),
-    RunStarted(run_id="r"),
-    RunEnded(run_id="r", status="answered"),
+    RunStartRecord(run_id="r"),
+    RunEndRecord(run_id="r", status="answered"),
     Described(ttl_seconds=5.0),
     Noted(source="s"),
 )
@@ -320,12 +320,12 @@ class Homemade(Event):
         (Described(title=b"bytes"), "'described'.*no str"),  # type: ignore[arg-type]
         (Restored(seq=None), "'restored'.*whole number"),  # type: ignore[arg-type]
         (
-            MessageAdded(message=Message.user("hi"), tokens=-1),
+            MessageRecord(message=Message.user("hi"), tokens=-1),
             "'tokens' must be a whole number from 0 to 9007",
         ),
         (Restored(seq=10**5000), "'seq' must be a whole number .* not a number of 16610 bits"),
         (Described(ttl_seconds=math.nan), "'ttl_seconds' must be a finite number, not nan"),
-        (MessageAdded(message="hello", tokens=1), "'message_added'"),  # type: ignore[arg-type]
+        (MessageRecord(message="hello", tokens=1), "'message_added'"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_read_again_is_not_written(event: Event, says: str) -> None:

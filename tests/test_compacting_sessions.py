@@ -9,7 +9,7 @@ import pytest
 from agentloop.compaction import Compaction, Digest, MicroCompact, Summary
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, UsageError
-from agentloop.events import Compacted, EventFilter, MessageAdded, Record, RunEnded
+from agentloop.events import Compacted, EventFilter, MessageRecord, Record, RunEndRecord
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ChatModel
 from agentloop.results import CompactionPreview
@@ -294,7 +294,7 @@ def test_an_older_record_of_a_compaction_is_read_as_before() -> None:
     assert kinds == ["said", "summary", *["said"] * 8]
     assert context.turns == 2
     assert COUNTER("x") == 1
-    assert isinstance(said[0].event, MessageAdded)
+    assert isinstance(said[0].event, MessageRecord)
 
 
 @pytest.mark.parametrize("answer", [True, "now", 5])
@@ -320,7 +320,7 @@ async def test_a_trigger_or_strategy_that_fails_is_named() -> None:
     runner = await runner_on(talk(2), SlidingWindow(2), trigger=failing)
     with pytest.raises(AgentLoopError, match=r"^the trigger failing failed: KeyError: 'x'$"):
         await runner.run("Go on", session_id="s")
-    assert isinstance((await runner.events("s"))[-1].event, RunEnded)
+    assert isinstance((await runner.events("s"))[-1].event, RunEndRecord)
 
 
 @pytest.mark.parametrize(

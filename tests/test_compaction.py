@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentloop.compaction import Compaction
 from agentloop.context import Budget, Context, count_request, counter_for
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
-from agentloop.events import Cleared, Compacted, MessageAdded, ModelCalled
+from agentloop.events import Cleared, Compacted, MessageRecord, ModelCalled
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.run import Agent
@@ -65,7 +65,7 @@ async def test_one_long_run_crosses_the_line_many_times(tmp_path: Path) -> None:
     names = [
         call.arguments
         for record in await runner.store.read("s")
-        if isinstance(record.event, MessageAdded)
+        if isinstance(record.event, MessageRecord)
         for call in record.event.message.tool_calls
     ]
     assert len(names) == len(set(names)) == 80
@@ -82,7 +82,7 @@ async def test_l4_nothing_that_a_summary_kept_is_lost_over_many_compactions(tmp_
 
 async def history(runner: Runner) -> list[Message]:
     records = await runner.store.read("s")
-    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
+    return [record.event.message for record in records if isinstance(record.event, MessageRecord)]
 
 
 async def test_l5_the_transcript_is_the_whole_history_before_each_compaction(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_l5_the_transcript_is_the_whole_history_before_each_compaction(tmp
         before = [
             other.event.message.to_openai()
             for other in records[: record.seq - 1]
-            if isinstance(other.event, MessageAdded)
+            if isinstance(other.event, MessageRecord)
         ]
         path = tmp_path / "transcripts" / str(record.event.transcript)
         saved = [json.loads(line) for line in path.read_text().splitlines()]
@@ -129,7 +129,7 @@ async def test_l12_requests_grow_at_their_end_between_two_rewrites(tmp_path: Pat
     asked = [request.messages for request in model.requests if request.purpose == "agent"]
     broken = sum(after[: len(before)] != before for before, after in pairwise(asked))
     assert broken <= rewrites
-    added = sum(record.event.tokens for record in records if isinstance(record.event, MessageAdded))
+    added = sum(record.event.tokens for record in records if isinstance(record.event, MessageRecord))
     assert rewrites <= added / (16_000 / 4) + 1
 
 
@@ -445,7 +445,7 @@ async def test_a_compaction_survives_messages_that_others_add_meanwhile(tmp_path
 
     async def summary(request: ModelRequest) -> str:
         length = len(await store.read("s"))
-        late = MessageAdded(message=Message.user("meanwhile"), tokens=5)
+        late = MessageRecord(message=Message.user("meanwhile"), tokens=5)
         await store.append("s", [late], expect=length)
         return every_fact(request)
 

@@ -9,7 +9,7 @@ import pytest
 from agentloop import Agent, Compaction, Runner
 from agentloop.context import count_request
 from agentloop.errors import BadAnswerError
-from agentloop.events import Compacted, MessageAdded
+from agentloop.events import Compacted, MessageRecord
 from agentloop.models import ModelRequest
 from agentloop.strategies import (
     Blocks,
@@ -77,7 +77,7 @@ async def test_a_long_run_ends_well_and_every_request_is_valid_and_fits(
     assert_valid(model.requests)
     assert max(count_request(request, COUNTER) for request in model.requests) <= 8_000
     assert "Read it all. FACT-abc123" in json.dumps(asked(model)[-1].messages)
-    said = [record for record in await runner.store.read("s") if isinstance(record.event, MessageAdded)]
+    said = [record for record in await runner.store.read("s") if isinstance(record.event, MessageRecord)]
     assert len(said) == 1 + 24 * 3 + 1
     assert any(done.strategy for done in await compactions(runner))
 
@@ -213,7 +213,7 @@ async def test_cleared_results_stay_readable_in_the_store(tmp_path: Path) -> Non
     shown = [str(m["content"]) for m in asked(model)[-1].messages if m["role"] == "tool"]
     assert [text == "[Old tool result content cleared]" for text in shown] == [True, True, False]
     events = [record.event for record in await runner.store.read("s")]
-    whole = [event.message.text for event in events if isinstance(event, MessageAdded)]
+    whole = [event.message.text for event in events if isinstance(event, MessageRecord)]
     assert sum(len(text) > 1_000 for text in whole) == 3
     assert (await compactions(runner))[0].time > 0
     await runner.undo("s")

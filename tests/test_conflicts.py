@@ -18,12 +18,12 @@ from agentloop.events import (
     Compacted,
     Described,
     Event,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Noted,
     Restored,
-    RunEnded,
-    RunStarted,
+    RunEndRecord,
+    RunStartRecord,
 )
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
@@ -72,16 +72,16 @@ class At(Callbacks):
 
 def check_log(events: Sequence[Any], *, results: int) -> None:
     """Every message stands in the log once, and the run has one beginning and one end."""
-    said = [event.message for event in events if isinstance(event, MessageAdded) and event.branch is None]
+    said = [event.message for event in events if isinstance(event, MessageRecord) and event.branch is None]
     assert [message.text for message in said if message.role == "user"] == ["Read it all"]
     answered = Counter(message.tool_call_id for message in said if message.role == "tool")
     called = [call.id for message in said for call in message.tool_calls]
     assert Counter(called) == answered
     assert len(answered) == results
     assert said[-1].text == "all read"
-    assert [type(event) for event in events if isinstance(event, RunStarted | RunEnded)] == [
-        RunStarted,
-        RunEnded,
+    assert [type(event) for event in events if isinstance(event, RunStartRecord | RunEndRecord)] == [
+        RunStartRecord,
+        RunEndRecord,
     ]
 
 
@@ -106,7 +106,7 @@ async def test_l3_l15_whatever_others_do_beside_a_run_it_ends_and_every_message_
         "undo": lambda: other.undo("s"),
         "rename": lambda: written(store, Described(title="another")),
         "note": lambda: written(store, Noted(source="host")),
-        "branch": lambda: written(store, MessageAdded(message=Message.user("aside"), tokens=1, branch="b")),
+        "branch": lambda: written(store, MessageRecord(message=Message.user("aside"), tokens=1, branch="b")),
     }
     at = At({number: do[name] for number, name in acts.items()})
     runner = runner_for(model, store, at, micro=MicroCompact(min_gain_tokens=gain))
@@ -220,7 +220,7 @@ async def test_a_run_that_meets_another_in_its_summary_stops_and_stores_nothing(
     assert ended == ["conflict"]
     assert [request.purpose for request in model.requests].count("summary") == 1
     events = await log(store)
-    assert isinstance(events[-1], RunEnded)
+    assert isinstance(events[-1], RunEndRecord)
     assert not any(isinstance(event, Compacted) for event in events)
     assert events[-1].status == "answered"
     assert_valid([*model.requests, *second.requests])
@@ -235,7 +235,7 @@ async def test_a_message_said_by_somebody_else_ends_the_run() -> None:
 
     with pytest.raises(ConflictError, match="somebody else wrote to it; open it again"):
         await runner_for(ScriptedModel([says]), store).run("Go", session_id="s")
-    texts = [event.message.text for event in await log(store) if isinstance(event, MessageAdded)]
+    texts = [event.message.text for event in await log(store) if isinstance(event, MessageRecord)]
     assert texts == ["Go", "me too"]
 
 
@@ -248,7 +248,7 @@ async def test_l15_of_runs_that_race_without_leases_each_is_whole_or_stopped(wri
     whole = [n for n, end in enumerate(ends) if not isinstance(end, BaseException)]
     assert all(isinstance(end, StoreError) for n, end in enumerate(ends) if n not in whole)
     events = await log(store)
-    said = Counter(event.message.text for event in events if isinstance(event, MessageAdded))
+    said = Counter(event.message.text for event in events if isinstance(event, MessageRecord))
     for n in range(writers):
         assert said[f"answer {n}"] == (n in whole)
         assert said[f"question {n}"] <= 1

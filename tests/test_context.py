@@ -21,7 +21,7 @@ from agentloop.events import (
     ClearedItem,
     Compacted,
     Event,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Record,
     Restored,
@@ -85,7 +85,7 @@ def test_l13_the_context_built_event_by_event_equals_the_one_built_from_scratch(
 @given(logs())
 def test_l3_everything_ever_said_can_be_read_back(events: list[Event]) -> None:
     context = Context.of(records_of(events))
-    messages = [event.message for event in events if isinstance(event, MessageAdded)]
+    messages = [event.message for event in events if isinstance(event, MessageRecord)]
     assert [entry.original for entry in context.said] == messages
 
 
@@ -177,7 +177,7 @@ def test_a_summary_before_a_user_message_is_acknowledged_and_counted_so() -> Non
 
 
 def test_messages_of_a_branch_are_no_part_of_the_main_line() -> None:
-    aside = MessageAdded(message=Message.user("aside"), tokens=4, branch="helper")
+    aside = MessageRecord(message=Message.user("aside"), tokens=4, branch="helper")
     context = Context.of(records_of([added(Message.user("a")), aside]))
     assert [message.text for message in context.messages] == ["a"]
     assert context.length == 2
@@ -187,8 +187,8 @@ def test_the_size_rests_on_the_providers_count_until_the_context_is_rewritten() 
     reported = ModelCalled(
         purpose="agent", model="m", counted=BUDGET.fixed + 508, usage=Usage(input_tokens=900)
     )
-    context = Context.of(records_of([MessageAdded(message=Message.user("hello"), tokens=508), reported]))
-    grown = context.add(Record(seq=3, event=MessageAdded(message=Message.assistant("x"), tokens=50)))
+    context = Context.of(records_of([MessageRecord(message=Message.user("hello"), tokens=508), reported]))
+    grown = context.add(Record(seq=3, event=MessageRecord(message=Message.assistant("x"), tokens=50)))
     assert BUDGET.size(grown) == 900 + -(-50 * 900 // 608)
     assert BUDGET.measured(grown)
     cleared = Cleared(items=(ClearedItem(seq=3, message=Message.assistant("x"), tokens=5),))

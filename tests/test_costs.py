@@ -14,7 +14,7 @@ import pytest
 import agentloop
 from agentloop.compaction import Compaction
 from agentloop.compaction.ladder import STRIKES
-from agentloop.events import Compacted, MessageAdded
+from agentloop.events import Compacted, MessageRecord
 from agentloop.messages import Message
 from agentloop.run import Agent
 from agentloop.run.loop import loop
@@ -79,9 +79,9 @@ async def compacted(session: Session, *, visible: int) -> Session:
     return await session.append(event)
 
 
-def added(message: Message) -> MessageAdded:
+def added(message: Message) -> MessageRecord:
     """The record of a message."""
-    return MessageAdded(message=message, tokens=90)
+    return MessageRecord(message=message, tokens=90)
 
 
 def moved_in(session: Session) -> list[tuple[str, int]]:

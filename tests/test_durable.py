@@ -9,7 +9,7 @@ import psycopg
 from agentloop import Agent, Compaction, Limits, Runner
 from agentloop.durable import RunQueue
 from agentloop.errors import ModelUnavailableError
-from agentloop.events import Compacted, Described, ModelCalled, RunEnded, RunStarted
+from agentloop.events import Compacted, Described, ModelCalled, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
@@ -66,10 +66,10 @@ async def test_each_model_and_tool_call_is_a_step_and_the_log_is_that_of_any_run
     assert lines[0] == ("user", "Say a and b.")
     assert sorted(lines[2:4]) == [("tool", "heard a"), ("tool", "heard b")]
     assert lines[4] == ("assistant", "both heard")
-    edges = [r.event for r in await store.read("first") if isinstance(r.event, RunStarted | RunEnded)]
+    edges = [r.event for r in await store.read("first") if isinstance(r.event, RunStartRecord | RunEndRecord)]
     assert edges == [
-        RunStarted(run_id=run_id, model="scripted"),
-        RunEnded(run_id=run_id, status="answered", usage=run.usage),
+        RunStartRecord(run_id=run_id, model="scripted"),
+        RunEndRecord(run_id=run_id, status="answered", usage=run.usage),
     ]
     assert_valid(model.requests)
 
@@ -83,8 +83,10 @@ async def test_runs_of_a_session_are_done_one_after_the_other_in_the_order_submi
     assert [text for role, text in await said(store, "line") if role == "user"] == [
         f"question {n}" for n in range(4)
     ]
-    edges = [type(r.event) for r in await store.read("line") if isinstance(r.event, RunStarted | RunEnded)]
-    assert edges == [RunStarted, RunEnded] * 4
+    edges = [
+        type(r.event) for r in await store.read("line") if isinstance(r.event, RunStartRecord | RunEndRecord)
+    ]
+    assert edges == [RunStartRecord, RunEndRecord] * 4
 
 
 async def test_a_run_cancelled_in_a_tool_goes_on_when_resumed_and_the_tool_is_told_as_interrupted(
@@ -102,7 +104,7 @@ async def test_a_run_cancelled_in_a_tool_goes_on_when_resumed_and_the_tool_is_to
         run = await over(queue, run_id)
     assert (run.state, run.error, gate.times) == ("answered", None, 1)
     assert ("tool", INTERRUPTED) in await said(store, "cancelled")
-    ends = [r.event.status for r in await store.read("cancelled") if isinstance(r.event, RunEnded)]
+    ends = [r.event.status for r in await store.read("cancelled") if isinstance(r.event, RunEndRecord)]
     assert ends == ["interrupted", "answered"]
     assert_valid(model.requests)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentloop.context import Context, wire_messages
 from agentloop.durable.history import answer_in
-from agentloop.events import MessageAdded, ModelCalled, Record, RunEnded, RunStarted
+from agentloop.events import MessageRecord, ModelCalled, Record, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.stream import AnyStreamEvent
 from agentloop.stream import RunEnded as RunEndedShown
@@ -26,11 +26,11 @@ def edges(log: Sequence[Record]) -> list[str]:
     found = []
     for event in (record.event for record in log):
         match event:
-            case RunStarted() if event.run_id != RUN:
+            case RunStartRecord() if event.run_id != RUN:
                 found.append("another")
-            case MessageAdded(run_id="the-run", message=message) if message == ORDER.prompt:
+            case MessageRecord(run_id="the-run", message=message) if message == ORDER.prompt:
                 found.append("prompt")
-            case MessageAdded(run_id="the-run", message=Message(role="assistant", tool_calls=())):
+            case MessageRecord(run_id="the-run", message=Message(role="assistant", tool_calls=())):
                 found.append("answer")
     return found
 
@@ -41,7 +41,7 @@ def used(log: Sequence[Record]) -> int:
         called.event.usage.input_tokens
         for called, said in pairwise(log)
         if isinstance(called.event, ModelCalled) and called.event.usage
-        if isinstance(said.event, MessageAdded) and said.event.run_id == RUN
+        if isinstance(said.event, MessageRecord) and said.event.run_id == RUN
     )
 
 
@@ -55,8 +55,10 @@ def test_a_run_goes_on_behind_others_whatever_becomes_of_its_steps(fates: list[s
         ended = await world.run()
         log = await world.store.read("s")
         assert ended["status"] == "answered"
-        assert [type(r.event) for r in log if getattr(r.event, "run_id", "") == RUN].count(RunStarted) == 1
-        assert [r.event.run_id for r in log if isinstance(r.event, RunEnded)].count(RUN) == 1
+        assert [type(r.event) for r in log if getattr(r.event, "run_id", "") == RUN].count(
+            RunStartRecord
+        ) == 1
+        assert [r.event.run_id for r in log if isinstance(r.event, RunEndRecord)].count(RUN) == 1
         assert isinstance(told[-1], RunEndedShown)
         assert told[-1].output == await answer_in(world.store, "s", RUN) == "done"
         turns = edges(log)
@@ -64,7 +66,7 @@ def test_a_run_goes_on_behind_others_whatever_becomes_of_its_steps(fates: list[s
         assert ("prompt", "prompt") not in pairwise(turns)
         assert ("another", "answer") not in pairwise(turns)
         assert "prompt" not in turns[turns.index("answer") :]
-        said = [record.event.message for record in log if isinstance(record.event, MessageAdded)]
+        said = [record.event.message for record in log if isinstance(record.event, MessageRecord)]
         results = Counter(message.tool_call_id for message in said if message.role == "tool")
         asked = Counter(call.id for message in said for call in message.tool_calls)
         assert results == asked or (results < asked and turns[-1] == "another")
@@ -87,10 +89,10 @@ async def test_a_run_that_had_answered_ends_behind_others_with_its_own_answer(st
     world.place = replace(world.place, sink=told.append)
     assert (await world.run())["status"] == "answered"
     log = await world.store.read("s")
-    texts = [record.event.message.text for record in log if isinstance(record.event, MessageAdded)]
+    texts = [record.event.message.text for record in log if isinstance(record.event, MessageRecord)]
     assert texts[-3:] == ["done", "And you?", THEIRS]
     assert edges(log) == ["prompt", "answer", "another"]
-    assert isinstance(log[-1].event, RunEnded)
+    assert isinstance(log[-1].event, RunEndRecord)
     assert log[-1].event.run_id == RUN
     assert isinstance(told[-1], RunEndedShown)
     assert told[-1].output == "done"
@@ -103,8 +105,8 @@ async def test_room_is_made_again_where_others_have_said_much_since_it_was_made(
     made = (await first.make_room())["made"]
     await first.live.let_go()
     length = len(await world.store.read("s"))
-    much = MessageAdded(message=Message.user("And you? " * 2000), tokens=4000, run_id="theirs")
-    await world.store.append("s", [RunStarted(run_id="theirs"), much], expect=length)
+    much = MessageRecord(message=Message.user("And you? " * 2000), tokens=4000, run_id="theirs")
+    await world.store.append("s", [RunStartRecord(run_id="theirs"), much], expect=length)
     second = world.execution(since=first.live.since)
     assert await second.ask(made) == {"do": "make_room"}
     await second.live.let_go()

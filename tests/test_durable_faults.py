@@ -11,7 +11,7 @@ import pytest
 from agentloop import Agent, Runner, Secrets, UsageError
 from agentloop.durable import RunQueue
 from agentloop.errors import ModelRefusedError, ModelUnavailableError, SessionBusyError, StoreError
-from agentloop.events import Described, MessageAdded, RunEnded
+from agentloop.events import Described, MessageRecord, RunEndRecord
 from agentloop.messages import Message, Usage
 from agentloop.models import ModelRequest
 from agentloop.stores import SessionStore
@@ -30,9 +30,9 @@ in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own
 configured = durable_work_kit.configured
 
 
-async def ends(store: SessionStore, session_id: str) -> list[RunEnded]:
+async def ends(store: SessionStore, session_id: str) -> list[RunEndRecord]:
     """The ends of runs that the log holds."""
-    return [r.event for r in await store.read(session_id) if isinstance(r.event, RunEnded)]
+    return [r.event for r in await store.read(session_id) if isinstance(r.event, RunEndRecord)]
 
 
 def refuse_records(url: str, session_id: str, times: int) -> None:
@@ -111,7 +111,7 @@ async def test_a_run_that_is_refused_a_session_leaves_nothing_in_its_owners_log(
 ) -> None:
     async with RunQueue(url, owner="bob") as bobs:
         run_id = await bobs.submit("Let me in.", session_id="of-ann")
-        anns = [Described(owner="ann"), MessageAdded(message=Message.user("private"), tokens=1)]
+        anns = [Described(owner="ann"), MessageRecord(message=Message.user("private"), tokens=1)]
         await store.append("of-ann", anns, expect=0)
         model = ScriptedModel(["never asked"])
         async with at_work(Agent(model), url):
@@ -128,7 +128,7 @@ async def test_the_end_of_another_run_is_not_taken_for_ones_own(
     run_id = await queue.submit("Go through.", session_id="two-ends")
     async with at_work(Agent(ScriptedModel([calls(("wait", {})), "done"]), tools=[gate.wait]), url):
         await until(gate.entered)
-        other = RunEnded(run_id="another", status="answered", usage=Usage())
+        other = RunEndRecord(run_id="another", status="answered", usage=Usage())
         await store.append("two-ends", [other], expect=len(await store.read("two-ends")))
         gate.leave.set()
         assert (await over(queue, run_id)).state == "answered"

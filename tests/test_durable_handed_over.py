@@ -11,7 +11,7 @@ from agentloop import Agent, Limits, Runner
 from agentloop._plumbing.processes import this_process
 from agentloop.durable import RunQueue
 from agentloop.errors import SessionBusyError
-from agentloop.events import RunEnded, RunStarted
+from agentloop.events import RunEndRecord, RunStartRecord
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
 from agentloop.sessions import new_lease
@@ -128,7 +128,9 @@ async def test_a_run_whose_lease_ran_out_goes_on_behind_whoever_had_its_session_
         "Go through.",
         "done",
     ]
-    edges = [r.event for r in await store.read("behind") if isinstance(r.event, RunStarted | RunEnded)]
+    edges = [
+        r.event for r in await store.read("behind") if isinstance(r.event, RunStartRecord | RunEndRecord)
+    ]
     assert [edge.run_id == run_id for edge in edges] == [True, False, False, True]
     assert_valid(model.requests)
 

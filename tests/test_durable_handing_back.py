@@ -8,7 +8,7 @@ import pytest
 
 from agentloop import Agent, tool
 from agentloop.durable import RunQueue, Worker
-from agentloop.events import RunStarted
+from agentloop.events import RunStartRecord
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore
 from agentloop.testing import ScriptedModel, calls
@@ -36,7 +36,7 @@ async def test_a_worker_told_to_stop_lets_what_is_in_flight_end_and_hands_the_ru
         run = await over(queue, run_id)
     assert (run.state, run.tries, gate.times) == ("answered", 2, 1)
     assert ("tool", "through") in await said(store, "handed-back")
-    assert [type(r.event) for r in await store.read("handed-back")].count(RunStarted) == 1
+    assert [type(r.event) for r in await store.read("handed-back")].count(RunStartRecord) == 1
 
 
 async def test_a_tool_that_outlasts_the_grace_is_cut_off_and_told_as_interrupted(

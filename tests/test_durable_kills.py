@@ -15,7 +15,7 @@ import pytest
 
 from agentloop.context import Context, wire_messages
 from agentloop.durable import QueuedRun, RunQueue
-from agentloop.events import MessageAdded, Record, RunEnded, RunStarted
+from agentloop.events import MessageRecord, Record, RunEndRecord, RunStartRecord
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore, open_store
 from tests.durable_kit import BATCHES, DONE, LONGEST_SECONDS, Fleet, marks, zygote
@@ -225,16 +225,16 @@ def _runs_of(pid: int, runs: Sequence[QueuedRun]) -> frozenset[str]:
     )
 
 
-def _messages(log: Sequence[Record]) -> list[MessageAdded]:
-    return [record.event for record in log if isinstance(record.event, MessageAdded)]
+def _messages(log: Sequence[Record]) -> list[MessageRecord]:
+    return [record.event for record in log if isinstance(record.event, MessageRecord)]
 
 
 def _check_log(run_id: str, log: Sequence[Record], told: str) -> None:
     """It is that of one run: begun once, ended once, each call answered once, valid for a strict provider."""
-    edges = [record.event for record in log if isinstance(record.event, RunStarted | RunEnded)]
+    edges = [record.event for record in log if isinstance(record.event, RunStartRecord | RunEndRecord)]
     assert [(type(event), event.run_id) for event in edges] == [
-        (RunStarted, run_id),
-        (RunEnded, run_id),
+        (RunStartRecord, run_id),
+        (RunEndRecord, run_id),
     ], told
     asked = [call.id for event in _messages(log) for call in event.message.tool_calls]
     answered = [event.message.tool_call_id for event in _messages(log) if event.message.role == "tool"]

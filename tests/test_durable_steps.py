@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from agentloop import Agent, Compaction, Limits
 from agentloop.compaction.ladder import STRIKES
 from agentloop.context import Context, wire_messages
-from agentloop.durable.execution import Deed, Execution, Flow, Live, Place, Todo
+from agentloop.durable.execution import Deed, Execution, Flow, Live, Todo, WorkPlace
 from agentloop.durable.history import partial_in
-from agentloop.events import Described, MessageAdded, ModelCalled, RunEnded, RunStarted
+from agentloop.events import Described, MessageRecord, ModelCalled, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
-from agentloop.run import Run, Setting
+from agentloop.run import Run, RunConfig
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, CompactionStarted
 from agentloop.stream import RunEnded as RunEndedShown
@@ -38,12 +38,12 @@ def test_the_log_is_that_of_one_run_whatever_becomes_of_its_steps(fates: list[st
         await world.store.append("s", [Described(title="Before")], expect=0)
         ended = await world.run()
         log = await world.store.read("s")
-        said = [record.event for record in log if isinstance(record.event, MessageAdded)]
+        said = [record.event for record in log if isinstance(record.event, MessageRecord)]
         asked = [call for event in said for call in event.message.tool_calls]
         results = {event.message.tool_call_id: event.message.text for event in said}
         assert ended["status"] == "answered"
-        edges = [type(r.event) for r in log if isinstance(r.event, RunStarted | RunEnded)]
-        assert edges == [RunStarted, RunEnded]
+        edges = [type(r.event) for r in log if isinstance(r.event, RunStartRecord | RunEndRecord)]
+        assert edges == [RunStartRecord, RunEndRecord]
         roles = [event.message.role for event in said]
         assert roles == ["user", *["assistant", "tool", "tool"] * BATCHES, "assistant"]
         assert len(world.model.requests) == sum(isinstance(r.event, ModelCalled) for r in log) == BATCHES + 1
@@ -65,18 +65,18 @@ async def test_a_begin_that_was_cut_off_before_the_prompt_settles_what_was_in_fl
     world = World(repeat("well"))
     pending = Message.assistant(None, calls(once={}, often={}))
     events = [
-        MessageAdded(message=Message.user("before"), tokens=1, run_id="earlier"),
-        MessageAdded(message=pending, tokens=1, run_id="earlier"),
-        RunStarted(run_id=RUN, prompt=Message.user("Do it.")),
+        MessageRecord(message=Message.user("before"), tokens=1, run_id="earlier"),
+        MessageRecord(message=pending, tokens=1, run_id="earlier"),
+        RunStartRecord(run_id=RUN, prompt=Message.user("Do it.")),
     ]
     await world.store.append("s", events, expect=0)
     for _ in range(2):
         execution = world.execution()
         await execution.begin()
         await execution.live.let_go()
-    said = [r.event.message for r in await world.store.read("s") if isinstance(r.event, MessageAdded)]
+    said = [r.event.message for r in await world.store.read("s") if isinstance(r.event, MessageRecord)]
     assert [message.text for message in said[2:]] == [INTERRUPTED, "often", "Do it."]
-    assert [type(r.event) for r in await world.store.read("s")].count(RunStarted) == 1
+    assert [type(r.event) for r in await world.store.read("s")].count(RunStartRecord) == 1
 
 
 async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells_it() -> None:
@@ -94,7 +94,7 @@ async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells
     with pytest.raises(RuntimeError):
         await Flow(place=place, steps=steps).run(RUN, order)
     last = (await world.store.read("s"))[-1].event
-    assert isinstance(last, RunEnded)
+    assert isinstance(last, RunEndRecord)
     assert isinstance(told[-1], RunEndedShown)
     assert (last.status, told[-1].status, told[-1].error) == ("failed", "failed", "it cannot be kept")
 
@@ -113,8 +113,8 @@ async def test_compaction_that_is_paused_costs_no_steps_and_none_falls_into_the_
     model = ScriptedModel([*[calls(often={})] * 12, "done"], window=100_000)
     policy = Compaction(trigger=TokenCount(60), micro=None)
     agent = Agent(model, tools=World(repeat("well")).tools(), compaction=policy)
-    setting = Setting(agent=agent, store=InMemoryStore())
-    place = Place(setting=setting, limits=Limits(steps=20), sink=heard)
+    setting = RunConfig(agent=agent, store=InMemoryStore())
+    place = WorkPlace(setting=setting, limits=Limits(steps=20), sink=heard)
     order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
     await Flow(place=place, steps=steps).run(RUN, order)
     started = [before for before, name in pairwise(done) if name == "compaction"]
@@ -132,7 +132,7 @@ async def test_at_a_limit_one_text_is_told_and_found_in_the_log_though_a_compact
     policy = Compaction(trigger=WindowFraction(0.5), micro=None)
     agent = Agent(ScriptedModel([half, *reads], window=4000), tools=[read], compaction=policy)
     store = InMemoryStore()
-    place = Place(setting=Setting(agent=agent, store=store), limits=Limits(steps=8), sink=told.append)
+    place = WorkPlace(setting=RunConfig(agent=agent, store=store), limits=Limits(steps=8), sink=told.append)
     order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
     await Flow(place=place, steps=lambda _, deed: deed()).run(RUN, order)  # type: ignore[arg-type, return-value]
     visible = Context.of(await store.read("s")).visible
@@ -148,8 +148,8 @@ async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_repo
     model = ScriptedModel([*reads, "all read"], window=4000, usage=False, summary=summary)
     policy = Compaction(trigger=WindowFraction(0.5), micro=None)
     store = InMemoryStore()
-    setting = Setting(agent=Agent(model, tools=[read], compaction=policy), store=store)
-    place = Place(setting=setting, limits=Limits(steps=9), sink=unseen)
+    setting = RunConfig(agent=Agent(model, tools=[read], compaction=policy), store=store)
+    place = WorkPlace(setting=setting, limits=Limits(steps=9), sink=unseen)
 
     def live() -> Live:
         return Live(place=place, order=ORDER, run_id=RUN, submitted=0.0, since=1)

@@ -11,7 +11,7 @@ import pytest
 from agentloop import Agent, UsageError, tool
 from agentloop.durable import RunQueue
 from agentloop.errors import ModelUnavailableError
-from agentloop.events import MessageAdded, RunEnded
+from agentloop.events import MessageRecord, RunEndRecord
 from agentloop.messages import ToolCall
 from agentloop.stores import SessionStore
 from agentloop.stream import AnyStreamEvent
@@ -56,7 +56,7 @@ class Away(FailingModel):
 
 async def ends_in(store: SessionStore, session_id: str) -> list[str]:
     """The ends of runs that the log holds."""
-    return [r.event.status for r in await store.read(session_id) if isinstance(r.event, RunEnded)]
+    return [r.event.status for r in await store.read(session_id) if isinstance(r.event, RunEndRecord)]
 
 
 @tool
@@ -106,8 +106,8 @@ async def test_a_run_cancelled_again_after_it_was_resumed_has_an_end_behind_what
         await queue.cancel(run_id)
         await until(both.are_there)
     *_, asked, end = [record.event for record in await store.read("twice")]
-    assert isinstance(asked, MessageAdded)
-    assert isinstance(end, RunEnded)
+    assert isinstance(asked, MessageRecord)
+    assert isinstance(end, RunEndRecord)
     assert (end.run_id, await ends_in(store, "twice")) == (run_id, ["interrupted"] * 2)
 
 
@@ -167,4 +167,4 @@ async def test_a_call_whose_id_no_column_takes_runs_once_and_is_answered(
         run = await over(queue, run_id)
     assert (run.state, run.error) == ("answered", None)
     assert [text for _, text in await said(store, session_id)] == ["Go.", "", "done", "well"]
-    assert sum(isinstance(r.event, MessageAdded) for r in await store.read(session_id)) == 4
+    assert sum(isinstance(r.event, MessageRecord) for r in await store.read(session_id)) == 4

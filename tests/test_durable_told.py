@@ -12,7 +12,7 @@ from agentloop import Agent, Secrets
 from agentloop.durable import RunQueue
 from agentloop.durable import engine as durable_database
 from agentloop.errors import ModelRefusedError, ModelUnavailableError, StoreError
-from agentloop.events import RunEnded
+from agentloop.events import RunEndRecord
 from agentloop.stores import SessionStore
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from tests import durable_work_kit
@@ -51,7 +51,7 @@ async def test_a_run_that_fails_says_why_and_the_log_tells_its_end(
     assert (run.state, len(model.requests)) == (state, requests)
     assert run.error is not None
     assert SECRET not in run.error
-    ends = [r.event.status for r in await store.read(f"fails-{state}") if isinstance(r.event, RunEnded)]
+    ends = [r.event.status for r in await store.read(f"fails-{state}") if isinstance(r.event, RunEndRecord)]
     assert ends == [state]
 
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.codec import encode
 from agentloop.context import Context, Entry, count_message, to_wire, wire_messages
-from agentloop.events import Cleared, Compacted, Event, MessageAdded, Record, Restored, RunStarted
+from agentloop.events import Cleared, Compacted, Event, MessageRecord, Record, Restored, RunStartRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.stream import CompactionEnded, CompactionStarted
 from tests.engine_kit import (
@@ -156,7 +156,7 @@ async def resume(scene: Scene, events: Sequence[Event]) -> None:
     pending = [ToolCall(id=f"p{at}", name="read", arguments='{"name": "once"}') for at in range(3)]
     said = [Message.user("Go on."), Message.assistant("", pending)]
     said += [Message.tool(call.id, "answered") for call in pending[: scene.case.seed % 4]]
-    await scene.begin([*events, RunStarted(run_id="last"), *map(added, said[: 1 + scene.case.seed % 7])])
+    await scene.begin([*events, RunStartRecord(run_id="last"), *map(added, said[: 1 + scene.case.seed % 7])])
     await scene.run(None, *scene.reading())
     assert "once" not in scene.ran, "L7: no call runs again"
 
@@ -230,7 +230,7 @@ def contents_of(records: Sequence[Record]) -> Iterator[object]:
     """All that may be shown: what was said, what stands instead, and what is shown shortened."""
     for record in records:
         match record.event:
-            case MessageAdded(message=message):
+            case MessageRecord(message=message):
                 yield to_wire(message)["content"]
             case Cleared(items=items):
                 yield from (to_wire(item.message)["content"] for item in items)

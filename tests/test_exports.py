@@ -18,7 +18,7 @@ from agentloop.events import (
     Described,
     Event,
     EventFilter,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Noted,
     Record,
@@ -139,7 +139,7 @@ def again(records: Sequence[Record], only: EventFilter) -> list[Record]:
 
 def test_filtered_events_get_positions_without_gaps_and_point_at_each_other_by_them() -> None:
     rewrites = (Cleared, Compacted, Restored)
-    back = [record.event for record in again(WHOLE, EventFilter(kinds=(MessageAdded, *rewrites)))]
+    back = [record.event for record in again(WHOLE, EventFilter(kinds=(MessageRecord, *rewrites)))]
     assert back == [
         *(record.event for record in WHOLE[1:5]),
         Cleared(items=(ClearedItem(seq=3, message=Message.tool("a", "xx..."), tokens=1),)),
@@ -167,7 +167,7 @@ def compacted_logs(draw: st.DrawFn) -> list[Record]:
 @settings(max_examples=50)
 @given(compacted_logs())
 def test_an_export_of_the_main_line_gives_the_same_context(records: list[Record]) -> None:
-    kinds = (MessageAdded, Compacted, Restored)
+    kinds = (MessageRecord, Compacted, Restored)
     for only in (EventFilter(branch=MAIN), EventFilter(kinds=kinds), EventFilter(first=2)):
         context, back = Context.of(records), Context.of(again(records, only))
         assert list(back.messages) == list(context.messages)

@@ -16,12 +16,12 @@ from agentloop.events import (
     Compacted,
     Event,
     EventFilter,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Noted,
     Record,
-    RunEnded,
-    RunStarted,
+    RunEndRecord,
+    RunStartRecord,
     Unknown,
     select,
 )
@@ -33,19 +33,19 @@ from agentloop.testing import ScriptedModel
 from tests.kit import read, reading, records_of
 
 
-def said(text: str, *, branch: str | None = None, run_id: str = "") -> MessageAdded:
-    return MessageAdded(message=Message.user(text), tokens=1, branch=branch, run_id=run_id)
+def said(text: str, *, branch: str | None = None, run_id: str = "") -> MessageRecord:
+    return MessageRecord(message=Message.user(text), tokens=1, branch=branch, run_id=run_id)
 
 
 LOG = records_of(
     [
-        RunStarted(run_id="r1"),
+        RunStartRecord(run_id="r1"),
         said("a", run_id="r1"),
         said("b", run_id="r9", branch="scout"),
         said("c", branch="other"),
         ModelCalled(purpose="agent", model="m"),
         Compacted(covers=((2, 2),), replacement="a", at=3, tokens=1),
-        RunEnded(run_id="r1", status="answered"),
+        RunEndRecord(run_id="r1", status="answered"),
         Noted(source="memory"),
         Unknown(kind="dreamt", body='{"v":2,"kind":"dreamt"}'),
         said("d", run_id="r2"),
@@ -68,14 +68,14 @@ def taken(only: EventFilter) -> list[int]:
         (EventFilter(run_id="r9", branch=MAIN), []),
         (EventFilter(run_id=""), [4]),
         (EventFilter(kinds=["message_added"]), [2, 3, 4, 10]),
-        (EventFilter(kinds=(MessageAdded, "compacted")), [2, 3, 4, 6, 10]),
+        (EventFilter(kinds=(MessageRecord, "compacted")), [2, 3, 4, 6, 10]),
         (EventFilter(kinds={"unknown"}), [9]),
         (EventFilter(kinds=()), []),
         (EventFilter(first=9), [9, 10]),
         (EventFilter(last=2), [1, 2]),
         (EventFilter(first=4, last=4), [4]),
         (EventFilter(first=40), []),
-        (EventFilter(branch=MAIN, kinds=(MessageAdded,), run_id="r2", first=3, last=10), [10]),
+        (EventFilter(branch=MAIN, kinds=(MessageRecord,), run_id="r2", first=3, last=10), [10]),
     ],
 )
 def test_a_filter_takes_what_is_all_of_what_is_asked_for(only: EventFilter, seqs: list[int]) -> None:
@@ -130,7 +130,7 @@ def test_kinds_are_the_same_by_name_and_by_class_and_in_any_order() -> None:
         ({"kinds": [Message]}, r"kinds must be of message_added, .*, not 'Message'"),
         ({"kinds": [[]]}, r"kinds must be of message_added, .*, not \[\]"),
         ({"kinds": "message_added"}, r"kinds must be several kinds, .*, not 'message_added'"),
-        ({"kinds": MessageAdded}, r"kinds must be several kinds"),
+        ({"kinds": MessageRecord}, r"kinds must be several kinds"),
         ({"kinds": 5}, r"kinds must be several kinds, .*, not 5"),
         ({"branch": 5}, r"branch must be a text, not 5"),
         ({"run_id": b"r"}, r"run_id must be a text, not b'r'"),
@@ -168,7 +168,7 @@ async def test_a_callback_selects_among_the_messages_about_to_go(tmp_path: Path)
     first, *_, last = positions
     assert request.select(EventFilter()) == request.messages
     assert seqs(request.select(EventFilter(first=first + 1, last=last - 1))) == positions[1:-1]
-    assert request.select(EventFilter(branch=MAIN, kinds=(MessageAdded,))) == request.messages
+    assert request.select(EventFilter(branch=MAIN, kinds=(MessageRecord,))) == request.messages
     assert request.select(EventFilter(branch="scout")) == ()
     assert request.select(EventFilter(kinds=("compacted",))) == ()
     assert request.select(EventFilter(run_id=runs[0])) == request.messages

@@ -11,7 +11,7 @@ from hypothesis import given
 from agentloop import Agent, Answer, Message, ModelRequest, OpenAIChat, RetryPolicy, Runner
 from agentloop.codec import decode, encode
 from agentloop.context import wire_messages
-from agentloop.events import MessageAdded, Record
+from agentloop.events import MessageRecord, Record
 from agentloop.messages import CallIds
 from agentloop.sessions import to_openai
 from agentloop.sessions.export import to_markdown
@@ -128,10 +128,10 @@ def test_a_history_with_function_calls_is_kept_as_it_is_and_sent_as_calls_with_t
     messages = [Message.from_openai(data) for data in LEGACY]
     assert [message.to_openai() for message in messages] == LEGACY
     back = [
-        decode(encode(MessageAdded(id="i", time=1.0, run_id="r", message=each, tokens=1)))
+        decode(encode(MessageRecord(id="i", time=1.0, run_id="r", message=each, tokens=1)))
         for each in messages
     ]
-    assert [event.message for event in back if isinstance(event, MessageAdded)] == messages
+    assert [event.message for event in back if isinstance(event, MessageRecord)] == messages
     sent = wire_messages(messages)
     assert_valid([ModelRequest(messages=sent)])
     results = {each["tool_call_id"]: each["content"] for each in sent if each["role"] == "tool"}

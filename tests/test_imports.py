@@ -13,7 +13,7 @@ from agentloop.events import (
     Compacted,
     Described,
     Event,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Noted,
     Restored,
@@ -32,7 +32,7 @@ from tests.export_kit import DONE, TASK, WHOLE, asks, length, log
 def test_a_list_of_messages_is_read_and_counted(indent: int | None) -> None:
     events = parse(json.dumps(to_openai(WHOLE), indent=indent), count=length)
     assert events == [
-        MessageAdded(message=message, tokens=length(message))
+        MessageRecord(message=message, tokens=length(message))
         for message in (TASK, asks("a"), Message.tool("a", "x" * 500), DONE)
     ]
 
@@ -44,7 +44,7 @@ def test_lines_of_messages_are_read_with_any_line_ends(start: str, end: str) -> 
         json.dumps(data, ensure_ascii=False) for data in to_openai(log(TASK, Message.user("a\u2028b\x85")))
     ]
     events = parse(start + "".join(line + end for line in lines), count=length)
-    assert [event.message.text for event in events if isinstance(event, MessageAdded)] == [
+    assert [event.message.text for event in events if isinstance(event, MessageRecord)] == [
         "task",
         "a\u2028b\x85",
     ]
@@ -54,7 +54,7 @@ def test_lines_may_mix_messages_and_events() -> None:
     described = Described(title="Mine")
     assert parse(f'{encode(described)}\n{{"role":"user","content":"hi"}}', count=length) == [
         described,
-        MessageAdded(message=Message.user("hi"), tokens=2),
+        MessageRecord(message=Message.user("hi"), tokens=2),
     ]
 
 
@@ -128,7 +128,7 @@ def test_a_number_that_no_run_could_count_with_names_the_line(fields: dict[str, 
 @pytest.mark.parametrize(
     ("event", "name"),
     [
-        (MessageAdded(message=TASK, tokens=MOST_TOKENS + 1), "tokens"),
+        (MessageRecord(message=TASK, tokens=MOST_TOKENS + 1), "tokens"),
         (Cleared(items=(ClearedItem(seq=1, message=TASK, tokens=MOST_TOKENS + 1),)), "tokens"),
         (Compacted(covers=((1, 1),), replacement="", at=1, tokens=MOST_TOKENS + 1), "tokens"),
         (
@@ -147,7 +147,7 @@ def test_a_length_that_nothing_has_names_the_line(event: Event, name: str) -> No
 
 async def test_a_run_lives_with_the_largest_numbers_that_are_taken() -> None:
     talk = [Message(role=role, content="x" * 400) for _ in range(15) for role in ("user", "assistant")]
-    said = [MessageAdded(message=message, tokens=MOST_TOKENS, time=1e308) for message in talk]
+    said = [MessageRecord(message=message, tokens=MOST_TOKENS, time=1e308) for message in talk]
     store = InMemoryStore()
     await store.append("s", parse("\n".join(map(encode, said)), count=length), expect=0)
     model = ScriptedModel(["done"], window=8_000, summary="They talked.")

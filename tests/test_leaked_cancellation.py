@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agentloop import Agent, AgentLoopError, Runner
-from agentloop.events import RunEnded
+from agentloop.events import RunEndRecord
 from agentloop.models import ModelRequest
 from agentloop.testing import ScriptedModel
 
@@ -20,7 +20,7 @@ async def test_a_model_that_raises_a_cancellation_fails_its_run() -> None:
     with pytest.raises(AgentLoopError, match=r"CancelledError.*, which nobody here asked for"):
         await runner.run("Hello.", session_id="s")
     ended = (await runner.events("s"))[-1].event
-    assert isinstance(ended, RunEnded)
+    assert isinstance(ended, RunEndRecord)
     assert ended.status == "failed"
 
 

@@ -11,7 +11,7 @@ import pytest
 from agentloop._plumbing.processes import this_process
 from agentloop.cli.app import exit_status
 from agentloop.errors import SessionBusyError, StoreError, TakenOverError, UsageError
-from agentloop.events import MessageAdded, RunEnded, RunStarted
+from agentloop.events import MessageRecord, RunEndRecord, RunStartRecord
 from agentloop.results import status_of
 from agentloop.run import Agent
 from agentloop.sessions import Leases, WhenBusy
@@ -100,9 +100,9 @@ async def test_twenty_runs_of_one_session_wait_for_each_other() -> None:
     runners = [runner_for([f"answer {n}"], store=store, when_busy="wait") for n in range(20)]
     await asyncio.gather(*(each.run(f"question {n}", session_id="s") for n, each in enumerate(runners)))
     events = await log(store)
-    edges = [type(event) for event in events if isinstance(event, RunStarted | RunEnded)]
-    assert edges == [RunStarted, RunEnded] * 20
-    said = [event.message.text for event in events if isinstance(event, MessageAdded)]
+    edges = [type(event) for event in events if isinstance(event, RunStartRecord | RunEndRecord)]
+    assert edges == [RunStartRecord, RunEndRecord] * 20
+    said = [event.message.text for event in events if isinstance(event, MessageRecord)]
     pairs = list(zip(said[::2], said[1::2], strict=True))
     assert sorted(pairs) == sorted((f"question {n}", f"answer {n}") for n in range(20))
 
@@ -119,7 +119,7 @@ async def test_who_takes_over_goes_on_and_the_other_stops_at_its_next_renewal() 
         assert first.task.cancelling() == 0
         assert status_of(error.value) == "interrupted"
     assert await log(store) == after
-    assert [event.run_id for event in after if isinstance(event, RunEnded)] == [after[-1].run_id]
+    assert [event.run_id for event in after if isinstance(event, RunEndRecord)] == [after[-1].run_id]
     assert_valid(second.agent.model.requests)  # type: ignore[attr-defined]
 
 
@@ -179,9 +179,9 @@ async def test_who_was_put_out_before_it_began_cannot_keep_the_other_from_beginn
 
     store = Late()
     await runner_for(["one"], store=store).run("1", session_id="s")
-    store.crossing = RunStarted(run_id="put out", model="m")
+    store.crossing = RunStartRecord(run_id="put out", model="m")
     assert (await runner_for(["two"], store=store).run("2", session_id="s")).output == "two"
-    assert [type(event) for event in (await log(store))[-6:-4]] == [RunStarted, RunStarted]
+    assert [type(event) for event in (await log(store))[-6:-4]] == [RunStartRecord, RunStartRecord]
 
 
 async def test_a_lease_is_renewed_for_as_long_as_the_run_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ async def test_a_run_that_its_own_tool_begins_on_its_session_is_refused(rule: Wh
     answers = [
         event.message.text
         for event in await log(store)
-        if isinstance(event, MessageAdded) and event.message.role == "tool"
+        if isinstance(event, MessageRecord) and event.message.role == "tool"
     ]
     assert len(answers) == 1
     assert "held by the very run that asks for it" in answers[0]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentloop.errors import SessionBusyError
-from agentloop.events import RunEnded
+from agentloop.events import RunEndRecord
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore, SessionStore, open_store
@@ -74,7 +74,7 @@ async def test_who_leaves_a_stream_can_go_on_at_once(
     await leave(runner)
     await go_on(runner)
     await run(runner)
-    statuses = [event.status for event in await log(store) if isinstance(event, RunEnded)]
+    statuses = [event.status for event in await log(store) if isinstance(event, RunEndRecord)]
     assert statuses[0] == "interrupted"
     assert set(statuses[1:]) == {"answered"}
     assert_valid(runner.agent.model.requests)  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ import pytest
 
 from agentloop._plumbing.processes import this_process
 from agentloop.errors import SessionBusyError
-from agentloop.events import RunStarted
+from agentloop.events import RunStartRecord
 from agentloop.stores import SQLiteStore
 from tests.cli_kit import LONGEST_SECONDS, agentloop, line_of, started
 from tests.kit import assert_valid
@@ -92,7 +92,7 @@ async def test_l7_a_killed_process_holds_nothing_and_a_live_one_is_not_put_out(
         runner = runner_for(["went on"], store=store)
         assert (await runner.resume("s")).output == "went on"
     assert_valid(runner.agent.model.requests)  # type: ignore[attr-defined]
-    assert [type(event) for event in await log(store)].count(RunStarted) == 2
+    assert [type(event) for event in await log(store)].count(RunStartRecord) == 2
     await store.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import agentloop
 from agentloop import Agent, Message, OfflineModel, Runner
-from agentloop.events import MessageAdded as MessageStored
+from agentloop.events import MessageRecord as MessageStored
 from agentloop.stream import (
     CompactionEnded,
     CompactionStarted,

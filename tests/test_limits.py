@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from agentloop import Compaction
 from agentloop.context import AskModel, next_step
 from agentloop.errors import UsageError
-from agentloop.events import MessageAdded
-from agentloop.events import RunEnded as RunEndedStored
+from agentloop.events import MessageRecord
+from agentloop.events import RunEndRecord as RunEndedStored
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ChatModel, Price
 from agentloop.providers.offline import OfflineModel
@@ -96,7 +96,7 @@ async def test_a_run_ends_in_order_at_its_limit(
             [
                 record.event.message
                 for record in await runner.store.read("s")
-                if isinstance(record.event, MessageAdded)
+                if isinstance(record.event, MessageRecord)
             ]
         )
         == AskModel()

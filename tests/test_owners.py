@@ -8,7 +8,7 @@ import pytest
 
 from agentloop.cli.settings import settings_for
 from agentloop.errors import SessionNotFoundError, UsageError
-from agentloop.events import Described, MessageAdded
+from agentloop.events import Described, MessageRecord
 from agentloop.messages import Message
 from agentloop.run import Agent
 from agentloop.runner import Runner
@@ -82,7 +82,7 @@ async def test_a_session_that_another_begins_at_the_same_moment_is_not_entered()
         async def append(self, session_id: str, events: Any, *, expect: int) -> int:
             if not self.crossed:
                 self.crossed = True
-                said = MessageAdded(message=Message.user("bob's secret"), tokens=3)
+                said = MessageRecord(message=Message.user("bob's secret"), tokens=3)
                 await super().append(session_id, [Described(owner="bob"), said], expect=0)
             return await super().append(session_id, events, expect=expect)
 

@@ -6,7 +6,7 @@ import pytest
 
 from agentloop import Agent, Runner, Tool, tool
 from agentloop.compaction import Compaction
-from agentloop.events import MessageAdded, RunStarted
+from agentloop.events import MessageRecord, RunStartRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.strategies import (
     Digest,
@@ -53,7 +53,7 @@ class Slow:
 async def said(runner: Runner) -> list[str]:
     """What users said in the log."""
     records = [record.event for record in await runner.events("s")]
-    messages = [event.message for event in records if isinstance(event, MessageAdded)]
+    messages = [event.message for event in records if isinstance(event, MessageRecord)]
     return [message.text for message in messages if message.role == "user"]
 
 
@@ -76,9 +76,9 @@ async def test_a_prompt_whose_results_are_there_is_said_by_whoever_goes_on() -> 
     model = ScriptedModel(["well", "again"])
     runner = Runner(Agent(model, tools=[Slow().look]), transcripts=None)
     asked = Message.assistant("", [ToolCall(id="c1", name="look", arguments="{}")])
-    began = RunStarted(run_id="died", prompt=Message.user("Second."))
+    began = RunStartRecord(run_id="died", prompt=Message.user("Second."))
     events = [
-        RunStarted(run_id="first"),
+        RunStartRecord(run_id="first"),
         *map(added, [Message.user("First."), asked]),
         began,
         added(Message.tool("c1", "seen")),

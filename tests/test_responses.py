@@ -7,7 +7,7 @@ import pytest
 
 from agentloop.codec import decode, encode
 from agentloop.errors import UsageError
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
@@ -98,7 +98,7 @@ async def test_what_comes_goes_back_without_loss(name: str, stream: bool) -> Non
         model = responses(server, stream=stream)
         parts = await parts_of(model)
         assert isinstance(parts[-1], Answer)
-        added = MessageAdded(message=parts[-1].message, tokens=1)
+        added = MessageRecord(message=parts[-1].message, tokens=1)
         stored = decode(encode(added))
         assert stored == added
         message = stored.message

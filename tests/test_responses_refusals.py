@@ -17,7 +17,7 @@ from agentloop.errors import (
     ModelRefusedError,
     ModelUnavailableError,
 )
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Usage
 from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, Retry
@@ -232,7 +232,7 @@ async def test_damaged_answers_are_refused_or_can_be_kept_and_sent_again(
     for answer in answers:
         if answer is None:
             continue
-        message = decode(encode(MessageAdded(message=answer.message, tokens=1))).message
+        message = decode(encode(MessageRecord(message=answer.message, tokens=1))).message
         count_message(message, len)
         items = inputs_of(following(message, *results_for(message)).messages, with_reasoning=True)
         broken = ResponsesSide().violations({"input": items, "store": False}, window=None, factor=1.0)

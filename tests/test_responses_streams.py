@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentloop.codec import encode
 from agentloop.errors import BadAnswerError
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Message, Usage
 from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, Retry, TextPart
@@ -229,7 +229,7 @@ async def test_what_is_no_text_never_poisons_the_answer() -> None:
         parts = await parts_of(responses(server))
     assert isinstance(parts[-1], Answer)
     assert shown_in(parts) == parts[-1].message.text == "a\ufffd"
-    encode(MessageAdded(message=parts[-1].message, tokens=1))
+    encode(MessageRecord(message=parts[-1].message, tokens=1))
     json.dumps(parts[-1].message.to_openai(), ensure_ascii=False).encode()
 
 

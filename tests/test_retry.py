@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from agentloop import stream
 from agentloop.compaction import Compaction
 from agentloop.errors import ModelRefusedError, ModelUnavailableError
-from agentloop.events import Compacted, MessageAdded
+from agentloop.events import Compacted, MessageRecord
 from agentloop.messages import Message
 from agentloop.model_call import RetryPolicy, come_back
 from agentloop.models import ModelRequest
@@ -258,7 +258,7 @@ async def stored(folder: Path) -> list[Message]:
     runner = Runner(Agent(ScriptedModel([])), store=store_in(folder))
     records = await runner.store.read("s")
     await runner.close()
-    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
+    return [record.event.message for record in records if isinstance(record.event, MessageRecord)]
 
 
 def shown(seen: Sequence[StreamEvent]) -> list[tuple[str, int]]:

@@ -28,7 +28,7 @@ from agentloop.errors import (
     ToolDefinitionError,
     UsageError,
 )
-from agentloop.events import MessageAdded, RunEnded, RunStarted
+from agentloop.events import MessageRecord, RunEndRecord, RunStartRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.prompts import INTERRUPTED, NOT_RUN
@@ -64,7 +64,7 @@ def results(request: ModelRequest) -> list[str]:
 
 async def said(runner: Runner, session_id: str = "s") -> list[Message]:
     records = await runner.store.read(session_id)
-    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
+    return [record.event.message for record in records if isinstance(record.event, MessageRecord)]
 
 
 async def test_an_answer_comes_back_with_what_it_took(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ async def test_a_failed_run_says_so_and_leaves_the_session_usable(tmp_path: Path
             events.append(event)
     assert to_json(events[-1])["status"] == "try_later"
     assert to_json(events[-1])["error"] == "no connection"
-    ended = [r.event for r in await runner.store.read("s") if isinstance(r.event, RunEnded)]
+    ended = [r.event for r in await runner.store.read("s") if isinstance(r.event, RunEndRecord)]
     assert [event.status for event in ended] == ["try_later"]
     assert (await runner.resume("s")).output == "here I am"
     assert_valid(model.requests)
@@ -317,7 +317,7 @@ async def test_cancelling_during_the_model_call_reaches_the_caller_and_leaves_no
         await task
     assert model.closed
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    ended = [r.event for r in await runner.store.read("s") if isinstance(r.event, RunEnded)]
+    ended = [r.event for r in await runner.store.read("s") if isinstance(r.event, RunEndRecord)]
     assert [event.status for event in ended] == ["interrupted"]
     later = ScriptedModel(["here"])
     assert (await runner_for(later, tmp_path, store=runner.store).resume("s")).output == "here"
@@ -395,7 +395,7 @@ async def test_calls_in_flight_run_again_where_they_are_idempotent(tmp_path: Pat
     store = InMemoryStore()
     batch = calls(("look", {"name": "a"}), ("act", {"name": "b"}), ("act", {"name": "c"}))
     log = [Message.user("Go"), Message.assistant("", batch), Message.tool(batch[2].id, "did c")]
-    await store.append("s", [MessageAdded(message=message, tokens=9) for message in log], expect=0)
+    await store.append("s", [MessageRecord(message=message, tokens=9) for message in log], expect=0)
     model = ScriptedModel(["went on"])
     runner = runner_for(model, tmp_path, look, act, store=store)
     await (runner.resume("s") if how == "resume" else runner.run("And?", session_id="s"))
@@ -482,7 +482,7 @@ async def test_l7_killed_and_resumed_no_finished_tool_runs_again(tmp_path: Path,
     finished = [
         record.event.message.tool_call_id
         for record in await store.read("s")
-        if isinstance(record.event, MessageAdded) and record.event.message.role == "tool"
+        if isinstance(record.event, MessageRecord) and record.event.message.role == "tool"
     ]
     before = Counter((tmp_path / "marks").read_text().split())
 
@@ -499,7 +499,7 @@ async def test_l7_killed_and_resumed_no_finished_tool_runs_again(tmp_path: Path,
     assert len(before) - len(finished) <= 2
     assert_valid(model.requests)
     records = await store.read("s")
-    assert sum(isinstance(record.event, RunStarted) for record in records) == 2
+    assert sum(isinstance(record.event, RunStartRecord) for record in records) == 2
     await store.close()
 
 
@@ -513,7 +513,7 @@ async def test_a_conflict_at_the_very_end_still_ends_the_stream(tmp_path: Path) 
         async def on_event(self, event: StreamEvent) -> None:
             if isinstance(event, MessageShown) and event.message.role == "assistant":
                 length = len(await store.read("s"))
-                late = MessageAdded(message=Message.user("me too"), tokens=4)
+                late = MessageRecord(message=Message.user("me too"), tokens=4)
                 await store.append("s", [late], expect=length)
 
     runner = runner_for(ScriptedModel([answer]), tmp_path, store=store, callbacks=[Intruder()])
@@ -614,7 +614,7 @@ async def test_the_prompt_is_stored_before_anybody_is_told_that_the_run_began(tm
 async def test_a_session_in_which_nobody_spoke_cannot_be_resumed(tmp_path: Path) -> None:
     model = ScriptedModel([])
     runner = runner_for(model, tmp_path)
-    await runner.store.append("s", [RunStarted(run_id="r")], expect=0)
+    await runner.store.append("s", [RunStartRecord(run_id="r")], expect=0)
     with pytest.raises(UsageError, match="nobody has said anything"):
         await runner.resume("s")
     assert model.requests == []

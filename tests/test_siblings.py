@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from agentloop import Agent, Callbacks, Compaction, Runner, tool
 from agentloop._plumbing.aio import in_thread
 from agentloop.codec import encode
-from agentloop.events import Compacted, MessageAdded
+from agentloop.events import Compacted, MessageRecord
 from agentloop.providers.openai import OpenAIChat
 from agentloop.stores import SQLiteStore
 from agentloop.stream import (
@@ -253,9 +253,9 @@ class LookingUp(Callbacks):
         stored = [record.event for record in await SQLiteStore(self.path).read("s")]
         match event:
             case MessageShown():
-                there = event.message in [each.message for each in stored if isinstance(each, MessageAdded)]
+                there = event.message in [each.message for each in stored if isinstance(each, MessageRecord)]
             case ToolEnded():
-                ids = [each.message.tool_call_id for each in stored if isinstance(each, MessageAdded)]
+                ids = [each.message.tool_call_id for each in stored if isinstance(each, MessageRecord)]
                 there = event.call_id in ids
             case CompactionEnded(status="done"):
                 there = isinstance(stored[-1], Compacted)
@@ -339,7 +339,7 @@ async def test_l7_a_callback_that_kills_the_process_loses_nothing(
     assert (await in_thread(lambda: child(cwd=Path(__file__).parent.parent).returncode)) == 7
     store = SQLiteStore(tmp_path / "s.db")
     events = [record.event for record in await store.read("s")]
-    kinds = [each.message.role if isinstance(each, MessageAdded) else "" for each in events]
+    kinds = [each.message.role if isinstance(each, MessageRecord) else "" for each in events]
     assert isinstance(events[-1], Compacted) if kept == "compacted" else kinds[-1] == kept, encode(events[-1])
     marks = (tmp_path / "marks").read_text().split() if (tmp_path / "marks").exists() else []
     assert kinds.count("tool") == len(marks)

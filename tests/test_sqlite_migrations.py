@@ -12,7 +12,7 @@ import pytest
 
 from agentloop.codec import encode
 from agentloop.errors import StoreError
-from agentloop.events import Described, Event, MessageAdded
+from agentloop.events import Described, Event, MessageRecord
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
 from agentloop.stores.sqlite.schema import MIGRATIONS, SCHEMA_VERSION, TABLES
@@ -48,8 +48,8 @@ asyncio.run(main())
 """
 
 
-def said(text: str) -> MessageAdded:
-    return MessageAdded(message=Message.user(text), tokens=1, time=2.0)
+def said(text: str) -> MessageRecord:
+    return MessageRecord(message=Message.user(text), tokens=1, time=2.0)
 
 
 LOGS: dict[str, list[Event]] = {

@@ -12,7 +12,7 @@ import pytest
 
 from agentloop.errors import StoreError
 from agentloop.events import Described
-from agentloop.sessions import Session, checkpoint_of, told
+from agentloop.sessions import Session, checkpoint_of, describe
 from agentloop.stores import SQLiteStore
 from agentloop.stores.base import Lease
 from tests.store_kit import said
@@ -94,7 +94,7 @@ async def outcome(call: Callable[[], Awaitable[Any]]) -> str:
         found = await call()
     except StoreError as fault:
         return str(fault)
-    return told(found) if isinstance(found, Lease) else ""
+    return describe(found) if isinstance(found, Lease) else ""
 
 
 CASES = [(table, column) for table, columns in COLUMNS.items() for column in columns]

@@ -26,7 +26,7 @@ import pytest
 
 from agentloop import Agent, Compaction, Limits, Runner, SyncRunner
 from agentloop._plumbing.aio import in_thread
-from agentloop.events import Compacted, MessageAdded, RunEnded
+from agentloop.events import Compacted, MessageRecord, RunEndRecord
 from agentloop.prompts import INTERRUPTED
 from agentloop.providers.openai import OpenAIChat
 from agentloop.stores import SQLiteStore
@@ -41,7 +41,7 @@ import os
 from pathlib import Path
 import agentloop.compaction.compactor
 from agentloop import Callbacks, tool
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.stores import SQLiteStore
 from agentloop.stores import SQLiteStore
 from agentloop.stream import event_type
@@ -276,8 +276,8 @@ def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
 def check(scene: Scene, *, in_order: bool = True) -> None:
     """After the stop: what is done is kept, and the run goes on in a new process and ends well."""
     marks, log = scene.marks(), scene.log()
-    said = [each.message for each in log if isinstance(each, MessageAdded)]
-    assert [each.status for each in log if isinstance(each, RunEnded)] == ["interrupted"] * in_order
+    said = [each.message for each in log if isinstance(each, MessageRecord)]
+    assert [each.status for each in log if isinstance(each, RunEndRecord)] == ["interrupted"] * in_order
     assert sum(isinstance(each, Compacted) for each in log) == (scene.point == "after")
     assert set(marks.values()) == {1}
     resumed = scene.resumed()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentloop.events import Event, MessageAdded, Record
+from agentloop.events import Event, MessageRecord, Record
 from agentloop.stores import InMemoryStore, SessionInfo, SessionStore, checked_session_id
 from agentloop.stores.base import Checkpoint, Found, GrantsLeases, Lease, TellsLeases
 from agentloop.testing import CHECKS, store_contract
@@ -27,7 +27,7 @@ class Forgetful(InMemoryStore):
 
 
 def _again(event: Event) -> Event:
-    return MessageAdded(message=event.message, tokens=1) if isinstance(event, MessageAdded) else event
+    return MessageRecord(message=event.message, tokens=1) if isinstance(event, MessageRecord) else event
 
 
 class SharesItsRecords(InMemoryStore):

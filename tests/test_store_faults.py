@@ -17,12 +17,12 @@ import pytest
 from agentloop import Agent, Runner, tool
 from agentloop.codec import encode
 from agentloop.errors import ConflictError, DamagedError, SessionBusyError, StoreError, UsageError
-from agentloop.events import Compacted, Described, Event, MessageAdded, Unknown
+from agentloop.events import Compacted, Described, Event, MessageRecord, Unknown
 from agentloop.messages import Message
 from agentloop.sessions import Session
 from agentloop.sessions.checkpoint import FOLD, checkpoint_of
 from agentloop.stores import InMemoryStore, PostgresStore, SQLiteStore, open_store
-from agentloop.stores.base import Scope
+from agentloop.stores.base import SessionScope
 from agentloop.stores.sqlite import search
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.testing import ScriptedModel, calls
@@ -34,8 +34,8 @@ from tests.store_kit import AnyStore, CheckpointingStore, changed_behind_its_bac
 store = store_kit.store
 
 
-def said(text: str, time: float = 1.0) -> MessageAdded:
-    return MessageAdded(message=Message.user(text), tokens=1, time=time)
+def said(text: str, time: float = 1.0) -> MessageRecord:
+    return MessageRecord(message=Message.user(text), tokens=1, time=time)
 
 
 async def test_no_run_writes_into_a_session_that_was_begun_again_under_its_id(store: AnyStore) -> None:
@@ -183,7 +183,7 @@ async def test_a_session_begun_anew_while_it_was_indexed_is_found(records: int, 
 
     def index() -> None:
         file = Interrupted(path, lambda: asyncio.run(begin_anew()))
-        everything = Scope()
+        everything = SessionScope()
         behind = search.behind(everything, file)
         while behind:
             behind = search.catch_up(behind, file)

@@ -7,15 +7,15 @@ from typing import LiteralString
 import pytest
 
 from agentloop.errors import StoreError
-from agentloop.events import Described, MessageAdded
+from agentloop.events import Described, MessageRecord
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
 from agentloop.stores.sqlite import tables
 from tests.store_kit import AnyStore, changed_behind_its_back, made_store
 
 
-def said(text: str) -> MessageAdded:
-    return MessageAdded(message=Message.user(text), tokens=1, time=1.0)
+def said(text: str) -> MessageRecord:
+    return MessageRecord(message=Message.user(text), tokens=1, time=1.0)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

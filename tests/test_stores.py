@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentloop.errors import UsageError
-from agentloop.events import Described, Event, MessageAdded
+from agentloop.events import Described, Event, MessageRecord
 from agentloop.messages import Message
 from agentloop.stores import InMemoryStore, SessionInfo, SessionStore, SQLiteStore, open_store
 from agentloop.stores.lines import change_of, changed
@@ -131,7 +131,7 @@ async def test_stores_are_opened_by_url(tmp_path: Path, monkeypatch: pytest.Monk
     ):
         store = open_store(url)
         assert not path.exists()
-        await store.append("s", [MessageAdded(message=Message.user("hi"), tokens=1)], expect=0)
+        await store.append("s", [MessageRecord(message=Message.user("hi"), tokens=1)], expect=0)
         await store.close()
         assert path.is_file()
     assert isinstance(open_store("memory:"), InMemoryStore)
@@ -146,7 +146,7 @@ async def test_a_relative_path_means_the_folder_it_was_named_in(
     monkeypatch.chdir(tmp_path)
     store = open_store("sqlite:///here.db")
     monkeypatch.chdir(tmp_path / "later")
-    await store.append("s", [MessageAdded(message=Message.user("hi"), tokens=1)], expect=0)
+    await store.append("s", [MessageRecord(message=Message.user("hi"), tokens=1)], expect=0)
     await store.close()
     assert (tmp_path / "here.db").is_file()
 

@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from agentloop.context import Context
-from agentloop.events import MessageAdded, Record
+from agentloop.events import MessageRecord, Record
 from agentloop.strategies import (
     Blocks,
     Chain,
@@ -69,7 +69,7 @@ def spoken(length: int, after: int = 0) -> list[Record]:
     messages = islice(conversation(), length)
     runs = (f"run_{(after + at) // A_RUN}" for at in range(length))
     events = (
-        MessageAdded(message=each, tokens=90, run_id=run) for each, run in zip(messages, runs, strict=False)
+        MessageRecord(message=each, tokens=90, run_id=run) for each, run in zip(messages, runs, strict=False)
     )
     return [Record(seq=seq, event=event) for seq, event in enumerate(events, after + 1)]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from agentloop.context import Context, Entry, count_message, wire_messages
-from agentloop.events import Cleared, ClearedItem, MessageAdded, Record
+from agentloop.events import Cleared, ClearedItem, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.strategies import superseded_items
@@ -85,7 +85,7 @@ def test_what_a_later_result_replaces(steps: list[Step], texts: list[str]) -> No
 
 def test_what_is_to_be_kept_is_never_replaced() -> None:
     events = [added(message) for message in done(("plan", {}, "the plan"), ("plan", {}, "the plan"))]
-    kept = MessageAdded(message=events[2].message, tokens=events[2].tokens, keep=True)
+    kept = MessageRecord(message=events[2].message, tokens=events[2].tokens, keep=True)
     assert superseded(Context.of(records_of(events)).visible) == {3}
     assert superseded(Context.of(records_of([*events[:2], kept, *events[3:]])).visible) == frozenset()
 

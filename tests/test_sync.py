@@ -16,7 +16,7 @@ import pytest
 
 from agentloop.callbacks import Callbacks
 from agentloop.errors import AgentLoopError, ContextOverflowError, UsageError
-from agentloop.events import MessageAdded, RunEnded
+from agentloop.events import MessageRecord, RunEndRecord
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.run import Agent
@@ -133,7 +133,7 @@ def test_closing_ends_what_other_threads_run(tmp_path: Path) -> None:
     assert type(error) is AgentLoopError
     assert "closing" in str(error)
     last = asyncio.run(SQLiteStore(tmp_path / "s.db").read("a"))[-1].event
-    assert isinstance(last, RunEnded)
+    assert isinstance(last, RunEndRecord)
     assert last.status == "interrupted"
 
 
@@ -275,7 +275,7 @@ used.close()
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
     with SyncRunner(Agent(ScriptedModel([])), store=store) as runner:
         said = [record.event for record in runner.events("used")]
-        texts = [event.message.text for event in said if isinstance(event, MessageAdded)]
+        texts = [event.message.text for event in said if isinstance(event, MessageRecord)]
         assert texts[::2] == ["one", "three", "five"]
         assert runner.resume("left").status == "answered"
 

@@ -20,7 +20,7 @@ from agentloop import Agent, Compaction, MicroCompact, Runner
 from agentloop.compaction.ladder import STRIKES
 from agentloop.context import count_request, counter_for
 from agentloop.errors import ContextOverflowError, StoreError, UsageError
-from agentloop.events import Compacted, MessageAdded, Record
+from agentloop.events import Compacted, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions.transcripts import DEAD_AFTER_SECONDS, listed, load, save
 from agentloop.stream import CompactionEnded, RunEnded
@@ -474,7 +474,7 @@ async def test_a_policy_may_let_it_go_on_without_a_transcript(
     assert all(event.replacement.startswith("[Conversation compressed") for event in done)
     assert not any("transcript_" in event.replacement for event in done), "no file is named that is not there"
     assert "Read it all." in {
-        record.event.message.text for record in records if isinstance(record.event, MessageAdded)
+        record.event.message.text for record in records if isinstance(record.event, MessageRecord)
     }
 
 
@@ -518,4 +518,4 @@ async def test_none_switches_transcripts_and_files_of_results_off(
 
 async def history(runner: Runner) -> list[Message]:
     records = await runner.store.read("s")
-    return [record.event.message for record in records if isinstance(record.event, MessageAdded)]
+    return [record.event.message for record in records if isinstance(record.event, MessageRecord)]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agentloop.compaction import Compaction
 from agentloop.context import Context
 from agentloop.errors import UsageError
-from agentloop.events import Cleared, ClearedItem, Compacted, Event, MessageAdded, Record, Restored
+from agentloop.events import Cleared, ClearedItem, Compacted, Event, MessageRecord, Record, Restored
 from agentloop.messages import Message, ToolCall
 from agentloop.run import Agent
 from agentloop.runner import Runner
@@ -54,7 +54,7 @@ def budget(fixed: int, *, window: int = 10_000, answer: int | None = None) -> Bu
 
 
 def said(*messages: Message, branch: str | None = None, tokens: int = 8, time: float = 0.0) -> list[Event]:
-    return [MessageAdded(message=message, tokens=tokens, branch=branch, time=time) for message in messages]
+    return [MessageRecord(message=message, tokens=tokens, branch=branch, time=time) for message in messages]
 
 
 def context_of(*parts: Iterable[Event]) -> Context:

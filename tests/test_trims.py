@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.context import Entry, labelled
+from agentloop.context import Entry, render
 from agentloop.errors import StoreError
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import CLEARED
@@ -52,7 +52,7 @@ def shown(entries: Sequence[Entry]) -> list[str]:
 
 
 def size(entries: Sequence[Entry]) -> int:
-    return sum(COUNTER(block) + 2 for block in labelled(entries, max_result_chars=10**9))
+    return sum(COUNTER(block) + 2 for block in render(entries, max_result_chars=10**9))
 
 
 @given(orderly(), st.integers(0, 400), st.sampled_from(ALL_TRIMS))

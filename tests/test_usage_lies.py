@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agentloop.compaction import Compaction
 from agentloop.context import Context
-from agentloop.events import MessageAdded, ModelCalled, Record
+from agentloop.events import MessageRecord, ModelCalled, Record
 from agentloop.messages import MOST_REPORTED_TOKENS, Message, Usage
 from agentloop.providers.openai import OpenAIChat
 from agentloop.results import RunResult
@@ -179,7 +179,7 @@ def test_l13_reports_heard_one_by_one_are_those_heard_at_once(
                 counted=ours,
                 usage=data.draw(st.none() | st.integers(0, 2 * ours).map(lambda n: Usage(input_tokens=n))),
             ),
-            MessageAdded(message=Message.user("x"), tokens=9),
+            MessageRecord(message=Message.user("x"), tokens=9),
         )
     ]
     records, one_by_one = records_of(events), Context()

@@ -23,7 +23,7 @@ from agentloop.context import (
 from agentloop.context.request import alternating, arranged, wire_messages, wire_tools
 from agentloop.context.wire import MOST_UNREADABLE_CHARS
 from agentloop.errors import AgentLoopError, ModelUnavailableError, UsageError
-from agentloop.events import Compacted, MessageAdded, Record, Restored
+from agentloop.events import Compacted, MessageRecord, Record, Restored
 from agentloop.messages import MOST_NESTED, Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.prompts import (
@@ -299,7 +299,7 @@ def test_an_id_used_again_keeps_its_result_when_its_first_use_is_compacted_away(
     log = [GO, asks("1"), ONE, SAID, NEXT, asks("1"), Message.tool("1", "new")]
     context = folded(log, (2, 4), at=5)
     assert shown(context.messages) == ["u:go", ACK, "u:what was", ACK, "u:next", "?1", "1=new"]
-    late = context.add(Record(seq=9, event=MessageAdded(message=ONE, tokens=3)))
+    late = context.add(Record(seq=9, event=MessageRecord(message=ONE, tokens=3)))
     assert shown(late.messages) == shown(context.messages)
 
 
@@ -356,7 +356,7 @@ async def test_an_imported_log_is_sent_repaired_and_stays_as_it_is(shape: str, t
     assert violations(body_of(request), modes=MODES) == []
     assert list(request.messages) == sent([*LATE_LOG, Message.user("more")], None)
     kept = [record.event for record in await store.read("s")][: len(LATE_LOG)]
-    assert [event.message for event in kept if isinstance(event, MessageAdded)] == LATE_LOG
+    assert [event.message for event in kept if isinstance(event, MessageRecord)] == LATE_LOG
 
 
 def test_l1_the_command_line_imports_a_damaged_log_and_goes_on_with_it(tmp_path: Path) -> None:
@@ -544,7 +544,7 @@ def look() -> str:
 async def holding(*messages: Message) -> InMemoryStore:
     """A store whose session s holds these messages."""
     store, counter = InMemoryStore(), counter_for("scripted")
-    events = [MessageAdded(message=each, tokens=count_message(each, counter)) for each in messages]
+    events = [MessageRecord(message=each, tokens=count_message(each, counter)) for each in messages]
     await store.append("s", events, expect=0)
     return store
 

@@ -30,7 +30,7 @@ from agentloop.providers.offline import OfflineModel
 from agentloop.redaction import Redact, checked_redaction
 from agentloop.run import Agent, Limits, check_priced
 from agentloop.runner import Runner
-from agentloop.sessions import Leases, told
+from agentloop.sessions import Leases, describe
 from agentloop.stores import open_store
 from agentloop.stores.base import Lease
 from agentloop.tools import Tool, is_tool
@@ -293,7 +293,7 @@ def runner_for(built: Built, settings: Settings, console: Console) -> Runner:
     """A runner for the settings' store, to be closed at the end; a run that has to wait says so."""
 
     def waits(lease: Lease) -> None:
-        say(console, f"waiting for the session: {told(lease)}", style="yellow")
+        say(console, f"waiting for the session: {describe(lease)}", style="yellow")
 
     return Runner(
         built.agent,

@@ -18,7 +18,7 @@ from agentloop.cli.build import MEMORY, Built, runner_for, window_notice
 from agentloop.cli.compact import compacted, previewed, undone
 from agentloop.cli.faults import show_where
 from agentloop.cli.process import before_leaving, first_to, on_interrupt
-from agentloop.cli.progress import Tally, final_line, progress_on, status_line
+from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
 from agentloop.cli.run import Past, SessionChoice, past_of, resume_hint, session_id_for
 from agentloop.cli.settings import Settings
 from agentloop.cli.terminal import StandardOutput, error_console, say, show
@@ -57,7 +57,7 @@ def command_in(message: str) -> Command | None:
 class ChatView:
     """Text goes to standard output; while it comes, the live line is away, since both are one terminal."""
 
-    def __init__(self, console: Console, output: StandardOutput, tally: Tally) -> None:
+    def __init__(self, console: Console, output: StandardOutput, tally: RunFigures) -> None:
         self._console = console
         self._output = output
         self._tally = tally
@@ -138,7 +138,7 @@ class Chat:
         self._session_id = session_id
         self._console = console
         self._limits = limits
-        self._tally = Tally(model=runner.agent.model.name)
+        self._tally = RunFigures(model=runner.agent.model.name)
         self._line: PromptSession[str] = PromptSession(history=history)
 
     async def go_on(self, message: str | None) -> None:

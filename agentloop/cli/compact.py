@@ -17,9 +17,9 @@ from agentloop.results import CompactionPreview
 from agentloop.runner import Runner
 from agentloop.stream import CompactionResult, RunStatus
 
-Done: TypeAlias = tuple[RunStatus, str]
+_Done: TypeAlias = tuple[RunStatus, str]
 """A word of the exit table, and a line."""
-Work: TypeAlias = Callable[[Runner, str], Coroutine[Any, Any, Done]]
+_Work: TypeAlias = Callable[[Runner, str], Coroutine[Any, Any, _Done]]
 
 NOTHING = "nothing to compact: what could be covered is too little"
 
@@ -32,7 +32,7 @@ NOTHING = "nothing to compact: what could be covered is too little"
 def compact(name: str, focus: str | None, preview: bool, **_: Any) -> int:
     """Compact a stored session now."""
 
-    async def work(runner: Runner, session_id: str) -> Done:
+    async def work(runner: Runner, session_id: str) -> _Done:
         if preview:
             return "answered", previewed(await runner.preview(session_id))
         result = await runner.compact(session_id, focus=focus)
@@ -48,7 +48,7 @@ def compact(name: str, focus: str | None, preview: bool, **_: Any) -> int:
 def undo(name: str, **_: Any) -> int:
     """Take the newest compaction of a session back."""
 
-    async def work(runner: Runner, session_id: str) -> Done:
+    async def work(runner: Runner, session_id: str) -> _Done:
         return "answered", undone(await runner.undo(session_id))
 
     settings = settings_for(flags_of(click.get_current_context()))
@@ -83,7 +83,7 @@ def undone(position: int | None) -> str:
     return "there is no compaction to take back" if position is None else f"taken back: compaction {position}"
 
 
-def _on_session(name: str, settings: Settings, work: Work) -> int:
+def _on_session(name: str, settings: Settings, work: _Work) -> int:
     console, output = error_console(), StandardOutput.claimed()
     built = build(settings)
     for notice in built.notices:

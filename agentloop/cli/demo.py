@@ -16,7 +16,7 @@ from rich.text import Text
 from agentloop.cli import settings
 from agentloop.cli.demo_svg import Curve, picture
 from agentloop.cli.process import before_leaving
-from agentloop.cli.progress import Tally
+from agentloop.cli.progress import RunFigures
 from agentloop.cli.sessions.transfer import whole_file
 from agentloop.cli.terminal import run_to_end
 from agentloop.compaction import Compaction
@@ -46,7 +46,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class DemoReport:
     """One whole conversation: its turns, the facts the model saw at the end, and what the log holds."""
 
     turns: tuple[Turn, ...]
@@ -82,7 +82,7 @@ def demo(path: str | None) -> int:
     return 0 if without.survived < TURNS == with_it.survived else 1
 
 
-async def conversation(compaction: Compaction | None) -> Report:
+async def conversation(compaction: Compaction | None) -> DemoReport:
     """Run the conversation once; it ends early where the context cannot be made to fit."""
     model = ScriptedModel([_reply] * TURNS, window=WINDOW, max_output_tokens=RESERVE, summary=_summary)
     agent = Agent(model, instructions="You keep the keys of a house.", compaction=compaction)
@@ -91,7 +91,7 @@ async def conversation(compaction: Compaction | None) -> Report:
         async with Runner(agent, transcripts=folder.name) as runner:
             turns = await _turns(runner)
             records = await runner.store.read(_SESSION)
-        return Report(
+        return DemoReport(
             turns=turns,
             facts_in_sight=len(_facts(model.requests[-1])),
             user_messages=sum(message["role"] == "user" for message in to_openai(records)),
@@ -99,7 +99,7 @@ async def conversation(compaction: Compaction | None) -> Report:
         )
 
 
-def proof(without: Report, with_it: Report) -> str:
+def proof(without: DemoReport, with_it: DemoReport) -> str:
     """What the two runs have shown, from what was measured."""
     largest = max(turn.tokens for turn in with_it.turns)
     return "\n".join(
@@ -114,12 +114,12 @@ def proof(without: Report, with_it: Report) -> str:
     )
 
 
-def drawn(without: Report, with_it: Report) -> str:
+def drawn(without: DemoReport, with_it: DemoReport) -> str:
     """The two runs as an SVG."""
     return picture(_curve(without), _curve(with_it), window=WINDOW, most=WINDOW - RESERVE)
 
 
-def _curve(report: Report) -> Curve:
+def _curve(report: DemoReport) -> Curve:
     turns = report.turns
     compacted = {at for at in range(1, len(turns)) if turns[at].compactions > turns[at - 1].compactions}
     return Curve(
@@ -127,12 +127,12 @@ def _curve(report: Report) -> Curve:
     )
 
 
-async def _both() -> tuple[Report, Report]:
+async def _both() -> tuple[DemoReport, DemoReport]:
     return await asyncio.gather(conversation(None), conversation(Compaction(tool=False)))
 
 
 async def _turns(runner: Runner) -> tuple[Turn, ...]:
-    tally, turns = Tally(), list[Turn]()
+    tally, turns = RunFigures(), list[Turn]()
     for number in range(1, TURNS + 1):
         said = f"Turn {number}: door {number} opens with {1000 + 37 * number}. Tell me about it."
         try:
@@ -159,7 +159,7 @@ def _facts(request: ModelRequest) -> set[tuple[str, str]]:
     return set(_FACT.findall(" ".join(str(message.get("content")) for message in request.messages)))
 
 
-def _table(without: Report, with_it: Report) -> Table:
+def _table(without: DemoReport, with_it: DemoReport) -> Table:
     table = Table(title=f"The same conversation of {TURNS} turns in a window of {WINDOW:,} tokens, run twice")
     table.add_column("turn", justify="right")
     for side in ("without", "with compaction"):

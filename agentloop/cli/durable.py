@@ -132,7 +132,7 @@ def _took(run: QueuedRun) -> str:
     return f"{run.ended - run.started:.1f} s"
 
 
-Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]
+_Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]
 
 _MOST = 50
 _VERBS = ("cancel", "resume", "delete")
@@ -175,7 +175,7 @@ def runs(
     return run_to_end(whole())
 
 
-def _listed(session: str | None, most: int | None, shown: Callable[[Sequence[QueuedRun]], str]) -> Work:
+def _listed(session: str | None, most: int | None, shown: Callable[[Sequence[QueuedRun]], str]) -> _Work:
     async def work(queue: RunQueue) -> str:
         found = await queue.runs(session_id=session, most=most)
         if not found:
@@ -193,7 +193,7 @@ def _as_json(found: Sequence[QueuedRun]) -> str:
     return json.dumps([asdict(run) for run in found], indent=2) + "\n"
 
 
-def _on_one(words: tuple[str, ...], as_json: bool) -> Work:
+def _on_one(words: tuple[str, ...], as_json: bool) -> _Work:
     verb, name = ("show", words[0]) if len(words) == 1 else (words[0], words[1])
     if verb not in ("show", *_VERBS) or len(words) > 2 or name in _VERBS:
         raise UsageError("write `runs`, `runs ID`, `runs cancel ID`, `runs resume ID` or `runs delete ID`")

@@ -38,7 +38,7 @@ _BAR = 10
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class RunFigures:
     """Sums over the events seen; grows with each.
 
     `earlier` are compactions of the session before them; `goes_on` says that it was there before them.
@@ -90,13 +90,13 @@ class Tally:
                 self.cost = (self.cost or 0.0) + event.cost
 
 
-def status_line(tally: Tally) -> str:
+def status_line(tally: RunFigures) -> str:
     """E.g. `gpt-5-mini · 52.1k/128k 41% (measured) · auto at 102k · 2 compactions · $0.42 · cache 91%`."""
     parts = [part(tally) for part in _PARTS]
     return printable(" · ".join(part for part in parts if part))
 
 
-def compacted_and_kept(tally: Tally, transcripts: Path) -> tuple[str, ...]:
+def compacted_and_kept(tally: RunFigures, transcripts: Path) -> tuple[str, ...]:
     """What the run's compactions hid of its messages, and where all of them can still be read."""
     if not tally.compactions:
         return ()
@@ -130,7 +130,7 @@ def _cell(tokens: int, context: ContextStatus) -> int:
     return round(_BAR * min(1.0, tokens / context.window)) if context.window else 0
 
 
-def _filling(tally: Tally) -> str:
+def _filling(tally: RunFigures) -> str:
     if tally.context is None:
         return ""
     tokens, window = tally.context.tokens, tally.context.window
@@ -139,31 +139,31 @@ def _filling(tally: Tally) -> str:
     return f"{short(tokens)}/{short(window)} {percent}% ({kind})"
 
 
-def _line(tally: Tally) -> str:
+def _line(tally: RunFigures) -> str:
     if tally.context is None:
         return ""
     threshold = tally.context.threshold
     return "auto off" if threshold is None else f"auto at {short(threshold)}"
 
 
-def _compactions(tally: Tally) -> str:
+def _compactions(tally: RunFigures) -> str:
     count = tally.earlier + tally.compactions
     return f"{count} compaction{'' if count == 1 else 's'}"
 
 
-def _cost(tally: Tally) -> str:
+def _cost(tally: RunFigures) -> str:
     if tally.cost is None:
         return ""
     return f"${tally.cost:.2f}" if tally.cost >= 0.1 or tally.cost == 0 else f"${tally.cost:.4f}"
 
 
-def _cache(tally: Tally) -> str:
+def _cache(tally: RunFigures) -> str:
     if not tally.usage.cached_tokens or not tally.usage.input_tokens:
         return ""
     return f"cache {round(100 * tally.usage.cached_tokens / tally.usage.input_tokens)}%"
 
 
-_PARTS: tuple[Callable[[Tally], str], ...] = (
+_PARTS: tuple[Callable[[RunFigures], str], ...] = (
     lambda tally: " ".join(tally.model.split()),
     _filling,
     _line,
@@ -322,7 +322,7 @@ class PlainProgress:
 class LiveProgress:
     """The same lines, and below them one that lives: what is under way, and how full the window is."""
 
-    def __init__(self, console: Console, tally: Tally) -> None:
+    def __init__(self, console: Console, tally: RunFigures) -> None:
         self._console = console
         self._plain = PlainProgress(console)
         self._tally = tally
@@ -381,13 +381,13 @@ class LiveProgress:
         return self._spinner
 
 
-def progress_on(console: Console, tally: Tally) -> Progress:
+def progress_on(console: Console, tally: RunFigures) -> Progress:
     """Live on a terminal, plain elsewhere."""
     alive = console.is_terminal and not console.is_dumb_terminal
     return LiveProgress(console, tally) if alive else PlainProgress(console)
 
 
-def final_line(tally: Tally) -> Text:
+def final_line(tally: RunFigures) -> Text:
     """The status line as it stands when a run is over, its bar in front."""
     filling = f"{bar(tally.context)} " if tally.context else ""
     return Text(filling + status_line(tally), style="cyan")

@@ -25,7 +25,7 @@ from agentloop.cli.build import MEMORY, Built, build, runner_for, stored_nowhere
 from agentloop.cli.faults import word_and_line
 from agentloop.cli.input import Prompt, checked_words, is_terminal, prompt_for
 from agentloop.cli.process import before_leaving
-from agentloop.cli.progress import Tally, compacted_and_kept, final_line, progress_on
+from agentloop.cli.progress import RunFigures, compacted_and_kept, final_line, progress_on
 from agentloop.cli.settings import Settings, settings_for, when_busy
 from agentloop.cli.terminal import StandardOutput, error_console, few, run_to_end, say
 from agentloop.context import Finish, next_step
@@ -326,7 +326,7 @@ _LAST_WORDS_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class RunCall:
     """What is to be run, on which session."""
 
     settings: Settings
@@ -343,11 +343,11 @@ class OutputError(Exception):
         self.reason = reason
 
 
-async def run_once(call: Call, writer: AnswerWriter, console: Console) -> int:
+async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int:
     """Run it, show it, answer; the exit status. Never raises for what a run can end with."""
     for notice in (*call.built.notices, *call.prompt.notices):
         say(console, notice, style="yellow")
-    tally = Tally()
+    tally = RunFigures()
     last_words = partial(_last_words, writer, tally)
     with before_leaving(last_words), before_leaving(end_all):
         outcome = await _watched(call, writer, console, tally)
@@ -362,11 +362,11 @@ async def run_once(call: Call, writer: AnswerWriter, console: Console) -> int:
     return status
 
 
-def _last_words(writer: AnswerWriter, tally: Tally) -> None:
+def _last_words(writer: AnswerWriter, tally: RunFigures) -> None:
     writer.last_words(_outcome(tally, "interrupted", _INTERRUPTED))
 
 
-def _is_stored(call: Call, tally: Tally) -> bool:
+def _is_stored(call: RunCall, tally: RunFigures) -> bool:
     """Whether there is something to go on with: of this run, or of the session that it was to go on with."""
     kept = tally.context is not None or (tally.goes_on and tally.run_id != "")
     return kept and call.settings.store != MEMORY
@@ -389,7 +389,7 @@ async def report_outcome(outcome: Outcome, writer: AnswerWriter, console: Consol
     return exit_status(outcome.status)
 
 
-async def _watched(call: Call, writer: AnswerWriter, console: Console, tally: Tally) -> Outcome:
+async def _watched(call: RunCall, writer: AnswerWriter, console: Console, tally: RunFigures) -> Outcome:
     progress = progress_on(console, tally)
     try:
         async with aclosing(_events(call, tally, console)) as events:
@@ -419,7 +419,7 @@ async def _write(event: StreamEvent, writer: AnswerWriter) -> None:
         raise OutputError(error) from error
 
 
-async def _events(call: Call, tally: Tally, console: Console) -> AsyncGenerator[StreamEvent, None]:
+async def _events(call: RunCall, tally: RunFigures, console: Console) -> AsyncGenerator[StreamEvent, None]:
     settings = call.settings
     async with runner_for(call.built, settings, console) as runner:
         session_id = await session_id_for(call.choice, runner.store, settings.workdir, owner=settings.owner)
@@ -432,7 +432,7 @@ async def _events(call: Call, tally: Tally, console: Console) -> AsyncGenerator[
                 yield event
 
 
-def _outcome(tally: Tally, word: RunStatus, error: str | None) -> Outcome:
+def _outcome(tally: RunFigures, word: RunStatus, error: str | None) -> Outcome:
     ended = tally.ended
     return Outcome(
         status=word,
@@ -481,12 +481,12 @@ def _report(error: BaseException, writer: AnswerWriter) -> int:
     return run_to_end(report_outcome(Outcome(status=word, error=line), writer, error_console()))
 
 
-def _call(flags: Mapping[str, Any], words: tuple[str, ...], until_end: ExitStack) -> Call:
+def _call(flags: Mapping[str, Any], words: tuple[str, ...], until_end: ExitStack) -> RunCall:
     choice, settings = _settings(flags, until_end)
     checked_words(flags.get("prompt"), words)
     built = build(settings)
     prompt = prompt_for(flags.get("prompt"), words, continues=choice.continues)
-    return Call(settings=settings, built=built, prompt=prompt, choice=choice)
+    return RunCall(settings=settings, built=built, prompt=prompt, choice=choice)
 
 
 def _chat(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:

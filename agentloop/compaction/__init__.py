@@ -2,7 +2,7 @@
 
 from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compaction.compactor import Compactor, Took, took
-from agentloop.compaction.ladder import Guard, Ladder, Room
+from agentloop.compaction.ladder import Guard, Ladder, ContextKeeper
 from agentloop.compaction.messages import CompactedMessages, compact_messages, compact_messages_async
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.tool import COMPACT, COMPACT_SCHEMA, focus_of, outcome_text

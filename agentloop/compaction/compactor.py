@@ -19,12 +19,12 @@ from agentloop.compaction.policy import TranscriptFailure
 from agentloop.compaction.summary import fault_of
 from agentloop.compaction.writers import Writer
 from agentloop.context import Budget, Context, TokenCounter, missing, neutral, summary_in
-from agentloop.emitter import Watch
+from agentloop.emitter import Emitter
 from agentloop.errors import AgentLoopError, ConflictError, StoreError, SummaryRefusedError, TakenOverError
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.messages import Usage
 from agentloop.redaction import redacted
-from agentloop.sessions import CatchUp, Session, appended, reloaded, save
+from agentloop.sessions import Rebase, Session, appended, rebase_any, save
 from agentloop.stream import (
     CompactionEnded,
     CompactionRequest,
@@ -124,9 +124,9 @@ class Compactor:
 
     counter: TokenCounter
     transcripts: Path | None
-    watch: Watch
+    watch: Emitter
     transcript_failure: TranscriptFailure = "stop"
-    catch_up: CatchUp = reloaded
+    catch_up: Rebase = rebase_any
 
     async def carry_out(
         self, session: Session, plan: Plan, budget: Budget, write: Writer

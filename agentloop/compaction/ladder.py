@@ -413,7 +413,7 @@ _OVERFLOW = Overflow()
 
 
 @dataclass(slots=True, kw_only=True)
-class Room:
+class ContextKeeper:
     """One run's window. `budget` changes when an overflow teaches more about the server.
 
     A compaction is decided on with the whole log in the context; clearing and plain steps never read it.

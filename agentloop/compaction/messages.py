@@ -34,8 +34,8 @@ from agentloop.context import (
     counter_for,
     wire_messages,
 )
-from agentloop.emitter import CALLBACK_SECONDS, Watch, unseen
-from agentloop.events import Compacted, Event, MessageAdded, Noted
+from agentloop.emitter import CALLBACK_SECONDS, Emitter, unseen
+from agentloop.events import Compacted, Event, MessageRecord, Noted
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel
 from agentloop.prompts import COMPRESSED, NOTE, SHADOW, question_message, summary_message
@@ -95,7 +95,7 @@ def as_log(said: Sequence[Message], count: Count, *, shadows: Collection[str] = 
         answer = said[at + 1] if at + 1 < len(said) else None
         record = _record(said[at], answer, position, asked, count)
         if record is None:
-            yield MessageAdded(message=said[at], tokens=count(said[at]))
+            yield MessageRecord(message=said[at], tokens=count(said[at]))
             position, at = position + 1, at + 1
         else:
             yield Noted(source=SOURCE)
@@ -217,7 +217,7 @@ async def compact_messages_async(
     )
     policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
     session = await _session_of(messages, counter, _shadows(policy.strategy))
-    watch = Watch(session.id, "", unseen, tuple(callbacks), CALLBACK_SECONDS)
+    watch = Emitter(session.id, "", unseen, tuple(callbacks), CALLBACK_SECONDS)
     compactor = Compactor(counter=counter, transcripts=None, watch=watch)
     ladder = Ladder(policy=policy, model=model, compactor=compactor)
     with closing(watch.callback_list):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentloop._plumbing.truncate import ends, head
-from agentloop.context import Entry, TokenCounter, labelled, neutral, says_nothing
+from agentloop.context import Entry, TokenCounter, neutral, render, says_nothing
 from agentloop.messages import Message
 from agentloop.prompts import CONTINUED
 
@@ -92,15 +92,15 @@ def record_block(text: str) -> str:
     """The text as one more earlier record among what is read."""
     message = Message.user(neutral(text))
     record = Entry(seq=0, message=message, tokens=0, original=message, kind="summary")
-    return labelled([record], max_result_chars=WHOLE)[0]
+    return render([record], max_result_chars=WHOLE)[0]
 
 
 def _blocks(
     entries: Sequence[Entry], chars: int, bounds: Bounds, piece: int, counter: TokenCounter
 ) -> Iterator[_Block]:
     most = bounds.message_chars or WHOLE
-    texts = labelled(entries, max_result_chars=chars)
-    wholes = labelled(entries, max_result_chars=WHOLE) if bounds.message_chars else texts
+    texts = render(entries, max_result_chars=chars)
+    wholes = render(entries, max_result_chars=WHOLE) if bounds.message_chars else texts
     for entry, text, whole in zip(entries, texts, wholes, strict=True):
         is_record = entry.kind == "summary"
         if most < len(text) and not is_record and entry.original.role != "tool":

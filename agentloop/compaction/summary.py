@@ -32,7 +32,7 @@ from agentloop.context import (
 from agentloop.errors import BadAnswerError, ContextTooLongError, SummaryRefusedError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message
-from agentloop.model_call import OnPart, call
+from agentloop.model_call import OnPart, call_model
 from agentloop.models import CUT_SHORT, ChatModel, ModelRequest
 from agentloop.prompts import (
     SUMMARY_FOCUS,
@@ -181,7 +181,7 @@ RECORD_OVERHEAD = 8
 TakeNote: TypeAlias = Callable[[ModelCalled], None]
 """Takes note of each request that was answered."""
 
-Check: TypeAlias = Callable[[str, str | None], str | None]
+SummaryCheck: TypeAlias = Callable[[str, str | None], str | None]
 """Why a text with this finish reason cannot be used, in words; None where it can."""
 
 
@@ -309,7 +309,7 @@ class Draft:
     def _fault(self, text: str, finish: str | None) -> str | None:
         return fault_of(text, finish, self.asked.covered, self.asked.context, self.counter)
 
-    async def _accepted(self, question: str, check: Check) -> str:
+    async def _accepted(self, question: str, check: SummaryCheck) -> str:
         """The answer; where it cannot be used, that to the same question with its fault."""
         text, finish = await self._ask(question)
         if fault := check(text, finish):
@@ -328,7 +328,7 @@ class Draft:
         )
         counted = count_request(request, self.counter)
         self.sent = counted + self.budget.reserve
-        answer, called = await call(self.model, request, counted=counted, on_part=self.on_part)
+        answer, called = await call_model(self.model, request, counted=counted, on_part=self.on_part)
         self.asked.note(called)
         if answer.message.tool_calls:
             return "", "tool_calls"

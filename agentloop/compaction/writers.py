@@ -13,7 +13,7 @@ from agentloop.context import (
     Entry,
     TokenCounter,
     neutral,
-    stood_for,
+    originals_of,
     summary_in,
     turns_of,
     without_a_log,
@@ -94,10 +94,10 @@ class Writers:
     def without_a_model(self, instead: Computed, plan: Plan, context: Context) -> Standing:
         """What stands instead where no model is asked."""
         if isinstance(instead, Note):
-            gone = stood_for(context, plan.entries)
+            gone = originals_of(context, plan.entries)
             seqs = tuple(entry.seq for entry in gone)
             return Standing(text=NOTE.format(count=len(gone)), made="note", unread=seqs)
-        read = stood_for(context, plan.reads)
+        read = originals_of(context, plan.reads)
         earlier = without_a_log(context, plan.reads)
         if isinstance(instead, Digest):
             known = {entry.seq for entry in earlier}

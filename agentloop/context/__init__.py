@@ -2,15 +2,15 @@
 
 from agentloop.context.budget import DEFAULT_WINDOW, Budget, is_believed, learnt, overflow_error, refusing
 from agentloop.context.budget import with_shorter_answer
-from agentloop.context.context import Context, stood_for, without_a_log, written_by_a_model
+from agentloop.context.context import Context, originals_of, without_a_log, written_by_a_model
 from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown
 from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news, may_go, newest_within
 from agentloop.context.exchanges import safe_cover, turns_of, units_of
-from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, Unsaid, answers
+from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, Filler, answers
 from agentloop.context.pairing import says_nothing
 from agentloop.context.rendering import MOST_CHARS, IdentifierKind, counted, identifiers, is_bare, kind_of
-from agentloop.context.rendering import kinds, labelled, missing, named_values, neutral, summary_in
-from agentloop.context.rendering import unlabelled
+from agentloop.context.rendering import kinds, render, missing, named_values, neutral, summary_in
+from agentloop.context.rendering import parse
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
 from agentloop.context.request import wire_messages, wire_tools
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message

@@ -3,7 +3,7 @@
 What the model sees now: the fold of the log.
 
 `Context` is a value. `add` costs what the records cost, not what the log costs, and a context grown
-record by record equals one folded from scratch. Only four kinds of record change it: `MessageAdded`
+record by record equals one folded from scratch. Only four kinds of record change it: `MessageRecord`
 appends, `Cleared` shows messages shortened, `Compacted` puts a summary in the place of what it covers,
 `Restored` takes one back. `ModelCalled` leaves the provider's own count, which sizes rest on.
 
@@ -17,14 +17,14 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from operator import itemgetter
 
-from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown, can_be_true, in_order
-from agentloop.context.pairing import Unsaid, says_nothing
+from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown, in_order, is_credible
+from agentloop.context.pairing import Filler, says_nothing
 from agentloop.errors import UsageError
 from agentloop.events import (
     Cleared,
     ClearedItem,
     Compacted,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Ranges,
     Record,
@@ -35,7 +35,7 @@ from agentloop.events import (
 from agentloop.messages import Message
 
 
-def said_entry(seq: int, event: MessageAdded) -> Entry:
+def said_entry(seq: int, event: MessageRecord) -> Entry:
     """What was said, as it stands in sight first; a message that says nothing takes no tokens."""
     message = event.message
     return Entry(
@@ -118,7 +118,7 @@ class Context:
     visible: Growing[Entry] = field(default_factory=Growing)
     tokens: int = 0
     turns: int = 0
-    unsaid: Unsaid = field(default_factory=Unsaid)
+    unsaid: Filler = field(default_factory=Filler)
     compactions: tuple[tuple[int, Compacted], ...] = ()
     clearings: tuple[tuple[int, Cleared], ...] = ()
     older_compactions: int = 0
@@ -185,7 +185,7 @@ class Context:
         entries = [
             said_entry(record.seq, record.event)
             for record in records
-            if isinstance(record.event, MessageAdded) and record.event.branch is None
+            if isinstance(record.event, MessageRecord) and record.event.branch is None
         ]
         unsaid = self.unsaid.after(entry.message for entry in entries) if entries else self.unsaid
         reports, told = self._heard(records)
@@ -211,7 +211,7 @@ class Context:
         reports, told = self.reports, self.told
         for model, report in reported(records):
             earlier, trusted = told.get(model, ()), reports.get(model)
-            if can_be_true(report, earlier, trusted if trusted and trusted.seq > self.epoch else None):
+            if is_credible(report, earlier, trusted if trusted and trusted.seq > self.epoch else None):
                 reports = {**reports, model: report}
             told = {**told, model: (*earlier[-1:], report)}
         return reports, told
@@ -258,9 +258,9 @@ class Context:
 
     def _arranged(self, seq: int, entries: Iterable[Entry]) -> "Context":
         visible = in_order(entries)
-        return self._rewritten(seq, visible, Unsaid().after(entry.message for entry in visible))
+        return self._rewritten(seq, visible, Filler().after(entry.message for entry in visible))
 
-    def _rewritten(self, seq: int, entries: Iterable[Entry], unsaid: Unsaid) -> "Context":
+    def _rewritten(self, seq: int, entries: Iterable[Entry], unsaid: Filler) -> "Context":
         visible = Growing(entries)
         tokens = unsaid.tokens + sum(entry.tokens for entry in visible)
         said_since = takewhile(lambda entry: entry.kind == "said", reversed(visible))
@@ -274,7 +274,7 @@ def _covered(entry: Entry, compactions: Iterable[tuple[int, Compacted]]) -> bool
     return any(seq != entry.seq and holds(event.covers, entry.seq) for seq, event in compactions)
 
 
-def stood_for(context: Context, entries: Iterable[Entry]) -> list[Entry]:
+def originals_of(context: Context, entries: Iterable[Entry]) -> list[Entry]:
     """The messages that these entries are or stand for, as the log holds them, oldest first."""
     there = list(entries)
     themselves = {entry.seq for entry in there if entry.kind == "said"}

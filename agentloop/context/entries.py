@@ -196,7 +196,7 @@ class Report:
     counted: int
 
 
-def can_be_true(report: Report, told: Sequence[Report], trusted: Report | None) -> bool:
+def is_credible(report: Report, told: Sequence[Report], trusted: Report | None) -> bool:
     """Whether sizes may rest on the report.
 
     `told` holds the last two of the same model before it as they came, oldest first; `trusted` is the last

@@ -69,7 +69,7 @@ TOLD_TO_GO_ON = Message.user(GO_ON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unsaid:
+class Filler:
     """How long all of it is, in `tokens`, behind the messages seen so far.
 
     `voice` spoke last; `waiting` has, by their id, how many calls still wait for their result.
@@ -79,7 +79,7 @@ class Unsaid:
     voice: Voice = "nobody"
     waiting: Mapping[str, int] = field(default_factory=dict)
 
-    def after(self, messages: Iterable[Message]) -> "Unsaid":
+    def after(self, messages: Iterable[Message]) -> "Filler":
         """The same with these messages seen too; the work is that of the messages."""
         tokens, voice, waiting = self.tokens, self.voice, dict(self.waiting)
         for message in messages:
@@ -88,7 +88,7 @@ class Unsaid:
             elif not says_nothing(message):
                 tokens += _length_before(message, voice) + _asked(message, waiting)
                 voice = voice_of(message)
-        return Unsaid(tokens=tokens, voice=voice, waiting=waiting)
+        return Filler(tokens=tokens, voice=voice, waiting=waiting)
 
 
 def says_nothing(message: Message) -> bool:

@@ -191,7 +191,7 @@ def neutral(text: str) -> str:
     return _DELIMITER.sub("‹", text)
 
 
-def labelled(entries: Iterable[Entry], *, max_result_chars: int) -> list[str]:
+def render(entries: Iterable[Entry], *, max_result_chars: int) -> list[str]:
     """Each entry as the log holds it, as one labelled block; user and assistant text whole.
 
     Results and arguments are cut to head and tail at `max_result_chars`; a line of a result that reads like a
@@ -239,10 +239,10 @@ def summary_in(text: str) -> str:
     return text[start + len("<summary>") : end].strip() if 0 <= start < end else text
 
 
-def unlabelled(text: str) -> list[Message]:
+def parse(text: str) -> list[Message]:
     """The messages that labelled text was made of, as far as it tells.
 
-    Blocks are parted by blank lines, as `labelled` makes them; text without any label is a user's, and what
+    Blocks are parted by blank lines, as `render` makes them; text without any label is a user's, and what
     stands before the first label is left out. A result answers the first open call of its tool's name, and
     has that name where none is open; calls get ids by their order. An earlier record comes back as a summary
     message. Linear in the text.

@@ -256,7 +256,7 @@ def unheard(line: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Listener:
     """A sink of a user's own; one that raises is reported in the host's log, once a run and kind."""
 
     on_event: Sink
@@ -365,7 +365,7 @@ IDLE_SECONDS = 10.0
 middle of one keeps the others from its runs until then. DBOS's own figure is 60 s."""
 
 
-Work: TypeAlias = Callable[[str, str], Awaitable[dict[str, Any]]]
+RunWork: TypeAlias = Callable[[str, str], Awaitable[dict[str, Any]]]
 """What is done with a run, by its id and its order; what it came to."""
 
 
@@ -381,7 +381,7 @@ class EngineChoice:
     poll_seconds: float
 
 
-async def started(choice: EngineChoice, work: Work) -> DBOS:
+async def started(choice: EngineChoice, work: RunWork) -> DBOS:
     """DBOS at work: it takes runs from these queues and does `work` with each, on this event loop.
 
     A process has one DBOS, so nothing else in it may use another.
@@ -479,7 +479,7 @@ _TAKER = "queue-worker-"
 """What DBOS's threads are called that take runs from a queue."""
 
 
-def _declare(work: Work) -> None:
+def _declare(work: RunWork) -> None:
     @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MOST_TRIES)
     async def agentloop_run(order: str) -> dict[str, Any]:
         run_id = DBOS.workflow_id

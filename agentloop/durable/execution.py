@@ -46,7 +46,7 @@ from agentloop.durable.history import (
 from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, pause_after
 from agentloop.emitter import Sink
 from agentloop.errors import AgentLoopError, ConflictError, StoreError, TakenOverError
-from agentloop.events import Compacted, MessageAdded, ModelCalled, Record, RunStarted
+from agentloop.events import Compacted, MessageRecord, ModelCalled, Record, RunStartRecord
 from agentloop.messages import ToolCall, Usage
 from agentloop.models import Answer
 from agentloop.redaction import redact_error, redacted
@@ -54,18 +54,18 @@ from agentloop.results import status_of, unasked
 from agentloop.run import (
     Limits,
     Run,
-    Setting,
+    RunConfig,
     answer_one,
-    ask,
-    begin,
+    ask_model,
     came_to_nothing,
     compact,
     interrupted,
     may_run_again,
     parted,
     settle_and_say,
+    start_run,
 )
-from agentloop.sessions import Hold, MovedOnError, Session, check_free, has_begun, kept_up, part_of
+from agentloop.sessions import Holder, MovedOnError, Session, check_free, has_begun, part_of, rebase_same_run
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus, ToolEnded
@@ -89,14 +89,14 @@ def spend_again(run: Run, records: Sequence[Record]) -> None:
             case Compacted(tokens=tokens):
                 run.spending.add_beside(took(beside, tokens))
                 beside = []
-            case MessageAdded() as said if asked and said.message.role == "assistant":
+            case MessageRecord() as said if asked and said.message.role == "assistant":
                 run.spend(_answer(said, asked), asked.counted)
                 run.in_vain = run.in_vain + 1 if came_to_nothing(said.message, said.finish) else 0
                 asked = None
     run.spending.add_beside(took(beside, 0))
 
 
-def _answer(said: MessageAdded, called: ModelCalled) -> Answer:
+def _answer(said: MessageRecord, called: ModelCalled) -> Answer:
     return Answer(message=said.message, usage=called.usage, finish=said.finish, cost=called.cost)
 
 
@@ -104,10 +104,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class WorkPlace:
     """Where a worker's runs are done: with which agent, store and limits, and who is told of them."""
 
-    setting: Setting
+    setting: RunConfig
     limits: Limits
     sink: Sink
 
@@ -124,14 +124,14 @@ class Live:
     `since` is the position of the run's beginning, 0 until that is known.
     """
 
-    place: Place
+    place: WorkPlace
     order: Order
     run_id: str
     submitted: float
     since: int = 0
     run: Run | None = None
     session: Session | None = None
-    _held: tuple[contextlib.AsyncExitStack, Hold] | None = None
+    _held: tuple[contextlib.AsyncExitStack, Holder] | None = None
     """The session's lease, and what lets go of it; None until it is taken."""
     _is_distrusted: bool = False
     """Whether what is known of the session may be out of date."""
@@ -184,7 +184,7 @@ class Live:
                 raise ElsewhereError from None
             raise
 
-    async def hold(self) -> Hold:
+    async def hold(self) -> Holder:
         """Take the session's lease, over from an earlier execution of the run; what it is held by.
 
         It is waited for while a run of anybody else has it, for as long as that lives.
@@ -218,7 +218,7 @@ class Live:
         session = await Session.open(order.session_id, self.place.store)
         setting = replace(self.place.setting, owner=order.owner, ttl_seconds=order.ttl_seconds)
         self.run = run = await self._new_run()
-        self.session = await begin(setting, run, session, order.prompt)
+        self.session = await start_run(setting, run, session, order.prompt)
         # Asked of the log, since others may have written just before it.
         await self.has_begun()
 
@@ -298,13 +298,17 @@ class Live:
     async def _new_run(self) -> Run:
         place = self.place
         run = await place.setting.new_run(
-            self.order.session_id, place.sink, run_id=self.run_id, catch_up=kept_up, limits=place.limits
+            self.order.session_id,
+            place.sink,
+            run_id=self.run_id,
+            catch_up=rebase_same_run,
+            limits=place.limits,
         )
         run.has_lapsed = (await self.hold()).has_lapsed
         return run
 
     def _is_begin(self, record: Record) -> bool:
-        return isinstance(record.event, RunStarted) and record.event.run_id == self.run_id
+        return isinstance(record.event, RunStartRecord) and record.event.run_id == self.run_id
 
     async def _check_alone(self) -> None:
         """That no other run has begun in the session, once there is a run to ask."""
@@ -326,7 +330,7 @@ class Execution:
     live: Live
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _storing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _answers: dict[str, tuple[MessageAdded, ToolEnded]] = field(default_factory=dict)
+    _answers: dict[str, tuple[MessageRecord, ToolEnded]] = field(default_factory=dict)
     """What calls have answered that is not known to be stored: the storing is tried again, not the tool."""
 
     async def begin(self) -> Todo:
@@ -362,7 +366,7 @@ class Execution:
             session = self.live.session = await run.room.make(session)
         if reason := run.spending.limit_reached():
             return {"do": "end", "status": "limit", "reason": reason}
-        self.live.session = await ask(run, session)
+        self.live.session = await ask_model(run, session)
         return self._todo()
 
     async def call(self, call_id: str, share: int, by: str) -> Todo:
@@ -425,7 +429,7 @@ class Execution:
             case AskModel():
                 return {"do": "ask"}
 
-    async def _store_result(self, run: Run, record: MessageAdded, ended: ToolEnded | None) -> None:
+    async def _store_result(self, run: Run, record: MessageRecord, ended: ToolEnded | None) -> None:
         """Store the result at the log's end, wherever that is by now, unless the call has one."""
         call_id, live = record.message.tool_call_id, self.live
         async with self._storing:
@@ -489,7 +493,7 @@ class Flow:
     A step whose server or database is away is tried again after `retry_seconds`, see `tries`.
     """
 
-    place: Place
+    place: WorkPlace
     steps: Steps
     retry_seconds: float = RETRY_SECONDS
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agentloop.context import Finish, next_step
-from agentloop.events import Event, MessageAdded, Record, RunEnded, RunStarted
+from agentloop.events import Event, MessageRecord, Record, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunStatus
@@ -39,7 +39,7 @@ async def said_in(store: SessionStore, session_id: str, run_id: str) -> AsyncGen
     async with contextlib.aclosing(backwards(store, session_id)) as records:
         async for record in records:
             yield record.event
-            if isinstance(record.event, RunStarted) and record.event.run_id == run_id:
+            if isinstance(record.event, RunStartRecord) and record.event.run_id == run_id:
                 return
 
 
@@ -47,7 +47,7 @@ async def began_at(store: SessionStore, session_id: str, run_id: str, *, submitt
     """The position of that run's beginning; 0 where it has not begun since it was submitted."""
     async with contextlib.aclosing(backwards(store, session_id)) as records:
         async for record in records:
-            if isinstance(record.event, RunStarted) and record.event.run_id == run_id:
+            if isinstance(record.event, RunStartRecord) and record.event.run_id == run_id:
                 return record.seq
             if record.event.time < submitted - _SLACK_SECONDS:
                 break
@@ -65,7 +65,7 @@ async def has_said(store: SessionStore, session_id: str, run_id: str) -> bool:
 
 def is_prompt(event: Event, run_id: str) -> bool:
     """Whether it says that run's prompt."""
-    return isinstance(event, MessageAdded) and event.run_id == run_id and event.message.role == "user"
+    return isinstance(event, MessageRecord) and event.run_id == run_id and event.message.role == "user"
 
 
 def turns_of(events: Iterable[Event], run_id: str) -> Iterator[tuple[Event, bool]]:
@@ -76,10 +76,10 @@ def turns_of(events: Iterable[Event], run_id: str) -> Iterator[tuple[Event, bool
     is_its_turn, others = True, set[str]()
     for event in events:
         match event:
-            case RunStarted(prompt=prompt) if event.run_id != run_id:
+            case RunStartRecord(prompt=prompt) if event.run_id != run_id:
                 others.add(event.run_id)
                 is_its_turn = is_its_turn and prompt is None
-            case MessageAdded(message=Message(role="user")) if event.run_id in (run_id, *others):
+            case MessageRecord(message=Message(role="user")) if event.run_id in (run_id, *others):
                 is_its_turn = event.run_id == run_id
         yield event, is_its_turn
 
@@ -88,9 +88,9 @@ def said_for(events: Iterable[Event], run_id: str) -> Iterator[Message]:
     """What was said in that run, and in those that went on with what it asked for."""
     others = set[str]()
     for event, is_its_turn in turns_of(events, run_id):
-        if isinstance(event, RunStarted):
+        if isinstance(event, RunStartRecord):
             others.add(event.run_id)
-        if not isinstance(event, MessageAdded):
+        if not isinstance(event, MessageRecord):
             continue
         if event.run_id == run_id or (is_its_turn and event.run_id in others):
             yield event.message
@@ -100,8 +100,8 @@ async def has_ended(store: SessionStore, session_id: str, run_id: str, status: R
     """Whether the log says that the run ended so, and nothing of the run stands behind that."""
     async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
         async for event in events:
-            if isinstance(event, RunEnded | MessageAdded) and event.run_id == run_id:
-                return isinstance(event, RunEnded) and event.status == status
+            if isinstance(event, RunEndRecord | MessageRecord) and event.run_id == run_id:
+                return isinstance(event, RunEndRecord) and event.status == status
     return False
 
 
@@ -122,7 +122,9 @@ async def _by_model(store: SessionStore, session_id: str, run_id: str) -> Sequen
     found: list[Event] = []
     async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
         async for event in events:
-            if isinstance(event, RunStarted | RunEnded | MessageAdded) and (found or event.run_id == run_id):
+            if isinstance(event, RunStartRecord | RunEndRecord | MessageRecord) and (
+                found or event.run_id == run_id
+            ):
                 found.append(event)
     said = said_for(reversed(found), run_id)
     return [message for message in said if message.role == "assistant"][::-1]
@@ -162,9 +164,9 @@ def of_run(records: Iterable[Record], run_id: str) -> Iterator[Record]:
     """The records from where the run has the session to where another begins, each time it has it."""
     is_its = False
     for record in records:
-        if isinstance(record.event, RunStarted):
+        if isinstance(record.event, RunStartRecord):
             is_its = record.event.run_id == run_id
-        elif isinstance(record.event, MessageAdded):
+        elif isinstance(record.event, MessageRecord):
             is_its = is_its or record.event.run_id == run_id
         if is_its:
             yield record

@@ -41,7 +41,7 @@ from agentloop.durable.orders import (
 from agentloop.errors import StoreError, UsageError
 from agentloop.messages import Message
 from agentloop.redaction import Redact, checked_redaction, redacted
-from agentloop.run import spoken, title_of
+from agentloop.run import as_user_message, title_of
 from agentloop.sessions import check_free, new_session_id
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
@@ -183,7 +183,7 @@ class RunQueue:
                 with somebody else's run, or `ttl_seconds` is no number above 0.
             StoreError: the database could not be reached.
         """
-        message = redacted(spoken(prompt), self._redact)
+        message = redacted(as_user_message(prompt), self._redact)
         session = new_session_id() if session_id is None else checked_session_id(session_id)
         if session_id is not None and self._owner is not None:
             await check_free_for(self._owner, session, self._store, self._client)

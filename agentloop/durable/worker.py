@@ -21,14 +21,14 @@ from agentloop.durable import engine
 from agentloop.durable.engine import (
     EngineChoice,
     Hears,
+    Listener,
     Missing,
     Notices,
-    Told,
     faults_told,
     sign_of,
     unheard,
 )
-from agentloop.durable.execution import Deed, Flow, Place, Todo
+from agentloop.durable.execution import Deed, Flow, Todo, WorkPlace
 from agentloop.durable.orders import (
     QUEUE,
     RETRY_SECONDS,
@@ -40,7 +40,7 @@ from agentloop.durable.orders import (
 from agentloop.emitter import Sink, unseen
 from agentloop.errors import UsageError
 from agentloop.redaction import Redact
-from agentloop.run import Agent, Limits, Setting, check_priced, limited, setting_of
+from agentloop.run import Agent, Limits, RunConfig, check_priced, limited, run_config
 from agentloop.stores import open_store
 from agentloop.stores.postgres import HeldLock
 
@@ -140,7 +140,7 @@ class Worker:
         url = checked_url(store)
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store = open_store(url)
-        setting = setting_of(
+        setting = run_config(
             agent,
             self._store,
             callbacks=callbacks,
@@ -283,7 +283,7 @@ def _checked_version(version: str) -> str:
     raise UsageError(f"version must be {wanted}, not {shown(version)}")
 
 
-def _place(setting: Setting, limits: Limits | None, sink: Sink) -> Place:
+def _place(setting: RunConfig, limits: Limits | None, sink: Sink) -> WorkPlace:
     limits = limited(limits, setting.agent.max_steps)
     check_priced(limits, *setting.agent.models)
-    return Place(setting=setting, limits=limits, sink=Told(on_event=sink, redact=setting.redact))
+    return WorkPlace(setting=setting, limits=limits, sink=Listener(on_event=sink, redact=setting.redact))

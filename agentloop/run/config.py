@@ -11,18 +11,18 @@ from typing import Any
 from agentloop._plumbing.checks import shown, text_or_none
 from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks
-from agentloop.compaction import Compaction, Compactor, Ladder, Room
+from agentloop.compaction import Compaction, Compactor, ContextKeeper, Ladder
 from agentloop.context import Budget, Context, TokenCounter, counter_for
-from agentloop.emitter import CALLBACK_SECONDS, Sink, Watch, unseen
+from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, unseen
 from agentloop.errors import UsageError
-from agentloop.events import MessageAdded, Record
+from agentloop.events import MessageRecord, Record
 from agentloop.messages import Message
 from agentloop.models import AsksWindow
 from agentloop.redaction import Redact, checked_redaction
 from agentloop.run.agent import Agent
 from agentloop.run.limits import Limits
 from agentloop.run.state import Run
-from agentloop.sessions import CatchUp, Hold, Leases, reloaded, written_beside
+from agentloop.sessions import Holder, Leases, Rebase, rebase_any, rebase_beside
 from agentloop.stores.base import SessionStore
 
 MOST_TITLE_CHARS = 60
@@ -38,7 +38,7 @@ def title_of(message: Message) -> str:
     return head(title, MOST_TITLE_CHARS - 1).rstrip() + "…"
 
 
-def check_prompt(budget: Budget, said: MessageAdded | None) -> None:
+def check_prompt(budget: Budget, said: MessageRecord | None) -> None:
     """Refuse what can never fit before anything is stored.
 
     Raises:
@@ -88,7 +88,7 @@ def transcripts_folder(given: Path | str | None) -> Path | None:
     return None if given is None else Path(given)
 
 
-def spoken(prompt: object) -> Message:
+def as_user_message(prompt: object) -> Message:
     """The prompt as a user's message, a copy of what was given.
 
     Raises:
@@ -111,7 +111,7 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class RunConfig:
     """Who runs, where sessions live and how runs come by them, where files go, who watches.
 
     What one run learns of the server, the next begins with.
@@ -140,17 +140,17 @@ class Setting:
         sink: Sink,
         *,
         run_id: str | None = None,
-        catch_up: CatchUp | None = None,
-        hold: Hold | None = None,
+        catch_up: Rebase | None = None,
+        hold: Holder | None = None,
         deps: Any = None,
         limits: Limits | None = None,
     ) -> Run:
         """A run that has not begun; `sink` takes its events.
 
-        `catch_up` says when what it writes still holds though others wrote: by default as `written_beside`.
+        `catch_up` says when what it writes still holds though others wrote: by default as `rebase_beside`.
         """
         watch = self._watch(session_id, uuid.uuid4().hex if run_id is None else run_id, sink)
-        catch_up = catch_up or written_beside(watch.run_id)
+        catch_up = catch_up or rebase_beside(watch.run_id)
         room = await self._room(watch, catch_up)
         return Run(
             agent=self.agent,
@@ -165,16 +165,16 @@ class Setting:
         )
 
     @contextlib.asynccontextmanager
-    async def beside(self, session_id: str) -> AsyncIterator[Room]:
+    async def beside(self, session_id: str) -> AsyncIterator[ContextKeeper]:
         """Room for looking at a session or compacting it, whoever runs on it."""
         watch = self._watch(session_id, uuid.uuid4().hex, unseen)
         with contextlib.closing(watch.callback_list):
-            yield await self._room(watch, reloaded)
+            yield await self._room(watch, rebase_any)
 
-    def _watch(self, session_id: str, run_id: str, sink: Sink) -> Watch:
-        return Watch(session_id, run_id, sink, self.callbacks, self.callback_seconds, self.redact)
+    def _watch(self, session_id: str, run_id: str, sink: Sink) -> Emitter:
+        return Emitter(session_id, run_id, sink, self.callbacks, self.callback_seconds, self.redact)
 
-    async def _room(self, watch: Watch, catch_up: CatchUp) -> Room:
+    async def _room(self, watch: Emitter, catch_up: Rebase) -> ContextKeeper:
         await self._ask_windows()
         policy = self.agent.compaction
         carried_out = policy or Compaction()
@@ -186,7 +186,7 @@ class Setting:
             catch_up=catch_up,
         )
         ladder = Ladder(policy=carried_out, model=self.agent.model, compactor=compactor)
-        return Room(policy=policy, budget=self._first_budget(), ladder=ladder)
+        return ContextKeeper(policy=policy, budget=self._first_budget(), ladder=ladder)
 
     def learn(self, run: Run) -> None:
         """Keep what this run learnt of the server for the next one."""
@@ -207,7 +207,7 @@ class Setting:
         return self.learnt.budget
 
 
-def setting_of(
+def run_config(
     agent: Agent,
     store: SessionStore,
     *,
@@ -215,7 +215,7 @@ def setting_of(
     transcripts: Path | str | None,
     folder: str | None,
     redact: Redact | None,
-) -> Setting:
+) -> RunConfig:
     """The setting of the runs of this agent; what its caller gave is checked.
 
     Raises:
@@ -224,7 +224,7 @@ def setting_of(
     """
     if not isinstance(agent, Agent):
         raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
-    return Setting(
+    return RunConfig(
         agent=agent,
         store=store,
         callbacks=instances(callbacks),

@@ -17,20 +17,20 @@ from agentloop.errors import (
     TakenOverError,
     UsageError,
 )
-from agentloop.events import Described, Event, MessageAdded, RunStarted
+from agentloop.events import Described, Event, MessageRecord, RunStartRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.redaction import redact_error, redacted
 from agentloop.results import RunResult, status_of, unasked
-from agentloop.run.config import Setting, check_prompt, title_of
+from agentloop.run.config import RunConfig, check_prompt, title_of
 from agentloop.run.limits import Limits, check_priced, limited
 from agentloop.run.loop import Ended, loop
 from agentloop.run.state import Run, Stored
 from agentloop.run.tool_step import settle
-from agentloop.sessions import Hold, Session, check_free, check_seen
+from agentloop.sessions import Holder, Session, check_free, check_seen
 from agentloop.stream import RunStarted as RunStartedShown
 
 
-async def begin(setting: Setting, run: Run, session: Session, message: Message | None) -> Session:
+async def start_run(setting: RunConfig, run: Run, session: Session, message: Message | None) -> Session:
     """Store that the run began, with its prompt, before anybody is told; settle what was in flight.
 
     A prompt follows the results of calls in flight. Until it does it stands in the record of the run's
@@ -65,7 +65,7 @@ async def settle_and_say(run: Run, session: Session, *more: Message) -> Session:
 
 
 async def _begun(
-    setting: Setting, run: Run, session: Session, said: MessageAdded | None
+    setting: RunConfig, run: Run, session: Session, said: MessageRecord | None
 ) -> tuple[Stored, Sequence[ToolCall]]:
     """The run's first records stored, and the calls in flight.
 
@@ -85,11 +85,11 @@ async def _begun(
 
 
 async def _first(
-    setting: Setting, run: Run, session: Session, said: MessageAdded | None, calls: Sequence[ToolCall]
+    setting: RunConfig, run: Run, session: Session, said: MessageRecord | None, calls: Sequence[ToolCall]
 ) -> Sequence[Event]:
     """The records that a run begins with; a prompt follows the results of these calls."""
     prompt = said.message if said and calls else None
-    began: list[Event] = [RunStarted(run_id=run.id, model=setting.agent.model.name, prompt=prompt)]
+    began: list[Event] = [RunStartRecord(run_id=run.id, model=setting.agent.model.name, prompt=prompt)]
     if said and not session.context.said:
         began.append(_first_description(setting, said.message))
     if calls:
@@ -111,18 +111,18 @@ async def _unsaid(session: Session) -> tuple[Message, ...]:
     if newest is None or not newest.message.tool_calls:
         return ()
     records = await session.store.read(session.id, after=newest.seq, most=session.context.length - newest.seq)
-    began = [record.event for record in records if isinstance(record.event, RunStarted)]
+    began = [record.event for record in records if isinstance(record.event, RunStartRecord)]
     return tuple(event.prompt for event in began if event.prompt)
 
 
-def _first_description(setting: Setting, message: Message) -> Described:
+def _first_description(setting: RunConfig, message: Message) -> Described:
     """What a session that begins with this message is called, and whose it is."""
     title = title_of(message) or None
     return Described(title=title, folder=setting.folder, owner=setting.owner, ttl_seconds=setting.ttl_seconds)
 
 
-async def one_run(
-    setting: Setting,
+async def execute_run(
+    setting: RunConfig,
     message: Message | None,
     session_id: str,
     *,
@@ -151,10 +151,12 @@ async def one_run(
     return _result(run, ended, output)
 
 
-async def _ended(setting: Setting, run: Run, hold: Hold, session: Session, message: Message | None) -> Ended:
+async def _ended(
+    setting: RunConfig, run: Run, hold: Holder, session: Session, message: Message | None
+) -> Ended:
     try:
         with hold.working(run.check_alone):
-            ended = await loop(run, await begin(setting, run, session, message))
+            ended = await loop(run, await start_run(setting, run, session, message))
         await to_its_end(run.end(ended.status, ended.reason))
     except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
         if is_leaked(error):
@@ -168,12 +170,12 @@ async def _ended(setting: Setting, run: Run, hold: Hold, session: Session, messa
     return ended
 
 
-async def _admit(setting: Setting, message: Message | None, session_id: str) -> None:
+async def _admit(setting: RunConfig, message: Message | None, session_id: str) -> None:
     check = check_seen if message is None else check_free
     await check(session_id, setting.store, setting.owner)
 
 
-async def _opened(setting: Setting, message: Message | None, session_id: str) -> Session:
+async def _opened(setting: RunConfig, message: Message | None, session_id: str) -> Session:
     session = await Session.open(session_id, setting.store)
     if message is None and not session.context.length:
         raise SessionNotFoundError(f"there is no session {session_id!r}")

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from agentloop.context import AskModel, Finish, RunTools, next_step, partial_answer
-from agentloop.run.model_step import ask
+from agentloop.run.model_step import ask_model
 from agentloop.run.state import Run
-from agentloop.run.tool_step import answer
+from agentloop.run.tool_step import run_tools
 from agentloop.sessions import Session
 from agentloop.stream import RunStatus
 
@@ -31,11 +31,11 @@ async def loop(run: Run, session: Session) -> Ended:
             case Finish(answer=text):
                 return Ended(session=session, status="answered", output=text)
             case RunTools(calls=calls):
-                session = await answer(run, session, calls)
+                session = await run_tools(run, session, calls)
             case AskModel():
                 if not run.spending.limit_reached():
                     session = await run.room.make(session)
                 if reason := run.spending.limit_reached():
                     partial = partial_answer(session.context.visible)
                     return Ended(session=session, status="limit", output=partial, reason=reason)
-                session = await ask(run, session)
+                session = await ask_model(run, session)

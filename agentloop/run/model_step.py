@@ -4,7 +4,7 @@ from agentloop.context import overflow_error, says_nothing, wire_messages, wire_
 from agentloop.errors import BadAnswerError, ContextTooLongError, SpoiltAnswerError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message
-from agentloop.model_call import call
+from agentloop.model_call import call_model
 from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
 from agentloop.prompts import NOT_RUN
 from agentloop.redaction import redacted
@@ -24,7 +24,7 @@ _VAIN = {
 }
 
 
-async def ask(run: Run, session: Session) -> Session:
+async def ask_model(run: Run, session: Session) -> Session:
     """The session with the model's answer to it.
 
     Raises:
@@ -85,7 +85,7 @@ async def _answered(run: Run, request: ModelRequest, counted: int) -> tuple[Answ
 
     while True:
         try:
-            return await call(run.agent.model, request, counted=counted, on_part=show)
+            return await call_model(run.agent.model, request, counted=counted, on_part=show)
         except SpoiltAnswerError as error:
             run.in_vain += 1
             if run.in_vain >= VAIN_TRIES:

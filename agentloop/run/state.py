@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from agentloop._plumbing.aio import to_its_end
-from agentloop.compaction import Room
+from agentloop.compaction import ContextKeeper
 from agentloop.context import TokenCounter, count_message
-from agentloop.emitter import Watch
+from agentloop.emitter import Emitter
 from agentloop.errors import TakenOverError
-from agentloop.events import Event, MessageAdded, RunEnded
+from agentloop.events import Event, MessageRecord, RunEndRecord
 from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer
 from agentloop.redaction import redacted
 from agentloop.run.agent import Agent
 from agentloop.run.limits import Limits, Spending
-from agentloop.sessions import CatchUp, Hold, Session, appended, has_begun
+from agentloop.sessions import Holder, Rebase, Session, appended, has_begun
 from agentloop.stream import MessageAdded as MessageShown
 from agentloop.stream import RunEnded as RunEndedShown
 from agentloop.stream import RunStatus, ToolProgress
@@ -51,16 +51,16 @@ class Run:
     """
 
     agent: Agent
-    room: Room
-    watch: Watch
+    room: ContextKeeper
+    watch: Emitter
     counter: TokenCounter
-    catch_up: CatchUp
+    catch_up: Rebase
     spills: Path | None
     limits: Limits = field(default_factory=Limits)
     deps: Any = None
     in_vain: int = 0
     session: Session | None = None
-    hold: Hold | None = None
+    hold: Holder | None = None
     has_lapsed: Callable[[], Awaitable[bool]] = unheld
     spending: Spending = field(init=False)
     _call_ids: CallIds | None = None
@@ -98,10 +98,10 @@ class Run:
         keep: bool = False,
         spilled: str | None = None,
         finish: str | None = None,
-    ) -> MessageAdded:
+    ) -> MessageRecord:
         """The record of this message, redacted where that is asked for, its tokens counted."""
         message = redacted(message, self.watch.redact)
-        return MessageAdded(
+        return MessageRecord(
             message=message,
             tokens=count_message(message, self.counter),
             run_id=self.id,
@@ -142,7 +142,7 @@ class Run:
                 seq=seq, message=event.message, tokens=event.tokens, context=status, finish=event.finish
             )
             for seq, event in enumerate(events, first)
-            if isinstance(event, MessageAdded)
+            if isinstance(event, MessageRecord)
         )
         return Stored(session=session, unshown=tuple(unshown))
 
@@ -167,7 +167,7 @@ class Run:
         try:
             if session is not None:
                 reason = redacted(reason, self.watch.redact)
-                ended = RunEnded(run_id=self.id, status=status, usage=self.spending.usage, reason=reason)
+                ended = RunEndRecord(run_id=self.id, status=status, usage=self.spending.usage, reason=reason)
                 await self._appended(session, [ended])
         finally:
             if self.hold is not None:

@@ -10,7 +10,7 @@ from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.private_files import refused
 from agentloop.compaction import COMPACT, focus_of, outcome_text
 from agentloop.context import fits, fitted
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import INTERRUPTED
 from agentloop.redaction import redacted
@@ -30,7 +30,7 @@ RESULT_SHARE = 1 / 3
 """All results of one batch together get this share of the window's room for the context."""
 
 
-async def answer(run: Run, session: Session, calls: Sequence[ToolCall]) -> Session:
+async def run_tools(run: Run, session: Session, calls: Sequence[ToolCall]) -> Session:
     """The session with a result for each of these calls.
 
     Each result is stored as soon as it is there, so that no finished tool ever runs again; requests show
@@ -65,14 +65,14 @@ def may_run_again(run: Run, call: ToolCall) -> bool:
     return bool(known and known.idempotent)
 
 
-def interrupted(run: Run, call: ToolCall) -> MessageAdded:
+def interrupted(run: Run, call: ToolCall) -> MessageRecord:
     """The record that answers a call as interrupted, its effect unknown."""
     return run.added(Message.tool(call.id, INTERRUPTED))
 
 
 async def answer_one(
     run: Run, session: Session, call: ToolCall, *, share: int
-) -> tuple[MessageAdded, ToolEnded]:
+) -> tuple[MessageRecord, ToolEnded]:
     """Run one call of a batch of `share`: the record of its result, and what is to be told once it is stored.
 
     The end of a call that is cut off is told here.
@@ -185,7 +185,7 @@ async def _replied(run: Run, call: ToolCall) -> _Reply:
     return _Reply(call=call, answer=answer, seconds=time.monotonic() - started)
 
 
-async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageAdded:
+async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageRecord:
     """The record of a result; a long one stands there head and tail, the whole in a file."""
     text, spilled = redacted(reply.answer.text, run.watch.redact), None
     most_tokens = min(max(LEAST_RESULT_TOKENS, most_tokens), MOST_RESULT_TOKENS)

@@ -16,17 +16,17 @@ from agentloop.events import (
     Compacted,
     Described,
     Event,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Noted,
     Record,
     Restored,
-    RunEnded,
-    RunStarted,
+    RunEndRecord,
+    RunStartRecord,
 )
 from agentloop.sessions.session import Session
 
-CatchUp: TypeAlias = Callable[[Session, ConflictError], Awaitable[Session]]
+Rebase: TypeAlias = Callable[[Session, ConflictError], Awaitable[Session]]
 """The session as it stands after this conflict; raises it where what was to be written does not hold."""
 
 
@@ -37,7 +37,7 @@ class MovedOnError(ConflictError):
 _BESIDE = (Cleared, Compacted, Described, ModelCalled, Noted, Restored)
 
 
-async def appended(session: Session, events: Iterable[Event], catch_up: CatchUp) -> Session:
+async def appended(session: Session, events: Iterable[Event], catch_up: Rebase) -> Session:
     """The session with these events at its end, wherever that is by then.
 
     Raises:
@@ -51,7 +51,7 @@ async def appended(session: Session, events: Iterable[Event], catch_up: CatchUp)
             session = await catch_up(session, conflict)
 
 
-async def reloaded(session: Session, conflict: ConflictError) -> Session:
+async def rebase_any(session: Session, conflict: ConflictError) -> Session:
     """The session with all that others wrote meanwhile.
 
     Raises:
@@ -60,7 +60,7 @@ async def reloaded(session: Session, conflict: ConflictError) -> Session:
     return await session.having(await _newer(session, conflict))
 
 
-def written_beside(run_id: str) -> CatchUp:
+def rebase_beside(run_id: str) -> Rebase:
     """For what a run writes: the session with what others wrote beside that run.
 
     It raises `TakenOverError` where another run began, and the conflict where something was said, the session
@@ -78,7 +78,7 @@ def written_beside(run_id: str) -> CatchUp:
     return catch_up
 
 
-async def kept_up(session: Session, conflict: ConflictError) -> Session:
+async def rebase_same_run(session: Session, conflict: ConflictError) -> Session:
     """For a run that several workers may have: the session with what begins, says and ends nothing.
 
     What has the run's own id may be another worker's, so it is not taken for one's own.
@@ -95,7 +95,7 @@ async def kept_up(session: Session, conflict: ConflictError) -> Session:
 
 def has_begun(records: Sequence[Record], *, other_than: str) -> bool:
     """Whether a run begins in these records that is not the one named."""
-    return any(isinstance(each.event, RunStarted) and each.event.run_id != other_than for each in records)
+    return any(isinstance(each.event, RunStartRecord) and each.event.run_id != other_than for each in records)
 
 
 async def _newer(session: Session, conflict: ConflictError) -> Sequence[Record]:
@@ -108,9 +108,9 @@ async def _newer(session: Session, conflict: ConflictError) -> Sequence[Record]:
 def _is_beside(event: Event, run_id: str) -> bool:
     """Whether it begins, says and ends nothing, or is the run's own, of a write that was cut off."""
     match event:
-        case MessageAdded(branch=None) | RunStarted() | RunEnded():
+        case MessageRecord(branch=None) | RunStartRecord() | RunEndRecord():
             return bool(run_id) and event.run_id == run_id
-        case MessageAdded():
+        case MessageRecord():
             return True
         case _:
             return isinstance(event, _BESIDE)
@@ -132,7 +132,7 @@ async def undone(session: Session) -> int | None:
         try:
             await session.append(*(Restored(seq=seq) for seq in steps))
         except ConflictError as conflict:
-            session = await reloaded(session, conflict)
+            session = await rebase_any(session, conflict)
         else:
             return steps[0]
     return None

@@ -13,7 +13,7 @@ from agentloop.events import (
     Described,
     Event,
     EventFilter,
-    MessageAdded,
+    MessageRecord,
     Record,
     Restored,
     Unknown,
@@ -36,7 +36,7 @@ def to_openai(records: Iterable[Record], *, only: EventFilter | None = None) -> 
     only = only or EventFilter()
     of_one_line = only if only.branch is not None else replace(only, branch=MAIN)
     taken = (record.event for record in select(records, of_one_line))
-    said = [event.message for event in taken if isinstance(event, MessageAdded)]
+    said = [event.message for event in taken if isinstance(event, MessageRecord)]
     return [message.to_openai() for message in _arranged(said)]
 
 
@@ -92,7 +92,7 @@ def to_markdown(records: Iterable[Record]) -> str:
     surrogates are shown escaped.
 
     Example:
-        >>> from agentloop.events import MessageAdded
+        >>> from agentloop.events import MessageRecord
         >>> hello = MessageAdded(message=Message.user("Hello."), tokens=2)
         >>> print(to_markdown([Record(seq=1, event=hello)]), end="")
         ## 1 User
@@ -118,7 +118,7 @@ def to_blocks(records: Iterable[Record]) -> Iterator[str]:
 
 def _blocks(seq: int, event: Event) -> list[str]:
     match event:
-        case MessageAdded():
+        case MessageRecord():
             return _said(seq, event)
         case Compacted():
             places = ", ".join(f"{first}–{last}" for first, last in event.covers)
@@ -129,7 +129,7 @@ def _blocks(seq: int, event: Event) -> list[str]:
     return []
 
 
-def _said(seq: int, event: MessageAdded) -> list[str]:
+def _said(seq: int, event: MessageRecord) -> list[str]:
     message = event.message
     who = message.role.capitalize() + (f" in {' '.join(event.branch.split())}" if event.branch else "")
     if message.role == "tool":

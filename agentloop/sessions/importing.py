@@ -16,7 +16,7 @@ from agentloop.events import (
     Compacted,
     Described,
     Event,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Restored,
     Unknown,
@@ -185,7 +185,7 @@ def _event(line: str, where: str) -> Event:
 def _tokens_in(event: Event) -> Iterator[tuple[str, int]]:
     """The lengths that a run adds up: a record of it must hold their sum as well."""
     match event:
-        case MessageAdded():
+        case MessageRecord():
             yield "tokens", event.tokens
         case Cleared():
             yield from (("tokens", item.tokens) for item in event.items)
@@ -224,14 +224,14 @@ def _in_place(event: Event, position: int, positions: Sequence[int], where: str)
         raise _wrong(where, str(error)) from error
 
 
-def _said(data: Any, where: str, count: Callable[[Message], int]) -> MessageAdded:
+def _said(data: Any, where: str, count: Callable[[Message], int]) -> MessageRecord:
     try:
         message = Message.from_openai(data)
     except (UsageError, RecursionError) as error:
         raise _wrong(where, str(error)) from error
     if message.role not in _ROLES:
         raise _wrong(where, f"{message.role[:40]!r} is no role of chat completions: {', '.join(_ROLES)}")
-    return MessageAdded(message=message, tokens=count(message))
+    return MessageRecord(message=message, tokens=count(message))
 
 
 def _wrong(where: str, what: str) -> UsageError:

@@ -135,7 +135,7 @@ async def lets_go(lease: Lease) -> bool:
     return work.over.is_set()
 
 
-def told(lease: Lease) -> str:
+def describe(lease: Lease) -> str:
     """Who holds it, in words."""
     since = datetime.fromtimestamp(lease.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return f"process {lease.pid} on {_process_of(lease).host} works on it since {since}"
@@ -144,7 +144,7 @@ def told(lease: Lease) -> str:
 def busy(session_id: str, lease: Lease) -> SessionBusyError:
     """The refusal of a session that somebody else holds."""
     return SessionBusyError(
-        f"session {session_id!r} is busy: {told(lease)}; try later, or let it wait or take over "
+        f"session {session_id!r} is busy: {describe(lease)}; try later, or let it wait or take over "
         "(when_busy=, --when-busy)"
     )
 
@@ -160,7 +160,7 @@ def _process_of(lease: Lease) -> Process:
     return Process(place=lease.place, pid=lease.pid, started=lease.started)
 
 
-class PutOut:
+class TakeOver:
     """Whether, and why, the work on a session was put out, and what ends it then."""
 
     def __init__(self) -> None:
@@ -260,7 +260,7 @@ class Claim:
             await self.store.free_lease(self.session_id, self.lease.holder)
 
 
-class Hold:
+class Holder:
     """A session held by one run; without a claim it holds nothing and is never put out.
 
     `put_out_by` is the lease of who has put the run out, None where that is not so, or not known.
@@ -271,7 +271,7 @@ class Hold:
         self._sure: Instant | None = claim.asked if claim else None
         """When the lease was last surely held; None where there is none."""
         self.put_out_by: Lease | None = None
-        self._put_out = PutOut()
+        self._put_out = TakeOver()
         self._check_alone: Callable[[], Awaitable[None]] = _alone
         self._renewing = None if claim is None else asyncio.create_task(self._renewed(claim))
 
@@ -411,7 +411,7 @@ class Leases:
             raise UsageError(f"when_busy must be one of {words}, not {shown(self.when_busy)}")
 
     @contextlib.asynccontextmanager
-    async def held(self, session_id: str, store: SessionStore) -> AsyncIterator[Hold]:
+    async def held(self, session_id: str, store: SessionStore) -> AsyncIterator[Holder]:
         """The session held for the block. A store that grants no leases lets everybody in.
 
         Who holds the session is put out where its process has ended, or where that is the rule. To refuse is
@@ -423,11 +423,11 @@ class Leases:
             StoreError: the store could not be asked.
         """
         if not isinstance(store, GrantsLeases):
-            yield Hold(session_id)
+            yield Holder(session_id)
             return
         claim = Claim(session_id=session_id, store=store, lease=self.new(), seconds=self.seconds)
         with working_for(claim.lease):
-            hold = Hold(session_id, await self._won(claim))
+            hold = Holder(session_id, await self._won(claim))
             try:
                 yield hold
             except GeneratorExit:  # thrown away with its event loop: there is none to wait on any more

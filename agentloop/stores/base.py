@@ -2,7 +2,7 @@
 
 What stores are asked with and answer with.
 
-What a caller makes (`Scope`, `Checkpoint`, `Lease`) checks itself.
+What a caller makes (`SessionScope`, `Checkpoint`, `Lease`) checks itself.
 
 What a store of sessions promises.
 
@@ -122,7 +122,7 @@ class SessionInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class SessionScope:
     """Which sessions are asked about: the one of that id, those of the folder, of the owner; None for any.
 
     Raises:
@@ -217,8 +217,8 @@ __all__ = [
     "GrantsLeases",
     "KeepsCheckpoints",
     "Lease",
-    "Scope",
     "SessionInfo",
+    "SessionScope",
     "SessionStore",
     "TellsLeases",
     "checked_now",

@@ -2,7 +2,7 @@
 
 The line that stands for a session in the list: what appends make of it, and how the discs hold it.
 
-Each rule here is that of all stores: those in memory and in a SQLite file apply a `Change` by `changed`, the
+Each rule here is that of all stores: those in memory and in a SQLite file apply a `LineChange` by `changed`, the
 one in PostgreSQL hands its fields to a statement that says the same.
 """
 
@@ -16,7 +16,7 @@ from agentloop._plumbing.checks import shown
 from agentloop.codec import decode
 from agentloop.errors import DamagedError
 from agentloop.events import Described, Event, Record
-from agentloop.stores.base import Scope, SessionInfo
+from agentloop.stores.base import SessionInfo, SessionScope
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ COLUMNS = "id, title, folder, created, updated, length, owner, ttl_seconds"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class LineChange:
     """What events make of the line of their session, once they are appended to its log.
 
     None leaves what was; a time to live of 0 takes it off. `first` is the time of the first of them,
@@ -46,10 +46,10 @@ class Change:
         return (self.title, self.folder, self.owner, self.ttl_seconds) == (None,) * 4
 
 
-def change_of(events: Sequence[Event]) -> Change:
+def change_of(events: Sequence[Event]) -> LineChange:
     """What these events, one or more, make of the line; of what is said twice, the later holds."""
     said = [event for event in events if isinstance(event, Described)]
-    return Change(
+    return LineChange(
         first=float(events[0].time),
         updated=max(float(event.time) for event in events),
         added=len(events),
@@ -60,7 +60,7 @@ def change_of(events: Sequence[Event]) -> Change:
     )
 
 
-def changed(line: SessionInfo | None, session_id: str, change: Change) -> SessionInfo:
+def changed(line: SessionInfo | None, session_id: str, change: LineChange) -> SessionInfo:
     """The session's line after that change; `line` is None for a log that begins with it.
 
     A clock that was set back takes nothing away: a session is as new as the latest of its records, and no
@@ -110,7 +110,7 @@ def list_statements(lines: str, folder: str, owner: str) -> dict[tuple[bool, boo
     return {given: f"{lines}{some}" for given, some in where.items()}
 
 
-def newest_first(lines: Iterable[SessionInfo | None], scope: Scope) -> tuple[SessionInfo, ...]:
+def newest_first(lines: Iterable[SessionInfo | None], scope: SessionScope) -> tuple[SessionInfo, ...]:
     """The list of the sessions asked about, newest update first; None stands for a damaged line."""
     asked_for = [line for line in lines if line and scope.takes(line)]
     return tuple(sorted(asked_for, key=lambda line: (-line.updated, line.id)))

@@ -10,13 +10,13 @@ from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import above_zero, any_whole, text, text_or_none, whole, whole_or_none
 from agentloop.codec import decode, encode
 from agentloop.errors import ConflictError
-from agentloop.events import Cleared, Event, MessageAdded, Noted, Record
+from agentloop.events import Cleared, Event, MessageRecord, Noted, Record
 from agentloop.messages import Message
 from agentloop.stores.base import (
     Found,
     Lease,
-    Scope,
     SessionInfo,
+    SessionScope,
     checked_now,
     checked_session_id,
     clamped,
@@ -105,7 +105,7 @@ class InMemoryStore:
 
     async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
         """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        return self._listed(Scope(folder=folder, owner=owner))
+        return self._listed(SessionScope(folder=folder, owner=owner))
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session and all that was kept beside it; False where there was none."""
@@ -115,7 +115,7 @@ class InMemoryStore:
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, and return what they were; see `SessionStore`."""
-        whose = Scope(owner=owner)
+        whose = SessionScope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
         with self._lock:
             self._forget_leases()
@@ -137,7 +137,7 @@ class InMemoryStore:
     ) -> Sequence[Found]:
         """The records that hold all these words; see `FindsWords`."""
         whole("most", most, 1)
-        scope = Scope(session_id=session_id, folder=folder, owner=owner)
+        scope = SessionScope(session_id=session_id, folder=folder, owner=owner)
         return await in_thread(self._found, [info.id for info in self._listed(scope)], text, most)
 
     async def take_lease(
@@ -172,7 +172,7 @@ class InMemoryStore:
     async def close(self) -> None:
         """Harmless: there is nothing to let go of."""
 
-    def _listed(self, scope: Scope) -> tuple[SessionInfo, ...]:
+    def _listed(self, scope: SessionScope) -> tuple[SessionInfo, ...]:
         with self._lock:
             lines = [log.info for log in self._logs.values()]
         return newest_first(lines, scope)
@@ -205,7 +205,7 @@ def _as_written(record: Record, text: str) -> Record:
 def _unchangeable(event: Event) -> bool:
     """Whether no dict in the event holds anything: what was written with one, or was given one since, may."""
     match event:
-        case MessageAdded(message=message):
+        case MessageRecord(message=message):
             return _text_alone(message)
         case Cleared(items=items):
             return all(_text_alone(item.message) for item in items)

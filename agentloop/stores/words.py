@@ -22,7 +22,7 @@ from agentloop.events import (
     Compacted,
     Described,
     Event,
-    MessageAdded,
+    MessageRecord,
     Noted,
     Record,
     Unknown,
@@ -59,7 +59,7 @@ def words_of(text: str) -> list[str]:
 def searchable(event: Event) -> str:
     """What can be found of a record: what was said or asked for, summaries, titles and noted data."""
     match event:
-        case MessageAdded(message=message):
+        case MessageRecord(message=message):
             return _lines(message.text, *map(_call, message.tool_calls))
         case Compacted(replacement=replacement, answer=answer):
             return _lines(replacement, answer)
@@ -167,7 +167,7 @@ def _joined(words: Sequence[str]) -> str:
 
 @cache
 def _wordless() -> tuple[str, ...]:
-    kinds = set(get_args(AnyEvent)) - {MessageAdded, Compacted, Described, Noted, Unknown}
+    kinds = set(get_args(AnyEvent)) - {MessageRecord, Compacted, Described, Noted, Unknown}
     return tuple(f'{{"v":{SCHEMA_VERSION},"kind":"{kind_name(kind)}",' for kind in kinds)
 
 

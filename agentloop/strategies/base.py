@@ -18,8 +18,8 @@ from agentloop.context import (
     Unit,
     covered_ranges,
     hold_news,
-    labelled,
     may_go,
+    render,
 )
 from agentloop.errors import UsageError
 from agentloop.events import ClearedItem, Ranges
@@ -211,7 +211,7 @@ def _without(
     may_go: Iterable[int], entries: Sequence[Entry], room: int, counter: TokenCounter
 ) -> Sequence[Entry]:
     """The entries without the first of those that may go, as many as are too much."""
-    sizes = [counter(block) + BLOCK_OVERHEAD for block in labelled(entries, max_result_chars=sys.maxsize)]
+    sizes = [counter(block) + BLOCK_OVERHEAD for block in render(entries, max_result_chars=sys.maxsize)]
     left, gone = sum(sizes), set()
     for at in may_go:
         if left <= room:

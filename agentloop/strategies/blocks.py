@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentloop._plumbing.checks import shown, whole, whole_or_none
-from agentloop.context import Budget, Context, Entry, Unit, newest_within, stood_for, turns_of, units_of
+from agentloop.context import Budget, Context, Entry, Unit, newest_within, originals_of, turns_of, units_of
 from agentloop.errors import UsageError
 from agentloop.events import Ranges, ranges_between
 from agentloop.prompts import RUNS_INSTRUCTION, SHADOW
@@ -284,7 +284,7 @@ def _is_of(unit: Unit, run: Sequence[Entry], context: Context) -> bool:
     """Whether the unit begins in this run, or all that it stands for was said in it."""
     if unit.is_said:
         return unit.first.run_id == run[0].run_id
-    return all(entry.run_id == run[0].run_id for entry in stood_for(context, unit.entries))
+    return all(entry.run_id == run[0].run_id for entry in originals_of(context, unit.entries))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from agentloop.events import (
     Compacted,
     Described,
     Event,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
     Noted,
     Record,
@@ -64,14 +64,14 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-def said(text: str, *, time: float = 1.5) -> MessageAdded:
+def said(text: str, *, time: float = 1.5) -> MessageRecord:
     """What a user said at this time."""
-    return MessageAdded(message=Message.user(text), tokens=1, time=time)
+    return MessageRecord(message=Message.user(text), tokens=1, time=time)
 
 
 def text_of(record: Record) -> str:
     """What the record says, where it is a message."""
-    return record.event.message.text if isinstance(record.event, MessageAdded) else ""
+    return record.event.message.text if isinstance(record.event, MessageRecord) else ""
 
 
 def texts_of(records: Sequence[Record]) -> list[str]:
@@ -583,7 +583,7 @@ async def writes_all_or_nothing(store: SessionStore) -> None:
     """One event that cannot be stored keeps back all of its append."""
     name = new_id()
     await store.append(name, [said("one")], expect=0)
-    unsayable = MessageAdded(message=Message(role="user", extra={"x": object()}), tokens=1)
+    unsayable = MessageRecord(message=Message(role="user", extra={"x": object()}), tokens=1)
     try:
         await store.append(name, [said("two"), unsayable], expect=1)
     except UsageError:
@@ -634,8 +634,8 @@ def _changeable() -> list[Event]:
     call = ToolCall(id="c", name="n", extra={"signature": {"a": 1}})
     return [
         said("plain"),
-        MessageAdded(message=parts, tokens=1),
-        MessageAdded(message=Message.assistant(None, [call]), tokens=1),
+        MessageRecord(message=parts, tokens=1),
+        MessageRecord(message=Message.assistant(None, [call]), tokens=1),
         Cleared(items=(ClearedItem(seq=1, message=parts, tokens=1),)),
         Noted(source="p", data={"k": ["v"]}),
     ]
@@ -646,7 +646,7 @@ def _scribble(event: Event) -> None:
     match event:
         case Noted(data=data):
             data["k"].append("more")
-        case MessageAdded(message=message):
+        case MessageRecord(message=message):
             _scribble_on(message)
         case Cleared(items=items):
             for item in items:
@@ -718,8 +718,8 @@ async def finds_what_records_say(store: _Finds) -> None:
     call = ToolCall(id="c", name="read_file", arguments=f'{{"path": "a\\n{word}/b.py"}}')
     events: list[Event] = [
         said(f"the task {word}"),
-        MessageAdded(message=Message.assistant(None, [call]), tokens=1),
-        MessageAdded(message=Message.tool("c", f"{word} result"), tokens=1),
+        MessageRecord(message=Message.assistant(None, [call]), tokens=1),
+        MessageRecord(message=Message.tool("c", f"{word} result"), tokens=1),
         Compacted(covers=((2, 3),), replacement=f"summary {word}", at=4, tokens=1, answer="understood"),
         Described(title=f"Title {word}"),
         Noted(source="p", data={"k": [f"noted {word}"]}),

@@ -21,7 +21,7 @@ from statistics import median
 from typing import TypeAlias
 
 from agentloop.codec import encode
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Message
 from agentloop.stores import SessionStore, SQLiteStore
 from agentloop.stores.sqlite.schema import record_sum
@@ -34,9 +34,9 @@ Round: TypeAlias = Callable[[], Awaitable[float]]
 """Appends so many events, and returns the seconds that one took."""
 
 
-def event(number: int) -> MessageAdded:
+def event(number: int) -> MessageRecord:
     """A message of ordinary size."""
-    return MessageAdded(message=Message.user(f"message {number}: " + "some words " * 40), tokens=100)
+    return MessageRecord(message=Message.user(f"message {number}: " + "some words " * 40), tokens=100)
 
 
 def ours(store: SessionStore, session_id: str, length: int = 0) -> Round:
@@ -65,7 +65,7 @@ def bare_sqlite(path: Path) -> tuple[Round, Round]:
     )
     positions = count(1)
 
-    def insert(added: MessageAdded) -> None:
+    def insert(added: MessageRecord) -> None:
         at, text = next(positions), encode(added)
         row = ("bench", at, text, record_sum("bench", at, text))
         connection.execute("INSERT INTO events VALUES (?, ?, ?, ?)", row)

@@ -28,7 +28,7 @@ from agentloop.context import (
     covered_ranges,
     safe_cover,
 )
-from agentloop.events import Compacted, MessageAdded, Record
+from agentloop.events import Compacted, MessageRecord, Record
 from agentloop.messages import Message
 from agentloop.prompts import summary_message
 from agentloop.strategies import KeepRecentFraction
@@ -79,7 +79,7 @@ class Folding:
 
     def add(self, message: Message) -> None:
         """One message more."""
-        self._record(MessageAdded(message=message, tokens=count_message(message, COUNTER)))
+        self._record(MessageRecord(message=message, tokens=count_message(message, COUNTER)))
         if self.context.tokens > FULL * self.window:
             self._fold()
 
@@ -101,7 +101,7 @@ class Folding:
         self._record(Compacted(covers=ranges, replacement=replacement, at=at, tokens=tokens))
         self.folds += 1
 
-    def _record(self, event: MessageAdded | Compacted) -> None:
+    def _record(self, event: MessageRecord | Compacted) -> None:
         self.context = self.context.add(Record(seq=self.context.length + 1, event=event))
 
     @property
@@ -212,7 +212,7 @@ def show(path: Path) -> None:
     messages = [Message.from_openai(message) for message in found if message.get("role") != "system"]
     context = Context()
     for message in messages:
-        event = MessageAdded(message=message, tokens=count_message(message, COUNTER))
+        event = MessageRecord(message=message, tokens=count_message(message, COUNTER))
         context = context.add(Record(seq=context.length + 1, event=event))
     for most in LENGTHS:
         record = digest(context.said, max_tokens=most, counter=COUNTER)

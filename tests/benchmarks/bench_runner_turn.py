@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from agentloop.context import count_message, counter_for
-from agentloop.events import Event, MessageAdded, ModelCalled
+from agentloop.events import Event, MessageRecord, ModelCalled
 from agentloop.messages import Message
 from agentloop.providers.openai import OpenAIChat
 from agentloop.run import Agent
@@ -58,7 +58,7 @@ class RunnerTurns:
         for message in map(Message.from_openai, said):
             if message.role == "assistant":
                 events.append(ModelCalled(purpose="agent", model="m"))
-            events.append(MessageAdded(message=message, tokens=count_message(message, counter)))
+            events.append(MessageRecord(message=message, tokens=count_message(message, counter)))
         store = InMemoryStore()
         model = OpenAIChat("m", base_url=url, window="1m")
         agent = Agent(model, tools=[look], instructions=system["content"])

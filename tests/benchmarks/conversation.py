@@ -3,13 +3,13 @@
 import random
 from collections.abc import Iterator
 
-from agentloop.compaction import Compaction, Compactor, Ladder, Room
+from agentloop.compaction import Compaction, Compactor, ContextKeeper, Ladder
 from agentloop.context import Budget, TokenCounter, counter_for, next_step
-from agentloop.emitter import Watch
+from agentloop.emitter import Emitter
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.run import Agent, Run
-from agentloop.sessions import Session, written_beside
+from agentloop.sessions import Session, rebase_beside
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import ScriptedModel
 
@@ -42,16 +42,16 @@ def conversation(*, words: tuple[int, int, int] = (13, 163, 21)) -> Iterator[Mes
 def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) -> Run:
     """A run that holds its session, with this policy and a window of so many tokens, watched by nobody."""
     model = ScriptedModel([], name=MODEL)
-    compactor = Compactor(counter=counter, transcripts=None, watch=Watch("bench", "run", _unseen))
+    compactor = Compactor(counter=counter, transcripts=None, watch=Emitter("bench", "run", _unseen))
     ladder = Ladder(policy=policy, model=model, compactor=compactor)
     budget = Budget(window=window, max_output_tokens=4096, fixed=1000, model=MODEL)
     return Run(
         agent=Agent(model, compaction=policy),
-        room=Room(policy=policy, budget=budget, ladder=ladder),
+        room=ContextKeeper(policy=policy, budget=budget, ladder=ladder),
         watch=compactor.watch,
         counter=counter,
         spills=None,
-        catch_up=written_beside("run"),
+        catch_up=rebase_beside("run"),
         has_lapsed=_never,
     )
 

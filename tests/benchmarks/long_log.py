@@ -10,10 +10,10 @@ from agentloop.events import (
     ClearedItem,
     Compacted,
     Event,
-    MessageAdded,
+    MessageRecord,
     ModelCalled,
-    RunEnded,
-    RunStarted,
+    RunEndRecord,
+    RunStartRecord,
 )
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.strategies.clearing import stub
@@ -43,7 +43,7 @@ class LongLog:
         """Events without end: runs of a request, five calls with their results, and an answer."""
         for turn in count():
             run_id = f"run-{turn:08x}"
-            yield self._next(RunStarted(run_id=run_id, model="m"))
+            yield self._next(RunStartRecord(run_id=run_id, model="m"))
             yield self._said(Message.user(self._some(80)), run_id)
             for _ in range(5):
                 call = ToolCall(id=self._call_id(), name="read_file", arguments=f'{{"path": "{turn}.py"}}')
@@ -51,7 +51,7 @@ class LongLog:
                 yield self._said(Message.tool(call.id, self._some(2_600)), run_id)
                 yield from self._cleared()
             yield from self._asked(Message.assistant(self._some(500)), run_id)
-            yield self._next(RunEnded(run_id=run_id, status="answered"))
+            yield self._next(RunEndRecord(run_id=run_id, status="answered"))
             yield from self._compacted()
 
     def _asked(self, message: Message, run_id: str) -> Iterator[Event]:
@@ -64,7 +64,7 @@ class LongLog:
 
     def _said(self, message: Message, run_id: str) -> Event:
         tokens = len(message.text) // 4 + 8 + 20 * len(message.tool_calls)
-        event = self._next(MessageAdded(message=message, tokens=tokens, run_id=run_id))
+        event = self._next(MessageRecord(message=message, tokens=tokens, run_id=run_id))
         self._in_sight[self._seq] = tokens
         if message.role == "tool":
             self._whole.append((self._seq, message))

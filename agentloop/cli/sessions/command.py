@@ -29,7 +29,7 @@ class Opened:
 
 
 Look: TypeAlias = Callable[[Opened], Coroutine[Any, Any, T]]
-Work: TypeAlias = Callable[[Opened, StandardOutput], Coroutine[Any, Any, None]]
+SessionWork: TypeAlias = Callable[[Opened, StandardOutput], Coroutine[Any, Any, None]]
 
 
 def looked(look: Look[T]) -> T:
@@ -37,7 +37,7 @@ def looked(look: Look[T]) -> T:
     return run_to_end(_with_store(look, _settings()))
 
 
-def done(work: Work) -> int:
+def done(work: SessionWork) -> int:
     """Do it with the store that the call names; the exit status. Standard output is for what it writes."""
     output, settings = StandardOutput.claimed(), _settings()
 

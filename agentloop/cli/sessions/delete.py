@@ -29,7 +29,7 @@ from agentloop.cli.sessions.show import (
 )
 from agentloop.cli.terminal import StandardOutput, error_console, few, listing, say
 from agentloop.errors import SessionBusyError, StoreError, UsageError
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Message
 from agentloop.prompts import head_and_tail
 from agentloop.redaction import redacted
@@ -66,14 +66,14 @@ async def kept_free(opened: Opened, session_id: str) -> AsyncIterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class _Said:
     """What a log says, as far as it can be read, that its files are held against.
 
     `messages` are hashes of all messages, `results` the long results by the names of their files.
     """
 
     messages: set[int] = field(default_factory=set)
-    results: dict[str, MessageAdded] = field(default_factory=dict)
+    results: dict[str, MessageRecord] = field(default_factory=dict)
 
 
 def check_in_folder(opened: Opened, histories: Iterable[History]) -> None:
@@ -114,7 +114,7 @@ async def remove_files(
     try:
         refuse_link(folder)
         there = _there(folder)
-        said = await _said(opened, history.info) if there.keys() & history.own else Said()
+        said = await _said(opened, history.info) if there.keys() & history.own else _Said()
         for name in (name for name in history.own if name not in went_before):
             why = _why_it_stays(name, history, there, said, opened)
             if why is None:
@@ -140,7 +140,7 @@ def _called(name: str, history: History) -> str:
 
 
 def _why_it_stays(
-    name: str, history: History, there: Mapping[str, Path], said: Said, opened: Opened
+    name: str, history: History, there: Mapping[str, Path], said: _Said, opened: Opened
 ) -> str | None:
     """Why the file is not to go with the session; None where it is."""
     folder = opened.settings.transcripts
@@ -158,7 +158,7 @@ def _is_of(path: Path, said: Collection[int], opened: Opened) -> bool:
     return bool(hashes) and not transcript.damaged and hashes.issubset(said)
 
 
-def _is_whole_of(path: Path, result: MessageAdded) -> bool:
+def _is_whole_of(path: Path, result: MessageRecord) -> bool:
     """Whether the file holds the text of which the result shows the two ends."""
     shown = head_and_tail(result.message.text, result.spilled or "")
     begins, ends = (part.encode("utf-8", "backslashreplace") for part in shown)
@@ -166,13 +166,13 @@ def _is_whole_of(path: Path, result: MessageAdded) -> bool:
     return bool(begins or ends) and whole.startswith(begins) and whole.endswith(ends)
 
 
-async def _said(opened: Opened, info: SessionInfo) -> Said:
-    said = Said()
+async def _said(opened: Opened, info: SessionInfo) -> _Said:
+    said = _Said()
     with suppress(StoreError):
         async with aclosing(good_pages(opened.store, info, tell=untold)) as read:
             async for page in read:
                 events = [record.event for record in page]
-                messages = (event.message for event in events if isinstance(event, MessageAdded))
+                messages = (event.message for event in events if isinstance(event, MessageRecord))
                 said.messages.update(_hashes(messages, opened))
                 said.results.update({result_name(result): result for result in results_in(page)})
     return said

@@ -11,7 +11,7 @@ from agentloop.cli.options import STORE, options
 from agentloop.cli.sessions.command import Opened, done, named, no_store
 from agentloop.cli.terminal import StandardOutput, columns, error_console, listing, moment, say
 from agentloop.errors import UsageError
-from agentloop.events import MessageAdded, kind_name
+from agentloop.events import MessageRecord, kind_name
 from agentloop.redaction import Redact, redacted
 from agentloop.stores import Query, excerpt, searchable
 from agentloop.stores.base import FindsWords, Found
@@ -71,7 +71,7 @@ def _shown(found: Sequence[Found], query: Query, redact: Redact | None) -> list[
     shown = []
     for each in found:
         event = redacted(each.record.event, redact)
-        role = event.message.role if isinstance(event, MessageAdded) else None
+        role = event.message.role if isinstance(event, MessageRecord) else None
         where = {"session_id": each.session_id, "seq": each.record.seq, "kind": kind_name(type(event))}
         what = {"role": role, "time": event.time, "text": excerpt(searchable(event), query)}
         shown.append(where | what)

@@ -17,7 +17,7 @@ from agentloop.cli.options import STORE, Option, options
 from agentloop.cli.sessions.command import HEADING, Opened, as_data, done, named, no_store, row
 from agentloop.cli.terminal import StandardOutput, error_console, few, listing, moment, say
 from agentloop.errors import DamagedError, StoreError
-from agentloop.events import Compacted, EventFilter, MessageAdded, Record, select
+from agentloop.events import Compacted, EventFilter, MessageRecord, Record, select
 from agentloop.prompts import COMPRESSED, SPILLED
 from agentloop.redaction import redacted
 from agentloop.sessions import export, heading, points_at, to_blocks
@@ -183,7 +183,7 @@ async def history_of(opened: Opened, info: SessionInfo) -> History:
     try:
         async with aclosing(good_pages(opened.store, info, tell=faults.append)) as read:
             async for page in read:
-                messages += sum(isinstance(record.event, MessageAdded) for record in page)
+                messages += sum(isinstance(record.event, MessageRecord) for record in page)
                 for name, time in _transcripts(page):
                     transcripts.setdefault(name, time)
                 for result in results_in(page):
@@ -214,14 +214,14 @@ async def with_shared(opened: Opened, histories: Sequence[History]) -> Sequence[
     return [replace(history, shared=named.intersection(history.files)) for history in histories]
 
 
-def results_in(page: Iterable[Record]) -> Iterator[MessageAdded]:
+def results_in(page: Iterable[Record]) -> Iterator[MessageRecord]:
     """The results of which a file holds the whole."""
     for record in page:
-        if isinstance(record.event, MessageAdded) and record.event.spilled:
+        if isinstance(record.event, MessageRecord) and record.event.spilled:
             yield record.event
 
 
-def result_name(result: MessageAdded) -> str:
+def result_name(result: MessageRecord) -> str:
     """How the file is called that holds the whole of this result."""
     return PurePath(result.spilled or "").name
 
@@ -267,7 +267,7 @@ def _texts(page: Iterable[Record]) -> Iterator[str]:
     """What was said, and what stands instead of something."""
     for record in page:
         match record.event:
-            case MessageAdded(message=message):
+            case MessageRecord(message=message):
                 yield message.text
             case Compacted(replacement=str(text)):
                 yield text
@@ -336,7 +336,7 @@ async def _redacted(opened: Opened, read: AsyncGenerator[Sequence[Record]]) -> A
 
 
 def _is_said(record: Record) -> bool:
-    return isinstance(record.event, MessageAdded)
+    return isinstance(record.event, MessageRecord)
 
 
 def _list(items: Sequence[Any]) -> Iterator[str]:

@@ -29,9 +29,9 @@ from agentloop.events import (
     Described,
     Event,
     EventFilter,
-    MessageAdded,
+    MessageRecord,
     Record,
-    RunStarted,
+    RunStartRecord,
 )
 from agentloop.messages import Message
 from agentloop.redaction import Redact, redacted
@@ -101,9 +101,9 @@ async def _check_names(only: EventFilter, pages: AsyncIterable[Iterable[Record]]
     branches, runs = {MAIN: None}, dict[str, None]()
     async for page in pages:
         for event in (record.event for record in page):
-            if isinstance(event, MessageAdded) and event.branch:
+            if isinstance(event, MessageRecord) and event.branch:
                 branches[event.branch] = None
-            if isinstance(event, MessageAdded | RunStarted) and event.run_id:
+            if isinstance(event, MessageRecord | RunStartRecord) and event.run_id:
                 runs[event.run_id] = None
     _check_among("--branch", only.branch, list(branches))
     _check_among("--run", only.run_id, list(runs))
@@ -164,7 +164,7 @@ def redacted_events(
 
 def _counted(event: Event, count: Callable[[Message], int]) -> Event:
     match event:
-        case MessageAdded():
+        case MessageRecord():
             return replace(event, tokens=count(event.message))
         case Cleared():
             return replace(event, items=_counted_items(event.items, count))
@@ -347,5 +347,5 @@ def _title(events: Sequence[Event]) -> str | None:
     """What a session of these messages would be called; None where they name a title themselves."""
     if any(isinstance(event, Described) for event in events):
         return None
-    said = (event.message for event in events if isinstance(event, MessageAdded))
+    said = (event.message for event in events if isinstance(event, MessageRecord))
     return next((title_of(message) for message in said if message.role == "user"), None) or None

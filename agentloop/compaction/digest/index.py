@@ -37,7 +37,7 @@ _EDGES = re.compile(r"[\s,;\"{}\[\]]")
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class IndexItem:
     """One identifier as it is shown, with the place of its message and its own in it."""
 
     kind: IdentifierKind
@@ -78,28 +78,28 @@ Found = dict[str, tuple[IdentifierKind, str]]
 """What is new in a message: each identifier with its kind and how it is shown."""
 
 
-def told(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[Item]:
+def told(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[IndexItem]:
     """What users and assistants said and what calls named; enough for `most` items."""
     return _in_turns(_told, entries, seen, most)
 
 
-def in_results(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[Item]:
+def in_results(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[IndexItem]:
     """What results hold at their ends; enough for `most` items."""
     return _in_turns(_in_result, entries, seen, most)
 
 
 def _in_turns(
     found_in: Callable[[Entry, Seen], Found], entries: Sequence[Entry], seen: Seen, most: int
-) -> list[Item]:
+) -> list[IndexItem]:
     """A few items of each message, newest first, then the next few of each, and so on.
 
     Older messages are not looked at once those before them have as many items as could be taken.
     """
-    turns: list[tuple[int, int, Item]] = []
+    turns: list[tuple[int, int, IndexItem]] = []
     messages = 0
     for entry in reversed(entries):
         found = enumerate(found_in(entry, seen).values())
-        items = [Item(kind, text, entry.at, at) for at, (kind, text) in found]
+        items = [IndexItem(kind, text, entry.at, at) for at, (kind, text) in found]
         turns += ((number // A_TURN, messages, item) for number, item in enumerate(_ends_first(items)))
         messages += bool(items)
         if messages >= most:
@@ -107,7 +107,7 @@ def _in_turns(
     return [item for _, _, item in sorted(turns, key=lambda turn: turn[:2])]
 
 
-def _ends_first(items: Sequence[Item]) -> Iterator[Item]:
+def _ends_first(items: Sequence[IndexItem]) -> Iterator[IndexItem]:
     """First, last, second, last but one and so on; bare numbers behind all others."""
     telling = [item for item in items if not item.is_bare]
     for group in (telling, [item for item in items if item.is_bare]):
@@ -239,10 +239,12 @@ def index_of(entries: Sequence[Entry], *, max_tokens: int, counter: TokenCounter
     return _fitting([*chosen, *more], max_tokens, counter)
 
 
-def _taken(items: Sequence[Item], room: int, counter: TokenCounter) -> tuple[list[Item], list[Item], int]:
+def _taken(
+    items: Sequence[IndexItem], room: int, counter: TokenCounter
+) -> tuple[list[IndexItem], list[IndexItem], int]:
     """The items that the room holds, those it does not, and the tokens of the former with their labels."""
-    taken: list[Item] = []
-    rest: list[Item] = []
+    taken: list[IndexItem] = []
+    rest: list[IndexItem] = []
     labelled: set[IdentifierKind] = set()
     spent = misses = 0
     for at, item in enumerate(items):
@@ -261,7 +263,7 @@ def _taken(items: Sequence[Item], room: int, counter: TokenCounter) -> tuple[lis
     return taken, rest, spent
 
 
-def _fitting(items: list[Item], max_tokens: int, counter: TokenCounter) -> str:
+def _fitting(items: list[IndexItem], max_tokens: int, counter: TokenCounter) -> str:
     """The lines of the items, the last ones dropped until they surely fit."""
     text = _lines(items)
     while items and counter(text) > max_tokens:
@@ -270,7 +272,7 @@ def _fitting(items: list[Item], max_tokens: int, counter: TokenCounter) -> str:
     return text
 
 
-def _lines(items: Iterable[Item]) -> str:
+def _lines(items: Iterable[IndexItem]) -> str:
     shown: dict[IdentifierKind, list[str]] = {}
     for item in sorted(items, key=lambda item: (-item.message, item.place)):
         shown.setdefault(item.kind, []).append(item.text)

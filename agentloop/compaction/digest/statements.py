@@ -99,7 +99,7 @@ _PHRASE = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Statement:
     """One clause that says what something is: `key` are the words of what, `value` is the text of the value.
 
     `told` says that the value stands behind an equals sign, a colon or a form of "to be", and not just last;
@@ -112,7 +112,7 @@ class Claim:
     label: bool = False
 
 
-def claims(sentence: str) -> Iterator[Claim]:
+def claims(sentence: str) -> Iterator[Statement]:
     """The claims of a sentence, at most one a clause, each about what the whole sentence is about."""
     clauses = clauses_of(sentence)
     found = [None if _PLACED.match(clause) and len(clauses) > 1 else _claim(clause) for clause in clauses]
@@ -167,7 +167,7 @@ def _of_change(before: str, word: str, behind: str) -> bool:
     return before in _LEADS
 
 
-def _claim(clause: str) -> Claim | None:
+def _claim(clause: str) -> Statement | None:
     parted = _parted(clause)
     if parted:
         what, value = parted
@@ -176,7 +176,7 @@ def _claim(clause: str) -> Claim | None:
         key = key_of(re.split(r"\bfrom\b", what)[0])
         if found and key:
             key |= _behind(value, found)
-            return Claim(key=key, value=found, told=True, label=f"{what.strip()}:" in clause)
+            return Statement(key=key, value=found, told=True, label=f"{what.strip()}:" in clause)
         return None
     return _last(clause)
 
@@ -212,14 +212,14 @@ def _behind(text: str, value: str) -> frozenset[str]:
     return key_of(text.replace(value, " ", 1))
 
 
-def _last(clause: str) -> Claim | None:
+def _last(clause: str) -> Statement | None:
     """What the one exact word, else the one name, of a clause is said of."""
     found = words(clause)
     hard = [word for word in found if is_hard(word)] or [word for word in found[1:] if _is_proper(word)]
     if len(hard) != 1:
         return None
     key = key_of(clause.replace(hard[0], " ", 1))
-    return Claim(key=key, value=hard[0], told=False) if key else None
+    return Statement(key=key, value=hard[0], told=False) if key else None
 
 
 def _is_proper(word: str) -> bool:
@@ -278,7 +278,7 @@ def forget_superseded(stated: Iterable[Stated]) -> list[str]:
     return known.gone
 
 
-Postings: TypeAlias = defaultdict[str, deque[tuple[Claim | None, Stated]]]
+Postings: TypeAlias = defaultdict[str, deque[tuple[Statement | None, Stated]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +286,7 @@ class _Heard:
     """A sentence taken apart."""
 
     sentence: Stated
-    claims: list[Claim]
+    claims: list[Statement]
     said: frozenset[str]
 
     @classmethod
@@ -326,14 +326,14 @@ class _Known:
         for word in heard.said:
             self.mentioned[word].append((None, sentence))
 
-    def _count(self, claim: Claim, sentence: Stated) -> None:
+    def _count(self, claim: Statement, sentence: Stated) -> None:
         """Take note of what one message gives two values: the field of a record, not one thing."""
         before = self.latest.get(claim.key)
         if before and before[0] == sentence.at and before[1] != claim.value:
             self.fields.add(claim.key)
         self.latest[claim.key] = (sentence.at, claim.value)
 
-    def _replace(self, new: Claim, heard: _Heard, change: bool) -> None:
+    def _replace(self, new: Statement, heard: _Heard, change: bool) -> None:
         """What the same words said before, in the same way, is replaced."""
         if new.key in self.fields:
             return
@@ -345,7 +345,7 @@ class _Known:
             ):
                 self._lose(earlier, old.value, heard)
 
-    def _is_newer(self, new: Claim, old: Claim, earlier: Stated, heard: _Heard, change: bool) -> bool:
+    def _is_newer(self, new: Statement, old: Statement, earlier: Stated, heard: _Heard, change: bool) -> bool:
         same_way = old.told and new.told and _alike(old.value, new.value) and not new.key & MANY
         if earlier.role == heard.sentence.role == "user":
             return change or same_way
@@ -361,7 +361,7 @@ class _Known:
                 if same and self._may(earlier, heard) and not tells_apart(heard.sentence.text, earlier.text):
                     self._lose(earlier, name, heard)
 
-    def _about(self, about: Iterable[str], heard: _Heard) -> Iterator[tuple[Claim, Stated]]:
+    def _about(self, about: Iterable[str], heard: _Heard) -> Iterator[tuple[Statement, Stated]]:
         seen: set[int] = set()
         for word in about:
             for claim, earlier in list(self.claimed.get(word, ())):
@@ -381,7 +381,7 @@ class _Known:
             earlier.lose(value, heard.said)
 
 
-def _differ(old: Claim, said: frozenset[str]) -> bool:
+def _differ(old: Statement, said: frozenset[str]) -> bool:
     """Whether nothing of the old value is said again."""
     return not said.intersection(map(singular, content_words(words(old.value))))
 

@@ -22,7 +22,7 @@ from agentloop.models import ModelPart, ModelRequest
 from agentloop.providers.local import admitted, answer_of, streamed
 from agentloop.providers.offline.reading import reading_step, shortened
 from agentloop.providers.offline.record import facts_of, record_of
-from agentloop.providers.offline.view import Done, View, file_task, named_files, view_of
+from agentloop.providers.offline.view import CallDone, View, file_task, named_files, view_of
 
 _QUESTION = re.compile(
     r"\b(?:what|who|where|when|which|how \w+)(?:'s|’s|\s+(?:is|was|are|were))\s+(?P<whose>my|our|the)"
@@ -226,7 +226,7 @@ def _property(parameters: Json, name: str) -> Json:
     return found
 
 
-def _report(done: Done) -> str:
+def _report(done: CallDone) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in done.arguments.items())
     return f"{done.name}({arguments}) says: {(done.result or 'nothing that I can see').strip()}"
 

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 
 from agentloop.messages import Message
 from agentloop.providers.offline.view import (
-    Done,
+    CallDone,
     FileTask,
     View,
     note_lines,
@@ -306,12 +306,12 @@ def _listing(pattern: str, task: FileTask, view: View) -> _Listing:
     return _Listing(paths, None if ended else at, None if paths else newest.result)
 
 
-def _offset(done: Done) -> int:
+def _offset(done: CallDone) -> int:
     offset = done.arguments.get("offset", 0)
     return offset if isinstance(offset, int) else 0
 
 
-def _paths(done: Done, task: FileTask) -> list[str]:
+def _paths(done: CallDone, task: FileTask) -> list[str]:
     """The paths in sight: whole lines up to where the listing was cut, if it was."""
     whole, cut, _ = (done.result or "").partition("... [")
     lines = whole.split("\n")

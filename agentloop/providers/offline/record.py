@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentloop.compaction.digest import NAMED, digest
-from agentloop.context import Entry, TokenCounter, neutral, summary_in, unlabelled
+from agentloop.context import Entry, TokenCounter, neutral, parse, summary_in
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
 from agentloop.providers.offline.reading import shortened
@@ -191,7 +191,7 @@ def facts_of(question: str) -> list[str]:
 def _read(question: str) -> _Question:
     found = _CONVERSATION.search(question)
     conversation, instruction = found.groups() if found else (question, "")
-    messages = unlabelled(conversation.strip())
+    messages = parse(conversation.strip())
     records = [summary_in(message.text) for message in messages if is_record(message)]
     focus = _FOCUS.search(instruction)
     return _Question(

@@ -232,7 +232,7 @@ _GO_ON = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class CallDone:
     """A call made for what is asked, and its result; None where none is in sight."""
 
     name: str
@@ -271,12 +271,14 @@ class View:
             function = tool.get("function", {})
             yield str(function.get("name", "")), function
 
-    def done(self) -> Iterator[Done]:
+    def done(self) -> Iterator[CallDone]:
         """The calls made since it was asked, oldest first."""
         results = {message.tool_call_id: message.text for message in self.since if message.role == "tool"}
         for message in self.since:
             for call in message.tool_calls:
-                yield Done(name=call.name, arguments=_decoded(call.arguments), result=results.get(call.id))
+                yield CallDone(
+                    name=call.name, arguments=_decoded(call.arguments), result=results.get(call.id)
+                )
 
     def call(self, name: str, arguments: Json, number: int = 1) -> ToolCall:
         """A call whose id is another in each request and for each number."""

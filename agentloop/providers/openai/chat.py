@@ -31,7 +31,7 @@ from agentloop.providers.openai.sse import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bodies:
+class ChatBodies:
     """Makes the bodies of one model's requests; `max_output_tokens` limits those that name no limit."""
 
     fields: Mapping[str, Any]
@@ -181,7 +181,7 @@ class OpenAIChat(ServedModel):
         tokens = named_tokens_or_none("window", window)
         limit = named_tokens_or_none("max_output_tokens", max_output_tokens)
         fields = common_fields(temperature, extra_body)
-        bodies = Bodies(fields=fields, max_output_tokens=limit)
+        bodies = ChatBodies(fields=fields, max_output_tokens=limit)
         endpoint = Endpoint(
             ServerChoice(model=model, base_url=base_url, api_key=api_key),
             Form(post=post_chat, body=bodies.of, streamed=streamed, whole=whole),

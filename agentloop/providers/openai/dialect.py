@@ -264,7 +264,7 @@ class Dialect:
         return self
 
 
-Change: TypeAlias = tuple[Dialect, Dialect]
+BodyChange: TypeAlias = tuple[Dialect, Dialect]
 """The dialects before and after something was learnt."""
 
 

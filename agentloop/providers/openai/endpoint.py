@@ -30,7 +30,7 @@ from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.models import price as published_price
 from agentloop.providers.openai.client import LoopClients, Server, ServerChoice, is_loopback
-from agentloop.providers.openai.dialect import Change, Dialect
+from agentloop.providers.openai.dialect import BodyChange, Dialect
 from agentloop.providers.openai.errors import (
     BORDER_ERRORS,
     VENDOR_ERRORS,
@@ -159,7 +159,7 @@ class Endpoint:
 
     async def _understood(self, request: ModelRequest, server: Server) -> AsyncGenerator[ModelPart, None]:
         """One try, in the dialect that the server turns out to speak."""
-        learnt: list[Change] = []
+        learnt: list[BodyChange] = []
         for changes_left in range(MOST_CHANGES, -1, -1):
             dialect, told = self._dialect, False
             refusals: list[Refusal] = []
@@ -181,13 +181,13 @@ class Endpoint:
                     self._take_back(learnt)
                     raise
 
-    def _take_back(self, learnt: list[Change]) -> None:
+    def _take_back(self, learnt: list[BodyChange]) -> None:
         """Go back on what this try left out in vain; what was found beside it stays."""
         for change in reversed(learnt):
             self._dialect = self._dialect.taken_back(*change)
 
     def _learn(
-        self, refusal: Refusal, sent: Body, spoken: Dialect, server: Server, learnt: list[Change]
+        self, refusal: Refusal, sent: Body, spoken: Dialect, server: Server, learnt: list[BodyChange]
     ) -> bool:
         """Whether the refusal tells of another dialect; a request beside it may have found it before."""
         before = self._dialect

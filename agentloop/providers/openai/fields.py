@@ -19,7 +19,7 @@ from agentloop.providers.openai.sse import as_text
 FieldPath: TypeAlias = tuple[str, ...]
 """Where a field stands: the keys from the body down to it, places in lists left out."""
 
-Place: TypeAlias = tuple[str | int, ...]
+FieldPlace: TypeAlias = tuple[str | int, ...]
 """Where a value stands: the keys and the places in lists, as a server names them."""
 
 MOST_NESTED = 8
@@ -135,7 +135,7 @@ def texts_in(body: object) -> Iterator[tuple[str, str]]:
     return ((key, value) for key, value in _walked(body, _not_sent) if isinstance(value, str))
 
 
-def locations_in(body: object) -> Iterator[Place]:
+def locations_in(body: object) -> Iterator[FieldPlace]:
     """Every `loc` in the error, as pydantic writes it."""
     for _, value in _walked(body, _not_sent):
         if isinstance(value, Mapping) and isinstance(loc := value.get("loc"), list):

@@ -116,10 +116,10 @@ def _without_text(part: Any) -> Any:
     return {**part, TEXT_FIELDS[part["type"]]: len(_text_in(part))} if _is_text(part) else part
 
 
-Item: TypeAlias = dict[str, Any]
+ResponseItem: TypeAlias = dict[str, Any]
 
 
-def items_of(message: Json) -> list[Item | None]:
+def items_of(message: Json) -> list[ResponseItem | None]:
     """The items of an assistant message in wire form; None in the place of one that cannot go back.
 
     A message that came from elsewhere gets the items that say the same.
@@ -141,16 +141,16 @@ def items_of(message: Json) -> list[Item | None]:
     return [*before, *said, *(_called({"type": "function_call"}, call) for call in calls[len(places) :])]
 
 
-def _said_item(text: str) -> Item:
+def _said_item(text: str) -> ResponseItem:
     """A message item of this text."""
     part = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "role": "assistant", "content": [part]}
 
 
-def _with_text(items: Sequence[Json], text: str) -> list[Item | None]:
+def _with_text(items: Sequence[Json], text: str) -> list[ResponseItem | None]:
     """The items with this text in their messages; in the first one where it is no longer what they held."""
     places = [at for at, item in enumerate(items) if texts_of(item)]
-    said: list[Item | None] = [dict(item) for item in items]
+    said: list[ResponseItem | None] = [dict(item) for item in items]
     texts = _cut(text, [items[at] for at in places])
     if texts is not None:
         for at, pieces in zip(places, texts, strict=True):
@@ -193,7 +193,7 @@ def _refilled(content: Sequence[Any], texts: Iterator[str]) -> Iterator[Any]:
             yield {**part, TEXT_FIELDS[part["type"]]: next(texts)} if is_text else part
 
 
-def _called(item: Json, call: Json) -> Item:
+def _called(item: Json, call: Json) -> ResponseItem:
     """The item of a call in wire form."""
     function = call["function"]
     given = function["arguments"]
@@ -243,7 +243,7 @@ class SentCalls:
         self._custom: set[str] = set()
         self._by_server: set[str] = set()
 
-    def of_item(self, item: Item, ours: AbstractSet[str]) -> Item | None:
+    def of_item(self, item: ResponseItem, ours: AbstractSet[str]) -> ResponseItem | None:
         """The item of an answer with an id for its call; None where another call has taken the id.
 
         `ours` are the ids of the calls in that answer that wait for our output.
@@ -263,12 +263,12 @@ class SentCalls:
         self._by_server.add(name)
         return item
 
-    def of_output(self, name: str, output: object) -> Item:
+    def of_output(self, name: str, output: object) -> ResponseItem:
         """The item of a result."""
         kind = "custom_tool_call_output" if name in self._custom else "function_call_output"
         return {"type": kind, "call_id": self._ours.get(name, name), "output": output}
 
-    def _of_ours(self, item: Item, name: str) -> Item:
+    def _of_ours(self, item: ResponseItem, name: str) -> ResponseItem:
         given = name if len(name) <= MOST_ID_CHARS else _short(name)
         while given in self._taken:
             given = _short(name + given)
@@ -279,7 +279,7 @@ class SentCalls:
         return {**item, "call_id": given}
 
 
-def _is_whole(item: Item) -> bool:
+def _is_whole(item: ResponseItem) -> bool:
     """Whether a call that the server has answered itself has all that a call must have."""
     if (field := INPUT_FIELDS.get(item["type"])) is None:
         return True
@@ -310,9 +310,9 @@ class Pairs:
         self._with_reasoning = with_reasoning
         self._ids: set[str] = set()
 
-    def of(self, items: Iterable[Item | None]) -> Iterator[Item]:
+    def of(self, items: Iterable[ResponseItem | None]) -> Iterator[ResponseItem]:
         """The items of one answer that can be sent; None stands for one that cannot."""
-        thoughts: list[Item] = []
+        thoughts: list[ResponseItem] = []
         known = True
         for item in items:
             if item is not None and item.get("type") == "reasoning":
@@ -325,12 +325,12 @@ class Pairs:
             if item is not None:
                 yield self._sent(item if known else _without_id(item))
 
-    def _goes_back(self, thought: Item) -> bool:
+    def _goes_back(self, thought: ResponseItem) -> bool:
         sealed, content = thought.get("encrypted_content"), thought.get("content")
         says = (isinstance(sealed, str) and sealed) or (isinstance(content, list) and content)
         return bool(self._with_reasoning and says and str(thought.get("id")) not in self._ids)
 
-    def _sent(self, item: Item) -> Item:
+    def _sent(self, item: ResponseItem) -> ResponseItem:
         kind = str(item.get("type"))
         if kind in _NEVER_NULL:
             item = {key: value for key, value in item.items() if value is not None}
@@ -346,12 +346,12 @@ class Pairs:
         return item
 
 
-def _is_led_to(item: Item | None) -> bool:
+def _is_led_to(item: ResponseItem | None) -> bool:
     """Whether it can be what reasoning led to: what a call gave never is."""
     return item is not None and not str(item.get("type")).endswith("_output")
 
 
-def _without_id(item: Item) -> Item:
+def _without_id(item: ResponseItem) -> ResponseItem:
     return {key: value for key, value in item.items() if key != "id"}
 
 
@@ -365,14 +365,14 @@ def instructions_of(messages: Sequence[Json]) -> str | None:
     return text_of(messages[0].get("content"))
 
 
-def inputs_of(messages: Sequence[Json], *, with_reasoning: bool) -> list[Item]:
+def inputs_of(messages: Sequence[Json], *, with_reasoning: bool) -> list[ResponseItem]:
     """The items that the messages stand for, the system message that begins them left out.
 
     The same messages give the same items, and more messages the same ones first.
     """
     rest = messages if instructions_of(messages) is None else messages[1:]
     pairs, calls = Pairs(with_reasoning=with_reasoning), SentCalls()
-    items: list[Item] = []
+    items: list[ResponseItem] = []
     for message in rest:
         match message.get("role"):
             case "assistant":
@@ -387,14 +387,14 @@ def inputs_of(messages: Sequence[Json], *, with_reasoning: bool) -> list[Item]:
     return items
 
 
-def _content(message: Json) -> list[Item]:
+def _content(message: Json) -> list[ResponseItem]:
     content = message.get("content")
     if isinstance(content, list):
         return [_part(part) for part in content]
     return [{"type": "input_text", "text": content or ""}]
 
 
-def _part(part: Json) -> Item:
+def _part(part: Json) -> ResponseItem:
     """A part of what a user said or a tool gave; one of a kind that this API lacks as its JSON."""
     match part:
         case {"type": "text", "text": str(text)}:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from agentloop.messages import Json, text_of
 from agentloop.prompts import ACKNOWLEDGEMENT
-from agentloop.providers.openai.fields import FIELDS, PARTS, SEALED_FIELDS, SEALS, Place
+from agentloop.providers.openai.fields import FIELDS, PARTS, SEALED_FIELDS, SEALS, FieldPlace
 from agentloop.providers.openai.refusals import Refusal
 
 Returned: TypeAlias = Literal["as it came", "in fields", "none"]
@@ -154,7 +154,7 @@ def _names_another_field(refusal: Refusal, sent: Json) -> bool:
     return bool(firsts) and bool(firsts & (sent.keys() - {"messages", "input"}))
 
 
-def _is_inside(place: Place, sent: Json) -> bool:
+def _is_inside(place: FieldPlace, sent: Json) -> bool:
     parts = iter(place)
     said = next((_list(sent.get(part)) for part in parts if part in ("messages", "input")), ())
     number = next((part for part in parts if isinstance(part, int)), None)

@@ -24,7 +24,7 @@ from agentloop.providers.openai.fields import (
     OWN_FIELDS,
     SEALED_FIELDS,
     FieldPath,
-    Place,
+    FieldPlace,
     locations_in,
     on_one_line,
     said,
@@ -169,7 +169,7 @@ _ONLY_STREAMS = re.compile(
     r"|\bonly (available|supported) (in|with|via|for|when)\b.{0,12}\bstream|[只仅]支持\s?(流式|stream)",
     re.IGNORECASE,
 )
-_FIRST_ROLE: Place = ("messages", 0, "role")
+_FIRST_ROLE: FieldPlace = ("messages", 0, "role")
 _MOST_DIGITS = 10
 _WRITTEN = re.compile(
     r"(?<![\w$])[A-Za-z_$][\w$]*(?:(?:\.?\[\d+\])?\.[\w$]+|\[\d+\])+"
@@ -185,7 +185,7 @@ class Refusal:
 
     status: int
     text: str
-    places: tuple[Place, ...] = ()
+    places: tuple[FieldPlace, ...] = ()
 
     @classmethod
     def of(cls, status: int, body: object) -> "Refusal":
@@ -201,7 +201,7 @@ class Refusal:
         return tuple(map(_path_in, self.places))
 
     @property
-    def all_places(self) -> tuple[Place, ...]:
+    def all_places(self) -> tuple[FieldPlace, ...]:
         """The places named beside the words and in them."""
         return (*self.places, *(_place_of(found) for found in _WRITTEN.findall(self.text)))
 
@@ -291,13 +291,13 @@ def refuses_call_ids(text: str) -> bool:
     return bool(_CALL_ID.search(text) and _FORM_OF_AN_ID.search(text) and not _NO_FORM_OF_AN_ID.search(text))
 
 
-def _place_of(text: str) -> Place:
+def _place_of(text: str) -> FieldPlace:
     """The keys and places in a path as servers write them: `messages[2].name` or `body -> temperature`."""
     parts = (part for part in re.split(r"[^\w$]+", text) if part)
     return tuple(int(part) if part.isdecimal() and len(part) < _MOST_DIGITS else part for part in parts)
 
 
-def _path_in(place: Place) -> FieldPath:
+def _path_in(place: FieldPlace) -> FieldPath:
     return tuple(part for part in place if isinstance(part, str) and not part.isdecimal())
 
 

@@ -140,7 +140,7 @@ def _usage(data: object) -> Usage | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bodies:
+class ResponsesBodies:
     """Makes the bodies of one model's requests; `max_output_tokens` limits those that name no limit.
 
     Of `fields`, `tools` and `include` are joined with those of the request; `store` stands in place of ours.
@@ -678,7 +678,7 @@ class OpenAIResponses(ServedModel):
         limit = named_tokens_or_none("max_output_tokens", max_output_tokens)
         fields = common_fields(temperature, extra_body)
         check_lists(fields)
-        bodies = Bodies(fields=fields, max_output_tokens=limit)
+        bodies = ResponsesBodies(fields=fields, max_output_tokens=limit)
         endpoint = Endpoint(
             ServerChoice(model=model, base_url=base_url, api_key=api_key),
             Form(

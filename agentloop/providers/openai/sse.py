@@ -89,7 +89,7 @@ class Ending(Enum):
     SURE = auto()
 
 
-class Growing(Protocol):
+class GrowingLine(Protocol):
     """An answer that grows: `size` is larger after each event that added to it."""
 
     @property
@@ -105,7 +105,7 @@ class Patience:
     A silent connection fails by itself after `silence_seconds`; None is no limit.
     """
 
-    def __init__(self, growing: Growing, silence_seconds: float | None) -> None:
+    def __init__(self, growing: GrowingLine, silence_seconds: float | None) -> None:
         self._growing = growing
         self._silence_seconds = silence_seconds
         self._state = growing.size, growing.ending
@@ -273,7 +273,7 @@ class EventParser:
 
 
 async def events_in(
-    parser: EventParser, data: AsyncIterator[bytes], growing: Growing, silence_seconds: float | None
+    parser: EventParser, data: AsyncIterator[bytes], growing: GrowingLine, silence_seconds: float | None
 ) -> AsyncGenerator[ServerEvent, None]:
     """The events of a stream; a connection lost behind the sure end of the answer loses nothing.
 

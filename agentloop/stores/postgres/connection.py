@@ -455,7 +455,7 @@ _OF_TABLES = "42"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundAddress:
     """What `psycopg.connect` is to be told to come to a database, and the schema of a store's tables in it.
 
     `user` and `dbname` always stand there, as the server knows them, and what is said is in UTF-8, as a
@@ -467,7 +467,7 @@ class Found:
     schema: str
 
 
-async def found_at(url: str, *, connect_seconds: float, statement_seconds: float) -> Found:
+async def found_at(url: str, *, connect_seconds: float, statement_seconds: float) -> FoundAddress:
     """The database of the URL, once a store can use it.
 
     Raises:
@@ -483,7 +483,7 @@ async def found_at(url: str, *, connect_seconds: float, statement_seconds: float
     told = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     place = {name: told.pop(name) for name in _PLACE if name in told}
     told |= {**known, "client_encoding": "utf8", "conninfo": make_conninfo("", **place)}
-    return Found(keywords=told, schema=schema)
+    return FoundAddress(keywords=told, schema=schema)
 
 
 def fault_of(label: str, error: BaseException) -> StoreError:

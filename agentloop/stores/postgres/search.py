@@ -24,7 +24,7 @@ from psycopg.types.numeric import Int8
 from agentloop._plumbing.aio import in_thread
 from agentloop.codec import decode
 from agentloop.errors import DamagedError
-from agentloop.stores.base import Found, Scope
+from agentloop.stores.base import Found, SessionScope
 from agentloop.stores.lines import record_of, to_bytes
 from agentloop.stores.postgres.connection import Link
 from agentloop.stores.words import Query, found_in, is_wordless, searchable, words_of
@@ -152,7 +152,7 @@ _FOUND = f"""
 Part = tuple[int, int, bool, str]
 
 
-async def search(link: Link, query: Query, scope: Scope, most: int) -> tuple[Found, ...]:
+async def search(link: Link, query: Query, scope: SessionScope, most: int) -> tuple[Found, ...]:
     """The newest `most` records that hold what is looked for, in the sessions of the scope."""
     for name in await link.run(partial(_behind, scope)):
         while await link.run(partial(_index, name)):
@@ -160,12 +160,12 @@ async def search(link: Link, query: Query, scope: Scope, most: int) -> tuple[Fou
     return await link.run(partial(_found, scope, query, most))
 
 
-def _values(scope: Scope) -> dict[str, Any]:
+def _values(scope: SessionScope) -> dict[str, Any]:
     """The scope as the statements take it."""
     return {"id": scope.session_id, "folder": to_bytes(scope.folder), "owner": to_bytes(scope.owner)}
 
 
-async def _behind(scope: Scope, connection: AsyncConnection) -> list[str]:
+async def _behind(scope: SessionScope, connection: AsyncConnection) -> list[str]:
     rows = await (await connection.execute(_BEHIND, _values(scope))).fetchall()
     return [name for (name,) in rows]
 
@@ -216,7 +216,9 @@ def _words(body: str) -> list[str]:
         return []  # a damaged record keeps nobody from finding the others; reading the log tells of it
 
 
-async def _found(scope: Scope, query: Query, most: int, connection: AsyncConnection) -> tuple[Found, ...]:
+async def _found(
+    scope: SessionScope, query: Query, most: int, connection: AsyncConnection
+) -> tuple[Found, ...]:
     each = list(dict.fromkeys(map(phrase_query, query.phrases[:MOST_PHRASES])))
     terms = [f"({term})" for term in each]
     values = {**_values(scope), "each": each, "all": " & ".join(terms), "any": " | ".join(terms)}

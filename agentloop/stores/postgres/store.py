@@ -27,8 +27,8 @@ from agentloop.stores.base import (
     Checkpoint,
     Found,
     Lease,
-    Scope,
     SessionInfo,
+    SessionScope,
     checked_now,
     checked_session_id,
 )
@@ -119,7 +119,7 @@ class PostgresStore:
 
     async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
         """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        return await self._link.run(partial(tables.listed, Scope(folder=folder, owner=owner)))
+        return await self._link.run(partial(tables.listed, SessionScope(folder=folder, owner=owner)))
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session and all that was kept beside it; False where there was none."""
@@ -132,7 +132,7 @@ class PostgresStore:
         The clock is the server's.
         """
         moment = None if now is None else checked_now(now)
-        return await tables.sweep(self._link, Scope(owner=owner), moment)
+        return await tables.sweep(self._link, SessionScope(owner=owner), moment)
 
     async def search(
         self,
@@ -145,7 +145,7 @@ class PostgresStore:
     ) -> Sequence[Found]:
         """The records that hold all these words; see `FindsWords`."""
         whole("most", most, 1)
-        scope = Scope(session_id=session_id, folder=folder, owner=owner)
+        scope = SessionScope(session_id=session_id, folder=folder, owner=owner)
         query = await in_thread(Query.of, text)
         return await search(self._link, query, scope, most)
 

@@ -26,14 +26,14 @@ from agentloop.stores.base import (
     MOST_POSITION,
     Checkpoint,
     Lease,
-    Scope,
     SessionInfo,
+    SessionScope,
     clamped,
 )
 from agentloop.stores.lines import (
     COLUMNS,
     ROWS_AT_ONCE,
-    Change,
+    LineChange,
     LogCheck,
     check_gapless,
     line_from,
@@ -195,7 +195,7 @@ _READ = """
 
 async def append(
     session_id: str,
-    change: Change | None,
+    change: LineChange | None,
     bodies: Sequence[str],
     expect: int,
     connection: AsyncConnection,
@@ -247,7 +247,7 @@ def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str]]) -> 
     return tuple(record_of(label, session_id, seq, body) for seq, body in rows)
 
 
-async def _written(connection: AsyncConnection, change: Change, values: Mapping[str, Any]) -> bool:
+async def _written(connection: AsyncConnection, change: LineChange, values: Mapping[str, Any]) -> bool:
     statement = _BEGIN if not values["expect"] else _ADD if change.only_adds else _GO_ON
     try:
         done = await connection.execute(statement, values, prepare=True)
@@ -264,7 +264,7 @@ async def _there(connection: AsyncConnection, values: Mapping[str, Any]) -> tupl
     return length, there
 
 
-def _values(session_id: str, change: Change | None, bodies: Sequence[str], expect: int) -> dict[str, Any]:
+def _values(session_id: str, change: LineChange | None, bodies: Sequence[str], expect: int) -> dict[str, Any]:
     """What an append changes, for its statement, which applies it as `lines.changed` does."""
     values = {"id": session_id, "bodies": list(bodies), "added": Int8(len(bodies)), "expect": Int8(expect)}
     if change is None:
@@ -326,7 +326,7 @@ async def written_line(session_id: str, connection: AsyncConnection) -> SessionI
     return line_of("", row) if row else None
 
 
-async def listed(scope: Scope, connection: AsyncConnection) -> tuple[SessionInfo, ...]:
+async def listed(scope: SessionScope, connection: AsyncConnection) -> tuple[SessionInfo, ...]:
     """The lines of that folder and owner, newest update first.
 
     One of which neither line nor log is whole hides no other: who looks the database through is told of it.
@@ -344,7 +344,7 @@ async def delete(session_id: str, connection: AsyncConnection) -> bool:
         return held.rowcount > 0 and await _remove(connection, [session_id]) > 0
 
 
-async def sweep(link: Link, scope: Scope, now: float | None) -> tuple[SessionInfo, ...]:
+async def sweep(link: Link, scope: SessionScope, now: float | None) -> tuple[SessionInfo, ...]:
     """Remove the owner's sessions that expired, some in each transaction, and say what they were.
 
     Raises:
@@ -366,7 +366,7 @@ async def sweep(link: Link, scope: Scope, now: float | None) -> tuple[SessionInf
 
 
 async def _swept(
-    scope: Scope, now: float | None, passed: Sequence[str], connection: AsyncConnection
+    scope: SessionScope, now: float | None, passed: Sequence[str], connection: AsyncConnection
 ) -> tuple[list[SessionInfo], list[str]]:
     """Remove some of the owner's sessions that expired, but those that were passed over.
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from agentloop.errors import DamagedError
-from agentloop.stores.base import Found, Scope, clamped
+from agentloop.stores.base import Found, SessionScope, clamped
 from agentloop.stores.sqlite.file import SQLiteFile
 from agentloop.stores.sqlite.index import IS_NUMBERED
 from agentloop.stores.sqlite.schema import record_of, to_column
@@ -80,7 +80,7 @@ class _Room:
         self.chars -= len(body)
 
 
-def behind(scope: Scope, file: SQLiteFile) -> dict[str, int]:
+def behind(scope: SessionScope, file: SQLiteFile) -> dict[str, int]:
     """The sessions concerned that the index does not know wholly, and their lengths."""
     return dict(file.rows(_BEHIND, _values(scope)))
 
@@ -95,7 +95,7 @@ def catch_up(lengths: Mapping[str, int], file: SQLiteFile) -> dict[str, int]:
     return {name: length for name, length in lengths.items() if name not in done}
 
 
-def search(query: Query, scope: Scope, most: int, file: SQLiteFile) -> tuple[Found, ...]:
+def search(query: Query, scope: SessionScope, most: int, file: SQLiteFile) -> tuple[Found, ...]:
     """The records that hold what is looked for; see `FindsWords`."""
 
     def looked_up(connection: sqlite3.Connection) -> tuple[Found, ...]:
@@ -106,7 +106,7 @@ def search(query: Query, scope: Scope, most: int, file: SQLiteFile) -> tuple[Fou
     return file.read(looked_up, tuple[Found, ...]())
 
 
-def search_logs(query: Query, scope: Scope, most: int, file: SQLiteFile) -> tuple[Found, ...]:
+def search_logs(query: Query, scope: SessionScope, most: int, file: SQLiteFile) -> tuple[Found, ...]:
     """The same from the logs alone, as long as they are: where the index cannot be brought up to date."""
 
     def read(connection: sqlite3.Connection) -> tuple[Found, ...]:
@@ -118,12 +118,14 @@ def search_logs(query: Query, scope: Scope, most: int, file: SQLiteFile) -> tupl
     return file.read(read, tuple[Found, ...]())
 
 
-def _values(scope: Scope) -> dict[str, str | bytes | None]:
+def _values(scope: SessionScope) -> dict[str, str | bytes | None]:
     """The scope as the statements take it."""
     return {"id": scope.session_id, "folder": to_column(scope.folder), "owner": to_column(scope.owner)}
 
 
-def _candidates(connection: sqlite3.Connection, query: Query, scope: Scope) -> Iterable[tuple[str, int]]:
+def _candidates(
+    connection: sqlite3.Connection, query: Query, scope: SessionScope
+) -> Iterable[tuple[str, int]]:
     """The ids of the sessions and of the rows that the index finds."""
     asked = " ".join(f'"{" ".join(phrase[:MOST_ASKED])}"' for phrase in query.phrases[:MOST_ASKED])
     values = _values(scope) | {"asked": asked}

@@ -32,8 +32,8 @@ from agentloop.stores.base import (
     Checkpoint,
     Found,
     Lease,
-    Scope,
     SessionInfo,
+    SessionScope,
     checked_now,
     checked_session_id,
 )
@@ -95,7 +95,7 @@ class SQLiteStore:
 
     async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
         """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        return await self._run(partial(tables.listed, Scope(folder=folder, owner=owner)))
+        return await self._run(partial(tables.listed, SessionScope(folder=folder, owner=owner)))
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session with all that was kept beside it; False where there was none."""
@@ -104,7 +104,7 @@ class SQLiteStore:
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, each by itself, and return what they were."""
-        whose = Scope(owner=owner)
+        whose = SessionScope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
         gone: list[SessionInfo] = []
         for name in await self._run(partial(tables.expired, whose, moment)):
@@ -132,7 +132,7 @@ class SQLiteStore:
         Where the file is read-only, and the index lacks something, the logs themselves are read instead.
         """
         whole("most", most, 1)
-        scope = Scope(session_id=session_id, folder=folder, owner=owner)
+        scope = SessionScope(session_id=session_id, folder=folder, owner=owner)
         query = await in_thread(Query.of, text)
         return await self._mending(partial(self._searched, query, scope, most))
 
@@ -197,7 +197,7 @@ class SQLiteStore:
         if closing:
             await asyncio.wrap_future(closing)
 
-    async def _searched(self, query: Query, scope: Scope, most: int) -> Sequence[Found]:
+    async def _searched(self, query: Query, scope: SessionScope, most: int) -> Sequence[Found]:
         behind = await self._run(partial(search.behind, scope))
         try:
             while behind:

@@ -23,14 +23,14 @@ from agentloop.stores.base import (
     MOST_LEASE_SECONDS,
     Checkpoint,
     Lease,
-    Scope,
     SessionInfo,
+    SessionScope,
     clamped,
     stays_with,
 )
 from agentloop.stores.lines import (
     COLUMNS,
-    Change,
+    LineChange,
     LogCheck,
     change_of,
     changed,
@@ -168,7 +168,7 @@ def written_line(connection: sqlite3.Connection, session_id: str, file: SQLiteFi
     return line_of(str(file.path), row) if row else None
 
 
-def listed(scope: Scope, file: SQLiteFile) -> tuple[SessionInfo, ...]:
+def listed(scope: SessionScope, file: SQLiteFile) -> tuple[SessionInfo, ...]:
     """The sessions of the folder and the owner, newest update first.
 
     One of which neither line nor log is whole hides no other: who looks the file through is told of it.
@@ -188,7 +188,7 @@ def delete(session_id: str, file: SQLiteFile) -> bool:
     return file.change(lambda connection: _remove(connection, session_id), False)
 
 
-def expired(scope: Scope, now: float, file: SQLiteFile) -> list[str]:
+def expired(scope: SessionScope, now: float, file: SQLiteFile) -> list[str]:
     """The ids of the owner's sessions whose time to live is over.
 
     Leases that have run out are forgotten.
@@ -206,7 +206,7 @@ def expired(scope: Scope, now: float, file: SQLiteFile) -> list[str]:
     return names
 
 
-def delete_expired(session_id: str, scope: Scope, now: float, file: SQLiteFile) -> SessionInfo | None:
+def delete_expired(session_id: str, scope: SessionScope, now: float, file: SQLiteFile) -> SessionInfo | None:
     """Remove a session if its time to live is over still, it is the owner's and free; return its line.
 
     One of which neither line nor log is whole stays: that it is over is no more sure than the rest of it.
@@ -332,7 +332,7 @@ class Addition:
     session_id: str
     expect: int
     rows: Sequence[Row]
-    change: Change | None
+    change: LineChange | None
 
     @property
     def is_small(self) -> bool:
