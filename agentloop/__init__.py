@@ -7,28 +7,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentloop import compaction, stores, strategies, stream, testing, triggers, workspace
-    from agentloop.callbacks import Callbacks, Focus, Replace, Veto
-    from agentloop.compaction import Compaction, compact_messages, compact_messages_async
-    from agentloop.errors import AgentLoopError, BadAnswerError, ConflictError, ContextOverflowError
-    from agentloop.errors import ContextTooLongError, DamagedError, ModelError, ModelRefusedError
-    from agentloop.errors import ModelUnavailableError, RetryTool, SessionBusyError, SessionNotFoundError
-    from agentloop.errors import StoreError, TakenOverError, ToolDefinitionError, UsageError
-    from agentloop.events import EventFilter
-    from agentloop.messages import Message, ToolCall, Usage
-    from agentloop.model_call import RetryPolicy
-    from agentloop.models import Answer, ChatModel, ModelRequest, Price, Retry, TextPart
-    from agentloop.providers.offline import OfflineModel
-    from agentloop.providers.openai import OpenAIChat, OpenAIResponses
-    from agentloop.redaction import Redact, Secrets
-    from agentloop.results import CompactionPreview, RunResult
-    from agentloop.run import Agent, Limits
-    from agentloop.runner import Runner
-    from agentloop.sessions import Leases
-    from agentloop.strategies import MicroCompact
-    from agentloop.stream import CompactionRequest, CompactionResult
-    from agentloop.sync import SyncRunner
-    from agentloop.tools import RunContext, Tool, ToolRegistry, tool
+    from agentloop import compaction as compaction, stores as stores, strategies as strategies
+    from agentloop import stream as stream, testing as testing, triggers as triggers, workspace as workspace
+    from agentloop.callbacks import Callbacks as Callbacks, Focus as Focus, Replace as Replace, Veto as Veto
+    from agentloop.compaction import Compaction as Compaction, compact_messages as compact_messages
+    from agentloop.compaction import compact_messages_async as compact_messages_async
+    from agentloop.errors import AgentLoopError as AgentLoopError, BadAnswerError as BadAnswerError
+    from agentloop.errors import ConflictError as ConflictError, ContextOverflowError as ContextOverflowError
+    from agentloop.errors import ContextTooLongError as ContextTooLongError, DamagedError as DamagedError
+    from agentloop.errors import ModelError as ModelError, ModelRefusedError as ModelRefusedError
+    from agentloop.errors import ModelUnavailableError as ModelUnavailableError, RetryTool as RetryTool
+    from agentloop.errors import SessionBusyError as SessionBusyError
+    from agentloop.errors import SessionNotFoundError as SessionNotFoundError
+    from agentloop.errors import StoreError as StoreError, TakenOverError as TakenOverError
+    from agentloop.errors import ToolDefinitionError as ToolDefinitionError, UsageError as UsageError
+    from agentloop.events import EventFilter as EventFilter
+    from agentloop.messages import Message as Message, ToolCall as ToolCall, Usage as Usage
+    from agentloop.model_call import RetryPolicy as RetryPolicy
+    from agentloop.models import Answer as Answer, ChatModel as ChatModel, ModelRequest as ModelRequest
+    from agentloop.models import Price as Price, Retry as Retry, TextPart as TextPart
+    from agentloop.providers.offline import OfflineModel as OfflineModel
+    from agentloop.providers.openai import OpenAIChat as OpenAIChat, OpenAIResponses as OpenAIResponses
+    from agentloop.redaction import Redact as Redact, Secrets as Secrets
+    from agentloop.results import CompactionPreview as CompactionPreview, RunResult as RunResult
+    from agentloop.run import Agent as Agent, Limits as Limits
+    from agentloop.runner import Runner as Runner
+    from agentloop.sessions import Leases as Leases
+    from agentloop.strategies import MicroCompact as MicroCompact
+    from agentloop.stream import CompactionRequest as CompactionRequest, CompactionResult as CompactionResult
+    from agentloop.sync import SyncRunner as SyncRunner
+    from agentloop.tools import RunContext as RunContext, Tool as Tool, ToolRegistry as ToolRegistry
+    from agentloop.tools import tool as tool
 
 __version__ = "0.1.0"
 

@@ -97,7 +97,7 @@ class Emitter:
             callbacks=self.callbacks, limit_seconds=self.limit_seconds, failed=self._failed
         )
 
-    async def say(self, event: AnyStreamEvent) -> None:
+    async def emit(self, event: AnyStreamEvent) -> None:
         """Show the event, its session, run and time filled in; nothing is shown after `RunEnded`."""
         if isinstance(event, RunEnded):
             await self._end(event.status)
@@ -106,7 +106,7 @@ class Emitter:
             if self.callbacks:
                 await self.callback_list.on_event(shown)
 
-    def say_beside(self, event: AnyStreamEvent) -> None:
+    def emit_beside(self, event: AnyStreamEvent) -> None:
         """Show the event while the run goes on with something else; dropped once the run has ended."""
         if self._ended:
             return
@@ -119,7 +119,7 @@ class Emitter:
     async def retrying(self, part: TextPart | Retry) -> None:
         """Show that a request is tried again; text is passed over."""
         if isinstance(part, Retry):
-            await self.say(Retrying(attempt=part.attempt, wait_seconds=part.wait_seconds, error=part.error))
+            await self.emit(Retrying(attempt=part.attempt, wait_seconds=part.wait_seconds, error=part.error))
 
     async def _end(self, status: RunStatus) -> None:
         self._ended = True
@@ -155,7 +155,7 @@ class Emitter:
     async def _failed(self, callback: str, point: str, error: str) -> None:
         event = redacted(CallbackFailed(callback=callback, point=point, error=error), self.redact)
         if point != "on_event":
-            await self.say(event)
+            await self.emit(event)
         elif (kind := (callback, error.partition(":")[0])) not in self._reported:
             self._reported.add(kind)
             self._show(event)

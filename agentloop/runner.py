@@ -66,7 +66,7 @@ class Runner:
         ttl_seconds: float | None = None,
     ) -> None:
         above_zero("callback_seconds", callback_seconds)
-        setting = run_config(
+        config = run_config(
             agent,
             open_store(store),
             callbacks=callbacks,
@@ -74,8 +74,8 @@ class Runner:
             folder=folder,
             redact=redact,
         )
-        self._setting = replace(
-            setting,
+        self._config = replace(
+            config,
             leases=when_busy if isinstance(when_busy, Leases) else Leases(when_busy=when_busy),
             owner=checked_owner(owner),
             ttl_seconds=checked_ttl(ttl_seconds),
@@ -85,12 +85,12 @@ class Runner:
     @property
     def agent(self) -> Agent:
         """What it runs."""
-        return self._setting.agent
+        return self._config.agent
 
     @property
     def store(self) -> SessionStore:
         """Where its sessions live."""
-        return self._setting.store
+        return self._config.store
 
     async def run(
         self,
@@ -156,8 +156,8 @@ class Runner:
             SessionNotFoundError: there is no such session.
         """
         session = await self._existing(session_id)
-        async with self._setting.beside(session_id) as room:
-            _, result = await room.asked(session, redacted(focus, self._setting.redact))
+        async with self._config.beside(session_id) as keeper:
+            _, result = await keeper.asked(session, redacted(focus, self._config.redact))
         return result
 
     async def compact_if_due(self, session_id: str) -> CompactionResult | None:
@@ -170,8 +170,8 @@ class Runner:
             SessionNotFoundError: there is no such session.
         """
         session = await self._existing(session_id)
-        async with self._setting.beside(session_id) as room:
-            _, result = await room.if_due(session)
+        async with self._config.beside(session_id) as keeper:
+            _, result = await keeper.if_due(session)
         return result
 
     async def preview(self, session_id: str) -> CompactionPreview | None:
@@ -181,8 +181,8 @@ class Runner:
             SessionNotFoundError: there is no such session.
         """
         session = await (await self._existing(session_id)).whole()
-        async with self._setting.beside(session_id) as room:
-            return room.preview(session.context)
+        async with self._config.beside(session_id) as keeper:
+            return keeper.preview(session.context)
 
     async def undo(self, session_id: str) -> int | None:
         """Take the newest compaction back, with all its steps hid or shortened; None where there is none.
@@ -214,8 +214,8 @@ class Runner:
         """
         await self._check_seen(session_id)
         session = await Session.open(session_id, self.store)
-        async with self._setting.beside(session_id) as room:
-            return room.status(session.context)
+        async with self._config.beside(session_id) as keeper:
+            return keeper.status(session.context)
 
     async def close(self) -> None:
         """Close the store."""
@@ -231,10 +231,10 @@ class Runner:
         self, message: Message | None, session_id: str | None, deps: Any, limits: Limits | None, sink: Sink
     ) -> RunResult:
         session_id = new_session_id() if session_id is None else checked_session_id(session_id)
-        return await execute_run(self._setting, message, session_id, sink=sink, deps=deps, limits=limits)
+        return await execute_run(self._config, message, session_id, sink=sink, deps=deps, limits=limits)
 
     async def _check_seen(self, session_id: str) -> None:
-        await check_seen(session_id, self.store, self._setting.owner)
+        await check_seen(session_id, self.store, self._config.owner)
 
     async def _existing(self, session_id: str) -> Session:
         await self._check_seen(session_id)

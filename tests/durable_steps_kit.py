@@ -118,8 +118,8 @@ class World:
         self._cut_off: dict[str, asyncio.Event] = {}
         self._others: list[Callable[[], Awaitable[None]]] = []
         self.model = ScriptedModel(repeat(self._reply), **model)
-        setting = RunConfig(agent=Agent(self.model, tools=self.tools()), store=self.store)
-        self.place = WorkPlace(setting=setting, limits=Limits(steps=9), sink=unseen)
+        config = RunConfig(agent=Agent(self.model, tools=self.tools()), store=self.store)
+        self.place = WorkPlace(config=config, limits=Limits(steps=9), sink=unseen)
         self._steps = FatedSteps(self, fates)
 
     def execution(self, *, since: int = 0) -> Execution:

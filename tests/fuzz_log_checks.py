@@ -76,7 +76,11 @@ def _folded(act: Act) -> Iterator[str]:
     scratch = Context.of(act.after)
     if list(grown.visible) != list(scratch.visible) or list(grown.said) != list(scratch.said):
         yield "L13 the context grown is not the one from scratch"
-    if (grown.tokens, grown.unsaid, grown.epoch) != (scratch.tokens, scratch.unsaid, scratch.epoch):
+    if (grown.tokens, grown.filler, grown.rewritten_at) != (
+        scratch.tokens,
+        scratch.filler,
+        scratch.rewritten_at,
+    ):
         yield "L13 the sizes grown are not those from scratch"
 
 

@@ -70,8 +70,16 @@ def looked_at(context: Context) -> str:
             wire_messages(context.messages),
             list(map(told, context.visible)),
             list(map(told, (context.newest_user, context.first, context.task))),
-            [context.length, context.tokens, context.turns, context.epoch, context.compaction_count],
-            repr([context.unsaid, context.reports, context.told, context.anchor("m"), context.ratio("m")]),
+            [context.length, context.tokens, context.turns, context.rewritten_at, context.compaction_count],
+            repr(
+                [
+                    context.filler,
+                    context.reports,
+                    context.recent_reports,
+                    context.anchor("m"),
+                    context.ratio("m"),
+                ]
+            ),
             next_of(context),
             list(map(told, (*context.said[-1:], *context.said[-2:-1]))),
             [(seq, encode(event)) for seq, event in last],
@@ -85,7 +93,7 @@ def everything(context: Context) -> str:
     """All that is in it."""
     overlays = [(seq, encode(event)) for seq, event in (*context.compactions, *context.clearings)]
     said = [[told(entry), entry.original.to_openai()] for entry in (*context.said, *context.visible)]
-    return json.dumps([looked_at(context), context.base, context.older_compactions, overlays, said])
+    return json.dumps([looked_at(context), context.starts_after, context.older_compactions, overlays, said])
 
 
 TRIGGERS: tuple[triggers.Trigger, ...] = (
@@ -160,7 +168,7 @@ def test_l13_a_context_may_be_written_down_and_read_back_again_and_again(
     context = scratch = Context()
     for step in [*steps, len(records)]:
         rest = records[scratch.length : scratch.length + step]
-        if context.base and any(isinstance(record.event, Restored) for record in rest):
+        if context.starts_after and any(isinstance(record.event, Restored) for record in rest):
             with pytest.raises(UsageError, match="all that was said"):
                 context.add(*rest)
             return
@@ -247,7 +255,7 @@ async def test_a_checkpoint_of_another_version_is_made_anew(monkeypatch: pytest.
         newer.setattr(checkpoint, "FOLD", FOLD + 1)
         store = await stored(long_log(1_200), kept=1_100)
     session = await Session.open("s", store)
-    assert session.context.base == 0
+    assert session.context.starts_after == 0
     assert store.read_records == [1_200]
     await Session.open("s", store)
     assert store.read_records == [1_200, 1]
@@ -341,7 +349,7 @@ async def test_a_compaction_taken_back_on_a_part_of_a_log_is_taken_back_whole(by
     seq = max(at for at, event in enumerate(events, 1) if isinstance(event, Compacted))
     store = await stored(events, kept=2_450)
     session = await Session.open("s", store)
-    assert session.context.base
+    assert session.context.starts_after
     if by == "append":
         session = await session.append(Restored(seq=seq))
     else:
@@ -384,7 +392,7 @@ async def test_what_a_checkpoint_said_is_held_against_the_whole(wrong: Callable[
 async def test_a_right_one_is_kept_when_the_whole_is_read() -> None:
     store = await stored(LOG, kept=390)
     session = await (await Session.open("s", store)).whole()
-    assert (session.kept, session.context.base) == (390, 0)
+    assert (session.kept, session.context.starts_after) == (390, 0)
     assert await store.checkpoint("s") is not None
 
 
@@ -525,7 +533,7 @@ async def test_a_long_session_is_resumed_from_its_end_compacted_and_taken_back(
     assert await runner().undo("s") == result.seq
     after = Context.of(await store.read("s"))
     assert after.visible == before.visible
-    assert (after.tokens, after.turns, after.unsaid) == (before.tokens, before.turns, before.unsaid)
+    assert (after.tokens, after.turns, after.filler) == (before.tokens, before.turns, before.filler)
     assert looked_at((await Session.open("s", store)).context) == looked_at(after)
 
 

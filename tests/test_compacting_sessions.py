@@ -103,7 +103,7 @@ async def test_l8_undo_gives_back_what_was_before_whatever_the_compaction_did(st
     assert await runner.undo("s") is not None
     restored = await context_in(runner)
     assert restored.visible == before.visible
-    assert (restored.tokens, restored.turns, restored.unsaid) == (before.tokens, before.turns, before.unsaid)
+    assert (restored.tokens, restored.turns, restored.filler) == (before.tokens, before.turns, before.filler)
     assert await runner.undo("s") is None
 
 

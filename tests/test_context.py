@@ -159,7 +159,7 @@ def test_l9_what_requests_add_is_what_is_counted(messages: list[Message]) -> Non
     ]
     sent = list(alternating(arranged(messages)))
     spoken = any(message.role != "tool" and not says_nothing(message) for message in messages)
-    assert context_of(messages).unsaid.tokens == (
+    assert context_of(messages).filler.tokens == (
         sum(INTERRUPTED_TOKENS + estimate_tokens(call_id) for call_id in missing)
         + sum(ACKNOWLEDGEMENT_TOKENS for message in sent if message is ACKNOWLEDGED)
         + sum(GO_ON_TOKENS for message in sent if message is TOLD_TO_GO_ON and spoken)

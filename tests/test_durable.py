@@ -14,9 +14,7 @@ from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
 from agentloop.stores import SessionStore
-from agentloop.stream import AnyStreamEvent
-from agentloop.stream import RunEnded as RunEndedShown
-from agentloop.stream import RunStarted as RunStartedShown
+from agentloop.stream import AnyStreamEvent, RunEnded, RunStarted
 from agentloop.testing import FailingModel, Reply, ScriptedModel, calls
 from agentloop.triggers import WindowFraction
 from tests import durable_work_kit
@@ -95,7 +93,7 @@ async def test_a_run_cancelled_in_a_tool_goes_on_when_resumed_and_the_tool_is_to
     gate = Gate()
     model = ScriptedModel([calls(("wait", {})), "it may have happened"])
     run_id = await queue.submit("Go through.", session_id="cancelled")
-    cancelled = Heard(RunEndedShown)
+    cancelled = Heard(RunEnded)
     async with at_work(Agent(model, tools=[gate.wait]), url, on_event=cancelled):
         await until(gate.entered)
         assert (await queue.cancel(run_id)).state == "cancelled"
@@ -112,10 +110,10 @@ async def test_a_run_cancelled_in_a_tool_goes_on_when_resumed_and_the_tool_is_to
 async def test_limits_hold_across_executions_and_there_is_what_there_is_of_an_answer(
     url: str, queue: RunQueue
 ) -> None:
-    gate, ends, cancelled = Gate(), list[RunEndedShown](), asyncio.Event()
+    gate, ends, cancelled = Gate(), list[RunEnded](), asyncio.Event()
 
     def heard(event: AnyStreamEvent) -> None:
-        if isinstance(event, RunEndedShown):
+        if isinstance(event, RunEnded):
             ends.append(event)
             cancelled.set()
 
@@ -234,7 +232,7 @@ async def test_a_run_waits_for_a_session_that_somebody_else_works_on(
     working = asyncio.create_task(theirs.run("First.", session_id="shared"))
     await until(gate.entered)
     run_id = await queue.submit("Second.", session_id="shared")
-    begun = Heard(RunStartedShown)
+    begun = Heard(RunStarted)
     async with at_work(Agent(ScriptedModel(["ours"])), url, on_event=begun):
         for _ in range(2):
             await looked_at(url, "shared")

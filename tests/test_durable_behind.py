@@ -14,8 +14,7 @@ from agentloop.context import Context, wire_messages
 from agentloop.durable.history import answer_in
 from agentloop.events import MessageRecord, ModelCalled, Record, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
-from agentloop.stream import AnyStreamEvent
-from agentloop.stream import RunEnded as RunEndedShown
+from agentloop.stream import AnyStreamEvent, RunEnded
 from tests.durable_steps_kit import BATCHES, FATES, ORDER, PASSED, RUN, THEIRS, World
 from tests.kit import assert_valid
 from tests.strict_rules import violations
@@ -59,7 +58,7 @@ def test_a_run_goes_on_behind_others_whatever_becomes_of_its_steps(fates: list[s
             RunStartRecord
         ) == 1
         assert [r.event.run_id for r in log if isinstance(r.event, RunEndRecord)].count(RUN) == 1
-        assert isinstance(told[-1], RunEndedShown)
+        assert isinstance(told[-1], RunEnded)
         assert told[-1].output == await answer_in(world.store, "s", RUN) == "done"
         turns = edges(log)
         assert turns.count("answer") == 1
@@ -94,7 +93,7 @@ async def test_a_run_that_had_answered_ends_behind_others_with_its_own_answer(st
     assert edges(log) == ["prompt", "answer", "another"]
     assert isinstance(log[-1].event, RunEndRecord)
     assert log[-1].event.run_id == RUN
-    assert isinstance(told[-1], RunEndedShown)
+    assert isinstance(told[-1], RunEnded)
     assert told[-1].output == "done"
 
 

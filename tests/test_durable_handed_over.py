@@ -17,7 +17,7 @@ from agentloop.prompts import INTERRUPTED
 from agentloop.sessions import new_lease
 from agentloop.stores import SessionStore
 from agentloop.stores.base import GrantsLeases, Lease
-from agentloop.stream import RunStarted as RunStartedShown
+from agentloop.stream import RunStarted
 from agentloop.testing import ScriptedModel, calls
 from tests import durable_work_kit
 from tests.durable_work_kit import Gate, Heard, at_work, looked_at, over, said
@@ -72,7 +72,7 @@ async def other(store: SessionStore, session_id: str) -> None:
 async def test_a_run_that_is_handed_back_keeps_its_session_from_runs_of_other_queues(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
-    model, begun = ScriptedModel([calls(("wait", {})), "done", "by night"]), Heard(RunStartedShown)
+    model, begun = ScriptedModel([calls(("wait", {})), "done", "by night"]), Heard(RunStarted)
     run_id = await handed_back(url, queue, "two-queues", model)
     waits = await queue.submit("By night.", session_id="two-queues", queue="night")
     agent = Agent(model, tools=[Gate().wait])

@@ -21,8 +21,7 @@ from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
 from agentloop.run import Run, RunConfig
 from agentloop.stores import InMemoryStore
-from agentloop.stream import AnyStreamEvent, CompactionStarted
-from agentloop.stream import RunEnded as RunEndedShown
+from agentloop.stream import AnyStreamEvent, CompactionStarted, RunEnded
 from agentloop.testing import ScriptedModel, calls
 from agentloop.triggers import TokenCount, WindowFraction
 from tests.durable_steps_kit import BATCHES, FATES, ORDER, RUN, World, unseen
@@ -95,7 +94,7 @@ async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells
         await Flow(place=place, steps=steps).run(RUN, order)
     last = (await world.store.read("s"))[-1].event
     assert isinstance(last, RunEndRecord)
-    assert isinstance(told[-1], RunEndedShown)
+    assert isinstance(told[-1], RunEnded)
     assert (last.status, told[-1].status, told[-1].error) == ("failed", "failed", "it cannot be kept")
 
 
@@ -113,8 +112,8 @@ async def test_compaction_that_is_paused_costs_no_steps_and_none_falls_into_the_
     model = ScriptedModel([*[calls(often={})] * 12, "done"], window=100_000)
     policy = Compaction(trigger=TokenCount(60), micro=None)
     agent = Agent(model, tools=World(repeat("well")).tools(), compaction=policy)
-    setting = RunConfig(agent=agent, store=InMemoryStore())
-    place = WorkPlace(setting=setting, limits=Limits(steps=20), sink=heard)
+    config = RunConfig(agent=agent, store=InMemoryStore())
+    place = WorkPlace(config=config, limits=Limits(steps=20), sink=heard)
     order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
     await Flow(place=place, steps=steps).run(RUN, order)
     started = [before for before, name in pairwise(done) if name == "compaction"]
@@ -132,12 +131,12 @@ async def test_at_a_limit_one_text_is_told_and_found_in_the_log_though_a_compact
     policy = Compaction(trigger=WindowFraction(0.5), micro=None)
     agent = Agent(ScriptedModel([half, *reads], window=4000), tools=[read], compaction=policy)
     store = InMemoryStore()
-    place = WorkPlace(setting=RunConfig(agent=agent, store=store), limits=Limits(steps=8), sink=told.append)
+    place = WorkPlace(config=RunConfig(agent=agent, store=store), limits=Limits(steps=8), sink=told.append)
     order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
     await Flow(place=place, steps=lambda _, deed: deed()).run(RUN, order)  # type: ignore[arg-type, return-value]
     visible = Context.of(await store.read("s")).visible
     assert not any("Half of it." in entry.message.text for entry in visible if entry.kind == "said")
-    assert isinstance(told[-1], RunEndedShown)
+    assert isinstance(told[-1], RunEnded)
     assert (told[-1].status, told[-1].output) == ("limit", "Half of it.")
     assert await partial_in(store, "s", RUN) == told[-1].output
 
@@ -148,8 +147,8 @@ async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_repo
     model = ScriptedModel([*reads, "all read"], window=4000, usage=False, summary=summary)
     policy = Compaction(trigger=WindowFraction(0.5), micro=None)
     store = InMemoryStore()
-    setting = RunConfig(agent=Agent(model, tools=[read], compaction=policy), store=store)
-    place = WorkPlace(setting=setting, limits=Limits(steps=9), sink=unseen)
+    config = RunConfig(agent=Agent(model, tools=[read], compaction=policy), store=store)
+    place = WorkPlace(config=config, limits=Limits(steps=9), sink=unseen)
 
     def live() -> Live:
         return Live(place=place, order=ORDER, run_id=RUN, submitted=0.0, since=1)

@@ -14,8 +14,7 @@ from agentloop.errors import ModelUnavailableError
 from agentloop.events import MessageRecord, RunEndRecord
 from agentloop.messages import ToolCall
 from agentloop.stores import SessionStore
-from agentloop.stream import AnyStreamEvent
-from agentloop.stream import RunEnded as RunEndedShown
+from agentloop.stream import AnyStreamEvent, RunEnded
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from tests import durable_work_kit
 from tests.durable_work_kit import Gate, at_work, over, said
@@ -30,12 +29,12 @@ class Ends:
     """Hears the ends of runs until so many are there."""
 
     def __init__(self, awaited: int = 1) -> None:
-        self.heard: list[RunEndedShown] = []
+        self.heard: list[RunEnded] = []
         self.are_there = asyncio.Event()
         self._awaited = awaited
 
     def __call__(self, event: AnyStreamEvent) -> None:
-        if isinstance(event, RunEndedShown):
+        if isinstance(event, RunEnded):
             self.heard.append(event)
             if len(self.heard) == self._awaited:
                 self.are_there.set()

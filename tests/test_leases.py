@@ -17,7 +17,7 @@ from agentloop.run import Agent
 from agentloop.sessions import Leases, WhenBusy
 from agentloop.stores import InMemoryStore
 from agentloop.stores.base import Lease
-from agentloop.stream import RunEnded as RunEndedShown
+from agentloop.stream import RunEnded
 from agentloop.sync import SyncRunner
 from agentloop.testing import ScriptedModel, calls
 from tests.kit import assert_valid, until, watched
@@ -137,7 +137,7 @@ async def test_the_stream_of_a_run_that_was_put_out_says_so() -> None:
     await runner_for(["second"], store=store, when_busy="take_over").run("Me too", session_id="s")
     with pytest.raises(TakenOverError):
         await task
-    assert isinstance(shown[-1], RunEndedShown)
+    assert isinstance(shown[-1], RunEnded)
     assert shown[-1].status == "interrupted"
     assert "taken over by another run" in (shown[-1].error or "")
 
@@ -225,7 +225,7 @@ async def test_a_run_is_free_to_follow_as_soon_as_the_end_is_told() -> None:
     store = InMemoryStore()
     first, second = (runner_for([text], store=store) for text in ("one", "two"))
     async for event in first.stream("1", session_id="s"):
-        if isinstance(event, RunEndedShown):
+        if isinstance(event, RunEnded):
             assert (await second.run("2", session_id="s")).output == "two"
 
 

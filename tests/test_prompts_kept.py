@@ -16,7 +16,7 @@ from agentloop.strategies import (
     TurnWindow,
     replaced_by,
 )
-from agentloop.stream import MessageAdded as MessageShown
+from agentloop.stream import MessageAdded
 from agentloop.testing import ScriptedModel, calls
 from tests.kit import added, assert_valid, until
 
@@ -125,7 +125,7 @@ async def test_the_model_sees_the_result_of_such_a_call_before_the_prompt() -> N
     await slow.cut_off_in(asyncio.create_task(runner.run("First.", session_id="s")))
     slow.leave.set()
     events = [event async for event in runner.stream("Second.", session_id="s")]
-    shown = [event.message.role for event in events if isinstance(event, MessageShown)]
+    shown = [event.message.role for event in events if isinstance(event, MessageAdded)]
     assert shown == ["tool", "user", "assistant"]
     assert texts_sent(model, "tool") == ["seen"]
     assert model.requests[-1].messages[-1] == {"role": "user", "content": "Second."}

@@ -6,9 +6,10 @@ import logging
 import string
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import fields
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 import pytest
@@ -36,7 +37,9 @@ from agentloop import (
     UsageError,
 )
 from agentloop.context import count_message, counter_for
+from agentloop.events import AnyEvent
 from agentloop.redaction import KNOWN_SHAPES, Held, Shape, redacted
+from agentloop.redaction.values import FREE_TEXT
 from agentloop.stream import AnyStreamEvent, MessageAdded, TextDelta, to_json
 from agentloop.testing import ScriptedModel, calls
 from tests.kit import watched
@@ -44,6 +47,12 @@ from tests.kit import watched
 DIGITS, UPPER, HEX = string.digits, string.ascii_uppercase, "0123456789abcdef"
 LETTERS = string.ascii_letters + DIGITS
 URL64 = LETTERS + "-_"
+
+
+@pytest.mark.parametrize("kind", [*get_args(AnyEvent), *get_args(AnyStreamEvent)])
+def test_of_each_event_it_is_said_which_fields_hold_free_text(kind: type) -> None:
+    named = set(FREE_TEXT[kind.__name__])
+    assert named <= {field.name for field in fields(kind)}
 
 
 def of(alphabet: str, length: int) -> st.SearchStrategy[str]:

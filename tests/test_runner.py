@@ -38,6 +38,7 @@ from agentloop.stores import InMemoryStore
 from agentloop.stores.sqlite import SQLiteStore
 from agentloop.stream import (
     AnyStreamEvent,
+    MessageAdded,
     StreamEvent,
     TextDelta,
     ToolEnded,
@@ -45,7 +46,6 @@ from agentloop.stream import (
     event_type,
     to_json,
 )
-from agentloop.stream import MessageAdded as MessageShown
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from agentloop.tools import RunContext, tool
 from tests.kit import assert_valid, until, watched
@@ -511,7 +511,7 @@ async def test_a_conflict_at_the_very_end_still_ends_the_stream(tmp_path: Path) 
 
     class Intruder(Callbacks):
         async def on_event(self, event: StreamEvent) -> None:
-            if isinstance(event, MessageShown) and event.message.role == "assistant":
+            if isinstance(event, MessageAdded) and event.message.role == "assistant":
                 length = len(await store.read("s"))
                 late = MessageRecord(message=Message.user("me too"), tokens=4)
                 await store.append("s", [late], expect=length)

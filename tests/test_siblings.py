@@ -25,12 +25,12 @@ from agentloop.providers.openai import OpenAIChat
 from agentloop.stores import SQLiteStore
 from agentloop.stream import (
     CompactionEnded,
+    MessageAdded,
     RunEnded,
     StreamEvent,
     ToolEnded,
     ToolProgress,
 )
-from agentloop.stream import MessageAdded as MessageShown
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import RunContext
 from agentloop.tools.registry import DEFAULT_TIMEOUT_SECONDS, Tool
@@ -252,7 +252,7 @@ class LookingUp(Callbacks):
     async def on_event(self, event: StreamEvent) -> None:
         stored = [record.event for record in await SQLiteStore(self.path).read("s")]
         match event:
-            case MessageShown():
+            case MessageAdded():
                 there = event.message in [each.message for each in stored if isinstance(each, MessageRecord)]
             case ToolEnded():
                 ids = [each.message.tool_call_id for each in stored if isinstance(each, MessageRecord)]

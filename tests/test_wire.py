@@ -254,7 +254,7 @@ def test_each_repair_gives_exactly_this_and_leaves_the_log_alone(
     assert shown(log) == wanted
     assert faults(log, None) == []
     assert [message.to_openai() for message in log] == before
-    assert context_of(log).unsaid.tokens == unsaid_length(log)
+    assert context_of(log).filler.tokens == unsaid_length(log)
 
 
 def unsaid_length(log: Sequence[Message]) -> int:

@@ -221,7 +221,7 @@ def _place(error: BaseException) -> str:
 
 
 MEMORY = "memory:"
-_MODELS = {"chat": ("openai_chat", "OpenAIChat"), "responses": ("openai_responses", "OpenAIResponses")}
+_MODELS = {"chat": "OpenAIChat", "responses": "OpenAIResponses"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,10 +266,9 @@ def model_named(name: str, settings: Settings) -> ChatModel:
             f"model {name!r} needs a server: set OPENAI_API_KEY or give --base-url; -m offline needs none"
         )
     # The client loads only here: it takes most of the start-up time.
-    server = import_module("agentloop.providers.openai.client")
-    server.ServerChoice(model=name, base_url=settings.base_url, api_key=settings.api_key).server()
-    module, kind = _MODELS[settings.api]
-    model: ChatModel = getattr(import_module(f"agentloop.{module}"), kind)(
+    provider = import_module("agentloop.providers.openai")
+    provider.ServerChoice(model=name, base_url=settings.base_url, api_key=settings.api_key).server()
+    model: ChatModel = getattr(provider, _MODELS[settings.api])(
         name,
         base_url=settings.base_url,
         api_key=settings.api_key,

@@ -1,14 +1,18 @@
 """Compaction by itself: the policy, its parts and results, and a function for any list of messages."""
 
-from agentloop.callbacks import Callbacks, Focus, Replace, Veto
+from agentloop.callbacks import Callbacks as Callbacks, Focus as Focus, Replace as Replace, Veto as Veto
 from agentloop.compaction.compactor import Compactor, Took, took
-from agentloop.compaction.ladder import Guard, Ladder, ContextKeeper
-from agentloop.compaction.messages import CompactedMessages, compact_messages, compact_messages_async
-from agentloop.compaction.policy import Compaction
+from agentloop.compaction.ladder import Guard as Guard
+from agentloop.compaction.ladder import Ladder, ContextKeeper
+from agentloop.compaction.messages import CompactedMessages as CompactedMessages
+from agentloop.compaction.messages import compact_messages as compact_messages
+from agentloop.compaction.messages import compact_messages_async as compact_messages_async
+from agentloop.compaction.policy import Compaction as Compaction
 from agentloop.compaction.tool import COMPACT, COMPACT_SCHEMA, focus_of, outcome_text
-from agentloop.context import Budget, Context
-from agentloop.results import CompactionPreview
-from agentloop.strategies import CapToolText, Digest, DropAgentItems, DropOldest, LastLines, Lines
-from agentloop.strategies import MarkOldResults, Note, Summary, Trim
-from agentloop.strategies import MicroCompact
-from agentloop.stream import CompactionRequest, CompactionResult
+from agentloop.context import Budget as Budget, Context as Context
+from agentloop.results import CompactionPreview as CompactionPreview
+from agentloop.strategies import CapToolText as CapToolText, Digest as Digest
+from agentloop.strategies import DropAgentItems as DropAgentItems, DropOldest as DropOldest
+from agentloop.strategies import LastLines as LastLines, Lines as Lines, MarkOldResults as MarkOldResults
+from agentloop.strategies import Note as Note, Summary as Summary, Trim as Trim, MicroCompact as MicroCompact
+from agentloop.stream import CompactionRequest as CompactionRequest, CompactionResult as CompactionResult

@@ -118,15 +118,15 @@ class _EndedError(AgentLoopError):
 class Compactor:
     """Carries out plans on sessions; `transcripts` is the folder they are saved in, None for nowhere.
 
-    `transcript_failure` says what becomes of a compaction whose transcript cannot be saved, `catch_up`
+    `transcript_failure` says what becomes of a compaction whose transcript cannot be saved, `rebase`
     when one still holds though others wrote to the log meanwhile.
     """
 
     counter: TokenCounter
     transcripts: Path | None
-    watch: Emitter
+    emitter: Emitter
     transcript_failure: TranscriptFailure = "stop"
-    catch_up: Rebase = rebase_any
+    rebase: Rebase = rebase_any
 
     async def carry_out(
         self, session: Session, plan: Plan, budget: Budget, write: Writer
@@ -142,7 +142,7 @@ class _Work:
         self, compactor: Compactor, session: Session, plan: Plan, budget: Budget, write: Writer
     ) -> None:
         self.compactor, self.session, self.budget, self.write = compactor, session, budget, write
-        self.redact = compactor.watch.redact
+        self.redact = compactor.emitter.redact
         self.plan = replace(plan, occasion=redacted(plan.occasion, self.redact))
         self.covered, self.covers = plan.entries, plan.covers(session.context)
         self.size_before = budget.size(session.context)
@@ -158,7 +158,7 @@ class _Work:
     async def done(self) -> tuple[Session, CompactionResult]:
         try:
             began = started(self.plan, self.session.context, self.size_before)
-            await self.compactor.watch.say(began)
+            await self.compactor.emitter.emit(began)
             await self._compact()
         except _EndedError as error:
             self.result = self._result(error.status, error=str(error))
@@ -170,12 +170,12 @@ class _Work:
         except Exception as error:  # noqa: BLE001 — a model of the user's own may raise anything
             self.result = self._result("failed", error=f"{type(error).__name__}: {error}")
         finally:
-            await self.compactor.watch.say(ended(self.result))
+            await self.compactor.emitter.emit(ended(self.result))
         return self.compacted, self.result
 
     async def _compact(self) -> None:
-        watch = self.compactor.watch
-        replies = await watch.callback_list.before_compaction(self._request())
+        emitter = self.compactor.emitter
+        replies = await emitter.callback_list.before_compaction(self._request())
         for reply in replies:
             if isinstance(reply, Veto):
                 raise _EndedError("vetoed", reply.reason)
@@ -183,7 +183,7 @@ class _Work:
         standing = await self._standing(replies) if self.covered else NOTHING
         self.unread, self.fault = standing.unread, standing.fault
         await to_its_end(self._append(self._event(standing)))
-        await watch.callback_list.after_compaction(self.result)
+        await emitter.callback_list.after_compaction(self.result)
 
     async def _standing(self, replies: Sequence[Veto | Focus | Replace]) -> Standing:
         """The text of a callback, else that of the plan's writer."""
@@ -230,7 +230,7 @@ class _Work:
 
     async def _caught_up(self, session: Session, conflict: ConflictError) -> Session:
         """The session with what others wrote; where they compacted it, that is what it came to."""
-        session = await self.compactor.catch_up(session, conflict)
+        session = await self.compactor.rebase(session, conflict)
         if session.context.compactions != self.session.context.compactions:
             self.compacted = session
             raise _EndedError("conflict", "another writer compacted the session first") from conflict
@@ -258,7 +258,7 @@ class _Work:
         return (await to_its_end(in_thread(saved))).name
 
     def _request(self) -> CompactionRequest:
-        session_id, run_id = self.session.id, self.compactor.watch.run_id
+        session_id, run_id = self.session.id, self.compactor.emitter.run_id
         request = request_for(self.plan, session_id=session_id, run_id=run_id, tokens=self.size_before)
         return redacted(request, self.redact)
 

@@ -228,7 +228,7 @@ class Ladder:
         )
         return await self._clear(session, budget, items) if items else session
 
-    async def climb(self, session: Session, budget: Budget, occasion: Occasion) -> Session:
+    async def escalate(self, session: Session, budget: Budget, occasion: Occasion) -> Session:
         """The session with a request that fits, by as few rungs as that takes.
 
         Raises:
@@ -340,7 +340,7 @@ class Ladder:
         return session, result
 
     def _writers(self, rungs: Rungs) -> Writers:
-        counter, on_part = self.compactor.counter, self.compactor.watch.retrying
+        counter, on_part = self.compactor.counter, self.compactor.emitter.retrying
         return Writers(rungs=rungs, model=self.model, counter=counter, on_part=on_part)
 
     def _noting_refusals(self, write: Writer) -> Writer:
@@ -385,13 +385,13 @@ class Ladder:
         try:
             session = await session.append(Cleared(items=items))
         except ConflictError as conflict:  # what would be shown may be hidden now: it is seen to next time
-            return await self.compactor.catch_up(session, conflict)
+            return await self.compactor.rebase(session, conflict)
         cleared = ResultsCleared(
             positions=tuple(item.seq for item in items),
             tokens_before=before,
             tokens_after=budget.size(session.context),
         )
-        await self.compactor.watch.say(cleared)
+        await self.compactor.emitter.emit(cleared)
         return session
 
 
@@ -428,7 +428,7 @@ class ContextKeeper:
     _said_fixed: bool = False
     _lowered_at: int | None = None
 
-    async def make(self, session: Session) -> Session:
+    async def make_room(self, session: Session) -> Session:
         """The session with room for its next request.
 
         Raises:
@@ -438,14 +438,14 @@ class ContextKeeper:
         if self.policy is not None:
             session = await self.ladder.clear_in_batches(session, self.budget)
             if occasion := self._due(session.context, self.policy, self.ladder.guard):
-                session = await self.ladder.climb(await session.whole(), self.budget, occasion)
+                session = await self.ladder.escalate(await session.whole(), self.budget, occasion)
             await self._say_fixed(session.context)
         await self._warn(session.context)
         self.budget.check(session.context)
         return session
 
     def is_due(self, context: Context) -> bool:
-        """Whether `make` would compact now, as far as can be told before old results are cleared."""
+        """Whether `make_room` would compact now, as far as can be told before old results are cleared."""
         if self.policy is None:
             return False
         guard = replace(self.ladder.guard)
@@ -471,7 +471,7 @@ class ContextKeeper:
         self.budget = learnt(self.budget, session.context, error)
         occasion = Occasion(reason="overflow", why=f"the server refused {tokens:,} tokens")
         budget = refusing(self.budget, session.context)
-        return await self.ladder.climb(await session.whole(), budget, occasion)
+        return await self.ladder.escalate(await session.whole(), budget, occasion)
 
     async def asked(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
         """Compact since a person asked; None where there is nothing to compact.
@@ -541,7 +541,7 @@ class ContextKeeper:
             text=f"instructions and tool schemas take {fixed:,} tokens, more than the {target:,} that "
             "compaction aims at: shorten them, or use a larger window",
         )
-        await self.ladder.compactor.watch.say(warning)
+        await self.ladder.compactor.emitter.emit(warning)
 
     async def _warn(self, context: Context) -> None:
         size = self.budget.size(context)
@@ -549,7 +549,7 @@ class ContextKeeper:
         if level != self._level:
             self._level = level
             warning = ContextWarning(level=level, tokens=size, window=self.budget.window)
-            await self.ladder.compactor.watch.say(warning)
+            await self.ladder.compactor.emitter.emit(warning)
 
 
 def _asked_for(focus: str | None) -> Occasion:

@@ -217,15 +217,17 @@ async def compact_messages_async(
     )
     policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
     session = await _session_of(messages, counter, _shadows(policy.strategy))
-    watch = Emitter(session.id, "", unseen, tuple(callbacks), CALLBACK_SECONDS)
-    compactor = Compactor(counter=counter, transcripts=None, watch=watch)
+    emitter = Emitter(session.id, "", unseen, tuple(callbacks), CALLBACK_SECONDS)
+    compactor = Compactor(counter=counter, transcripts=None, emitter=emitter)
     ladder = Ladder(policy=policy, model=model, compactor=compactor)
-    with closing(watch.callback_list):
+    with closing(emitter.callback_list):
         if trigger is None or trigger(session.context, budget):
             occasion = Occasion(reason="manual", why="asked for", focus=focus)
             session, _ = await ladder.carry_out(session, budget, occasion)
         if not budget.fits(session.context):
-            session = await ladder.climb(session, budget, Occasion(reason="threshold", why="it does not fit"))
+            session = await ladder.escalate(
+                session, budget, Occasion(reason="threshold", why="it does not fit")
+            )
     shown = session.context.messages
     return CompactedMessages(wire_messages(shown) if shown else (), ladder.outcomes)
 

@@ -7,8 +7,8 @@ record by record equals one folded from scratch. Only four kinds of record chang
 appends, `Cleared` shows messages shortened, `Compacted` puts a summary in the place of what it covers,
 `Restored` takes one back. `ModelCalled` leaves the provider's own count, which sizes rest on.
 
-A context may hold the newest part alone of what was said (`base`): all that a step needs is there, and what
-was added to it is folded in all the same. Only taking a compaction back wants the whole.
+A context may hold the newest part alone of what was said (`starts_after`): all that a step needs is there,
+and what was added to it is folded in all the same. Only taking a compaction back wants the whole.
 """
 
 from bisect import bisect_left, bisect_right
@@ -73,10 +73,10 @@ def kept_clearings(
 def instead_of(seq: int, event: Compacted) -> Iterator[Entry]:
     """What stands for what the compaction covers; where an assistant says it, a user asks for it first."""
     if event.covers:
-        told = Message.user(event.replacement)
+        stands = Message.user(event.replacement)
         kind: Kind = "note" if event.answer or event.made == "note" else "summary"
         tokens = event.tokens - event.answer_tokens
-        yield Entry(seq=seq, message=told, tokens=tokens, original=told, kind=kind, at=event.at)
+        yield Entry(seq=seq, message=stands, tokens=tokens, original=stands, kind=kind, at=event.at)
     if event.covers and event.answer:
         said = Message.assistant(event.answer)
         tokens = event.answer_tokens
@@ -98,35 +98,35 @@ TELLING_TOKENS = 500
 class Context:
     """The fold of a log's first `length` records.
 
-    `visible` is what the model sees, oldest first; `unsaid` what requests hold beside it; `tokens` the length
+    `visible` is what the model sees, oldest first; `filler` what requests hold beside it; `tokens` the length
     of both. `said` is everything ever said on the main line, `call_ids` the ids of its calls. `turns` counts
     the turns that begin behind what stands for older ones. `first` is the first message ever said, whoever
-    said it, and `task` the session's first real user message, in sight or not. `epoch` is the position of the
-    last record that rewrote what was visible; `reports` holds each model's newest count that can be true,
-    `told` the last two of each as they came.
+    said it, and `task` the session's first real user message, in sight or not. `rewritten_at` is the
+    position of the last record that rewrote what was visible; `reports` holds each model's newest credible
+    count, `recent_reports` the last two of each as they came.
 
-    Where `base` is not 0, `said` holds only what was said behind that position, the newest message that is no
-    result among it. Of the compactions it then has the newest and those that something in sight stands for:
-    `older_compactions` counts the others; no clearings from then; and what was shown shortened by then and
-    stands before `base` has no other `original`.
+    Where `starts_after` is not 0, `said` holds only what was said behind that position, the newest message
+    that is no result among it. Of the compactions it then has the newest and those that something in sight
+    stands for: `older_compactions` counts the others; no clearings from then; and what was shown shortened by
+    then and stands before `starts_after` has no other `original`.
     """
 
     length: int = 0
-    base: int = 0
+    starts_after: int = 0
     said: Growing[Entry] = field(default_factory=Growing)
     call_ids: GrowingSet[str] = field(default_factory=GrowingSet)
     visible: Growing[Entry] = field(default_factory=Growing)
     tokens: int = 0
     turns: int = 0
-    unsaid: Filler = field(default_factory=Filler)
+    filler: Filler = field(default_factory=Filler)
     compactions: tuple[tuple[int, Compacted], ...] = ()
     clearings: tuple[tuple[int, Cleared], ...] = ()
     older_compactions: int = 0
     first: Entry | None = None
     task: Entry | None = None
-    epoch: int = 0
+    rewritten_at: int = 0
     reports: Mapping[str, Report] = field(default_factory=dict)
-    told: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
+    recent_reports: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Context":
@@ -171,7 +171,7 @@ class Context:
     def anchor(self, model: str) -> Report | None:
         """The model's count of what is in sight; None once the context was rewritten."""
         report = self.reports.get(model)
-        return report if report and report.seq > self.epoch else None
+        return report if report and report.seq > self.rewritten_at else None
 
     def ratio(self, model: str) -> float:
         """The model's tokens for one of ours; 1 until a report tells, since small ones tell of overhead."""
@@ -187,8 +187,8 @@ class Context:
             for record in records
             if isinstance(record.event, MessageRecord) and record.event.branch is None
         ]
-        unsaid = self.unsaid.after(entry.message for entry in entries) if entries else self.unsaid
-        reports, told = self._heard(records)
+        filler = self.filler.after(entry.message for entry in entries) if entries else self.filler
+        reports, recent_reports = self._heard(records)
         return replace(
             self,
             length=records[-1].seq,
@@ -197,24 +197,24 @@ class Context:
             task=self.task or next((entry for entry in entries if entry.is_user), None),
             call_ids=self.call_ids.plus(*(call.id for entry in entries for call in entry.message.tool_calls)),
             visible=self.visible.plus(*entries),
-            tokens=self.tokens - self.unsaid.tokens + unsaid.tokens + sum(entry.tokens for entry in entries),
+            tokens=self.tokens - self.filler.tokens + filler.tokens + sum(entry.tokens for entry in entries),
             turns=self.turns + sum(entry.is_user for entry in entries),
-            unsaid=unsaid,
+            filler=filler,
             reports=reports,
-            told=told,
+            recent_reports=recent_reports,
         )
 
     def _heard(
         self, records: Sequence[Record]
     ) -> tuple[Mapping[str, Report], Mapping[str, tuple[Report, ...]]]:
-        """What stands in `reports` and in `told` once these records were heard too."""
-        reports, told = self.reports, self.told
+        """What stands in `reports` and in `recent_reports` once these records were heard too."""
+        reports, recent_reports = self.reports, self.recent_reports
         for model, report in reported(records):
-            earlier, trusted = told.get(model, ()), reports.get(model)
-            if is_credible(report, earlier, trusted if trusted and trusted.seq > self.epoch else None):
+            earlier, trusted = recent_reports.get(model, ()), reports.get(model)
+            if is_credible(report, earlier, trusted if trusted and trusted.seq > self.rewritten_at else None):
                 reports = {**reports, model: report}
-            told = {**told, model: (*earlier[-1:], report)}
-        return reports, told
+            recent_reports = {**recent_reports, model: (*earlier[-1:], report)}
+        return reports, recent_reports
 
     def _rewrite(self, seq: int, event: Cleared | Compacted | Restored) -> "Context":
         match event:
@@ -228,7 +228,7 @@ class Context:
     def _clear(self, seq: int, event: Cleared) -> "Context":
         items = {item.seq: item for item in event.items}
         shown = (as_shown(entry, items.get(entry.seq)) for entry in self.visible)
-        context = self._rewritten(seq, shown, self.unsaid)
+        context = self._rewritten(seq, shown, self.filler)
         return replace(context, clearings=(*self.clearings, (seq, event)))
 
     def _compact(self, seq: int, event: Compacted) -> "Context":
@@ -245,7 +245,7 @@ class Context:
 
         What older messages were shortened to after it is forgotten too.
         """
-        if self.base:
+        if self.starts_after:
             raise UsageError("a compaction is taken back in a context that holds all that was said")
         compactions = tuple(pair for pair in self.compactions if pair[0] != taken_back)
         clearings = tuple(kept_clearings(self.clearings, taken_back))
@@ -260,13 +260,13 @@ class Context:
         visible = in_order(entries)
         return self._rewritten(seq, visible, Filler().after(entry.message for entry in visible))
 
-    def _rewritten(self, seq: int, entries: Iterable[Entry], unsaid: Filler) -> "Context":
+    def _rewritten(self, seq: int, entries: Iterable[Entry], filler: Filler) -> "Context":
         visible = Growing(entries)
-        tokens = unsaid.tokens + sum(entry.tokens for entry in visible)
+        tokens = filler.tokens + sum(entry.tokens for entry in visible)
         said_since = takewhile(lambda entry: entry.kind == "said", reversed(visible))
         turns = sum(entry.is_user for entry in said_since)
         return replace(
-            self, length=seq, visible=visible, tokens=tokens, turns=turns, unsaid=unsaid, epoch=seq
+            self, length=seq, visible=visible, tokens=tokens, turns=turns, filler=filler, rewritten_at=seq
         )
 
 

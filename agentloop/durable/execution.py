@@ -67,8 +67,7 @@ from agentloop.run import (
 )
 from agentloop.sessions import Holder, MovedOnError, Session, check_free, has_begun, part_of, rebase_same_run
 from agentloop.stores.base import SessionStore
-from agentloop.stream import RunEnded as RunEndedShown
-from agentloop.stream import RunStatus, ToolEnded
+from agentloop.stream import RunEnded, RunStatus, ToolEnded
 
 
 def spend_again(run: Run, records: Sequence[Record]) -> None:
@@ -107,14 +106,14 @@ T = TypeVar("T")
 class WorkPlace:
     """Where a worker's runs are done: with which agent, store and limits, and who is told of them."""
 
-    setting: RunConfig
+    config: RunConfig
     limits: Limits
     sink: Sink
 
     @property
     def store(self) -> SessionStore:
         """Where the sessions live."""
-        return self.setting.store
+        return self.config.store
 
 
 @dataclass(slots=True, kw_only=True)
@@ -204,7 +203,7 @@ class Live:
     async def let_go(self) -> None:
         """Let go of the session and of whoever watches."""
         if self.run is not None:
-            self.run.watch.callback_list.close()
+            self.run.emitter.callback_list.close()
         if self._held is not None:
             await self._held[0].aclose()
 
@@ -216,15 +215,15 @@ class Live:
         """Store that the run began, with its prompt."""
         order = self.order
         session = await Session.open(order.session_id, self.place.store)
-        setting = replace(self.place.setting, owner=order.owner, ttl_seconds=order.ttl_seconds)
+        config = replace(self.place.config, owner=order.owner, ttl_seconds=order.ttl_seconds)
         self.run = run = await self._new_run()
-        self.session = await start_run(setting, run, session, order.prompt)
+        self.session = await start_run(config, run, session, order.prompt)
         # Asked of the log, since others may have written just before it.
         await self.has_begun()
 
     def say_end(self, status: RunStatus, error: str | None) -> None:
         """Tell the worker's own listener the end of a run that never came to its beginning here."""
-        ended = RunEndedShown(
+        ended = RunEnded(
             session_id=self.order.session_id,
             run_id=self.run_id,
             time=time.time(),
@@ -297,11 +296,11 @@ class Live:
 
     async def _new_run(self) -> Run:
         place = self.place
-        run = await place.setting.new_run(
+        run = await place.config.new_run(
             self.order.session_id,
             place.sink,
             run_id=self.run_id,
-            catch_up=rebase_same_run,
+            rebase=rebase_same_run,
             limits=place.limits,
         )
         run.has_lapsed = (await self.hold()).has_lapsed
@@ -349,7 +348,7 @@ class Execution:
         """Compact, since it is time to."""
         run, session = await self.live.opened()
         if isinstance(self.live.step(), AskModel):
-            self.live.session = await run.room.make(session)
+            self.live.session = await run.keeper.make_room(session)
         return {"do": "ask", "made": self.id}
 
     async def ask(self, made: str) -> Todo:
@@ -361,9 +360,9 @@ class Execution:
         if not isinstance(self.live.step(), AskModel):
             return self._todo()
         if made != self.id and not run.spending.limit_reached():
-            if run.room.is_due(session.context):
+            if run.keeper.is_due(session.context):
                 return {"do": "make_room"}
-            session = self.live.session = await run.room.make(session)
+            session = self.live.session = await run.keeper.make_room(session)
         if reason := run.spending.limit_reached():
             return {"do": "end", "status": "limit", "reason": reason}
         self.live.session = await ask_model(run, session)
@@ -402,14 +401,14 @@ class Execution:
         if run is None:
             self.live.say_end(status, error)
             return {"status": status, "error": error}
-        self.live.place.setting.learn(run)
+        self.live.place.config.learn(run)
         await run.show_end(status, output=await self._output(run, status), error=error)
         usage = {"input": run.spending.usage.input_tokens, "output": run.spending.usage.output_tokens}
         return {"status": status, "error": error, "usage": usage, "cost": run.spending.cost}
 
     async def note_end(self, status: RunStatus, error: str) -> None:
         """Note an end that no step came to, where the run had begun and the log can be written."""
-        run, error = self.live.run, redacted(error, self.live.place.setting.redact)
+        run, error = self.live.run, redacted(error, self.live.place.config.redact)
         if run is None:
             self.live.say_end(status, error)
             return
@@ -446,7 +445,7 @@ class Execution:
                     break
             live.session = stored.session
             if ended is not None:
-                await run.watch.say(ended)
+                await run.emitter.emit(ended)
             await run.show(stored)
 
     async def _store_end(self, status: RunStatus, reason: str | None) -> None:
@@ -470,9 +469,9 @@ class Execution:
             return ""
         if status == "limit":
             partial = await partial_in(self.live.place.store, self.live.order.session_id, run.id)
-            return redacted(partial, run.watch.redact)
+            return redacted(partial, run.emitter.redact)
         step = self.live.step() if status == "answered" else None
-        return redacted(step.answer, run.watch.redact) if isinstance(step, Finish) else ""
+        return redacted(step.answer, run.emitter.redact) if isinstance(step, Finish) else ""
 
 
 Deed: TypeAlias = Callable[[], Awaitable[Todo]]
@@ -643,11 +642,11 @@ class _Deed:
 
     def _warn(self, error: AgentLoopError, pause: float) -> None:
         live = self.execution.live
-        words = redacted(told_by(error), live.place.setting.redact)
+        words = redacted(told_by(error), live.place.config.redact)
         warn("step_to_be_tried_again", run_id=live.run_id, error=words, after_seconds=pause)
 
     def _failed(self, error: Exception) -> Todo:
-        redact = self.execution.live.place.setting.redact
+        redact = self.execution.live.place.config.redact
         redact_error(error, redact)
         text = str(redacted(told_by(error), redact))
         todo: Todo = {"do": "end", "status": status_of(error), "error": strict(text)}

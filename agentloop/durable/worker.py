@@ -140,7 +140,7 @@ class Worker:
         url = checked_url(store)
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store = open_store(url)
-        setting = run_config(
+        config = run_config(
             agent,
             self._store,
             callbacks=callbacks,
@@ -148,7 +148,7 @@ class Worker:
             folder=folder,
             redact=redact,
         )
-        place = _place(setting, limits, on_event)
+        place = _place(config, limits, on_event)
         self._flow = Flow(place=place, steps=recorded_steps, retry_seconds=retry_seconds)
         self._choice = EngineChoice(
             url=url,
@@ -283,7 +283,7 @@ def _checked_version(version: str) -> str:
     raise UsageError(f"version must be {wanted}, not {shown(version)}")
 
 
-def _place(setting: RunConfig, limits: Limits | None, sink: Sink) -> WorkPlace:
-    limits = limited(limits, setting.agent.max_steps)
-    check_priced(limits, *setting.agent.models)
-    return WorkPlace(setting=setting, limits=limits, sink=Listener(on_event=sink, redact=setting.redact))
+def _place(config: RunConfig, limits: Limits | None, sink: Sink) -> WorkPlace:
+    limits = limited(limits, config.agent.max_steps)
+    check_priced(limits, *config.agent.models)
+    return WorkPlace(config=config, limits=limits, sink=Listener(on_event=sink, redact=config.redact))

@@ -140,24 +140,24 @@ class RunConfig:
         sink: Sink,
         *,
         run_id: str | None = None,
-        catch_up: Rebase | None = None,
+        rebase: Rebase | None = None,
         hold: Holder | None = None,
         deps: Any = None,
         limits: Limits | None = None,
     ) -> Run:
         """A run that has not begun; `sink` takes its events.
 
-        `catch_up` says when what it writes still holds though others wrote: by default as `rebase_beside`.
+        `rebase` says when what it writes still holds though others wrote: by default as `rebase_beside`.
         """
-        watch = self._watch(session_id, uuid.uuid4().hex if run_id is None else run_id, sink)
-        catch_up = catch_up or rebase_beside(watch.run_id)
-        room = await self._room(watch, catch_up)
+        emitter = self._emitter(session_id, uuid.uuid4().hex if run_id is None else run_id, sink)
+        rebase = rebase or rebase_beside(emitter.run_id)
+        keeper = await self._keeper(emitter, rebase)
         return Run(
             agent=self.agent,
-            room=room,
-            watch=watch,
+            keeper=keeper,
+            emitter=emitter,
             counter=self.counter,
-            catch_up=catch_up,
+            rebase=rebase,
             spills=self.transcripts,
             limits=limits or Limits(),
             hold=hold,
@@ -167,30 +167,30 @@ class RunConfig:
     @contextlib.asynccontextmanager
     async def beside(self, session_id: str) -> AsyncIterator[ContextKeeper]:
         """Room for looking at a session or compacting it, whoever runs on it."""
-        watch = self._watch(session_id, uuid.uuid4().hex, unseen)
-        with contextlib.closing(watch.callback_list):
-            yield await self._room(watch, rebase_any)
+        emitter = self._emitter(session_id, uuid.uuid4().hex, unseen)
+        with contextlib.closing(emitter.callback_list):
+            yield await self._keeper(emitter, rebase_any)
 
-    def _watch(self, session_id: str, run_id: str, sink: Sink) -> Emitter:
+    def _emitter(self, session_id: str, run_id: str, sink: Sink) -> Emitter:
         return Emitter(session_id, run_id, sink, self.callbacks, self.callback_seconds, self.redact)
 
-    async def _room(self, watch: Emitter, catch_up: Rebase) -> ContextKeeper:
+    async def _keeper(self, emitter: Emitter, rebase: Rebase) -> ContextKeeper:
         await self._ask_windows()
         policy = self.agent.compaction
         carried_out = policy or Compaction()
         compactor = Compactor(
             counter=self.counter,
             transcripts=self.transcripts,
-            watch=watch,
+            emitter=emitter,
             transcript_failure=carried_out.transcript_failure,
-            catch_up=catch_up,
+            rebase=rebase,
         )
         ladder = Ladder(policy=carried_out, model=self.agent.model, compactor=compactor)
         return ContextKeeper(policy=policy, budget=self._first_budget(), ladder=ladder)
 
     def learn(self, run: Run) -> None:
         """Keep what this run learnt of the server for the next one."""
-        self.learnt.budget = self._first_budget().keeping(run.room.budget)
+        self.learnt.budget = self._first_budget().keeping(run.keeper.budget)
 
     async def _ask_windows(self) -> None:
         """Let models whose window nobody knows ask their servers, before it is first reckoned with."""

@@ -27,10 +27,10 @@ from agentloop.run.loop import Ended, loop
 from agentloop.run.state import Run, Stored
 from agentloop.run.tool_step import settle
 from agentloop.sessions import Holder, Session, check_free, check_seen
-from agentloop.stream import RunStarted as RunStartedShown
+from agentloop.stream import RunStarted
 
 
-async def start_run(setting: RunConfig, run: Run, session: Session, message: Message | None) -> Session:
+async def start_run(config: RunConfig, run: Run, session: Session, message: Message | None) -> Session:
     """Store that the run began, with its prompt, before anybody is told; settle what was in flight.
 
     A prompt follows the results of calls in flight. Until it does it stands in the record of the run's
@@ -42,10 +42,10 @@ async def start_run(setting: RunConfig, run: Run, session: Session, message: Mes
     """
     said = run.added(message) if message else None
     try:
-        check_prompt(run.room.budget, said)
-        begun, pending = await _begun(setting, run, session, said)
+        check_prompt(run.keeper.budget, said)
+        begun, pending = await _begun(config, run, session, said)
     finally:
-        await run.watch.say(RunStartedShown(model=setting.agent.model.name))
+        await run.emitter.emit(RunStarted(model=config.agent.model.name))
     await run.show(begun)
     return await settle_and_say(run, begun.session) if pending else begun.session
 
@@ -65,7 +65,7 @@ async def settle_and_say(run: Run, session: Session, *more: Message) -> Session:
 
 
 async def _begun(
-    setting: RunConfig, run: Run, session: Session, said: MessageRecord | None
+    config: RunConfig, run: Run, session: Session, said: MessageRecord | None
 ) -> tuple[Stored, Sequence[ToolCall]]:
     """The run's first records stored, and the calls in flight.
 
@@ -74,7 +74,7 @@ async def _begun(
     while True:
         calls = _in_flight(session)
         try:
-            first = await _first(setting, run, session, said, calls)
+            first = await _first(config, run, session, said, calls)
             return await run.stored(session, *first), calls
         except (ConflictError, TakenOverError):
             now = await session.reload()
@@ -85,13 +85,13 @@ async def _begun(
 
 
 async def _first(
-    setting: RunConfig, run: Run, session: Session, said: MessageRecord | None, calls: Sequence[ToolCall]
+    config: RunConfig, run: Run, session: Session, said: MessageRecord | None, calls: Sequence[ToolCall]
 ) -> Sequence[Event]:
     """The records that a run begins with; a prompt follows the results of these calls."""
     prompt = said.message if said and calls else None
-    began: list[Event] = [RunStartRecord(run_id=run.id, model=setting.agent.model.name, prompt=prompt)]
+    began: list[Event] = [RunStartRecord(run_id=run.id, model=config.agent.model.name, prompt=prompt)]
     if said and not session.context.said:
-        began.append(_first_description(setting, said.message))
+        began.append(_first_description(config, said.message))
     if calls:
         return began
     earlier = [run.added(message) for message in await _unsaid(session)]
@@ -115,14 +115,14 @@ async def _unsaid(session: Session) -> tuple[Message, ...]:
     return tuple(event.prompt for event in began if event.prompt)
 
 
-def _first_description(setting: RunConfig, message: Message) -> Described:
+def _first_description(config: RunConfig, message: Message) -> Described:
     """What a session that begins with this message is called, and whose it is."""
     title = title_of(message) or None
-    return Described(title=title, folder=setting.folder, owner=setting.owner, ttl_seconds=setting.ttl_seconds)
+    return Described(title=title, folder=config.folder, owner=config.owner, ttl_seconds=config.ttl_seconds)
 
 
 async def execute_run(
-    setting: RunConfig,
+    config: RunConfig,
     message: Message | None,
     session_id: str,
     *,
@@ -137,26 +137,26 @@ async def execute_run(
     Raises:
         AgentLoopError: see `Runner.run` and `Runner.resume`.
     """
-    limits = limited(limits, setting.agent.max_steps)
-    check_priced(limits, *setting.agent.models)
-    await _admit(setting, message, session_id)
-    async with setting.leases.held(session_id, setting.store) as hold:
-        await _admit(setting, message, session_id)  # it may have been begun while this run waited
-        session = await _opened(setting, message, session_id)
-        run = await setting.new_run(session_id, sink, hold=hold, deps=deps, limits=limits)
+    limits = limited(limits, config.agent.max_steps)
+    check_priced(limits, *config.agent.models)
+    await _admit(config, message, session_id)
+    async with config.leases.held(session_id, config.store) as hold:
+        await _admit(config, message, session_id)  # it may have been begun while this run waited
+        session = await _opened(config, message, session_id)
+        run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits)
         run.has_lapsed = hold.has_lapsed
-        ended = await _ended(setting, run, hold, session, message)
-    output = redacted(ended.output, setting.redact)
+        ended = await _ended(config, run, hold, session, message)
+    output = redacted(ended.output, config.redact)
     await run.show_end(ended.status, output=output, error=ended.reason)
     return _result(run, ended, output)
 
 
 async def _ended(
-    setting: RunConfig, run: Run, hold: Holder, session: Session, message: Message | None
+    config: RunConfig, run: Run, hold: Holder, session: Session, message: Message | None
 ) -> Ended:
     try:
         with hold.working(run.check_alone):
-            ended = await loop(run, await start_run(setting, run, session, message))
+            ended = await loop(run, await start_run(config, run, session, message))
         await to_its_end(run.end(ended.status, ended.reason))
     except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
         if is_leaked(error):
@@ -166,17 +166,17 @@ async def _ended(
         await to_its_end(_fail(run, error))
         raise
     finally:
-        setting.learn(run)
+        config.learn(run)
     return ended
 
 
-async def _admit(setting: RunConfig, message: Message | None, session_id: str) -> None:
+async def _admit(config: RunConfig, message: Message | None, session_id: str) -> None:
     check = check_seen if message is None else check_free
-    await check(session_id, setting.store, setting.owner)
+    await check(session_id, config.store, config.owner)
 
 
-async def _opened(setting: RunConfig, message: Message | None, session_id: str) -> Session:
-    session = await Session.open(session_id, setting.store)
+async def _opened(config: RunConfig, message: Message | None, session_id: str) -> Session:
+    session = await Session.open(session_id, config.store)
     if message is None and not session.context.length:
         raise SessionNotFoundError(f"there is no session {session_id!r}")
     if message is None and not session.context.said:
@@ -187,7 +187,7 @@ async def _opened(setting: RunConfig, message: Message | None, session_id: str) 
 async def _fail(run: Run, error: BaseException) -> None:
     """Note in the log how the run ended, where it began there and the log still takes it; show it."""
     status = status_of(error)
-    redact_error(error, run.watch.redact)
+    redact_error(error, run.emitter.redact)
     if isinstance(error, StoreError):
         run.session = None
     with contextlib.suppress(AgentLoopError):
@@ -201,11 +201,11 @@ def _result(run: Run, ended: Ended, output: str) -> RunResult:
     return RunResult(
         output=output,
         status=ended.status,
-        session_id=run.watch.session_id,
+        session_id=run.emitter.session_id,
         run_id=run.id,
         usage=run.spending.usage,
         cost=run.spending.cost,
         messages=tuple(arranged(ended.session.context.messages)),
-        compactions=tuple(run.room.ladder.outcomes),
+        compactions=tuple(run.keeper.ladder.outcomes),
         reason=ended.reason,
     )

@@ -34,7 +34,7 @@ async def loop(run: Run, session: Session) -> Ended:
                 session = await run_tools(run, session, calls)
             case AskModel():
                 if not run.spending.limit_reached():
-                    session = await run.room.make(session)
+                    session = await run.keeper.make_room(session)
                 if reason := run.spending.limit_reached():
                     partial = partial_answer(session.context.visible)
                     return Ended(session=session, status="limit", output=partial, reason=reason)

@@ -35,12 +35,12 @@ async def ask_model(run: Run, session: Session) -> Session:
         try:
             return await _asked(run, session)
         except ContextTooLongError as error:
-            session = await run.room.shrink(session, error)
-            await run.watch.retrying(Retry(attempt=attempt, wait_seconds=0.0, error=str(error)))
+            session = await run.keeper.shrink(session, error)
+            await run.emitter.retrying(Retry(attempt=attempt, wait_seconds=0.0, error=str(error)))
     try:
         return await _asked(run, session)
     except ContextTooLongError as error:
-        raise overflow_error(error, run.room.budget, session.context) from error
+        raise overflow_error(error, run.keeper.budget, session.context) from error
 
 
 def came_to_nothing(message: Message, finish: str | None) -> bool:
@@ -54,7 +54,7 @@ def request_for(run: Run, session: Session) -> ModelRequest:
     return ModelRequest(
         messages=messages,
         tools=wire_tools(run.agent.schemas, messages),
-        max_output_tokens=run.room.budget.longest_answer(session.context),
+        max_output_tokens=run.keeper.budget.longest_answer(session.context),
     )
 
 
@@ -65,7 +65,7 @@ async def _asked(run: Run, session: Session) -> Session:
         ModelError: there is none, or it comes to nothing as those before it.
     """
 
-    request, counted = request_for(run, session), run.room.budget.counted(session.context)
+    request, counted = request_for(run, session), run.keeper.budget.counted(session.context)
     answer, called = await _answered(run, request, counted)
     return await _take(run, session, answer, called)
 
@@ -79,9 +79,9 @@ async def _answered(run: Run, request: ModelRequest, counted: int) -> tuple[Answ
 
     async def show(part: TextPart | Retry) -> None:
         if isinstance(part, TextPart):
-            await run.watch.say(TextDelta(text=part.text))
+            await run.emitter.emit(TextDelta(text=part.text))
         else:
-            await run.watch.retrying(part)
+            await run.emitter.retrying(part)
 
     while True:
         try:
@@ -90,7 +90,7 @@ async def _answered(run: Run, request: ModelRequest, counted: int) -> tuple[Answ
             run.in_vain += 1
             if run.in_vain >= VAIN_TRIES:
                 raise
-            await run.watch.retrying(Retry(attempt=run.in_vain, wait_seconds=0.0, error=str(error)))
+            await run.emitter.retrying(Retry(attempt=run.in_vain, wait_seconds=0.0, error=str(error)))
 
 
 async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled) -> Session:
@@ -100,7 +100,7 @@ async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled)
         BadAnswerError: it is the last of `VAIN_TRIES` in a row that came to nothing; it is stored too.
     """
     run.spend(answer, called.counted)
-    message = run.call_ids(session).of_message(redacted(answer.message, run.watch.redact))
+    message = run.call_ids(session).of_message(redacted(answer.message, run.emitter.redact))
     said = [run.added(message, finish=answer.finish)]
     in_vain = came_to_nothing(message, answer.finish)
     if message.tool_calls and answer.finish in CUT_SHORT:

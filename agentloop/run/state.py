@@ -20,9 +20,7 @@ from agentloop.redaction import redacted
 from agentloop.run.agent import Agent
 from agentloop.run.limits import Limits, Spending
 from agentloop.sessions import Holder, Rebase, Session, appended, has_begun
-from agentloop.stream import MessageAdded as MessageShown
-from agentloop.stream import RunEnded as RunEndedShown
-from agentloop.stream import RunStatus, ToolProgress
+from agentloop.stream import MessageAdded, RunEnded, RunStatus, ToolProgress
 from agentloop.tools import RunContext
 
 
@@ -36,7 +34,7 @@ class Stored:
     """A session with what a run has just stored, and its messages in that, which nobody has seen yet."""
 
     session: Session
-    unshown: tuple[MessageShown, ...]
+    unshown: tuple[MessageAdded, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,14 +45,14 @@ class Run:
     nothing, `session` the session as this run last stored it, None before the log knows of the run and once
     it knows of its end. `hold` is what it holds it by and lets go of at its end, `has_lapsed` says whether
     others may have had the session meanwhile: its log is then looked at before anything is written, since one
-    of the same length may be another's. `catch_up` says when what it writes still holds though others wrote.
+    of the same length may be another's. `rebase` says when what it writes still holds though others wrote.
     """
 
     agent: Agent
-    room: ContextKeeper
-    watch: Emitter
+    keeper: ContextKeeper
+    emitter: Emitter
     counter: TokenCounter
-    catch_up: Rebase
+    rebase: Rebase
     spills: Path | None
     limits: Limits = field(default_factory=Limits)
     deps: Any = None
@@ -66,7 +64,7 @@ class Run:
     _call_ids: CallIds | None = None
 
     def __post_init__(self) -> None:
-        ladder = self.room.ladder
+        ladder = self.keeper.ladder
         self.spending = Spending(
             limits=self.limits,
             model=self.agent.model,
@@ -78,11 +76,11 @@ class Run:
     @property
     def id(self) -> str:
         """The run's id."""
-        return self.watch.run_id
+        return self.emitter.run_id
 
     def spend(self, answer: Answer, counted: int) -> None:
         """Add what one request of the agent used; `counted` is its length by our own count."""
-        self.room.budget = self.room.budget.having_answered(counted)
+        self.keeper.budget = self.keeper.budget.having_answered(counted)
         self.spending.add(answer, counted)
 
     def call_ids(self, session: Session) -> CallIds:
@@ -100,7 +98,7 @@ class Run:
         finish: str | None = None,
     ) -> MessageRecord:
         """The record of this message, redacted where that is asked for, its tokens counted."""
-        message = redacted(message, self.watch.redact)
+        message = redacted(message, self.emitter.redact)
         return MessageRecord(
             message=message,
             tokens=count_message(message, self.counter),
@@ -136,9 +134,9 @@ class Run:
 
     async def _stored(self, session: Session, events: Sequence[Event]) -> Stored:
         self.session = session = await self._appended(session, events)
-        first, status = session.context.length - len(events) + 1, self.room.status(session.context)
+        first, status = session.context.length - len(events) + 1, self.keeper.status(session.context)
         unshown = (
-            MessageShown(
+            MessageAdded(
                 seq=seq, message=event.message, tokens=event.tokens, context=status, finish=event.finish
             )
             for seq, event in enumerate(events, first)
@@ -149,13 +147,13 @@ class Run:
     async def _appended(self, session: Session, events: Sequence[Event]) -> Session:
         if await self.has_lapsed():
             await session.newer()
-        return await appended(session, events, self.catch_up)
+        return await appended(session, events, self.rebase)
 
     async def show(self, stored: Stored, *, usage: Usage | None = None, cost: float | None = None) -> None:
         """Show the messages that are stored now; `usage` and `cost` are what those of the model took."""
         for shown in stored.unshown:
             by_model = shown.message.role == "assistant"
-            await self.watch.say(replace(shown, usage=usage, cost=cost) if by_model else shown)
+            await self.emitter.emit(replace(shown, usage=usage, cost=cost) if by_model else shown)
 
     async def end(self, status: RunStatus, reason: str | None = None) -> None:
         """Store how the run ended, where it began and its end is not stored yet; let go of the session.
@@ -166,7 +164,7 @@ class Run:
         session, self.session = self.session, None
         try:
             if session is not None:
-                reason = redacted(reason, self.watch.redact)
+                reason = redacted(reason, self.emitter.redact)
                 ended = RunEndRecord(run_id=self.id, status=status, usage=self.spending.usage, reason=reason)
                 await self._appended(session, [ended])
         finally:
@@ -176,8 +174,8 @@ class Run:
     async def show_end(self, status: RunStatus, *, output: str = "", error: str | None = None) -> None:
         """Show how the run ended; nothing is shown after it."""
         spent = self.spending
-        ended = RunEndedShown(status=status, output=output, usage=spent.usage, cost=spent.cost, error=error)
-        await self.watch.say(ended)
+        ended = RunEnded(status=status, output=output, usage=spent.usage, cost=spent.cost, error=error)
+        await self.emitter.emit(ended)
 
     async def check_alone(self) -> None:
         """Look whether the session is still the one that this run last stored something in, and its alone.
@@ -201,7 +199,7 @@ class Run:
 
         def say(text: str) -> None:
             if under_way:
-                self.watch.say_beside(ToolProgress(call_id=call_id, text=text))
+                self.emitter.emit_beside(ToolProgress(call_id=call_id, text=text))
 
         def progress(text: str) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody watches any more
@@ -209,13 +207,13 @@ class Run:
 
         try:
             yield RunContext(
-                session_id=self.watch.session_id,
+                session_id=self.emitter.session_id,
                 run_id=self.id,
                 call_id=call_id,
                 deps=self.deps,
                 usage=self.spending.usage,
                 on_progress=progress,
-                redact=partial(redacted, redact=self.watch.redact),
+                redact=partial(redacted, redact=self.emitter.redact),
             )
         finally:
             under_way = False

@@ -16,8 +16,7 @@ from agentloop.prompts import INTERRUPTED
 from agentloop.redaction import redacted
 from agentloop.run.state import Run
 from agentloop.sessions import Session
-from agentloop.stream import MessageAdded as MessageShown
-from agentloop.stream import ToolEnded, ToolStarted, ToolStatus
+from agentloop.stream import MessageAdded, ToolEnded, ToolStarted, ToolStatus
 from agentloop.tools import ToolAnswer, spill
 
 MOST_RESULT_TOKENS = 10_000
@@ -83,7 +82,7 @@ async def answer_one(
 
 
 def _most_tokens(run: Run, session: Session, share: int) -> int:
-    return int(run.room.budget.room(session.context) * RESULT_SHARE) // share
+    return int(run.keeper.budget.room(session.context) * RESULT_SHARE) // share
 
 
 class _SideBySide:
@@ -123,7 +122,7 @@ class _SideBySide:
         self._untold.add(*(reply.ended(reply.answer.status) for reply in replies), *stored.unshown)
 
     async def _cut_off(self, waiting: Collection[asyncio.Task["_Reply"]]) -> None:
-        self._run.watch.callback_list.hurry()
+        self._run.emitter.callback_list.hurry()
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
@@ -137,12 +136,12 @@ class _Untold:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._events: list[ToolEnded | MessageShown] = []
+        self._events: list[ToolEnded | MessageAdded] = []
 
     def __bool__(self) -> bool:
         return bool(self._events)
 
-    def add(self, *events: ToolEnded | MessageShown) -> None:
+    def add(self, *events: ToolEnded | MessageAdded) -> None:
         self._events += events
 
     @asynccontextmanager
@@ -152,12 +151,12 @@ class _Untold:
             yield
         finally:
             if self:
-                self._run.watch.callback_list.hurry()
+                self._run.emitter.callback_list.hurry()
                 await to_its_end(self.tell())
 
     async def tell(self) -> None:
         while self._events:
-            await self._run.watch.say(self._events.pop(0))
+            await self._run.emitter.emit(self._events.pop(0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,18 +175,18 @@ async def _replied(run: Run, call: ToolCall) -> _Reply:
     """Run one call. The end of one that is cut off is told here, of any other once its result is stored."""
     started = time.monotonic()
     try:
-        await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+        await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         with run.context_for(call.id) as context:
             answer = await run.agent.registry.answer(call, context)
     except BaseException:  # whatever cut the call off, its end is told; raised again
-        await run.watch.say(_ended(call, "interrupted", time.monotonic() - started))
+        await run.emitter.emit(_ended(call, "interrupted", time.monotonic() - started))
         raise
     return _Reply(call=call, answer=answer, seconds=time.monotonic() - started)
 
 
 async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageRecord:
     """The record of a result; a long one stands there head and tail, the whole in a file."""
-    text, spilled = redacted(reply.answer.text, run.watch.redact), None
+    text, spilled = redacted(reply.answer.text, run.emitter.redact), None
     most_tokens = min(max(LEAST_RESULT_TOKENS, most_tokens), MOST_RESULT_TOKENS)
     if not fits(text, max_tokens=most_tokens, counter=run.counter):
         spilled, rest = await _spilled(run, text, reply.call)
@@ -203,7 +202,7 @@ async def _spilled(run: Run, text: str, call: ToolCall) -> tuple[str | None, str
     if folder is None:
         return None, again
     try:
-        path = str(await in_thread(lambda: spill(folder, f"{run.watch.session_id}_{call.id}", text)))
+        path = str(await in_thread(lambda: spill(folder, f"{run.emitter.session_id}_{call.id}", text)))
     except OSError as error:
         return None, f"the whole could not be kept ({refused(folder, error)}); {again}"
     return path, f"the whole is in {path}"
@@ -220,8 +219,8 @@ async def compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Sess
     async with untold.told_in_any_case():
         try:
             for call in asked:
-                await run.watch.say(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-            session, result = await run.room.wished(session, focus)
+                await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
+            session, result = await run.keeper.wished(session, focus)
             results = [run.added(Message.tool(call.id, outcome_text(result))) for call in asked]
             stored = await run.stored(session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again

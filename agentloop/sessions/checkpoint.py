@@ -59,7 +59,7 @@ def in_short(context: Context, *, tail: int = TAIL) -> Context:
     log comes to what the whole of it comes to.
     """
     start = _tail_start(context.said, tail)
-    if not start and not context.base:
+    if not start and not context.starts_after:
         return context
     newest_said = Growing(context.said[start:])
     standing = {entry.seq for entry in context.visible if entry.kind != "said"}
@@ -67,7 +67,7 @@ def in_short(context: Context, *, tail: int = TAIL) -> Context:
     compactions = tuple(pair for pair in context.compactions[:-1] if pair[0] in standing) + newest
     return replace(
         context,
-        base=newest_said[0].seq - 1,
+        starts_after=newest_said[0].seq - 1,
         said=newest_said,
         visible=Growing(_shortened(context.visible, {entry.seq for entry in newest_said})),
         compactions=compactions,
@@ -89,8 +89,8 @@ def _sums(context: Context) -> tuple[object, ...]:
         len(context.visible),
         context.tokens,
         context.turns,
-        context.epoch,
-        context.unsaid,
+        context.rewritten_at,
+        context.filler,
         context.compaction_count,
         len(context.call_ids),
     )
@@ -126,14 +126,14 @@ def _to_json(context: Context) -> dict[str, Any]:
     places = {id(entry): place for place, entry in enumerate(entries)}
     return {
         "length": context.length,
-        "base": context.base,
+        "base": context.starts_after,
         "tokens": context.tokens,
         "turns": context.turns,
-        "epoch": context.epoch,
+        "epoch": context.rewritten_at,
         "older_compactions": context.older_compactions,
-        "unsaid": [context.unsaid.tokens, context.unsaid.voice, dict(context.unsaid.waiting)],
+        "unsaid": [context.filler.tokens, context.filler.voice, dict(context.filler.waiting)],
         "reports": {model: _report(report) for model, report in context.reports.items()},
-        "told": {model: list(map(_report, reports)) for model, reports in context.told.items()},
+        "told": {model: list(map(_report, reports)) for model, reports in context.recent_reports.items()},
         "call_ids": list(context.call_ids),
         "compactions": [[seq, encode(event)] for seq, event in context.compactions],
         "clearings": [[seq, encode(event)] for seq, event in context.clearings],
@@ -151,21 +151,21 @@ def _from_json(data: Mapping[str, Any]) -> Context:
     tokens, voice, waiting = data["unsaid"]
     return Context(
         length=data["length"],
-        base=data["base"],
+        starts_after=data["base"],
         said=Growing(entries[place] for place in data["said"]),
         call_ids=GrowingSet(data["call_ids"]),
         visible=Growing(entries[place] for place in data["visible"]),
         tokens=data["tokens"],
         turns=data["turns"],
-        unsaid=Filler(tokens=tokens, voice=voice, waiting=waiting),
+        filler=Filler(tokens=tokens, voice=voice, waiting=waiting),
         compactions=_events(data["compactions"]),
         clearings=_events(data["clearings"]),
         older_compactions=data["older_compactions"],
         first=None if first is None else entries[first],
         task=None if task is None else entries[task],
-        epoch=data["epoch"],
+        rewritten_at=data["epoch"],
         reports={model: _report_in(report) for model, report in data["reports"].items()},
-        told={model: tuple(map(_report_in, reports)) for model, reports in data["told"].items()},
+        recent_reports={model: tuple(map(_report_in, reports)) for model, reports in data["told"].items()},
     )
 
 

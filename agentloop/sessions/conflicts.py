@@ -37,18 +37,18 @@ class MovedOnError(ConflictError):
 _BESIDE = (Cleared, Compacted, Described, ModelCalled, Noted, Restored)
 
 
-async def appended(session: Session, events: Iterable[Event], catch_up: Rebase) -> Session:
+async def appended(session: Session, events: Iterable[Event], rebase: Rebase) -> Session:
     """The session with these events at its end, wherever that is by then.
 
     Raises:
-        StoreError: it could not be written, or what `catch_up` raises.
+        StoreError: it could not be written, or what `rebase` raises.
     """
     events = tuple(events)
     while True:
         try:
             return await session.append(*events)
         except ConflictError as conflict:
-            session = await catch_up(session, conflict)
+            session = await rebase(session, conflict)
 
 
 async def rebase_any(session: Session, conflict: ConflictError) -> Session:
@@ -67,7 +67,7 @@ def rebase_beside(run_id: str) -> Rebase:
     is gone, or it was still to begin.
     """
 
-    async def catch_up(session: Session, conflict: ConflictError) -> Session:
+    async def rebase(session: Session, conflict: ConflictError) -> Session:
         newer = await _newer(session, conflict)
         if has_begun(newer, other_than=run_id):
             raise TakenOverError(session.id) from conflict
@@ -75,7 +75,7 @@ def rebase_beside(run_id: str) -> Rebase:
             raise conflict
         return await session.having(newer)
 
-    return catch_up
+    return rebase
 
 
 async def rebase_same_run(session: Session, conflict: ConflictError) -> Session:

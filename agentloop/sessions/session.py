@@ -136,7 +136,7 @@ class Session:
         Raises:
             StoreError: it could not be read.
         """
-        if not self.context.base:
+        if not self.context.starts_after:
             return self
         records = await self.store.read(self.id, most=self.context.length)
         context = await _extended(Context(), records)
@@ -161,7 +161,7 @@ class Session:
             await _dropped(self.store, self.id)
             return None
         events = [record.event for record in records]
-        if context.base and any(isinstance(event, Restored) for event in events[1:]):
+        if context.starts_after and any(isinstance(event, Restored) for event in events[1:]):
             return None
         covered = replace(self, context=context, kept=checkpoint.seq, newest=checkpoint.event_id)
         return await (await covered._with(events[1:]))._checkpointed()

@@ -2,8 +2,8 @@
 
 The line that stands for a session in the list: what appends make of it, and how the discs hold it.
 
-Each rule here is that of all stores: those in memory and in a SQLite file apply a `LineChange` by `changed`, the
-one in PostgreSQL hands its fields to a statement that says the same.
+Each rule here is that of all stores: those in memory and in a SQLite file apply a `LineChange` by `changed`,
+the one in PostgreSQL hands its fields to a statement that says the same.
 """
 
 import math

@@ -78,7 +78,7 @@ class Clearing:
     def batch(self, context: Context, *, min_gain_tokens: int) -> tuple[ClearedItem, ...]:
         """What to clear now: all that may be, once it saves at least that much; else nothing."""
         wanted = max(1, min_gain_tokens)
-        if context.epoch != self._epoch:
+        if context.rewritten_at != self._epoch:
             self._follow(context)
         self._look(context)
         if self._gain + self._most >= wanted:
@@ -91,7 +91,7 @@ class Clearing:
             self._seen, self._uncounted, self._found = 0, [], []
         new = takewhile(lambda pair: pair[0] > self._epoch, reversed(context.clearings))
         cleared = {item.seq for _, event in new for item in event.items}
-        self._epoch, self._compactions = context.epoch, context.compactions
+        self._epoch, self._compactions = context.rewritten_at, context.compactions
         self._uncounted = [entry for entry in self._uncounted if entry.seq not in cleared]
         self._most = sum(entry.tokens for entry in self._uncounted)
         self._found = [(gain, item) for gain, item in self._found if item.seq not in cleared]

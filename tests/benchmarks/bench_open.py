@@ -117,8 +117,8 @@ def faults(path: Path) -> list[str]:
     same = {
         "the log is read whole": part.base > 0,
         "the requests differ": as_sent(whole) == as_sent(part),
-        "the sizes differ": (whole.tokens, whole.turns, whole.unsaid)
-        == (part.tokens, part.turns, part.unsaid),
+        "the sizes differ": (whole.tokens, whole.turns, whole.filler)
+        == (part.tokens, part.turns, part.filler),
         "the whole does not come back": back == whole,
         "a checkpoint is due": not is_due(part, whole.length - CHECKPOINT_EVERY + 1),
     }

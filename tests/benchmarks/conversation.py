@@ -51,7 +51,7 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
         watch=compactor.watch,
         counter=counter,
         spills=None,
-        catch_up=rebase_beside("run"),
+        rebase=rebase_beside("run"),
         has_lapsed=_never,
     )
 
@@ -59,7 +59,7 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
 async def step(run: Run, session: Session, message: Message) -> Session:
     """What the loop does for one message, beside asking the model: decide, make room, count, append, show."""
     next_step(session.context.messages)
-    session = await run.room.make(session)
+    session = await run.room.make_room(session)
     counted = run.room.budget.counted(session.context)
     called = ModelCalled(purpose="agent", model=MODEL, counted=counted, usage=Usage(input_tokens=counted))
     said = run.added(message)

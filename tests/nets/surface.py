@@ -11,7 +11,7 @@ from typing import Any
 MODULES = (
     "agentloop",
     "agentloop.codec",
-    "agentloop.compaction.messages",
+    "agentloop.compaction",
     "agentloop.durable",
     "agentloop.errors",
     "agentloop.events",
@@ -21,9 +21,9 @@ MODULES = (
     "agentloop.stores.lines",
     "agentloop.strategies",
     "agentloop.stream",
-    "agentloop.testing.models",
+    "agentloop.testing",
     "agentloop.triggers",
-    "agentloop.workspace.files",
+    "agentloop.workspace",
 )
 FILE = "surface.json"
 _TOP = import_module(MODULES[0])
@@ -38,9 +38,9 @@ def surface() -> dict[str, dict[str, list[str]]]:
 
 
 def names_of(module: str) -> list[str]:
-    """Its `__all__`; without one, what it defines itself."""
+    """Its `__all__`; without one, what its face gives on under its own name, or what it defines itself."""
     found = import_module(module)
-    return sorted(getattr(found, "__all__", None) or _defined_in(found))
+    return sorted(getattr(found, "__all__", None) or _given_on_by(found) or _defined_in(found))
 
 
 def lines_of(module: str, name: str) -> list[str]:
@@ -61,10 +61,14 @@ def lines_of(module: str, name: str) -> list[str]:
     return [f"{type(value).__name__} {_plain(repr(value))}"[:400]]
 
 
+def _given_on_by(module: types.ModuleType) -> list[str]:
+    imported = (node for node in _statements(module) if isinstance(node, ast.ImportFrom))
+    return [each.name for node in imported for each in node.names if each.asname == each.name]
+
+
 def _defined_in(module: types.ModuleType) -> list[str]:
-    assert module.__file__
     names: list[str] = []
-    for node in ast.parse(Path(module.__file__).read_text("utf-8")).body:
+    for node in _statements(module):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 names.append(node.name)
@@ -73,6 +77,11 @@ def _defined_in(module: types.ModuleType) -> list[str]:
             case ast.AnnAssign(target=ast.Name() as target):
                 names.append(target.id)
     return [name for name in names if not name.startswith("_")]
+
+
+def _statements(module: types.ModuleType) -> list[ast.stmt]:
+    assert module.__file__
+    return ast.parse(Path(module.__file__).read_text("utf-8")).body
 
 
 def _class_line(value: type) -> str:
