@@ -1,7 +1,11 @@
-"""Runs the command line as its users do: in processes of its own, on real pipes and a real terminal."""
+"""Runs the command line as its users do: in processes of its own, on real pipes and a real terminal.
 
+They are forks of a process that has the program loaded and warm, which saves more than a second each: see
+`tests/forks.py`. `fresh` asks for a new interpreter all the same.
+"""
+
+import asyncio
 import atexit
-import fcntl
 import json
 import os
 import pty
@@ -9,25 +13,26 @@ import select
 import signal
 import subprocess
 import sys
-import termios
 import time
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import IO, Any
 
+from agentloop import Agent, OfflineModel, Runner
 from agentloop.cli.main import main
 from agentloop.context import counter_for
 from agentloop.stores.words import words_of
-from tests.warm_kit import Warm, serve
+from agentloop.workspace import workspace_tools
+from tests.forks import Forked, serve_forks
+from tests.warm_kit import Warm
 
 ROOT = Path(__file__).parent.parent
 LONGEST_SECONDS = 60.0
+KEPT = ("PATH", "LANG", "COVERAGE_PROCESS_START", "SSL_CERT_FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +59,7 @@ class Finished:
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """A clean environment: no keys, a home of its own, the checkout to import from."""
-    kept = {
-        name: os.environ[name] for name in ("PATH", "LANG", "COVERAGE_PROCESS_START") if name in os.environ
-    }
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     own = {"HOME": str(home), "AGENTLOOP_HOME": str(home / "agentloop"), "PYTHONPATH": str(ROOT)}
     return kept | own | {"COLUMNS": "200", "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm"} | more
 
@@ -69,23 +72,29 @@ def command(*arguments: str) -> list[str]:
 def agentloop(
     *arguments: str, cwd: Path, stdin: str | None = None, env: Mapping[str, str] | None = None
 ) -> Finished:
-    """One call to its end, in a process of its own; without `stdin` standard input is at its end at once.
+    """One call to its end; without `stdin` standard input is at its end at once."""
+    source = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+    with started(*arguments, cwd=cwd, env=env, stdin=source) as process:
+        out, err = process.communicate(stdin, timeout=LONGEST_SECONDS)
+        return Finished(status=process.returncode, out=out, err=err)
 
-    With `stdin` it is a fresh interpreter that reads a pipe; without, a fork of one that has the program
-    loaded already, which saves half a second a call.
-    """
-    if stdin is None:
-        return Finished(**_fork_server().ask([arguments, str(cwd), environment(cwd, **(env or {}))]))
-    done = subprocess.run(
-        command(*arguments),
-        cwd=cwd,
-        env=environment(cwd, **(env or {})),
-        input=stdin.encode(),
-        capture_output=True,
-        timeout=LONGEST_SECONDS,
-        check=False,
-    )
-    return Finished(status=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+
+@contextmanager
+def started(
+    *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, fresh: bool = False, **pipes: Any
+) -> Iterator[Any]:
+    """A call under way, as a Popen with pipes; it is killed at the end where it still runs."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | pipes
+    own = environment(cwd, **(env or {}))
+    with (
+        subprocess.Popen(command(*arguments), cwd=cwd, env=own, text=True, **streams)
+        if fresh or "preexec_fn" in streams or "PYTHONPATH" in (env or {})
+        else Forked(_fork_server(), arguments, cwd=cwd, env=own, **streams)
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @cache
@@ -93,19 +102,6 @@ def _fork_server() -> Warm:
     server = Warm("tests.cli_kit", environment=environment(ROOT), longest_seconds=LONGEST_SECONDS)
     atexit.register(server.end)
     return server
-
-
-@contextmanager
-def started(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None, **pipes: Any) -> Iterator[Any]:
-    """A call under way, as a Popen with pipes; it is killed at the end where it still runs."""
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | pipes
-    with subprocess.Popen(
-        command(*arguments), cwd=cwd, env=environment(cwd, **(env or {})), text=True, **streams
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def line_of(stream: IO[str]) -> str:
@@ -118,7 +114,7 @@ def line_of(stream: IO[str]) -> str:
 class Terminal:
     """A terminal with the program in it; what it shows is in `screen`, escapes included."""
 
-    def __init__(self, master: int, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, master: int, process: Any) -> None:
         self._master = master
         self._process = process
         self.screen = ""
@@ -150,7 +146,7 @@ class Terminal:
         with suppress(EOFError):
             while True:
                 self._read("the program did not end")
-        return self._process.wait(LONGEST_SECONDS)
+        return int(self._process.wait(LONGEST_SECONDS))
 
     def _read(self, fault: str) -> None:
         ready, _, _ = select.select([self._master], [], [], LONGEST_SECONDS)
@@ -168,62 +164,15 @@ class Terminal:
 def terminal(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[Terminal]:
     """The program in a terminal of its own."""
     master, slave = pty.openpty()
-    process = subprocess.Popen(
-        command(*arguments),
-        cwd=cwd,
-        env=environment(cwd, **(env or {})),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-        preexec_fn=_own_terminal,
-    )
-    os.close(slave)
-    try:
-        yield Terminal(master, process)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(master)
-
-
-def _own_terminal() -> None:
-    """A shell in the background hands ignored signals down; a terminal's programs have their own."""
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-def _forked(arguments: Sequence[str], cwd: str, env: Mapping[str, str]) -> dict[str, Any]:
-    with TemporaryFile() as out, TemporaryFile() as err:
-        child = os.fork()
-        if not child:
-            for number, file in enumerate((os.open(os.devnull, os.O_RDONLY), out.fileno(), err.fileno())):
-                os.dup2(file, number)
-            os.environ.clear()
-            os.environ.update(env)
-            os.chdir(cwd)
-            sys.path.insert(0, cwd)
-            sys.argv = ["__main__.py", *arguments]
-            _run_and_leave(arguments)
-        _, ended = os.waitpid(child, 0)
-        texts = [os.pread(file.fileno(), 10_000_000, 0).decode() for file in (out, err)]
-    return {"status": os.waitstatus_to_exitcode(ended), "out": texts[0], "err": texts[1]}
-
-
-def _run_and_leave(arguments: Sequence[str]) -> None:
-    """Taking down all that was loaded would take longer than the call."""
-    status = 99
-    try:
-        main(arguments)
-    except SystemExit as ending:
-        status = int(ending.code or 0)
-    except BaseException:  # noqa: BLE001 — a traceback is what the test will show
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+    own = environment(cwd, **(env or {}))
+    streams = {"stdin": slave, "stdout": slave, "stderr": slave}
+    with Forked(_fork_server(), arguments, cwd=cwd, env=own, terminal=True, **streams) as process:
+        os.close(slave)
+        try:
+            yield Terminal(master, process)
+        finally:
+            process.kill()
+            os.close(master)
 
 
 def load_program() -> None:
@@ -234,8 +183,10 @@ def load_program() -> None:
         import_module(f"agentloop.{name}")
     counter_for("any model")("A first count loads the vocabulary, which takes longer than a call.")
     words_of("Ä first word that is not ASCII has all characters gone through.")
+    agent = Agent(OfflineModel(), tools=workspace_tools(ROOT))
+    asyncio.run(Runner(agent).run("A first run makes the tools' schemas and compiles patterns."))
 
 
 if __name__ == "__main__":
     load_program()
-    serve(lambda asked: _forked(*asked))
+    serve_forks(main)

@@ -1,0 +1,209 @@
+"""Programs as forks of a warm process, each with pipes or a terminal, signals and an end of its own.
+
+A test asks the warm process for a fork and hands it three descriptors through a socket. In between stands one
+that waits for the program's end and says how it ended, since only a parent is told.
+"""
+
+import fcntl
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+from tests.warm_kit import Warm, serve
+
+_NO_STATUS = 99
+MOST_DESCRIPTORS = 1_024
+
+
+class Forked:
+    """A program under way, as a `Popen` in text mode; what it is given is a pipe or a descriptor."""
+
+    def __init__(
+        self,
+        server: Warm,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        terminal: bool = False,
+        **streams: Any,
+    ) -> None:
+        ours: dict[str, int] = {}
+        theirs, made = [], []
+        for name in ("stdin", "stdout", "stderr"):
+            given = streams[name]
+            if given == subprocess.PIPE:
+                ends = os.pipe()
+                ours[name], given = ends[::-1] if name == "stdin" else ends
+                made.append(given)
+            elif given == subprocess.DEVNULL:
+                given = os.open(os.devnull, os.O_RDWR)
+                made.append(given)
+            theirs.append(given if isinstance(given, int) else given.fileno())
+        self._connection = _connected(server, [*arguments], str(cwd), env, terminal)
+        socket.send_fds(self._connection, [b"."], theirs)
+        for descriptor in made:
+            os.close(descriptor)
+        self._said = self._connection.makefile()
+        self.pid = int(self._said.readline())
+        self.returncode: int | None = None
+        self.stdin, self.stdout, self.stderr = (
+            open(ours[name], mode, encoding="utf-8") if name in ours else None  # noqa: PTH123, SIM115
+            for name, mode in (("stdin", "w"), ("stdout", "r"), ("stderr", "r"))
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.stdout, self.stderr, self.stdin):
+            with suppress(BrokenPipeError):
+                if stream:
+                    stream.close()
+        self.wait()
+        self._said.close()
+        self._connection.close()
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not _readable(self._connection, timeout):
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+            self.returncode = int(self._said.readline())
+        return self.returncode
+
+    def communicate(self, text: str | None = None, timeout: float | None = None) -> tuple[Any, Any]:
+        """Say `text`, read both streams to their ends and wait; what is no pipe is None."""
+        got: dict[str, str] = {}
+        acts = [
+            threading.Thread(target=lambda name=name: got.update({name: getattr(self, name).read()}))
+            for name in ("stdout", "stderr")
+            if getattr(self, name) and not getattr(self, name).closed
+        ]
+        if self.stdin and not self.stdin.closed:
+            acts.append(threading.Thread(target=self._say, args=[text or ""]))
+        for act in acts:
+            act.daemon = True
+            act.start()
+        for act in acts:
+            act.join(timeout)
+            if act.is_alive():
+                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        self.wait(timeout)
+        return got.get("stdout"), got.get("stderr")
+
+    def _say(self, text: str) -> None:
+        assert self.stdin
+        with suppress(BrokenPipeError):
+            self.stdin.write(text)
+        with suppress(BrokenPipeError):
+            self.stdin.close()
+
+
+def _readable(connection: socket.socket, timeout: float | None) -> bool:
+    ready, _, _ = select.select([connection], [], [], timeout)
+    return bool(ready)
+
+
+def _connected(
+    server: Warm, arguments: Sequence[str], cwd: str, env: Mapping[str, str], terminal: bool
+) -> socket.socket:
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{folder}/fork")
+        listener.listen()
+        server.ask([listener.getsockname(), arguments, cwd, env, terminal])
+        return listener.accept()[0]
+
+
+def serve_forks(run: Callable[[Sequence[str]], object]) -> None:
+    """Fork what is asked for, in a warm process; `run` is the program, and may end by SystemExit."""
+
+    def fork(asked: Any) -> None:
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        address, arguments, cwd, env, terminal = asked
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(address)
+        with connection:
+            if not os.fork():
+                _fork_and_wait(connection, lambda: _become(run, arguments, cwd, env, terminal))
+
+    serve(fork)
+
+
+def _fork_and_wait(connection: socket.socket, become: Callable[[], object]) -> None:
+    """Between the two: hand the descriptors on, and say the program's process and its end."""
+    try:
+        _, descriptors, _, _ = socket.recv_fds(connection, 1, 3)
+        child = os.fork()
+        if not child:
+            for number, descriptor in enumerate(descriptors):
+                os.dup2(descriptor, number)
+            os.closerange(3, MOST_DESCRIPTORS)
+            become()
+        os.closerange(0, connection.fileno())
+        os.closerange(connection.fileno() + 1, MOST_DESCRIPTORS)
+        connection.sendall(f"{child}\n".encode())
+        _, ended = os.waitpid(child, 0)
+        connection.sendall(f"{os.waitstatus_to_exitcode(ended)}\n".encode())
+    finally:
+        os._exit(0)
+
+
+def _become(
+    run: Callable[[Sequence[str]], object],
+    arguments: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    terminal: bool,
+) -> None:
+    """Be as a process just begun; taking down all that was loaded would take longer than the call."""
+    status = _NO_STATUS
+    try:
+        if terminal:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        os.environ.clear()
+        os.environ.update(env)
+        os.chdir(cwd)
+        sys.path.insert(0, cwd)
+        sys.argv = ["__main__.py", *arguments]
+        sys.stdin, sys.stdout = open(0, encoding="utf-8"), open(1, "w", encoding="utf-8")  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
+        run(arguments)
+    except SystemExit as ending:
+        status = int(ending.code or 0)
+    except BaseException:  # noqa: BLE001 — a traceback is what the test will show
+        traceback.print_exc()
+    finally:
+        with suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
