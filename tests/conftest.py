@@ -1,20 +1,91 @@
-"""What tests get by the name of an argument."""
+"""What tests get by the name of an argument, and how many examples those draw that draw some.
 
+The environment variable `AGENTLOOP_DEEP` asks for all examples, drawn from its text: each text draws others,
+and one text always the same. Without it a test draws a twelfth of its examples, the same ones each time.
+"""
+
+import os
+import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, is_hypothesis_test, seed, settings
 
 if TYPE_CHECKING:
     from tests.postgres_kit import Server
 
+DRAWN_FROM = os.environ.get("AGENTLOOP_DEEP", "")
+EXAMPLES = 100
+"""So many a test draws that does not say `many(n)`."""
+FEWER = 12
+LEAST = 5
+"""The first example is always the simplest one: fewer than these would be no draw."""
+
 # The first count loads a vocabulary, and the machine may be busy: no test is judged by its clock.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed",
+    deadline=None,
+    derandomize=not DRAWN_FROM,
+    database=None,
+    phases=[Phase.explicit, Phase.generate, Phase.shrink],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.function_scoped_fixture,
+    ],
+)
 settings.load_profile("untimed")
+
+# A client for HTTP loads all certificates that the machine trusts, which takes longer than most tests. Here
+# it loads one, which it does not need; the few tests of the variable set it themselves.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "certificate.pem")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Settle how many examples each property test draws; where all are asked for, it is a deep test."""
+    settled = set()
+    for item in items:
+        test: Any = getattr(item, "obj", None)
+        if not is_hypothesis_test(test):
+            continue
+        if DRAWN_FROM:
+            item.add_marker("deep")
+        if test not in settled:
+            settled.add(test)
+            marker = item.get_closest_marker("many")
+            settle(test, marker.args[0] if marker else EXAMPLES)
+
+
+def settle(test: Callable[..., None], examples: int) -> None:
+    """Let it draw so many examples, or fewer."""
+    if DRAWN_FROM:
+        settings(max_examples=examples)(test)
+        seed(crc32(f"{DRAWN_FROM} {test.__qualname__}".encode()))(test)
+    else:
+        settings(max_examples=max(examples // FEWER, min(examples, LEAST)))(test)
+
+
+def pytest_report_header() -> str | None:
+    """What the examples are drawn from, so that a fault can be found again."""
+    return f"AGENTLOOP_DEEP={DRAWN_FROM}" if DRAWN_FROM else None
+
+
+@pytest.fixture(scope="session")
+def first_seed() -> int:
+    """Where deep tests with seeds of their own begin: drawn as examples are."""
+    return crc32(DRAWN_FROM.encode())
+
+
+@pytest.fixture(params=["same", pytest.param("new", marks=pytest.mark.deep)])
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    """What a test draws from: the same each time, and once more, deep, drawn as examples are."""
+    return random.Random(f"{request.node.name} {DRAWN_FROM}" if request.param == "new" else request.node.name)
 
 
 @pytest.fixture(params=[True, False], ids=["streamed", "whole"])

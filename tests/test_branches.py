@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import strategies, triggers
@@ -137,7 +137,7 @@ TRIGGERS: list[Trigger] = [
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: type(each).__name__)
-@settings(max_examples=30)
+@pytest.mark.many(30)
 @given(events=merged(orderly()))
 def test_no_strategy_takes_in_what_a_branch_said(strategy: Strategy, events: list[Event]) -> None:
     context, silent = (Context.of(records_of(log)) for log in (events, silenced(events)))
@@ -152,7 +152,7 @@ def test_no_strategy_takes_in_what_a_branch_said(strategy: Strategy, events: lis
 
 
 @pytest.mark.parametrize("trigger", TRIGGERS, ids=lambda each: type(each).__name__)
-@settings(max_examples=30)
+@pytest.mark.many(30)
 @given(events=merged(orderly()))
 def test_no_trigger_fires_for_what_a_branch_said(trigger: Trigger, events: list[Event]) -> None:
     fired = trigger(Context.of(records_of(events)), BUDGET)
@@ -164,7 +164,7 @@ def is_aside(event: Event) -> bool:
     return isinstance(event, MessageRecord) and event.branch is not None
 
 
-@settings(max_examples=30)
+@pytest.mark.many(30)
 @given(merged(orderly()))
 def test_branches_come_back_from_an_export_of_events(events: list[Event]) -> None:
     text = "\n".join(to_events(records_of(events)))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop._plumbing.strict_json import cleaned
@@ -65,7 +65,7 @@ CUTS: dict[str, Callable[[str, int], str]] = {
 
 @joined
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
-@settings(max_examples=30)
+@pytest.mark.many(30)
 @given(most=limits, before=st.integers(0, 3))
 def test_l11_no_limit_cuts_inside_a_character(
     unit: str, cut: Callable[[str, int], str], most: int, before: int
@@ -87,7 +87,7 @@ def test_a_flag_stays_whole_behind_any_number_of_them() -> None:
 
 
 @joined
-@settings(max_examples=20)
+@pytest.mark.many(20)
 @given(most=st.integers(4, 60))
 def test_what_is_shown_of_old_results_and_arguments_has_whole_characters(unit: str, most: int) -> None:
     policy = MicroCompact(max_chars=most, max_argument_chars=most)
@@ -102,7 +102,7 @@ def test_what_is_shown_of_old_results_and_arguments_has_whole_characters(unit: s
 
 
 @pytest.mark.parametrize("unit", [unit for unit in JOINED.values() if cleaned(unit) == unit.strip()])
-@settings(max_examples=8)
+@pytest.mark.many(8)
 @given(most=st.integers(150, 400))
 def test_what_is_read_and_told_of_a_conversation_has_whole_characters(unit: str, most: int) -> None:
     call = ToolCall(id="c", name="write", arguments=unit * 3_000)
@@ -243,8 +243,13 @@ async def test_an_odd_answer_reaches_the_user_the_store_and_every_export(tmp_pat
         assert to_openai(records_of(events)) == to_openai(records)
 
 
-ENCODINGS = [{"PYTHONIOENCODING": name} for name in ("ascii", "latin-1", "utf-16")] + [
-    {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+PLAIN = {"LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+ENCODINGS = [
+    PLAIN,
+    *(
+        pytest.param({"PYTHONIOENCODING": name}, marks=pytest.mark.deep)
+        for name in ("ascii", "latin-1", "utf-16")
+    ),
 ]
 
 
@@ -277,7 +282,7 @@ def test_an_odd_answer_is_printed_as_utf_8_whatever_the_machine_speaks(
     [("é日本👩🏽\u200d🚀".encode(), "é日本👩🏽\u200d🚀"), (b"caf\xe9?", "caf\ufffd?")],
     ids=["UTF-8", "Latin-1"],
 )
-@pytest.mark.parametrize("option", [["-p"], []], ids=["option", "word"])
+@pytest.mark.parametrize("option", [["-p"], pytest.param([], marks=pytest.mark.deep)], ids=["option", "word"])
 def test_a_prompt_is_read_as_utf_8_whatever_the_machine_speaks(
     tmp_path: Path, option: list[str], typed: bytes, sent: str
 ) -> None:
@@ -286,7 +291,7 @@ def test_a_prompt_is_read_as_utf_8_whatever_the_machine_speaks(
         done = subprocess.run(
             [*map(os.fsencode, words), typed],
             cwd=tmp_path,
-            env=environment(tmp_path, **ENCODINGS[-1]),
+            env=environment(tmp_path, **PLAIN),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,

@@ -114,8 +114,10 @@ def test_a_second_ctrl_c_ends_at_once_even_where_output_is_stuck(tmp_path: Path)
         assert process.wait(30) == 130
 
 
-def test_a_reader_that_goes_away_ends_the_run_quietly_and_keeps_the_session(tmp_path: Path) -> None:
-    lines = random.randrange(2, 200)
+def test_a_reader_that_goes_away_ends_the_run_quietly_and_keeps_the_session(
+    tmp_path: Path, chance: random.Random
+) -> None:
+    lines = chance.randrange(2, 200)
     with StrictProvider([Reply(text="words " * 20_000)]) as provider:
         options = ("--base-url", provider.url, "--window", "200k", "--json", "--session", "s")
         with started("-p", "hello", *options, cwd=tmp_path) as process:
@@ -202,11 +204,13 @@ def test_a_closed_standard_error_hides_the_progress_and_nothing_else(tmp_path: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_stopped_anywhere_and_resumed_the_job_gets_done(number: signal.Signals, tmp_path: Path) -> None:
+def test_stopped_anywhere_and_resumed_the_job_gets_done(
+    number: signal.Signals, tmp_path: Path, chance: random.Random
+) -> None:
     folder = Path(email.__file__).parent
     options = ("--workdir", str(folder), "--window", "8k", "--session", "s", "--json")
     job = "Read every Python file in this folder and say what each one does."
-    lines = random.randrange(1, 150)
+    lines = chance.randrange(1, 150)
     with started("-p", job, *options, cwd=tmp_path) as process:
         for _ in range(lines):
             process.stdout.readline()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import compact_messages, compact_messages_async, strategies, triggers
@@ -89,7 +89,7 @@ async def test_the_same_awaited_with_a_model(strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize("strategy", EVERY, ids=NAMES)
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@pytest.mark.many(200)
 @given(history=st.one_of(histories, orderly()))
 def test_l2_whatever_the_list_holds_what_comes_out_is_valid_and_fits(
     strategy: Strategy, history: list[Message]
@@ -292,7 +292,7 @@ def test_where_nothing_is_done_a_record_comes_out_as_it_went_in() -> None:
     assert compact_messages(said, window="16k", trigger=triggers.TurnCount(5))[2] == said[2]
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@pytest.mark.many(60)
 @given(history=st.lists(orderly(most_turns=4), min_size=3, max_size=5))
 def test_repeated_use_stays_valid_fits_and_never_nests(history: list[list[Message]]) -> None:
     kept: list[Any] = []

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.compaction import Compaction
@@ -482,7 +482,7 @@ async def test_a_compaction_that_lost_the_race_is_dropped_as_a_conflict(tmp_path
     assert sum(isinstance(event, ModelCalled) and event.purpose == "summary" for event in records) == 1
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@pytest.mark.many(40)
 @given(data=st.data())
 async def test_l9_whatever_is_read_every_request_fits_and_is_valid(
     tmp_path: Path, data: st.DataObject

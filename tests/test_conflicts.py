@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.callbacks import Callbacks
@@ -88,7 +88,7 @@ def check_log(events: Sequence[Any], *, results: int) -> None:
 ACTS = ("compact", "undo", "rename", "note", "branch", "own compact")
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.many(30)
 @given(
     acts=st.dictionaries(st.integers(1, 60), st.sampled_from(ACTS), max_size=8),
     window=st.sampled_from([3_000, 128_000]),

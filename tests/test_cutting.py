@@ -1,7 +1,7 @@
 """Long texts shown in part: head and tail, a beginning, the last lines."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop._plumbing.truncate import beginning, ends, halves, head, last_lines, tail
@@ -75,7 +75,7 @@ def test_l11_ends_keep_their_limit(text: str, max_chars: int, whole: str | None)
         assert short == text
 
 
-@settings(max_examples=30)
+@pytest.mark.many(30)
 @given(st.lists(st.sampled_from(["\ud83d\ude00", "x", "\U0001f600"]), min_size=200, max_size=250))
 def test_l11_no_surrogate_pair_is_split(units: list[str]) -> None:
     short = ends("".join(units), max_chars=180)

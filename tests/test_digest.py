@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.compaction.digest import digest
@@ -486,7 +486,7 @@ def test_prose_is_cut_between_lines_and_stays_stable() -> None:
     assert merged(once, most=300).splitlines()[: len(lines)] == lines
 
 
-@settings(max_examples=100)
+@pytest.mark.many(100)
 @given(st.lists(orderly(most_turns=3), min_size=2, max_size=4), st.integers(100, 600))
 def test_a_record_of_records_keeps_to_its_length_and_has_each_heading_once(
     parts: list[list[Message]], most: int

@@ -70,12 +70,14 @@ async def swept(workshop: Warm, drawn: list[Json]) -> list[Json]:
     return ends
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize(
+    ("part", "times"), [(0, 1), *(pytest.param(part, 5, marks=pytest.mark.deep) for part in (1, 2))]
+)
 @pytest.mark.parametrize("error", ERRORS)
 async def test_a_disc_that_fails_at_any_byte(
-    error: str, part: int, workshop: Warm, written: dict[str, Json]
+    error: str, part: int, times: int, first_seed: int, workshop: Warm, written: dict[str, Json]
 ) -> None:
-    chance = random.Random(f"{error} {part}")
+    chance = random.Random(f"{error} {part} {first_seed}")
     drawn = [
         {
             "only": only,
@@ -83,7 +85,7 @@ async def test_a_disc_that_fails_at_any_byte(
             "error": ERRORS[error],
             "failing": chance.choice([-1, -1, 1, 2, 5]),
         }
-        for only in (*PLACES, "") * 5
+        for only in (*PLACES, "") * times
     ]
     ends = await swept(workshop, drawn)
     assert [fault for fault, end in zip(drawn, ends, strict=True) if not end["failed"]] == []

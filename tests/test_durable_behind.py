@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise, repeat
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.context import Context, wire_messages
@@ -44,7 +44,7 @@ def used(log: Sequence[Record]) -> int:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.many(60)
 @given(st.lists(st.sampled_from([*FATES, *PASSED, *PASSED]), max_size=14))
 def test_a_run_goes_on_behind_others_whatever_becomes_of_its_steps(fates: list[str]) -> None:
     async def whole() -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise, repeat
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Agent, Compaction, Limits
@@ -29,7 +29,7 @@ from tests.kit import read
 from tests.strict_rules import violations
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.many(60)
 @given(st.lists(st.sampled_from(FATES), max_size=14))
 def test_the_log_is_that_of_one_run_whatever_becomes_of_its_steps(fates: list[str]) -> None:
     async def whole() -> None:

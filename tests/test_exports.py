@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.codec import decode, encode
@@ -164,7 +164,7 @@ def compacted_logs(draw: st.DrawFn) -> list[Record]:
     return records_of(events)
 
 
-@settings(max_examples=50)
+@pytest.mark.many(50)
 @given(compacted_logs())
 def test_an_export_of_the_main_line_gives_the_same_context(records: list[Record]) -> None:
     kinds = (MessageRecord, Compacted, Restored)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop._plumbing.truncate import ends
@@ -262,7 +262,7 @@ def test_what_was_said_cannot_close_a_section() -> None:
     assert "<" not in index
 
 
-@settings(max_examples=200)
+@pytest.mark.many(200)
 @given(histories | orderly(), st.integers(-1, 300))
 def test_it_never_takes_more_than_it_may(messages: list[Message], max_tokens: int) -> None:
     entries = entries_of(*messages)
@@ -272,7 +272,7 @@ def test_it_never_takes_more_than_it_may(messages: list[Message], max_tokens: in
     assert all(line.split(":")[0] in LABELS.values() for line in index.splitlines())
 
 
-@settings(max_examples=100)
+@pytest.mark.many(100)
 @given(orderly())
 def test_whoever_has_the_room_reads_every_fact(messages: list[Message]) -> None:
     index = index_of(entries_of(*messages), max_tokens=10_000, counter=COUNTER)

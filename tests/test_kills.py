@@ -14,10 +14,12 @@ from tests.kill_world import World
 from tests.warm_kit import Warm, warm
 
 KILLS = 25
-"""So many processes are killed in each of the eight parts."""
+"""So many processes are killed in each of the eight deep parts."""
 
-MOST_TRIALS = 3 * KILLS
-"""Nearly each trial kills one to three processes; more trials than this would say that none is hit."""
+A_FEW_KILLS = 6
+
+MOST_TRIALS = 3
+"""Nearly each trial kills one to three processes; more trials a kill than this would say that none is hit."""
 
 POINTS = (
     *("append, asked", "append, returned", "commit, to come", "commit, done"),
@@ -91,38 +93,52 @@ def test_a_worker_that_says_nothing_hangs_but_where_a_time_was_waited_for(
     assert said == (None if moment == 0.5 and not has_left else HANGS)
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_l7_killed_at_any_time(seed: int, workshop: Warm, once_through: dict[str, Any]) -> None:
+Sweeps = pytest.mark.parametrize(
+    ("part", "kills"),
+    [(0, A_FEW_KILLS), *(pytest.param(part, KILLS, marks=pytest.mark.deep) for part in range(1, 5))],
+)
+
+
+@Sweeps
+async def test_l7_killed_at_any_time(
+    part: int, kills: int, first_seed: int, workshop: Warm, once_through: dict[str, Any]
+) -> None:
     def drawn(chance: random.Random, seconds: float) -> float:
         return chance.uniform(0, seconds)
 
-    await killed_and_judged(workshop, once_through, random.Random(seed), drawn)
+    await killed_and_judged(workshop, once_through, kills, random.Random(first_seed + part), drawn)
 
 
-@pytest.mark.parametrize("seed", range(4))
-async def test_l7_killed_at_every_point(seed: int, workshop: Warm, once_through: dict[str, Any]) -> None:
+@Sweeps
+async def test_l7_killed_at_every_point(
+    part: int, kills: int, first_seed: int, workshop: Warm, once_through: dict[str, Any]
+) -> None:
     counts = once_through["ended"]["reached"]
 
     def drawn(chance: random.Random, _: float) -> list[Any]:
         label = chance.choice(sorted(counts))
         return [label, chance.randint(1, counts[label])]
 
-    await killed_and_judged(workshop, once_through, random.Random(seed), drawn)
+    await killed_and_judged(workshop, once_through, kills, random.Random(first_seed + part), drawn)
 
 
 async def killed_and_judged(
-    workshop: Warm, done: dict[str, Any], chance: random.Random, drawn: Callable[[random.Random, float], Any]
+    workshop: Warm,
+    done: dict[str, Any],
+    kills: int,
+    chance: random.Random,
+    drawn: Callable[[random.Random, float], Any],
 ) -> None:
     """Sessions whose processes are killed up to three times each, until enough were.
 
     Moments are drawn from the seconds that the last trial took: the machine may do something else by now.
     """
     killed = trials = 0
-    while killed < KILLS:
-        moments = [drawn(chance, done["seconds"]) for _ in range(min(3, KILLS - killed))]
+    while killed < kills:
+        moments = [drawn(chance, done["seconds"]) for _ in range(min(3, kills - killed))]
         with scratch() as folder:
             done = workshop(folder=str(folder), moments=moments)
             wrong = await judged(folder, done)
         assert wrong == [], f"moments {moments}, killed {done['killed']}"
         killed, trials = killed + len(done["killed"]), trials + 1
-        assert trials <= MOST_TRIALS, f"{killed} kills only"
+        assert trials <= MOST_TRIALS * kills, f"{killed} kills only"

@@ -10,7 +10,7 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop._plumbing.checks import tokens_of
@@ -299,7 +299,7 @@ STREAM = (
 
 
 @given(st.lists(st.integers(0, len(STREAM))))
-@settings(max_examples=60, deadline=None)
+@pytest.mark.many(60)
 async def test_bytes_may_be_split_anywhere(cuts: list[int]) -> None:
     *texts, answer = [part async for part in streamed(pieces_of(STREAM, cuts))]
     assert "".join(part.text for part in texts if isinstance(part, TextPart)) == "aä🙂🙂!"

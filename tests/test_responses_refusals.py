@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.codec import decode, encode
@@ -214,7 +214,7 @@ async def told_or_refused(data: bytes) -> Answer | None:
 
 
 @given(st.sampled_from([*OUTPUTS]), st.data())
-@settings(max_examples=60)
+@pytest.mark.many(60)
 async def test_damaged_answers_are_refused_or_can_be_kept_and_sent_again(
     name: str, data: st.DataObject
 ) -> None:

@@ -78,7 +78,14 @@ async def test_every_file_is_read_in_a_window_of_16k(
     assert text.endswith(ended.output)
 
 
-@pytest.mark.parametrize("usage", ["right", "absent", "half", "double", "output-only"])
+@pytest.mark.parametrize(
+    "usage",
+    [
+        "right",
+        "absent",
+        *(pytest.param(each, marks=pytest.mark.deep) for each in ("half", "double", "output-only")),
+    ],
+)
 async def test_nothing_is_lost_over_several_compactions(
     tmp_path: Path, usage: str, model_class: Model
 ) -> None:
@@ -92,7 +99,7 @@ async def test_nothing_is_lost_over_several_compactions(
 @pytest.mark.parametrize(
     "dialect", [*sorted(RESPONSES_OVERFLOWS), "openai", "llamacpp-bare", "bare-500", "http-413"]
 )
-@pytest.mark.parametrize("factor", [1.0, 1.7])
+@pytest.mark.parametrize("factor", [1.7, pytest.param(1.0, marks=pytest.mark.deep)])
 async def test_a_window_that_is_not_known_is_learnt_from_the_overflow(
     tmp_path: Path, dialect: str, factor: float
 ) -> None:

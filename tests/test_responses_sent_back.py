@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.context import count_message, counter_for, wire_messages
@@ -206,7 +206,7 @@ broken_items = st.lists(
 
 
 @given(st.lists(said | imported, max_size=8), broken_items)
-@settings(max_examples=150)
+@pytest.mark.many(150)
 def test_l1_every_history_is_a_valid_request(history: list[Message], items: list[Any]) -> None:
     marked = [
         replace(message, extra={**message.extra, "response_items": items})
@@ -221,7 +221,7 @@ def test_l1_every_history_is_a_valid_request(history: list[Message], items: list
 
 
 @given(st.lists(said, min_size=1, max_size=8))
-@settings(max_examples=60)
+@pytest.mark.many(60)
 def test_l12_more_messages_begin_with_the_same_items(history: list[Message]) -> None:
     messages = wire_messages(history)
     items = inputs_of(messages, with_reasoning=True)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.codec import encode
@@ -45,7 +45,7 @@ single = st.one_of(
 
 
 @given(st.lists(single, max_size=8, unique_by=lambda item: item["id"]), st.integers(1, 5), st.data())
-@settings(max_examples=60)
+@pytest.mark.many(60)
 async def test_any_output_is_the_same_whole_and_in_pieces_split_anywhere(
     items: list[Body], size: int, data: st.DataObject
 ) -> None:
@@ -208,7 +208,7 @@ HALVES = (
 
 
 @given(st.lists(st.integers(0, len(HALVES))))
-@settings(max_examples=60)
+@pytest.mark.many(60)
 async def test_bytes_may_be_split_anywhere(cuts: list[int]) -> None:
     parts = [part async for part in streamed(pieces_of(HALVES, cuts))]
     answer = parts[-1]

@@ -465,7 +465,9 @@ CHILD = """
 """
 
 
-@pytest.mark.parametrize("acts", [1, 2, 7, 30, 61])
+@pytest.mark.parametrize(
+    "acts", [7, *(pytest.param(acts, marks=pytest.mark.deep) for acts in (1, 2, 30, 61))]
+)
 async def test_l7_killed_and_resumed_no_finished_tool_runs_again(tmp_path: Path, acts: int) -> None:
     script = tmp_path / "child.py"
     script.write_text(textwrap.dedent(CHILD))

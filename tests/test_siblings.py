@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Agent, Callbacks, Compaction, Runner, tool
@@ -130,7 +130,7 @@ batches = (the_seven | any_seven).flatmap(lambda seven: st.permutations(seven))
 
 
 @given(batches)
-@settings(max_examples=10)
+@pytest.mark.many(10)
 def test_l16_each_of_seven_siblings_gets_its_result_and_the_run_goes_on(seven: list[Odd]) -> None:
     asyncio.run(_seven_siblings(seven))
     gc.collect()
@@ -324,10 +324,15 @@ KILLED = """
     ("point", "kept"),
     [
         ("tool_ended", "tool"),
-        ("message_added:tool", "tool"),
-        ("message_added:assistant", "assistant"),
-        ("after_compaction", "compacted"),
         ("compaction_ended", "compacted"),
+        *(
+            pytest.param(*each, marks=pytest.mark.deep)
+            for each in (
+                ("message_added:tool", "tool"),
+                ("message_added:assistant", "assistant"),
+                ("after_compaction", "compacted"),
+            )
+        ),
     ],
 )
 async def test_l7_a_callback_that_kills_the_process_loses_nothing(

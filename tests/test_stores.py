@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.errors import UsageError
@@ -107,7 +107,7 @@ def test_a_change_of_all_is_the_changes_of_its_parts(appends: list[list[Event]])
     assert info == changed(None, "s", change_of(whole)) == line("s", whole)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@pytest.mark.many(15)
 @given(appends=APPENDS)
 def test_every_store_says_of_a_session_what_its_events_do(
     make_used_store: Make, appends: list[list[Event]]

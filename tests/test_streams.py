@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.errors import BadAnswerError, ModelUnavailableError
@@ -79,7 +79,7 @@ def seen(message: Message, reply: Reply, shape: Shape) -> dict[str, Any]:
 
 
 @given(replies(), st.integers(0, 2**32), st.sampled_from([USAGE, None]))
-@settings(max_examples=300)
+@pytest.mark.many(300)
 async def test_every_shape_says_the_same(reply: Reply, seed: int, usage: Body | None) -> None:
     chance = random.Random(seed)
     shape = Shape.drawn(chance)
@@ -128,7 +128,7 @@ async def test_a_run_on_a_server_of_that_shape(shape: Shape) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=15)
+@pytest.mark.many(15)
 async def test_a_run_on_a_server_that_words_each_answer_otherwise(seed: int) -> None:
     chance = random.Random(seed)
     shapes = [Shape.drawn(chance) for _ in range(3)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.compaction.reading import MAX_PIECES
@@ -111,7 +111,7 @@ async def test_n_pieces_take_n_requests_and_one_more(turns: int) -> None:
     assert result.unread == ()
 
 
-@settings(max_examples=200)
+@pytest.mark.many(200)
 @given(orderly(most_turns=9), st.lists(texts, max_size=4), st.integers(1_800, 4_000))
 def test_l4_all_that_was_said_is_whole_in_an_accepted_request(
     messages: list[Message], more: list[str], window: int

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from agentloop.context import Context, Entry, count_message, wire_messages
 from agentloop.events import Cleared, ClearedItem, MessageRecord, Record
@@ -177,7 +177,7 @@ def test_a_result_gives_way_only_to_one_that_stands_whole() -> None:
     assert superseded_items(context, COUNTER) == (item,)
 
 
-@settings(max_examples=200)
+@pytest.mark.many(200)
 @given(histories | orderly())
 def test_l1_l2_only_results_with_a_newer_one_change(messages: list[Message]) -> None:
     context = context_of(messages)
