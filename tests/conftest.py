@@ -71,9 +71,10 @@ def settle(test: Callable[..., None], examples: int) -> None:
         settings(max_examples=max(examples // FEWER, min(examples, LEAST)))(test)
 
 
-def pytest_report_header() -> str | None:
-    """What the examples are drawn from, so that a fault can be found again."""
-    return f"AGENTLOOP_DEEP={DRAWN_FROM}" if DRAWN_FROM else None
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what examples were drawn from, so that whatever they found can be found again."""
+    if DRAWN_FROM:
+        terminalreporter.write_line(f"examples were drawn from AGENTLOOP_DEEP={DRAWN_FROM}")
 
 
 @pytest.fixture(scope="session")

@@ -200,22 +200,17 @@ def test_a_mark_that_somebody_else_wrote_hides_nothing() -> None:
 @pytest.mark.parametrize(
     ("piece", "chars"),
     [
-        ("-----BEGIN PRIVATE KEY----- aaaa", 5_000_000),
+        ("a", 5_000_000),
+        ("sk-", 5_000_000),
+        ("令牌 key=", 500_000),
+        ("bearer ", 500_000),
         ("login a ", 500_000),
-        *(
-            pytest.param(*case, marks=pytest.mark.deep)
-            for case in (
-                ("a", 5_000_000),
-                ("sk-", 5_000_000),
-                ("eyJaaaaaaaaa.", 5_000_000),
-                ("token:1", 5_000_000),
-                ("令牌 key=", 500_000),
-                ("bearer ", 500_000),
-                ("\npassword 1a", 500_000),
-                ("auth=Ogab", 500_000),
-                ("MOab.", 500_000),
-            )
-        ),
+        ("\npassword 1a", 500_000),
+        ("auth=Ogab", 500_000),
+        ("MOab.", 500_000),
+        pytest.param("eyJaaaaaaaaa.", 5_000_000, marks=pytest.mark.deep),
+        pytest.param("-----BEGIN PRIVATE KEY----- aaaa", 5_000_000, marks=pytest.mark.deep),
+        pytest.param("token:1", 5_000_000, marks=pytest.mark.deep),
     ],
 )
 def test_5_mb_of_anything_are_read_whole_and_in_pieces(piece: str, chars: int) -> None:
