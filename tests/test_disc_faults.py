@@ -107,7 +107,8 @@ async def test_a_sync_that_fails_is_no_write(workshop: Warm, written: dict[str, 
     assert [fault for fault, end in zip(drawn, ends, strict=True) if not end["failed"]] == []
 
 
-async def test_the_command_line_says_it_in_one_line(workshop: Warm, tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.deep)])
+async def test_the_command_line_says_it_in_one_line(times: int, workshop: Warm, tmp_path: Path) -> None:
     for number in range(4):
         text = f'"""File {number} counts to {number}."""\n' + f"count = {number}  # word\n" * 300
         (tmp_path / f"file_{number}.py").write_text(text)
@@ -116,7 +117,7 @@ async def test_the_command_line_says_it_in_one_line(workshop: Warm, tmp_path: Pa
         most = sum(path.stat().st_size for path in (folder / "disc").rglob("*") if path.is_file())
     chance = random.Random("command line")
     statuses = []
-    for error in [*ERRORS.values()] * 3:
+    for error in [*ERRORS.values()] * times:
         with scratch() as folder:
             byte = chance.randint(1, most * 9 // 10)
             done = commands(workshop, folder, tmp_path, byte=byte, error=error)

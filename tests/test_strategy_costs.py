@@ -103,7 +103,7 @@ def taken(strategy: Strategy, context: Context) -> int:
     return counted.total()
 
 
-@pytest.mark.parametrize("context_of", [with_notes, nested])
+@pytest.mark.parametrize("context_of", [with_notes, pytest.param(nested, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=strategy_name)
 def test_l14_ten_times_the_messages_take_ten_times_the_operations(
     strategy: Strategy, context_of: Callable[[int], Context]
