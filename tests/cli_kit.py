@@ -177,9 +177,9 @@ def terminal(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -
 
 def load_program() -> None:
     """Load what a call of the program needs, so that its forks need not."""
-    for name in ("app", "start", "one_call", "sessions", "compacting", "lessons", "faults", "models"):
+    for name in ("app", "run", "sessions", "compact", "lessons", "faults", "models"):
         import_module(f"agentloop.cli.{name}")
-    for name in ("openai_chat", "openai_responses", "windows", "durable"):
+    for name in ("providers.openai", "durable"):
         import_module(f"agentloop.{name}")
     counter_for("any model")("A first count loads the vocabulary, which takes longer than a call.")
     words_of("Ä first word that is not ASCII has all characters gone through.")

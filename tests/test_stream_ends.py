@@ -212,8 +212,7 @@ SIGNS: dict[str, bytes] = {
 async def test_signs_of_life_alone_do_not_hold_a_run_up_for_ever(
     stream: bool, kind: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("patience", "first_bytes"):
-        monkeypatch.setattr(f"agentloop.providers.openai.fields.{module}.SIGNS_OF_LIFE_FACTOR", 1)
+    monkeypatch.setattr("agentloop.providers.openai.sse.SIGNS_OF_LIFE_FACTOR", 1)
     lives: list[Told] = [[sign, 0.02] * 300 for sign in SIGNS.values()]
     options: Body = {"timeout_seconds": 0.8, "stream": stream, "retry": RetryPolicy(attempts=1), "kind": kind}
     async with runners(map(always, lives), **options) as at:
