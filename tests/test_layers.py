@@ -115,6 +115,11 @@ def test_the_order_names_every_module_once() -> None:
     assert sorted(ORDER) == sorted({room_of(path) for path, _ in modules()})
 
 
+def test_the_map_of_the_documentation_is_that_order() -> None:
+    rows = re.findall(r"^\| `(\w+)/?` \|", (ROOT / "docs" / "internals.md").read_text(), re.MULTILINE)
+    assert rows == ORDER
+
+
 def test_imports_point_up_the_order() -> None:
     wrong = [
         f"{path} imports {module}"
@@ -158,7 +163,7 @@ def test_each_vendor_has_one_door() -> None:
         f"{path} imports {module}"
         for path, tree in modules()
         for module, _ in imports(tree)
-        if (door := DOORS.get(re.split(r"\.", module)[0]))
+        if (door := DOORS.get(module.split(".")[0]))
         and path.as_posix() != door
         and not path.as_posix().startswith(f"{door}/")
     ]
