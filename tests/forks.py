@@ -58,6 +58,8 @@ class Forked:
         self._said = self._connection.makefile()
         self.pid = int(self._said.readline())
         self.returncode: int | None = None
+        self._acts: list[threading.Thread] = []
+        self._read_whole: dict[str, str] = {}
         self.stdin, self.stdout, self.stderr = (
             open(ours[name], mode, encoding="utf-8") if name in ours else None  # noqa: PTH123, SIM115
             for name, mode in (("stdin", "w"), ("stdout", "r"), ("stderr", "r"))
@@ -96,24 +98,29 @@ class Forked:
         return self.returncode
 
     def communicate(self, text: str | None = None, timeout: float | None = None) -> tuple[Any, Any]:
-        """Say `text`, read both streams to their ends and wait; what is no pipe is None."""
-        got: dict[str, str] = {}
-        acts = [
-            threading.Thread(target=lambda name=name: got.update({name: getattr(self, name).read()}))
-            for name in ("stdout", "stderr")
-            if getattr(self, name) and not getattr(self, name).closed
-        ]
-        if self.stdin and not self.stdin.closed:
-            acts.append(threading.Thread(target=self._say, args=[text or ""]))
-        for act in acts:
-            act.daemon = True
-            act.start()
-        for act in acts:
+        """Say `text`, read both streams to their ends and wait; what is no pipe is None.
+
+        Called again after a `TimeoutExpired` it goes on, and nothing is lost.
+        """
+        if not self._acts:
+            self._acts = [
+                threading.Thread(target=self._read, args=[name], daemon=True)
+                for name in ("stdout", "stderr")
+                if getattr(self, name) and not getattr(self, name).closed
+            ]
+            if self.stdin and not self.stdin.closed:
+                self._acts.append(threading.Thread(target=self._say, args=[text or ""], daemon=True))
+            for act in self._acts:
+                act.start()
+        for act in self._acts:
             act.join(timeout)
             if act.is_alive():
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
         self.wait(timeout)
-        return got.get("stdout"), got.get("stderr")
+        return self._read_whole.get("stdout"), self._read_whole.get("stderr")
+
+    def _read(self, name: str) -> None:
+        self._read_whole[name] = getattr(self, name).read()
 
     def _say(self, text: str) -> None:
         assert self.stdin
