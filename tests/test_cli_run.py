@@ -33,8 +33,8 @@ def test_the_main_job_names_every_file_after_several_compactions(tmp_path: Path)
     assert len(transcripts) == compactions >= 3
     for path in transcripts:
         assert all(Message.from_openai(json.loads(line)).role for line in path.read_text().splitlines())
-    assert f"{compactions} compactions" in done.err.splitlines()[-2]
-    hidden, kept = done.err.splitlines()[-4:-2]
+    assert f"{compactions} compactions" in done.err.splitlines()[-4]
+    hidden, kept = done.err.splitlines()[-3:-1]
     times, covered, whole = map(int, re.findall(r"\d+", hidden))
     assert hidden.startswith(f"compacted {times} times: a summary stands for ")
     assert times == compactions

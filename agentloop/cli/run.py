@@ -351,13 +351,12 @@ async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int
     last_words = partial(_last_words, writer, tally)
     with before_leaving(last_words), before_leaving(end_all):
         outcome = await _watched(call, writer, console, tally)
-        if call.settings.store != MEMORY:
-            for line in compacted_and_kept(tally, call.settings.transcripts):
-                console.print(Text(line, style="yellow"))
         if tally.context:
             console.print(final_line(tally))
         status = await report_outcome(outcome, writer, console)
     if _is_stored(call, tally):
+        for line in compacted_and_kept(tally, call.settings.transcripts):
+            console.print(Text(line, style="yellow"))
         say(console, resume_hint(tally.session_id, call.settings), style="dim")
     return status
 
