@@ -36,7 +36,7 @@ def test_the_main_job_names_every_file_after_several_compactions(tmp_path: Path)
     assert f"{compactions} compactions" in done.err.splitlines()[-4]
     hidden, kept = done.err.splitlines()[-3:-1]
     times, covered, whole = map(int, re.findall(r"\d+", hidden))
-    assert hidden.startswith(f"compacted {times} times: a summary stands for ")
+    assert hidden.endswith(f"{covered} of this run's {whole} messages are no longer shown to the model")
     assert times == compactions
     assert covered < whole < covered + 20
     files = f"{len(transcripts)} transcripts in .transcripts"

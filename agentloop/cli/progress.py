@@ -102,10 +102,11 @@ def compacted_and_kept(tally: RunFigures, transcripts: Path) -> tuple[str, ...]:
         return ()
     hidden = sum(holds(tally.hidden, seq) for seq in tally.seqs)
     times = "once" if tally.compactions == 1 else f"{tally.compactions} times"
+    whole = len(tally.seqs)
     files = f"{tally.transcripts} transcript{'' if tally.transcripts == 1 else 's'}"
     return (
-        f"compacted {times}: a summary stands for {hidden} of the {len(tally.seqs)} messages of this run",
-        printable(f"kept: all {len(tally.seqs)} in the session's log, and {files} in {transcripts}"),
+        f"compacted {times}: {hidden} of this run's {whole} messages are no longer shown to the model",
+        printable(f"kept: all {whole} in the session's log, and {files} in {transcripts}"),
     )
 
 
