@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentloop.errors import ToolDefinitionError as ToolDefinitionError, UsageError as UsageError
     from agentloop.events import EventFilter as EventFilter
     from agentloop.messages import Message as Message, ToolCall as ToolCall, Usage as Usage
-    from agentloop.model_call import RetryPolicy as RetryPolicy
+    from agentloop.retry import RetryPolicy as RetryPolicy
     from agentloop.models import Answer as Answer, ChatModel as ChatModel, ModelRequest as ModelRequest
     from agentloop.models import Price as Price, Retry as Retry, TextPart as TextPart
     from agentloop.providers.offline import OfflineModel as OfflineModel
@@ -50,7 +50,7 @@ _NAMES = {
     "SessionNotFoundError StoreError TakenOverError ToolDefinitionError UsageError",
     "events": "EventFilter",
     "messages": "Message ToolCall Usage",
-    "model_call": "RetryPolicy",
+    "retry": "RetryPolicy",
     "models": "Answer ChatModel ModelRequest Price Retry TextPart",
     "providers.offline": "OfflineModel",
     "providers.openai": "OpenAIChat OpenAIResponses",

@@ -13,9 +13,9 @@ from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction, CompactionResult
 from agentloop.context import count_message, counter_for
 from agentloop.events import Cleared, Compacted, MessageRecord, Record, Restored
-from agentloop.model_call import RetryPolicy
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
 from agentloop.results import RunResult
+from agentloop.retry import RetryPolicy
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import open_store

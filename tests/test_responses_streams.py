@@ -10,9 +10,9 @@ from agentloop.codec import encode
 from agentloop.errors import BadAnswerError
 from agentloop.events import MessageRecord
 from agentloop.messages import Message, Usage
-from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, Retry, TextPart
 from agentloop.providers.openai.responses import streamed
+from agentloop.retry import RetryPolicy
 from tests.responses_kit import (
     OUTPUTS,
     SEARCH,

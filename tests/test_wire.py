@@ -19,6 +19,7 @@ from agentloop.context import (
     count_message,
     count_request,
     counter_for,
+    estimate_tokens,
 )
 from agentloop.context.request import alternating, arranged, wire_messages, wire_tools
 from agentloop.context.wire import MOST_UNREADABLE_CHARS
@@ -33,7 +34,6 @@ from agentloop.prompts import (
     GO_ON_TOKENS,
     INTERRUPTED,
     INTERRUPTED_TOKENS,
-    estimate_tokens,
 )
 from agentloop.providers.openai import OpenAIChat
 from agentloop.run import Agent

@@ -13,6 +13,7 @@ from math import inf
 from typing import TypeGuard
 
 from agentloop._plumbing.callables import is_async
+from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 
 MOST_KEPT = 2**53 - 1
@@ -41,9 +42,9 @@ def is_kept_number(value: object) -> TypeGuard[float]:
     return abs(value) <= sys.float_info.max
 
 
-_SIZE = re.compile(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
-_AMOUNT = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)
-_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([smhdw]?)", re.ASCII)
+_SIZE = pattern(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
+_AMOUNT = pattern(r"\d+(\.\d*)?|\.\d+", re.ASCII)
+_TIME = pattern(r"(\d+(?:\.\d*)?|\.\d+)\s*([smhdw]?)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 MOST_TOKENS = 1_000_000_000

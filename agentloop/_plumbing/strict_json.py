@@ -2,14 +2,15 @@
 
 import json
 import math
-import re
 from typing import Any
 
-_ESCAPE = re.compile(
+from agentloop._plumbing.patterns import pattern
+
+_ESCAPE = pattern(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u])|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
 """An escape in JSON; the first group is one that may stand: of a whole pair, or of one character."""
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = pattern(r"\\u[dD][89a-fA-F]")
 
 
 def cleaned(value: Any) -> Any:

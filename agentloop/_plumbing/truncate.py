@@ -12,6 +12,7 @@ class Prepend (its rule GB9b) and the consonants that some scripts join by a vir
 import re
 import unicodedata
 
+from agentloop._plumbing.patterns import pattern
 from agentloop.prompts import EARLIER_LINES, LEFT_OUT
 
 _MOST_BACK = 64
@@ -148,7 +149,7 @@ MOST_CHARS = 1_200
 
 MOST_LINE_CHARS = 240
 
-_OPENING = re.compile(
+_OPENING = pattern(
     r"(?!(?:0|no) (?:error|failed|failure)\b|"
     r"\W{0,4}[\"']?(?:error|is_?error|stderr)[\"']?\s*[:=]\s*(?:null|none|false|0|\"\"|'')\W)"
     r"(?:\W{0,12}(?:\w+ )?(?:error|err|fatal|exception|failed|failure|traceback|cannot|could not|unable to|"
@@ -164,7 +165,7 @@ _OPENING = re.compile(
     r"HTTP[ /\d.]*[45]\d\d\b)",
     re.IGNORECASE,
 )
-_LINE = re.compile(
+_LINE = pattern(
     r"^(?:[\w.]+\.)?\w*(?:Error|Exception)\b ?:.*|^E  +\S.*|^(?:npm|yarn|pnpm) (?:error|ERR!).*|^(?:FAILED|"
     r"FAIL|ERROR)\b.*|"
     r"^.{0,120}\berror(?:\[\w+\]| [A-Z]+\d+)?: .*|^.{0,60}\b[1-9]\d* (?:failed|errors?|failures?)\b.*|"
@@ -174,7 +175,7 @@ _LINE = re.compile(
     r"^\W{0,3}killed by signal \d.*|^(?:panic|fatal): .*",
     re.MULTILINE,
 )
-_RAISED = re.compile(r"^[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*", re.MULTILINE)
+_RAISED = pattern(r"^[\w.]*(?:Error|Exception|Exit|Interrupt|Warning)\b.*", re.MULTILINE)
 
 
 def failure_in(result: str) -> str | None:

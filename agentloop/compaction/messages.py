@@ -19,6 +19,7 @@ from itertools import zip_longest
 from typing import Any
 
 from agentloop._plumbing.checks import named_tokens
+from agentloop._plumbing.patterns import pattern
 from agentloop.callbacks import Callbacks
 from agentloop.compaction.compactor import Compactor
 from agentloop.compaction.ladder import Ladder
@@ -62,17 +63,17 @@ SOURCE = "earlier record"
 
 def _exactly(text: str, /, **parts: str) -> re.Pattern[str]:
     """The pattern of a text of ours; `parts` are the patterns of what is filled in."""
-    pattern = re.escape(text)
+    exact = re.escape(text)
     for name, part in parts.items():
-        pattern = pattern.replace(re.escape(f"{{{name}}}"), part)
-    return re.compile(pattern, re.DOTALL)
+        exact = exact.replace(re.escape(f"{{{name}}}"), part)
+    return pattern(exact, re.DOTALL)
 
 
 _HEADER = {"transcript": r"[^\]\n]{1,255}"}
 _SUMMARY = _exactly(summary_message("{text}", "{transcript}"), text="(.*)", **_HEADER)
 _NOTE = _exactly(question_message(NOTE, "{transcript}"), count=r"\d{1,9}", **_HEADER)
 _QUESTION = _exactly(question_message("{asked}", "{transcript}"), asked="(.*)", **_HEADER)
-_DELIMITER = re.compile(r"</?summary>")
+_DELIMITER = pattern(r"</?summary>")
 
 
 def as_log(said: Sequence[Message], count: Count, *, shadows: Collection[str] = ()) -> Iterator[Event]:

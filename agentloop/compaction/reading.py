@@ -1,10 +1,10 @@
 """What a summariser reads: the covered messages as labelled text, in pieces that fit its window."""
 
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import ends, head
 from agentloop.context import Entry, TokenCounter, neutral, render, says_nothing
 from agentloop.messages import Message
@@ -29,7 +29,7 @@ BETWEEN_TOKENS = 2
 LONGEST_WORD = 100
 
 _ORDER = {"user": 0, "assistant": 1}
-_LABEL = re.compile(r"[^:(\n]{0,80}")
+_LABEL = pattern(r"[^:(\n]{0,80}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

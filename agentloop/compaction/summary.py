@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import ends
 from agentloop.compaction.digest import index_of
 from agentloop.compaction.reading import (
@@ -52,8 +53,8 @@ SHORT_CHARS = 300
 LEAST_WORDS = 2
 """Fewer words stand for nothing."""
 
-_THINKING = re.compile(r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z))+", re.DOTALL | re.IGNORECASE)
-_ERROR_TEXT = re.compile(
+_THINKING = pattern(r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z))+", re.DOTALL | re.IGNORECASE)
+_ERROR_TEXT = pattern(
     r"""[\W_]* (?:
         (?: http\S* \s* )? (?: error \s* )? [45]\d\d \s* (?: [:\-–] | error | client | server | bad | internal
             | service | too \s many | not \s found | unauthori | forbidden | gateway | $ )

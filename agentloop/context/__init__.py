@@ -14,5 +14,6 @@ from agentloop.context.rendering import parse
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
 from agentloop.context.request import wire_messages, wire_tools
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message
-from agentloop.context.tokens import count_request, counter_for, fits, fitted, for_chat_completions
+from agentloop.context.tokens import count_request, counter_for, estimate_tokens, fits, fitted
+from agentloop.context.tokens import for_chat_completions
 from agentloop.context.wire import to_wire

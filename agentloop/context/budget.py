@@ -7,11 +7,16 @@ from math import ceil
 from agentloop._plumbing.checks import LEAST_WINDOW
 from agentloop.context.context import Context
 from agentloop.context.request import NO_TOOL
-from agentloop.context.tokens import REQUEST_OVERHEAD, TokenCounter, count_message, count_tools
+from agentloop.context.tokens import (
+    REQUEST_OVERHEAD,
+    TokenCounter,
+    count_message,
+    count_tools,
+    estimate_tokens,
+)
 from agentloop.errors import ContextOverflowError, ContextTooLongError
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel
-from agentloop.prompts import estimate_tokens
 
 DEFAULT_WINDOW = 128_000
 """The window of a model that names none, until its server says otherwise."""

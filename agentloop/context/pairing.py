@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from agentloop.context.tokens import estimate_tokens
 from agentloop.messages import Message
 from agentloop.prompts import (
     ACKNOWLEDGEMENT,
@@ -22,7 +23,6 @@ from agentloop.prompts import (
     INTERRUPTED,
     INTERRUPTED_TOKENS,
     SYSTEM_IN_LOG_TOKENS,
-    estimate_tokens,
 )
 
 

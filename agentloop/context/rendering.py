@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import ends
 from agentloop.context.entries import Entry
 from agentloop.messages import Message, ToolCall
@@ -53,43 +54,39 @@ _FAULTS = (
     r"HTTP(?:/\d(?:\.\d)?)?\ \d{3}|[Ee]xit(?:ed\ with)?(?:\ (?:status|code))?:?\ \d{1,3}"
     r"|(?:[Ss]tatus|[Ee]rror)(?:\ code)?:?\ \d{3,6}|(?:errno|[Ss]ignal):?\ \d{1,3}"
 )
-_CANDIDATE = re.compile(
+_CANDIDATE = pattern(
     rf"^[ ]{{0,12}}\d{{1,9}}\t"
     rf"|(?:(?=[HESes])(?:{_FAULTS})|(?=[\d$€£¥+−JFMASOND-])(?:{_AMOUNTS}))(?![\w/]|[.:-]\w)"
     r"|[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s<>\"'`“”]++|[^\s\"'`()\[\]{},;|<>=“”‘’«»…→·]++",
     re.MULTILINE,
 )
-_FAULT = re.compile(_FAULTS)
-_AMOUNT = re.compile(rf"(?:{_AMOUNTS})|\d{{4,18}}|[-+−]?\d{{1,15}}\.\d{{1,12}}")
-_PLAIN = re.compile(r"[A-Za-z][a-z]*+(?:-[A-Za-z][a-z]*+){0,5}(?:/[A-Za-z][a-z]*+)?|[A-Z]{1,8}/[A-Z]{1,8}")
-_MAIL = re.compile(r"[\w.+%-]{1,64}+@[\w-]{1,63}+(?:\.[\w-]{1,63}+)+")
-_WINDOWS = re.compile(
-    r"(?:[A-Za-z]:|\\\\[\w.$-]++)[\\/].*|[\w.-]++(?:\\[\w.-]++)*\\[\w-]++\.\w{1,8}(?::\d+)*"
-)
-_POSIX = re.compile(r"(?:~|\.{1,2})?/?(?:[^/:]++/)*[^/:]*+(?::\d{1,7}){0,2}(?:-\d{1,7})?")
+_FAULT = pattern(_FAULTS)
+_AMOUNT = pattern(rf"(?:{_AMOUNTS})|\d{{4,18}}|[-+−]?\d{{1,15}}\.\d{{1,12}}")
+_PLAIN = pattern(r"[A-Za-z][a-z]*+(?:-[A-Za-z][a-z]*+){0,5}(?:/[A-Za-z][a-z]*+)?|[A-Z]{1,8}/[A-Z]{1,8}")
+_MAIL = pattern(r"[\w.+%-]{1,64}+@[\w-]{1,63}+(?:\.[\w-]{1,63}+)+")
+_WINDOWS = pattern(r"(?:[A-Za-z]:|\\\\[\w.$-]++)[\\/].*|[\w.-]++(?:\\[\w.-]++)*\\[\w-]++\.\w{1,8}(?::\d+)*")
+_POSIX = pattern(r"(?:~|\.{1,2})?/?(?:[^/:]++/)*[^/:]*+(?::\d{1,7}){0,2}(?:-\d{1,7})?")
 _ENDINGS = (
     r"c|cc|cfg|conf|cpp|cs|css|csv|env|go|h|html|ini|ipynb|java|jsx?|json|kt|lock|log|lua|md|php|png|py|rb|rs|rst"
     r"|scss|sh|sql|svelte|svg|swift|toml|tsx?|tsv|txt|vue|xml|ya?ml|zip|[A-Za-z]\w{0,7}(?=:\d)"
 )
-_FILE = re.compile(rf"[\w@+-][\w.@+-]*\.(?:{_ENDINGS})(?::\d{{1,7}}){{0,2}}|\.[a-z][\w.-]{{2,}}")
-_ERROR = re.compile(
-    r"(?:[\w]++\.)*[A-Z]\w*?(?:Error|Exception|Warning|Fault)|SIG[A-Z]{2,6}|[A-Z]{1,5}\d{3,6}"
-)
+_FILE = pattern(rf"[\w@+-][\w.@+-]*\.(?:{_ENDINGS})(?::\d{{1,7}}){{0,2}}|\.[a-z][\w.-]{{2,}}")
+_ERROR = pattern(r"(?:[\w]++\.)*[A-Z]\w*?(?:Error|Exception|Warning|Fault)|SIG[A-Z]{2,6}|[A-Z]{1,5}\d{3,6}")
 _ERRNOS = frozenset(errno.errorcode.values())
-_FLAG = re.compile(r"--[a-z][\w-]+")
-_DOTTED = re.compile(r"[A-Za-z_][\w-]*+(?:(?:\.|::)[A-Za-z_][\w-]*+)+(?:\(\))?")
-_CASES = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}")
-_CHANGES = re.compile(r"(?=[a-z][A-Z0-9]|[A-Z][a-z0-9]|[0-9][A-Za-z])")
-_LETTER = re.compile(r"[^\W\d_]")
-_ODD = re.compile(r"[^\w.:/@#+~$%&*!?^-]")
-_DENSE = re.compile(r"[A-Za-z0-9+/_-]{40,}")
-_LONG_RUN = re.compile(r"[A-Za-z0-9+]{65}")
-_HEX = re.compile(
+_FLAG = pattern(r"--[a-z][\w-]+")
+_DOTTED = pattern(r"[A-Za-z_][\w-]*+(?:(?:\.|::)[A-Za-z_][\w-]*+)+(?:\(\))?")
+_CASES = pattern(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]{2}")
+_CHANGES = pattern(r"(?=[a-z][A-Z0-9]|[A-Z][a-z0-9]|[0-9][A-Za-z])")
+_LETTER = pattern(r"[^\W\d_]")
+_ODD = pattern(r"[^\w.:/@#+~$%&*!?^-]")
+_DENSE = pattern(r"[A-Za-z0-9+/_-]{40,}")
+_LONG_RUN = pattern(r"[A-Za-z0-9+]{65}")
+_HEX = pattern(
     r"(?:0x)?(?:[0-9a-fA-F]{7,64}|[0-9a-fA-F]{96}|[0-9a-fA-F]{128})|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 )
-_VERSION = re.compile(r"[vV=~^]{0,2}\d{1,9}(?:\.[\dx*]{1,9}){1,5}(?:[-+:][\w.+-]+|[a-z]{1,3}\d+)?")
-_REFERENCE = re.compile(r"#\d{1,9}|[A-Z][A-Z0-9]{1,9}-\d{1,9}")
-_ESCAPE = re.compile(r"\\+[nrtu]?")
+_VERSION = pattern(r"[vV=~^]{0,2}\d{1,9}(?:\.[\dx*]{1,9}){1,5}(?:[-+:][\w.+-]+|[a-z]{1,3}\d+)?")
+_REFERENCE = pattern(r"#\d{1,9}|[A-Z][A-Z0-9]{1,9}-\d{1,9}")
+_ESCAPE = pattern(r"\\+[nrtu]?")
 
 
 def identifiers(text: str) -> list[str]:
@@ -174,14 +171,14 @@ def _is_name(word: str) -> bool:
     return "_" in word or any(map(str.isdigit, word)) or bool(_CASES.search(word))
 
 
-_DELIMITER = re.compile(r"<(?=[\s/]*(?:summary|conversation)\b)", re.IGNORECASE)
+_DELIMITER = pattern(r"<(?=[\s/]*(?:summary|conversation)\b)", re.IGNORECASE)
 _CALL = r"Assistant calls (?P<call>[^(\n]{0,200})\("
-_LABEL = re.compile(
+_LABEL = pattern(
     r"(?:\A|(?<=\n\n))(?:(?P<role>User|Assistant|System|Developer): ?|(?P<earlier>Earlier record): ?"
     rf"|Tool result of (?P<tool>[^:\n]{{0,200}}): ?)|^{_CALL}",
     re.MULTILINE,
 )
-_LIKE_A_LABEL = re.compile(
+_LIKE_A_LABEL = pattern(
     r"(?<=\n)(?=(?:User|Assistant|System|Developer|Earlier record):|Tool result of |Assistant calls )"
 )
 
@@ -300,17 +297,17 @@ def _message(label: re.Match[str], body: str, number: int, waiting: dict[str, de
     return Message(role=label["role"].lower(), content=body)
 
 
-_NAMED = re.compile(
+_NAMED = pattern(
     r"(?<![\w./-])(?P<name>(?:[A-Za-z][\w-]{0,30}+ ){0,3}[A-Za-z][\w.-]{1,40}+)"
     r"(?P<says> ?[=:] ?| (?:is|are)(?: now)? "
     r"| (?:is|are|was|were|ha(?:s|ve) been)(?: now)? (?:\w{2,12}ed|set|cut) to )"
     r"(?=\S{0,60}[\d_])(?P<value>[^\s\"'`,;|<>()\[\]{}]{1,60}(?: (?:%|[A-Za-z]{1,7}))?)"
 )
-_BEFORE_NAME = re.compile(r".*\b(?:the|our|my|your|its|this|that|an?|and) ", re.IGNORECASE)
-_COUNTED = re.compile(
+_BEFORE_NAME = pattern(r".*\b(?:the|our|my|your|its|this|that|an?|and) ", re.IGNORECASE)
+_COUNTED = pattern(
     r"(?<![\w./-])([A-Za-z][\w-]{1,30}+)(?: | ?[=:] ?)([-+−]?\d{1,15}(?:\.\d{1,12})?)(?![\w/%]|[.,:-]\d| ?%)"
 )
-_BARE = re.compile(r"[-+−]?\d{1,15}(?:\.\d{1,12})?")
+_BARE = pattern(r"[-+−]?\d{1,15}(?:\.\d{1,12})?")
 
 
 def named_values(text: str) -> Iterator[tuple[str, str]]:

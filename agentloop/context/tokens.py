@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import ends
 from agentloop.context.wire import to_wire
 from agentloop.messages import Json, Message
 from agentloop.models import ModelRequest
-from agentloop.prompts import estimate_tokens
 
 RESPONSE_ITEMS = "response_items"
 """The items that an assistant message of the Responses API came as; no other API knows the field.
@@ -87,9 +87,26 @@ class ByVocabulary:
             return estimate_tokens(text)
 
 
+def estimate_tokens(text: str) -> int:
+    """The tokens of a text from its characters alone, on the high side for ordinary text and code.
+
+    A token is about 4 letters of a word, 2 digits, 2 signs, or one character of any other script; characters
+    beyond U+FFFF, such as most emoji, are two, and long runs like base64 are denser than words.
+    """
+    runs = sum(map(len, _DENSE_RUN.findall(text)))
+    return len(_ABOUT_A_TOKEN.findall(text)) + len(_BEYOND_BMP.findall(text)) + runs // 4
+
+
+_ABOUT_A_TOKEN = pattern(
+    r"""\ ?[A-Z]?[a-z]{1,6} | \ ?[A-Z]{1,3} | \ ?[0-9]{1,2} | \ ?[!-/:-@\[-`{-~]{1,2} | [\ \t]{1,16}
+    | [^\ \tA-Za-z0-9!-/:-@\[-`{-~]""",
+    re.VERBOSE,
+)
+_BEYOND_BMP = pattern(r"[\U00010000-\U0010ffff]")
+_DENSE_RUN = pattern(r"[A-Za-z0-9+/_-]{64,}+")
 _LONGEST_RUN = 1_000
 _RUNS = tuple(
-    re.compile(rf"(?<!{kind}){kind}{{{_LONGEST_RUN + 1},}}+") for kind in (r"[^ \n]", r"\s", r"[\r\n/]")
+    pattern(rf"(?<!{kind}){kind}{{{_LONGEST_RUN + 1},}}+") for kind in (r"[^ \n]", r"\s", r"[\r\n/]")
 )
 
 
@@ -345,7 +362,7 @@ def _without_blobs(value: Any, blobs: list[str]) -> Any:
     return value
 
 
-_BLOB = re.compile(r"data:[^,]{0,200};base64,|[A-Za-z0-9+/_=\r\n-]{1024,}+\Z")
+_BLOB = pattern(r"data:[^,]{0,200};base64,|[A-Za-z0-9+/_=\r\n-]{1024,}+\Z")
 
 
 def _json(value: Any) -> str:

@@ -5,10 +5,10 @@ about role, content or calls. The same message gives the same bytes, always, and
 """
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import cleaned, cleaned_json, encodes
 from agentloop._plumbing.truncate import ends
 from agentloop.messages import Content, Json, Message, ToolCall
@@ -108,9 +108,9 @@ def _is_clean(message: Message) -> bool:
 
 
 # What OpenAI's API accepts as names of functions, and of those who speak.
-_NO_FUNCTION_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_NO_NAME = re.compile(r"[\s<|\\/>]")
-_NO_LABEL = re.compile(r"[^\w -]|\n")
+_NO_FUNCTION_NAME = pattern(r"[^A-Za-z0-9_-]")
+_NO_NAME = pattern(r"[\s<|\\/>]")
+_NO_LABEL = pattern(r"[^\w -]|\n")
 _MOST_NAME_CHARS = 64
 
 _TYPED = frozenset({"role", "content", "tool_calls", "tool_call_id", "name", "function_call"})

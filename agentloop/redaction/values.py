@@ -15,13 +15,14 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
+from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 from agentloop.redaction.secrets import KnowsValues, Redact
 
-_SECRET_NAMES = re.compile(r"key|token|secret|pass|sig|auth|code", re.IGNORECASE)
+_SECRET_NAMES = pattern(r"key|token|secret|pass|sig|auth|code", re.IGNORECASE)
 """In a query the values of such names are secret, however short."""
 
-_FORM = re.compile(r"((?:[a-z][\w+.-]*://)?)([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
+_FORM = pattern(r"((?:[a-z][\w+.-]*://)?)([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 
 _LEAST_CHARS = 8
 """So many characters of a value may be a key, whatever it is called."""
@@ -37,18 +38,18 @@ _PLAIN_NAMES = frozenset(
 )
 """In a query the values of these names are none, though they are long."""
 
-_PASSWORD_NAME = re.compile(r"passw|passphrase|pwd", re.IGNORECASE)
-_KEY_NAME = re.compile(
+_PASSWORD_NAME = pattern(r"passw|passphrase|pwd", re.IGNORECASE)
+_KEY_NAME = pattern(
     r"(?:^|[^a-z]|api|access|subscription|account|secret|auth)"
     r"(?:keys?|tokens?|secrets?|pass|sig|signature|credentials?)(?:$|[^a-z])",
     re.IGNORECASE,
 )
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_WORDS = re.compile(r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?:[-_.:/ ](?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15}))*")
+_HUMP = pattern(r"(?<=[a-z])(?=[A-Z])")
+_WORDS = pattern(r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?:[-_.:/ ](?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15}))*")
 """Words of letters alone, each no longer than words are."""
 
-_LONG = re.compile(r"[A-Za-z0-9]{16,}")
-_DIGITS = re.compile(r"[0-9]+(?=[A-Za-z])")
+_LONG = pattern(r"[A-Za-z0-9]{16,}")
+_DIGITS = pattern(r"[0-9]+(?=[A-Za-z])")
 _LEAST_NUMBERS = 3
 """So often digits and then letters follow one another in a key: in a date, a size or a UUID they do not."""
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from agentloop._plumbing.patterns import pattern
 from agentloop.codec import encode
 from agentloop.context import answers
 from agentloop.events import (
@@ -21,7 +22,7 @@ from agentloop.events import (
 )
 from agentloop.messages import Message
 
-POSITION_IN_FRONT = re.compile(r'\s*\{\s*"position"\s*:\s*([-+.\w]+|"[^"\\]*")\s*,')
+POSITION_IN_FRONT = pattern(r'\s*\{\s*"position"\s*:\s*([-+.\w]+|"[^"\\]*")\s*,')
 """How a line begins that says where its record stood, and what it says."""
 
 

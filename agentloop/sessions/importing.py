@@ -2,13 +2,13 @@
 
 import json
 import math
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Never
 
 from agentloop._plumbing.checks import MOST_TOKENS, whole
+from agentloop._plumbing.patterns import pattern
 from agentloop.codec import decode
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import (
@@ -256,8 +256,8 @@ def _no_number(text: str) -> Never:
     raise ValueError(f"{text[:40]} is no number that JSON can keep: write another")
 
 
-_BETWEEN = re.compile(r"[\s,]*")
-_DIGITS = re.compile(r"[0-9]{1,16}")
+_BETWEEN = pattern(r"[\s,]*")
+_DIGITS = pattern(r"[0-9]{1,16}")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _LENIENT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite)
 _STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=_no_number)

@@ -11,7 +11,6 @@ replaces. A writer killed between the two leaves the empty file; no compaction h
 import errno
 import json
 import os
-import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import (
     make_private_folder,
     new_private_file,
@@ -30,27 +30,27 @@ from agentloop._plumbing.private_files import (
 from agentloop.errors import StoreError
 from agentloop.messages import Message
 
-_NAME = re.compile(r"transcript_(-?\d+)(?:-(\d+))?\.jsonl")
+_NAME = pattern(r"transcript_(-?\d+)(?:-(\d+))?\.jsonl")
 _READABLE = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
 _ASCII = json.JSONEncoder(separators=(", ", ": "))
 _DECODER = json.JSONDecoder()
-_RECORD = re.compile(r"[^ \t]")
-_BEGINNING = re.compile(r'\{[ \t\r]*+"role"')
+_RECORD = pattern(r"[^ \t]")
+_BEGINNING = pattern(r'\{[ \t\r]*+"role"')
 """Where a record begins, behind what is none; inside of a text, the quotes would be escaped."""
 
 _GOES_ON = ("[", ",", ":")
 """What stands before it where it is a part of a record, which may be torn."""
 
-_NOT_UTF_8 = re.compile("[\udc80-\udcff]")
+_NOT_UTF_8 = pattern("[\udc80-\udcff]")
 """How a byte is decoded that is not in UTF-8."""
 
-_NOT_READABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_NOT_READABLE = pattern("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """What UTF-8 cannot say, and what some readers take for the end of a line."""
 
 DEAD_AFTER_SECONDS = 86_400.0
 """A file beside that nobody has written to for so long belongs to a writer that is dead."""
 
-_BESIDE = re.compile(r"\.transcript_-?\d+\.[0-9a-f]{32}\.tmp")
+_BESIDE = pattern(r"\.transcript_-?\d+\.[0-9a-f]{32}\.tmp")
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 

@@ -18,7 +18,6 @@ them, but for the checkpoints of the one in memory, and those on disc can look t
 (`ChecksItself`).
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -33,6 +32,7 @@ from agentloop._plumbing.checks import (
     text_or_none,
     whole,
 )
+from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 from agentloop.events import Event, Record
 
@@ -44,7 +44,7 @@ LAST_MOMENT = 253_402_300_799
 MOST_LEASE_SECONDS = 10 * 365 * 86_400.0
 """A lease that is asked for longer lasts so long; one that ends later than that from now is damaged."""
 
-_SESSION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_SESSION_ID = pattern(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
 def clamped(position: int) -> int:

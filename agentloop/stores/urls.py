@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentloop._plumbing.checks import shown
+from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 from agentloop.stores.base import SessionStore
 from agentloop.stores.memory import InMemoryStore
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from agentloop.stores.postgres import PostgresStore
     from agentloop.stores.sqlite import SQLiteStore
 
-_SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]{0,20}):", re.IGNORECASE)
+_SCHEME = pattern(r"\s*([a-z][a-z0-9+.-]{0,20}):", re.IGNORECASE)
 _FORMS = "use memory:, sqlite:///relative.db, sqlite:////absolute/path.db or postgresql://host/database"
 
 

@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from typing import Any, Self, get_args
 
 from agentloop._plumbing.checks import shown
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import head, tail
 from agentloop.codec import SCHEMA_VERSION
 from agentloop.errors import UsageError
@@ -42,7 +43,7 @@ _ONE_BY_ONE = (
 _LAST_SCANNED = 0x1FFFF
 _RARE = "\\U00020000-\\U000323af"
 """More Chinese: the two planes behind the last character that is looked at, which hold nothing else."""
-_QUOTED = re.compile(r'"([^"]*)"?|([^\s"]+)')
+_QUOTED = pattern(r'"([^"]*)"?|([^\s"]+)')
 
 
 def words_of(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from itertools import takewhile
 from typing import Any
 
 from agentloop._plumbing.checks import whole, whole_or_none
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import failure_in, head, last_lines
 from agentloop.context import Budget, Context, Entry, TokenCounter, answers, count_message, newest_within
 from agentloop.events import ClearedItem
@@ -203,10 +204,10 @@ class Newer:
     name: str
 
 
-_FILE_NAME = re.compile(
+_FILE_NAME = pattern(
     r"(?:file|path)_?(?:name|path)?|(?:file|full|abs(?:olute)?|rel(?:ative)?|src)_?path", re.I
 )
-_PATH = re.compile(r"[^\s/\\]*[/\\]\S*|[^\s.]+(?:\.[^\s.]+)*\.[A-Za-z]\w{0,7}")
+_PATH = pattern(r"[^\s/\\]*[/\\]\S*|[^\s.]+(?:\.[^\s.]+)*\.[A-Za-z]\w{0,7}")
 
 
 def superseded(entries: Sequence[Entry]) -> frozenset[int]:

@@ -6,12 +6,12 @@ model; `ToolRegistry` answers the model's calls. A tool's failure is an answer, 
 
 import difflib
 import functools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from agentloop._plumbing.callables import name_of, without_partials
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json, ToolCall
@@ -25,7 +25,7 @@ DEFAULT_TIMEOUT_SECONDS = 120.0
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = pattern(r"[a-zA-Z0-9_-]{1,64}")
 _MARK = "__agentloop_tool__"
 
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agentloop.compaction import Compaction
-from agentloop.context import TokenCounter
-from agentloop.prompts import estimate_tokens
+from agentloop.context import TokenCounter, estimate_tokens
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions import Session

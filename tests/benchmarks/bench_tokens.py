@@ -9,8 +9,7 @@ import base64
 import random
 import time
 
-from agentloop.context import TokenCounter, counter_for
-from agentloop.prompts import estimate_tokens
+from agentloop.context import TokenCounter, counter_for, estimate_tokens
 
 SMALL, LARGE = 500_000, 5_000_000
 UNITS = {

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import beginning, failure_in, halves, head, opening_failure_in
 from agentloop.compaction.digest.language import Sentence, is_hard, is_keyed, sentences, words
 from agentloop.context import answers, kind_of
@@ -26,8 +27,8 @@ _VERBS = (
     ("listed", r"list|ls\b|tree|dir\b"),
     ("read", r"read|cat|view|open|get|show|fetch|load|head|tail|less|inspect|look|print|parse|check|sed"),
 )
-_ACTIONS = tuple((action, re.compile(rf"(?:^|[^a-z])(?:{verbs})", re.IGNORECASE)) for action, verbs in _VERBS)
-_ELSEWHERE = re.compile(r"^(?:cd \S+ ?(?:&&|;) ?|[A-Z_]+=\S+ |sudo |time |timeout \S+ )+")
+_ACTIONS = tuple((action, pattern(rf"(?:^|[^a-z])(?:{verbs})", re.IGNORECASE)) for action, verbs in _VERBS)
+_ELSEWHERE = pattern(r"^(?:cd \S+ ?(?:&&|;) ?|[A-Z_]+=\S+ |sudo |time |timeout \S+ )+")
 
 
 def action_of(name: str) -> str:
@@ -57,19 +58,19 @@ MOST_PATH_CHARS = 300
 
 MOST_NESTED = 6
 
-_KEY = re.compile(
+_KEY = pattern(
     r"(?:^|_)(?:path|paths|file|files|filename|filenames|filepath|dir|directory|folder|notebook)(?:$|_)|"
     r"(?:path|file|filename)$",
     re.IGNORECASE,
 )
 _SHELL_KEYS = ("command", "cmd", "script", "bash", "shell", "args", "argv")
-_HEREDOC = re.compile(r"<<-?\s*[\"']?\w+")
-_NO_FILE = re.compile(r"[sy]/|[@$%+=-]|/[\w-]*$|.*[{}$*?]")
+_HEREDOC = pattern(r"<<-?\s*[\"']?\w+")
+_NO_FILE = pattern(r"[sy]/|[@$%+=-]|/[\w-]*$|.*[{}$*?]")
 """Scripts of sed, packages, options, and what a shell would still expand."""
-_NAMED = re.compile(
+_NAMED = pattern(
     r"^(?:\*\*\* (?:Update|Add|Delete|Move to):? ?(?:File: ?)?|(?:\+\+\+|---) (?:[ab]/)?)(\S+)", re.MULTILINE
 )
-_WORDS = re.compile(r"[^\s\"'`|;&<>()=,]+")
+_WORDS = pattern(r"[^\s\"'`|;&<>()=,]+")
 
 
 def paths_in(arguments: Mapping[str, Any]) -> list[str]:
@@ -219,22 +220,22 @@ def _brief(key: str, value: object, *, alone: bool) -> str:
 
 OPEN, MENDED = " — not seen mended", " — later succeeded"
 
-_LOUD = re.compile(r"-v+|-q+|--verbose|--quiet|--no-color|--color=\w+|--tb=\w+")
+_LOUD = pattern(r"-v+|-q+|--verbose|--quiet|--no-color|--color=\w+|--tb=\w+")
 """Options that only change how much is printed, or how."""
 
 _LOUD_IS_ELSE = ("grep", "egrep", "rg", "docker", "podman")
 """Programs in which such an option means something else."""
 
-_SHOWN = re.compile(r"\s*(?:2>&1)?\s*(?:\|\s*tail(?:\s+-n?\s?\d+)?)?\s*$")
+_SHOWN = pattern(r"\s*(?:2>&1)?\s*(?:\|\s*tail(?:\s+-n?\s?\d+)?)?\s*$")
 """What only shows the end of what is printed."""
 
-_CHECKS = re.compile(
+_CHECKS = pattern(
     r"(?:python3? -m )?(?:pytest|py\.test|mypy|ruff check|flake8|jest|vitest|eslint|rspec|mocha|"
     r"phpunit)(?=\s)"
 )
 """Programs that check all there is where they are given no path."""
 
-_PATH = re.compile(r"(?!-)[\w.@/-]*(?:/|\.\w)[\w.@/:\[\]-]*")
+_PATH = pattern(r"(?!-)[\w.@/-]*(?:/|\.\w)[\w.@/:\[\]-]*")
 
 _MOST_SHOWN_COMMAND_CHARS = 80
 """Of a command that failed: a line of a terminal, and no more than `_TOLD` reads back."""
@@ -242,7 +243,7 @@ _MOST_SHOWN_COMMAND_CHARS = 80
 _MOST_ARGUMENT_CHARS = 60
 """Of the arguments of another call, so that name and error fit beside them."""
 
-_TOLD = re.compile(r"(?P<name>[^(\n]{0,200})\((?P<about>.{0,80}?)\): ")
+_TOLD = pattern(r"(?P<name>[^(\n]{0,200})\((?P<about>.{0,80}?)\): ")
 
 
 def failure_lines(calls: Sequence[Call], earlier: Iterable[str] = ()) -> Iterator[str]:
@@ -327,9 +328,9 @@ def _runs_with(run: str) -> Iterator[str]:
     yield " ".join([*before, *after])
 
 
-_WRITES = re.compile(r"(?:>>?|\btee(?: -a)?)\s*$")
+_WRITES = pattern(r"(?:>>?|\btee(?: -a)?)\s*$")
 COULD_NOT = "could not be "
-_PARTS = re.compile(r"\|\||&&|[;|\n]")
+_PARTS = pattern(r"\|\||&&|[;|\n]")
 
 
 def last_done(calls: Iterable[Call], earlier: Iterable[tuple[str, str]] = ()) -> dict[str, str]:
@@ -383,7 +384,7 @@ ARROW = " → "
 MOST_CHARS = 200
 """The outcome of one call takes at most so many characters."""
 
-_SUMS_UP = re.compile(
+_SUMS_UP = pattern(
     r"\b(?:total|sum|result|status|summary|passed|failed|success\w*|done|created|updated|deleted|saved|found|"
     r"id|code|key|version|reference|error|warning|count|count\w*|ok)\b",
     re.IGNORECASE,

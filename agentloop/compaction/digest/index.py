@@ -1,10 +1,10 @@
 """Names and numbers to keep exact."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentloop._plumbing.patterns import pattern
 from agentloop.context import (
     MOST_CHARS,
     Entry,
@@ -32,8 +32,8 @@ MOST_DECODED_CHARS = 100_000
 A_TURN = 2
 """So many identifiers of one message are taken before the next message has its turn."""
 
-_LEFT_OUT = re.compile(r"\.\.\. \[[\d,]{1,15} of [\d,]{1,15} characters left out")
-_EDGES = re.compile(r"[\s,;\"{}\[\]]")
+_LEFT_OUT = pattern(r"\.\.\. \[[\d,]{1,15} of [\d,]{1,15} characters left out")
+_EDGES = pattern(r"[\s,;\"{}\[\]]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import head, tail
 
-_RULE = re.compile(
+_RULE = pattern(
     r"\b(?:must|never|always|only|cannot|can['’]?t|don['’]?t|do not|does not|doesn['’]?t|not|no|nothing|none|"
     r"should\w*|shall|ought|needs?|needed|requir\w+|avoid\w*|without|at least|at most|more than|less than|"
     r"under|above|below|up to|exactly|limit\w*|cap|max\w*|min(?:imum)?|important\w*|critical\w*|remember|"
@@ -31,7 +32,7 @@ _RULE = re.compile(
     r"반드시|절대|항상|하지 ?마|금지|목표|규칙|해야|최대|최소",
     re.IGNORECASE,
 )
-_GOAL = re.compile(
+_GOAL = pattern(
     r"\b(?:goals?|aims?|objectives?|purpose|rules?|constraints?|requirements?|must|never|always|"
     r"under no circumstances|no matter|at all times|don['’]?t|do not|make sure|ensure|important\w*|forbid\w*|"
     r"ziele?|regeln?|niemals|nie|immer|muss|müssen|darf|objectif|jamais|toujours|doit|objetivo|nunca|"
@@ -40,7 +41,7 @@ _GOAL = re.compile(
     r"|必须|必須|禁止|目标|目標|规则|ルール|不要|不得|务必|必ず|決して|반드시|절대|금지|목표|규칙",
     re.IGNORECASE,
 )
-_DECISION = re.compile(
+_DECISION = pattern(
     r"\b(?:decid\w+|decisions?|choos\w+|chose\w*|choice|going with|go with|went with|opt\w*|settl\w+|"
     r"pick\w*|select\w+|"
     r"instead|rather|over|because|since|due to|so that|therefore|thus|hence|reject\w*|rul\w+ out|discard\w*|"
@@ -56,7 +57,7 @@ _DECISION = re.compile(
     r"|决定|選擇|选择|因为|而不是|放弃|改用|採用|采用|決め|決定|代わりに|ため|却下|選び|결정|대신|때문",
     re.IGNORECASE,
 )
-_OPEN = re.compile(
+_OPEN = pattern(
     r"\b(?:to-?dos?|open|unresolved|remain\w*|outstanding|pending|still|later|follow[- ]?up|blocked|"
     r"waiting|unclear|"
     r"not yet|needs?|next|will|should|must|plan\w*|unknown|missing|question|left to|"
@@ -64,8 +65,8 @@ _OPEN = re.compile(
     r"|待办|尚未|还需|未解決|残り|まだ|아직|남은",
     re.IGNORECASE,
 )
-_KEYED = re.compile(r"^[\W_]{0,4}[\w][\w /().-]{0,40}\s?[:=]\s*\S|\s(?:=|->|→)\s")
-_PLEASANT = re.compile(
+_KEYED = pattern(r"^[\W_]{0,4}[\w][\w /().-]{0,40}\s?[:=]\s*\S|\s(?:=|->|→)\s")
+_PLEASANT = pattern(
     r"^\W*(?:thanks?|thank you|thx|cheers|great|good|nice|perfect|awesome|excellent|cool|ok(?:ay)?|yes|yep|"
     r"sure|hi|hello|"
     r"hey|sounds good|looks good|go ahead|go on|continue|carry on|proceed|keep going|done|next|got it|"
@@ -77,7 +78,7 @@ _PLEASANT = re.compile(
 MOST_BEHIND = 4
 """A greeting with more words behind it says something."""
 
-_NARRATION = re.compile(
+_NARRATION = pattern(
     r"^\W*(?:now\b|next\b|ok(?:ay)?\b|first\b|then\b|good\b|great\b|perfect\b|right\b|alright\b)?\W*"
     r"(?:let me|let['’]?s|i['’]?ll (?:now )?(?:look|check|read|open|start|see|run|take|view|search|inspect|"
     r"examine)|"
@@ -85,7 +86,7 @@ _NARRATION = re.compile(
     r"looking|reading|checking|running|opening)\b",
     re.IGNORECASE,
 )
-_CHANGE = re.compile(
+_CHANGE = pattern(
     r"\b(?:instead|no longer|any ?more|chang\w+|updat\w+|correction|correct(?:ed)?|actually|switch\w*|moved?|"
     r"moving|replac\w+|revis\w+|from now on|scratch that|bump\w*|rais\w+|lower\w*|increas\w+|decreas\w+|"
     r"reduc\w+|migrat\w+|renam\w+|supersed\w+|overrid\w+|forget|amend\w*|after all|changed my mind|"
@@ -98,24 +99,24 @@ _CHANGE = re.compile(
     r"теперь|вместо)\b|现在|改为|改成|改用|更新|不再|今後|変更|代わりに|이제|변경",
     re.IGNORECASE,
 )
-_MORE = re.compile(
+_MORE = pattern(
     r"\b(?:also|another|additional\w*|a second|the second|secondary|too(?=\W*$)|as well|besides|plus|"
     r"further|extra|"
     r"both|either|add|auch|zusätzlich|aussi|también|anche|também|ещё|также)\b|也|还有|另外|また|도\b",
     re.IGNORECASE,
 )
-_ONLY_THOUGHT = re.compile(
+_ONLY_THOUGHT = pattern(
     r"[?？]\W*$|\b(?:if|whether|suppos\w+|imagine|assum\w+|hypothetical\w*|would|could|might|may|maybe|perhaps|"
     r"unless|in case|what about|wenn|falls|würde|könnte|vielleicht|sería|podría|quizás|serait|pourrait|"
     r"peut-être)\b|如果|假如|要是|もし|만약",
     re.IGNORECASE,
 )
-_REFUSED = re.compile(
+_REFUSED = pattern(
     r"\b(?:do not|don['’]?t|never|(?:should|must|shall|will|need)(?: not|n['’]?t)|cannot|can['’]?t|won['’]?t|"
     r"wrong|refuse\w*|rather not)\b",
     re.IGNORECASE,
 )
-_PAST = re.compile(
+_PAST = pattern(
     r"\b(?:used to|previous\w*|former\w*|originally|once|back then|last (?:year|month|week|time)|the old|"
     r"before|"
     r"(?:war|waren|était|era)\b(?! (?:jetzt|ahora)))\b"
@@ -180,20 +181,20 @@ HEAD_SHARE = 2 / 3
 LONGEST = 400
 """A sentence with more characters is parted at a blank: people write without full stops, machines too."""
 
-_ENDS = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])(?![。！？」』）])")
-_GOES_ON = re.compile(
+_ENDS = pattern(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])(?![。！？」』）])")
+_GOES_ON = pattern(
     r"(?:^|[\s(])(?:[^\W\d_]|\d{1,3}|e\.g|i\.e|z\.\s?B|u\.a|d\.h|p\.ej|etc|vs|cf|approx|resp|incl|max|min|"
     r"no|nr|"
     r"fig|eq|sec|ch|pp|mr|mrs|ms|dr|prof|st|inc|ltd|bzw|ca|evtl|ggf)\.$",
     re.IGNORECASE,
 )
-_MARKER = re.compile(r"\s*(?:[-*•‣–·]|\d{1,2}[.)])\s+")
-_FENCE = re.compile(r"\s*(?:```|~~~)")
-_TAG = re.compile(r"</?[\w -]{1,60}>|[-=_*#~]{3,}")
-_STAMP = re.compile(r"\W{0,3}(?:\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d)")
-_BREAKS = re.compile(r"[,;:)\s、，；]")
-_SYMBOL = re.compile(r"[{}\[\]()<>=;|\\/*&^$#@+_\"]")
-_DIGIT = re.compile(r"[0-9]")
+_MARKER = pattern(r"\s*(?:[-*•‣–·]|\d{1,2}[.)])\s+")
+_FENCE = pattern(r"\s*(?:```|~~~)")
+_TAG = pattern(r"</?[\w -]{1,60}>|[-=_*#~]{3,}")
+_STAMP = pattern(r"\W{0,3}(?:\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d)")
+_BREAKS = pattern(r"[,;:)\s、，；]")
+_SYMBOL = pattern(r"[{}\[\]()<>=;|\\/*&^$#@+_\"]")
+_DIGIT = pattern(r"[0-9]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,20 +273,20 @@ def looks_pasted(line: str) -> bool:
     return len(seen) > 8 and 4 * len(_SYMBOL.findall(seen)) + digits > len(seen)
 
 
-_WORD = re.compile(
+_WORD = pattern(
     r"https?://[^\s\"'<>()]+"
     r"|[\u30a0-\u30ff]+|[\u3040-\u309f\u3400-\u9fff\uac00-\ud7af]"
     r"|[$€£¥]?[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
     r"(?:[\w'’./:@#+~%-]*[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[+#])?[%°]?"
     r"|[~./_-]+[\w][\w./-]*"
 )
-_HARD = re.compile(r"[0-9_/@\\]|[a-z][A-Z]|[A-Z]{2}|\w[.:]\w|\w-\w+-\w")
+_HARD = pattern(r"[0-9_/@\\]|[a-z][A-Z]|[A-Z]{2}|\w[.:]\w|\w-\w+-\w")
 _KINDS = (
-    ("url", re.compile(r"\w+://")),
-    ("mail", re.compile(r"[^@\s]+@[^@\s]+")),
-    ("date", re.compile(r"\d{4}-\d\d|\d\d?[./]\d\d?[./]\d\d")),
-    ("path", re.compile(r"[~.]*/|[\w.-]+/")),
-    ("number", re.compile(r"[$€£¥]?[\d.,]+(?:[a-zA-Z%°]{0,4}|/\w+)$")),
+    ("url", pattern(r"\w+://")),
+    ("mail", pattern(r"[^@\s]+@[^@\s]+")),
+    ("date", pattern(r"\d{4}-\d\d|\d\d?[./]\d\d?[./]\d\d")),
+    ("path", pattern(r"[~.]*/|[\w.-]+/")),
+    ("number", pattern(r"[$€£¥]?[\d.,]+(?:[a-zA-Z%°]{0,4}|/\w+)$")),
 )
 _FUNCTION_TEXT = """
 a an the this that these those it its is are was were be been being am to of in on at by for from with as

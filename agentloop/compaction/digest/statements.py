@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from agentloop._plumbing.patterns import pattern
 from agentloop.compaction.digest.earlier import Earlier
 from agentloop.compaction.digest.language import (
     Sentence,
@@ -31,22 +32,20 @@ from agentloop.messages import Message
 MOST_VALUE_WORDS = 3
 """A value of plain words has at most so many; what is longer tells a story."""
 
-_CLAUSE = re.compile(
-    r"[,;、，；]\s*|\s[—–-]\s|\s(?:and|but|und|aber|et|mais|y|pero)\s|\s\(|\)", re.IGNORECASE
-)
-_COPULA = re.compile(
+_CLAUSE = pattern(r"[,;、，；]\s*|\s[—–-]\s|\s(?:and|but|und|aber|et|mais|y|pero)\s|\s\(|\)", re.IGNORECASE)
+_COPULA = pattern(
     r"\b(?:is|are|was|were|be|becomes?|became|equals?|stays at|stands at|ist|sind|lautet|beträgt|est|sont|"
     r"es|son|está|è|é|fica|jest|wynosi)\b|['’]s\s|是|为|為|は|이다|это|составляет|—",
     re.IGNORECASE,
 )
-_TO = re.compile(
+_TO = pattern(
     r"\b(?:set|chang\w+|switch\w*|mov\w+|bump\w*|rais\w+|lower\w*|increas\w+|decreas\w+|updat\w+|reduc\w+|"
     r"migrat\w+|renam\w+|push\w*|postpon\w+|exten\w+|delay\w*|shift\w*|rotat\w+|went|goe?s?)\b.*?\b(?:to|"
     r"with)\b|"
     r"\b(?:cambi\w+|mud\w+|pass\w+|änder\w*|geändert|wechsel\w*|changé\w*)\b.*?\b(?:a|para|auf|zu|à)\b",
     re.IGNORECASE,
 )
-_SIGN = re.compile(r"\s?(?:=>|==?|->|→)\s?|[:：]\s+|：")
+_SIGN = pattern(r"\s?(?:=>|==?|->|→)\s?|[:：]\s+|：")
 _CHANGE_WORDS_TEXT = """
 now instead longer anymore changed changes changing updated updates correction corrected correct actually
 switched moved replaced revised from currently current bumped raised lowered increased decreased reduced
@@ -72,7 +71,7 @@ _OWNERS_TEXT = "my your his her their our mein dein unser mi tu su mon ton son"
 _OWNERS = frozenset(_OWNERS_TEXT.split())
 _CHANGE_WORDS = frozenset(_CHANGE_WORDS_TEXT.split())
 _X = r"(?:the |using |use |a |an )?([^\s,;.:!?]+(?:[.:/-][^\s,;.:!?]+)*)"
-_INSTEAD = re.compile(
+_INSTEAD = pattern(
     r"\b(?:instead of|rather than|in place of|replac\w+|ditch|forget(?: about)?|"
     r"no longer(?: use| on| at)?|statt|"
     r"anstatt|au lieu de|"
@@ -86,12 +85,12 @@ _INSTEAD = re.compile(
     re.IGNORECASE,
 )
 
-_LEAD_IN = re.compile(r"^[^:：]*[:：]\s+(?=\S+\s+\S)")
-_PLACED = re.compile(
+_LEAD_IN = pattern(r"^[^:：]*[:：]\s+(?=\S+\s+\S)")
+_PLACED = pattern(
     r"^\W*(?:for|in|on|at|with|under|within|during|when|while|für|bei|im|para|en|pour|dans)\b", re.I
 )
-_GENITIVE = re.compile(r"\b(?!it\b|that\b|let\b|what\b)\w+['’]s\b", re.IGNORECASE)
-_PHRASE = re.compile(
+_GENITIVE = pattern(r"\b(?!it\b|that\b|let\b|what\b)\w+['’]s\b", re.IGNORECASE)
+_PHRASE = pattern(
     r"\b(?:for|in|on|at|with|under|within|during|when|while|of|für|bei|im|para|en|pour|dans)\s+"
     r"((?:[^\s,;:]+[ ]?){1,4})",
     re.IGNORECASE,
@@ -405,7 +404,7 @@ LEAST_CHARS, MOST_CHARS = 2_000, 100_000
 """Of one message at least and at most so much is looked at, head and tail together."""
 
 
-_CODE = re.compile(r"=|[({\[,]$|^[#>+|-]")
+_CODE = pattern(r"=|[({\[,]$|^[#>+|-]")
 """In a long message, what may be a line of code, though it looks like words."""
 
 GAP = " … "

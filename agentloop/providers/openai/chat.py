@@ -8,7 +8,6 @@ from typing import Any
 from agentloop._plumbing.checks import named_tokens_or_none
 from agentloop.context import for_chat_completions
 from agentloop.errors import BadAnswerError, ModelUnavailableError
-from agentloop.model_call import RetryPolicy
 from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.providers.openai.chat_answer import GrowingAnswer, check_no_error
 from agentloop.providers.openai.client import ServerChoice
@@ -28,6 +27,7 @@ from agentloop.providers.openai.sse import (
     noting,
     said_in,
 )
+from agentloop.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

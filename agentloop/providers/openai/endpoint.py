@@ -26,7 +26,6 @@ from agentloop.errors import (
     UsageError,
 )
 from agentloop.messages import Usage
-from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.models import price as published_price
 from agentloop.providers.openai.client import LoopClients, Server, ServerChoice, is_loopback
@@ -41,6 +40,7 @@ from agentloop.providers.openai.errors import (
 from agentloop.providers.openai.refusals import Refusal
 from agentloop.providers.openai.sse import begins_events, opening, rejoined
 from agentloop.providers.openai.window import ModelWindow
+from agentloop.retry import RetryPolicy
 
 Body: TypeAlias = Mapping[str, Any]
 Response: TypeAlias = AsyncAPIResponse[Any]

@@ -11,7 +11,6 @@ from agentloop._plumbing.checks import named_tokens_or_none, shown
 from agentloop._plumbing.strict_json import cleaned, without_half
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json, Usage
-from agentloop.model_call import RetryPolicy
 from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.providers.openai.chat_parts import calls_once
 from agentloop.providers.openai.client import ServerChoice
@@ -39,6 +38,7 @@ from agentloop.providers.openai.sse import (
     noting,
     said_in,
 )
+from agentloop.retry import RetryPolicy
 
 NO_OUTPUT = "the server's answer holds no output: check that the base URL is a Responses API's"
 
