@@ -492,4 +492,4 @@ def test_every_shape_has_a_kind_and_letters_to_look_for() -> None:
 
 @pytest.mark.parametrize("ours", KNOWN_SHAPES, ids=lambda shape: shape.kind)
 def test_every_shape_of_ours_is_one_that_a_user_could_give(ours: Shape) -> None:
-    assert Shape(kind=ours.kind, pattern=ours.pattern, hints=ours.hints, words=ours.words).hints == ours.hints
+    assert Shape(kind=ours.kind, pattern=ours.pattern, hints=ours.hints, words=ours.words) == ours

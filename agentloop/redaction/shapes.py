@@ -14,7 +14,7 @@ only where a run of such characters does; what repeats is bounded, or is never g
 
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -143,10 +143,6 @@ class Shape:
     words: int = field(default=MOST_WORDS, repr=False)
 
     def __post_init__(self) -> None:
-        self._check()
-        object.__setattr__(self, "hints", tuple(hint.lower() for hint in self.hints))
-
-    def _check(self) -> None:
         if not isinstance(self.kind, str) or not re.fullmatch(r"[A-Za-z0-9 -]{1,40}", self.kind):
             raise UsageError(f"kind must be 1 to 40 letters, digits, blanks and hyphens, not {self.kind!r}")
         try:
@@ -155,21 +151,22 @@ class Shape:
             raise UsageError(f"pattern must be a regular expression: {error}") from error
         if self.words not in range(1, MOST_WORDS + 1):
             raise UsageError(f"words must be a whole number from 1 to {MOST_WORDS}, not {self.words!r}")
-
-
-class _Ours(Shape):
-    """One of our own table, known to be right: its pattern is compiled when a text holds one of its hints."""
-
-    __slots__ = ()
-
-    def _check(self) -> None:
-        pass
+        object.__setattr__(self, "hints", tuple(hint.lower() for hint in self.hints))
 
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
     """The pattern, compiled when it is first needed, its classes as in ASCII."""
     return re.compile(pattern, re.ASCII)
+
+
+def _ours(*, kind: str, pattern: str, hints: Iterable[str], words: int = MOST_WORDS) -> Shape:
+    """A shape of our own table, made unchecked: its pattern is compiled when a text holds a hint of it."""
+    shape = object.__new__(Shape)
+    lowered = tuple(hint.lower() for hint in hints)
+    for name, value in (("kind", kind), ("pattern", pattern), ("hints", lowered), ("words", words)):
+        object.__setattr__(shape, name, value)
+    return shape
 
 
 def apart(begun: str, behind: str = "[A-Za-z0-9]") -> str:
@@ -182,7 +179,7 @@ def prefixed(kind: str, *prefixes: str, rest: str, behind: str = "[A-Za-z0-9]") 
     """One of these prefixes, not in the middle of a word of characters of this class, and the rest."""
     begun = (re.escape(prefix) for prefix in prefixes)
     starts = "|".join(rf"{prefix}{apart(prefix, behind)}" for prefix in begun)
-    return _Ours(kind=kind, pattern=f"(?:{starts}){rest}", hints=prefixes, words=1)
+    return _ours(kind=kind, pattern=f"(?:{starts}){rest}", hints=prefixes, words=1)
 
 
 _LETTER = r"!-~\x1b"
@@ -267,10 +264,10 @@ _KEY = (
 
 
 def _assigned(kind: str, names: str, value: str, *hints: str) -> Shape:
-    return _Ours(kind=kind, pattern=f"(?i:{names}){_IS}{_NEVER_SECRET}{value}", hints=hints)
+    return _ours(kind=kind, pattern=f"(?i:{names}){_IS}{_NEVER_SECRET}{value}", hints=hints)
 
 
-PRIVATE_KEY = _Ours(kind="private key", pattern=PATTERN, hints=("-----begin",))
+PRIVATE_KEY = _ours(kind="private key", pattern=PATTERN, hints=("-----begin",))
 """One whose first line is missing is found by its last one: no pattern does that in linear time."""
 
 # A run of 20 letters and digits, or of 12 with a digit among them, somewhere behind the prefix.
@@ -290,7 +287,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     prefixed("Google key", "AIza", rest=rf"{RUN}{{35}}(?!{RUN})"),
     # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html: 20 characters
     prefixed("AWS key id", "AKIA", "ASIA", rest=r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _Ours(
+    _ours(
         kind="AWS secret key",
         pattern=rf"(?i:secret[_-]?(?:access[_-]?)?key){_IS}[\"']?(?P<secret>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+])",
         hints=("secret",),
@@ -300,7 +297,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     prefixed("GitHub token", "github_pat_", rest=r"\w{22,255}+"),
     prefixed("GitLab token", "glpat-", "gldt-", "glrt-", "glptt-", rest=r"[A-Za-z0-9_.-]{20,300}+"),
     # https://api.slack.com/concepts/token-types: xoxb-, xoxp-, xoxe., xapp- and numbers
-    _Ours(
+    _ours(
         kind="Slack token",
         pattern=r"(?:xox[abceoprs]|xapp)"
         + apart("....")
@@ -330,18 +327,18 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     ),
     prefixed("Pulumi token", "pul-", rest=r"[0-9a-f]{40}(?!\w)"),
     # https://developer.okta.com/docs/guides/create-an-api-token/: a scheme of its own, 42 characters
-    _Ours(
+    _ours(
         kind="Okta token", pattern=rf"SSWS[ \t]{{1,8}}+(?P<secret>00{RUN}{{40}})(?!{RUN})", hints=("ssws",)
     ),
     # https://developer.hashicorp.com/terraform/cloud-docs/users-teams-organizations/api-tokens
-    _Ours(
+    _ours(
         kind="Terraform token",
         pattern=rf"{apart('')}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,70}}+",
         hints=(".atlasv1.",),
         words=1,
     ),
     # https://discord.com/developers/docs/reference#authentication: the bot's number in base64, a time, a sum
-    _Ours(
+    _ours(
         kind="Discord token",
         pattern=rf"[MNO]{apart('[MNO]', RUN)}[A-Za-z0-9]{{23,27}}\.{RUN}{{6}}\.{RUN}{{27,38}}+(?![\w.-])",
         hints=(".",),
@@ -357,7 +354,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://pypi.org/help/#apitoken: a macaroon in base64
     prefixed("PyPI token", "pypi-", rest=rf"(?=AgE|AgN){RUN}{{30,}}+"),
     # https://core.telegram.org/bots/api#authorizing-your-bot: the bot's number and 35 characters
-    _Ours(
+    _ours(
         kind="Telegram token",
         pattern=rf"{apart('', chr(92) + 'w')}[0-9]{{6,12}}+:AA{RUN}{{33}}(?!{RUN})",
         hints=(":aa",),
@@ -377,20 +374,20 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://age-encryption.org/v1: 58 characters in bech32
     prefixed("age key", "AGE-SECRET-KEY-1", rest=r"[0-9A-Z]{58}(?![0-9A-Z])"),
     # https://api.slack.com/messaging/webhooks and https://discord.com/developers/docs/resources/webhook
-    _Ours(
+    _ours(
         kind="webhook",
         pattern=r"hooks\.slack\.com\\?/(?:services|workflows|triggers)\\?/(?P<secret>[A-Z0-9][A-Za-z0-9/\\]{20,200}+)",
         hints=("hooks.slack.com",),
         words=1,
     ),
-    _Ours(
+    _ours(
         kind="webhook",
         pattern=rf"discord(?:app)?\.com\\?/api\\?/webhooks\\?/[0-9]{{16,20}}+\\?/(?P<secret>{RUN}{{60,100}}+)",
         hints=("discord",),
         words=1,
     ),
     # https://curl.se/docs/manpage.html#-u
-    _Ours(
+    _ours(
         kind="password",
         pattern=rf"curl[ \t](?:[!-~]{{1,100}}+[ \t]{{1,8}}+){{0,2}}?(?:-u|--user)[ =]{{0,8}}+[\"']?"
         rf"[!#-&(-9;-~]{{1,100}}+:{_NEVER_SECRET}(?P<secret>[!#-&(-~]{{4,200}}+)",
@@ -399,40 +396,40 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://www.rfc-editor.org/rfc/rfc7519: three parts in base64url, the first two of them JSON objects
     prefixed("JWT", "eyJ", rest=rf"{RUN}{{8,}}+\.eyJ{RUN}{{6,}}+\.{RUN}*+", behind=RUN),
     # https://www.rfc-editor.org/rfc/rfc6750 and 7617
-    _Ours(
+    _ours(
         kind="authorization",
         pattern=rf"(?i:authorization){_IS}\\?[\"']?(?i:bearer|basic|token|apikey)[ \t]{{1,8}}+{_NEVER_SECRET}"
         r"(?P<secret>[A-Za-z0-9._~+/=|:-]{6,}+)",
         hints=("authorization",),
     ),
-    _Ours(
+    _ours(
         kind="bearer token",
         pattern=r"(?i:bearer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]*?[0-9])"
         r"(?P<secret>[A-Za-z0-9._~+/=-]{20,}+)",
         hints=("bearer",),
     ),
     # https://www.rfc-editor.org/rfc/rfc3986#section-3.2.1
-    _Ours(
+    _ours(
         kind="password in a URL",
         pattern=rf"://[!#-&(-.0-9;=?A-~]{{0,100}}+:{_NEVER_SECRET}(?P<secret>[!#-&(-.0-;=?A-~]{{1,200}}+)@",
         hints=("://",),
         words=1,
     ),
     # https://everything.curl.dev/usingcurl/netrc.html: on one line, or each on its own
-    _Ours(
+    _ours(
         kind="password",
         pattern=rf"login[ \t]{{1,8}}+[!-~]{{1,100}}+[ \t]{{1,8}}+password[ \t]{{1,8}}+{_NEVER_SECRET}{_MIXED}"
         rf"(?P<secret>{_BARE}{{6,200}}+)",
         hints=("login",),
     ),
-    _Ours(
+    _ours(
         kind="password",
         pattern=rf"password{_FIRST}[ \t]{{1,8}}+{_NEVER_SECRET}{_NO_PROSE}{_MIXED}"
         rf"(?P<secret>{_BARE}{{8,200}}+)(?=[ \t\r]{{0,8}}(?:\n|$))",
         hints=("password",),
     ),
     # https://docs.docker.com/reference/cli/docker/login/: name and password in base64
-    _Ours(
+    _ours(
         kind="password",
         pattern=rf"auth(?<![A-Za-z]auth){_IS}\\?[\"']?{_NAME_AND_PASSWORD}",
         hints=("auth",),
@@ -442,7 +439,7 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     _assigned("secret", _KEY, _MIXED + _QUOTED, "key", "secret", "token"),
     _assigned("secret", _KEY, rf"{_NO_CODE}{_MIXED}(?P<secret>{_BARE}{{16,}}+)", "key", "secret", "token"),
     # NAME_API_KEY=value, as in files of environment variables
-    _Ours(
+    _ours(
         kind="secret",
         pattern=rf"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)(?<=_KEY|OKEN|CRET|WORD|SSWD)=\\?[\"']?{_NEVER_SECRET}{_NO_CODE}"
         rf"(?!(?i:true|false|none|null)\b|[~.]?/)(?P<secret>(?![0-9]{{1,12}}(?!{_UNQUOTED})){_BARE}{{8,}}+)",
