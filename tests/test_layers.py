@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,7 @@ DOORS = {
     "prompt_toolkit": "cli",
     "platformdirs": "cli",
 }
+FACES = sorted(PACKAGE.rglob("*/__init__.py"))
 LONGEST_FACE = 40
 
 
@@ -147,9 +149,21 @@ def test_other_packages_are_entered_by_their_face() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("face", sorted(PACKAGE.rglob("*/__init__.py")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("face", FACES, ids=lambda path: path.parent.name)
 def test_a_face_is_short(face: Path) -> None:
     assert len(face.read_text().splitlines()) < LONGEST_FACE
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda path: path.parent.name)
+def test_a_face_has_all_that_it_names_to_type_checkers(face: Path) -> None:
+    package = import_module(".".join(face.relative_to(ROOT).parent.parts))
+    named = {
+        alias.name
+        for node in ast.walk(ast.parse(face.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert [name for name in sorted(named) if not hasattr(package, name)] == []
 
 
 def test_no_modules_of_a_folder_import_each_other() -> None:

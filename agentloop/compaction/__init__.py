@@ -1,12 +1,9 @@
 """Compaction by itself: the policy, its parts and results, and a function for any list of messages."""
 
+from typing import TYPE_CHECKING
+
+from agentloop._plumbing.faces import loaded_later
 from agentloop.callbacks import Callbacks as Callbacks, Focus as Focus, Replace as Replace, Veto as Veto
-from agentloop.compaction.compactor import Compactor, Took, took
-from agentloop.compaction.ladder import Guard as Guard
-from agentloop.compaction.ladder import Ladder, ContextKeeper
-from agentloop.compaction.messages import CompactedMessages as CompactedMessages
-from agentloop.compaction.messages import compact_messages as compact_messages
-from agentloop.compaction.messages import compact_messages_async as compact_messages_async
 from agentloop.compaction.policy import Compaction as Compaction
 from agentloop.compaction.tool import COMPACT, COMPACT_SCHEMA, focus_of, outcome_text
 from agentloop.context import Budget as Budget, Context as Context
@@ -16,3 +13,18 @@ from agentloop.strategies import DropAgentItems as DropAgentItems, DropOldest as
 from agentloop.strategies import LastLines as LastLines, Lines as Lines, MarkOldResults as MarkOldResults
 from agentloop.strategies import Note as Note, Summary as Summary, Trim as Trim, MicroCompact as MicroCompact
 from agentloop.stream import CompactionRequest as CompactionRequest, CompactionResult as CompactionResult
+
+if TYPE_CHECKING:
+    from agentloop.compaction.compactor import Compactor, Took, took
+    from agentloop.compaction.ladder import ContextKeeper, Ladder
+    from agentloop.compaction.ladder import Guard as Guard
+    from agentloop.compaction.messages import CompactedMessages as CompactedMessages
+    from agentloop.compaction.messages import compact_messages as compact_messages
+    from agentloop.compaction.messages import compact_messages_async as compact_messages_async
+else:
+    __getattr__, __dir__ = loaded_later(
+        __name__,
+        compactor="Compactor Took took",
+        ladder="ContextKeeper Guard Ladder",
+        messages="CompactedMessages compact_messages compact_messages_async",
+    )

@@ -4,19 +4,32 @@ A strategy is any function of a context and a budget that returns a `Cut` or Non
 and writes nothing; whatever it names, exchanges stay whole and the newest user message stays in sight.
 """
 
+from typing import TYPE_CHECKING
+
+from agentloop._plumbing.faces import loaded_later
 from agentloop.strategies.base import Chain as Chain, Cut as Cut, Digest as Digest, Instead as Instead
 from agentloop.strategies.base import Lines as Lines, Note as Note, Strategy as Strategy, Summary as Summary
 from agentloop.strategies.base import cut_of as cut_of, foldable as foldable
 from agentloop.strategies.base import CapToolText, Computed, DropAgentItems, DropOldest, LastLines
 from agentloop.strategies.base import MarkOldResults, Trim, left_unread, trimmed
-from agentloop.strategies.blocks import Blocks as Blocks, RecursiveSummary as RecursiveSummary, Scope as Scope
-from agentloop.strategies.chains import Reduce as Reduce, Tiered as Tiered
 from agentloop.strategies.clearing import ClearResults as ClearResults
 from agentloop.strategies.clearing import Clearing, MicroCompact, asked_again, cleared_item, superseded_items
-from agentloop.strategies.combining import first_of as first_of, replaced_by as replaced_by
-from agentloop.strategies.combining import strategy_name as strategy_name, then as then
-from agentloop.strategies.combining import FirstOf, Replaced
 from agentloop.strategies.keep import KeepRecentFraction as KeepRecentFraction
 from agentloop.strategies.keep import KeepRecentTurns as KeepRecentTurns, KeepUserMessages as KeepUserMessages
 from agentloop.strategies.keep import SlidingWindow as SlidingWindow, TokenWindow as TokenWindow
 from agentloop.strategies.keep import TurnWindow as TurnWindow
+
+if TYPE_CHECKING:
+    from agentloop.strategies.blocks import Blocks as Blocks, RecursiveSummary as RecursiveSummary
+    from agentloop.strategies.blocks import Scope as Scope
+    from agentloop.strategies.chains import Reduce as Reduce, Tiered as Tiered
+    from agentloop.strategies.combining import first_of as first_of, replaced_by as replaced_by
+    from agentloop.strategies.combining import strategy_name as strategy_name, then as then
+    from agentloop.strategies.combining import FirstOf, Replaced
+else:
+    __getattr__, __dir__ = loaded_later(
+        __name__,
+        blocks="Blocks RecursiveSummary Scope",
+        chains="Reduce Tiered",
+        combining="first_of replaced_by strategy_name then FirstOf Replaced",
+    )
