@@ -1,6 +1,4 @@
-"""The records of a log, sets of positions, filters.
-
-The records of a session's log: what was said, and what is now so.
+"""The records of a session's log, filters that take some of them, and sets of positions in it.
 
 A log only grows. A record's position (`seq`, from 1) never changes, so overlays, undo and memories
 point at positions. `id` tells a retried append from another writer's equal record; it and `time`
@@ -17,6 +15,26 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 from agentloop._plumbing.checks import shown, text_or_none, whole_or_none
 from agentloop.errors import UsageError
 from agentloop.messages import Message, Usage
+
+__all__ = [
+    "AnyEvent",
+    "Cleared",
+    "ClearedItem",
+    "Compacted",
+    "Described",
+    "Event",
+    "Made",
+    "MessageRecord",
+    "ModelCalled",
+    "Noted",
+    "Ranges",
+    "Record",
+    "Restored",
+    "RunEndRecord",
+    "RunStartRecord",
+    "Unknown",
+    "kind_name",
+]
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """Sets of positions as inclusive pairs (first, last), ascending, apart from each other."""
@@ -239,8 +257,8 @@ class EventFilter:
 
     Example:
         >>> from agentloop.messages import Message
-        >>> said = MessageAdded(message=Message.user("hi"), tokens=1, branch="scout")
-        >>> records = [Record(seq=1, event=RunStarted(run_id="r")), Record(seq=2, event=said)]
+        >>> said = MessageRecord(message=Message.user("hi"), tokens=1, branch="scout")
+        >>> records = [Record(seq=1, event=RunStartRecord(run_id="r")), Record(seq=2, event=said)]
         >>> [record.seq for record in select(records, EventFilter(branch="scout"))]
         [2]
         >>> [record.seq for record in select(records, EventFilter(branch=MAIN, last=40))]

@@ -1,15 +1,12 @@
-"""ChatModel, ModelRequest, Answer, Price: what a model is.
-
-What a model is: anything that answers a request with parts, the whole answer last.
+"""What a model is: anything that answers a request with parts, the whole answer last.
 
 A model may yield any number of `TextPart` and `Retry`, then yields exactly one `Answer`. It raises the
 `ModelError`s of `errors` and nothing else. Streaming is the only way in: a model that does not stream
 yields its `Answer` alone.
 
-What is known of models without asking anybody: their windows and prices; the one door to genai-prices.
-
-The figures are those bundled with the installed package, never fetched. Loading them takes about 150 ms, so
-that is done when one is first asked for.
+Behind that stands what is known of models without asking anybody, their windows and prices: the one door to
+genai-prices. The figures are those bundled with the installed package, never fetched. Loading them takes
+about 150 ms, so that is done when one is first asked for.
 """
 
 from collections.abc import AsyncGenerator
@@ -20,6 +17,21 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from agentloop._plumbing.checks import at_least, at_least_or_none, shown
 from agentloop.errors import UsageError
 from agentloop.messages import Json, Message, Usage
+
+__all__ = [
+    "CUT_SHORT",
+    "Answer",
+    "AsksWindow",
+    "ChatModel",
+    "ModelPart",
+    "ModelRequest",
+    "Price",
+    "Priced",
+    "Purpose",
+    "Retry",
+    "TextPart",
+    "check_model",
+]
 
 Purpose: TypeAlias = Literal["agent", "summary", "memory"]
 

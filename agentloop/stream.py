@@ -1,7 +1,6 @@
-"""What you watch: stream events, CompactionRequest, CompactionResult.
+"""What you watch while a run goes on: a closed union of events, none of them stored.
 
-What you watch while a run goes on: a closed union of events, none of them stored.
-
+What a compaction is announced by and comes to (`CompactionRequest`, `CompactionResult`) stands behind them.
 Every `CompactionStarted` is followed by exactly one `CompactionEnded`, whatever happens between.
 `time` is in seconds since the epoch; all sizes are in tokens unless they say otherwise.
 """
@@ -14,6 +13,33 @@ from typing import Any, Literal, TypeAlias
 
 from agentloop.events import EventFilter, Ranges, united
 from agentloop.messages import Message, Usage
+
+__all__ = [
+    "AnyStreamEvent",
+    "CallbackFailed",
+    "CompactionEnded",
+    "CompactionReason",
+    "CompactionStarted",
+    "CompactionStatus",
+    "ContextStatus",
+    "ContextWarning",
+    "Level",
+    "MessageAdded",
+    "ResultsCleared",
+    "Retrying",
+    "RunEnded",
+    "RunStarted",
+    "RunStatus",
+    "StreamEvent",
+    "TextDelta",
+    "ToolEnded",
+    "ToolProgress",
+    "ToolStarted",
+    "ToolStatus",
+    "event_type",
+    "level_of",
+    "to_json",
+]
 
 CompactionReason: TypeAlias = Literal["threshold", "tool", "manual", "overflow", "idle"]
 CompactionStatus: TypeAlias = Literal["done", "failed", "vetoed", "conflict", "ineffective"]

@@ -36,6 +36,24 @@ from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 from agentloop.events import Event, Record
 
+__all__ = [
+    "Checkpoint",
+    "ChecksItself",
+    "FindsWords",
+    "Found",
+    "GrantsLeases",
+    "KeepsCheckpoints",
+    "Lease",
+    "SessionInfo",
+    "SessionScope",
+    "SessionStore",
+    "TellsLeases",
+    "checked_now",
+    "checked_owner",
+    "checked_session_id",
+    "checked_ttl",
+]
+
 MOST_OWNER_CHARS = 200
 MOST_POSITION = 2**62
 """No log gets near it; a position beyond it is taken for this one, which every store has a number for."""
@@ -207,25 +225,6 @@ def stays_with(held: Lease | None, asked: Lease, over: str | None) -> bool:
     `held` is None where the session is free or its lease has run out; `over` is the holder to put out.
     """
     return held is not None and held.holder not in (asked.holder, over)
-
-
-__all__ = [
-    "Checkpoint",
-    "ChecksItself",
-    "FindsWords",
-    "Found",
-    "GrantsLeases",
-    "KeepsCheckpoints",
-    "Lease",
-    "SessionInfo",
-    "SessionScope",
-    "SessionStore",
-    "TellsLeases",
-    "checked_now",
-    "checked_owner",
-    "checked_session_id",
-    "checked_ttl",
-]
 
 
 class SessionStore(Protocol):

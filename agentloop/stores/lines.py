@@ -18,6 +18,24 @@ from agentloop.errors import DamagedError
 from agentloop.events import Described, Event, Record
 from agentloop.stores.base import SessionInfo, SessionScope
 
+__all__ = [
+    "COLUMNS",
+    "LineChange",
+    "change_of",
+    "changed",
+    "check_gapless",
+    "incomplete",
+    "line_from",
+    "line_of",
+    "list_statements",
+    "newest_first",
+    "place_of",
+    "record_of",
+    "to_bytes",
+    "to_text",
+    "whole_line",
+]
+
 T = TypeVar("T")
 
 COLUMNS = "id, title, folder, created, updated, length, owner, ttl_seconds"
