@@ -18,7 +18,7 @@ INTERRUPTED = """
 import asyncio, signal, sys, threading
 from itertools import count
 from agentloop.errors import StoreError
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Message
 from agentloop.stores import SQLiteStore
 
@@ -29,7 +29,7 @@ store = SQLiteStore(sys.argv[1])
 kept = []
 
 def said(text):
-    return MessageAdded(message=Message.user(text), tokens=1, time=1.0)
+    return MessageRecord(message=Message.user(text), tokens=1, time=1.0)
 
 async def appended(length, text):
     return await store.append("s", [said(text)], expect=length)

@@ -385,11 +385,11 @@ async def test_a_disc_that_fails_to_write_leaves_the_log_as_it_was(path: Path, s
     await store.close()
     script = (
         "import asyncio, resource, sys\n"
-        "from agentloop.events import MessageAdded\n"
+        "from agentloop.events import MessageRecord\n"
         "from agentloop.messages import Message\n"
         "from agentloop.stores import SQLiteStore\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
-        "event = MessageAdded(message=Message.user('x' * 200_000), tokens=1)\n"
+        "event = MessageRecord(message=Message.user('x' * 200_000), tokens=1)\n"
         "asyncio.run(SQLiteStore(sys.argv[1]).append('s', [event], expect=1))\n"
     )
     process = await asyncio.create_subprocess_exec(

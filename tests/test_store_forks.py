@@ -12,7 +12,7 @@ LONGEST_SECONDS = 60
 
 BEGINNING = """
 import asyncio, gc, os, signal, sys, threading, warnings
-from agentloop.events import MessageAdded
+from agentloop.events import MessageRecord
 from agentloop.messages import Message
 from agentloop.stores import PostgresStore, SQLiteStore
 
@@ -22,7 +22,7 @@ where = sys.argv[1]
 store = PostgresStore(where, retry_seconds=0) if "://" in where else SQLiteStore(where)
 
 def said(text):
-    return MessageAdded(message=Message.user(text), tokens=1, id=text, time=1.0)
+    return MessageRecord(message=Message.user(text), tokens=1, id=text, time=1.0)
 
 def append(session_id, *texts):
     there = len(asyncio.run(store.read(session_id)))
