@@ -1,17 +1,13 @@
-"""Message, ToolCall, Usage: to and from chat-completions dicts, losing nothing.
-
-What a typed value keeps of the JSON object that it came from, so that it can be given back as it was.
-
-`plain` is what its typed fields alone make; `extra` holds the fields of the original that are others, and
-`omits` names those that it left out.
-
-What is said: one chat-completions message, and its tool calls.
+"""What is said (Message, ToolCall), to and from chat-completions dicts, losing nothing; what it took (Usage).
 
 `from_openai` and `to_openai` are inverses for every chat-completions dict: fields not known here, and
 known fields of an unusual shape, travel in `extra`; fields the original left out are named in `omits`.
 What an unusual shape says is in the typed fields all the same: a refusal as text, a dict of arguments as
 JSON, a number as an id; in the form before tool calls a `function_call` is a call, and what the role
 `function` says the result of one, both with an empty id.
+
+How `extra` and `omits` come about stands at the end: `difference` holds the original against what the typed
+fields alone make (its plain form), and `merged` makes it of both again.
 """
 
 import copy
@@ -24,85 +20,12 @@ from typing import Any, Self, TypeAlias, TypedDict, TypeGuard
 from agentloop._plumbing.strict_json import STRICT_JSON, cleaned
 from agentloop.errors import UsageError
 
-
-class Kept(TypedDict):
-    """The two fields that a typed value keeps for it."""
-
-    extra: Mapping[str, Any]
-    omits: tuple[str, ...]
-
-
-def difference(data: Mapping[str, Any], plain: Mapping[str, Any]) -> Kept:
-    """What of the original the plain form does not say."""
-    extra = {key: copy.deepcopy(value) for key, value in data.items() if plain.get(key, _NOTHING) != value}
-    return Kept(extra=extra, omits=tuple(key for key in plain if key not in data))
-
-
-def merged(plain: dict[str, Any], extra: Mapping[str, Any], omits: tuple[str, ...]) -> dict[str, Any]:
-    """The original again, out of its plain form, which is used up."""
-    for key in omits:
-        plain.pop(key, None)
-    return plain | copy.deepcopy(dict(extra)) if extra else plain
-
-
-def said_anew(extra: Mapping[str, Any], omits: tuple[str, ...], *keys: str) -> Kept:
-    """What is kept where the typed fields say other things behind these keys than the original did."""
-    return Kept(
-        extra={key: value for key, value in extra.items() if key not in keys},
-        omits=tuple(key for key in omits if key not in keys),
-    )
-
-
-_NOTHING = object()
-
-
-MOST_REPORTED_TOKENS = 100_000_000
-"""A report of more tokens for one request is none: ten times the largest window offered (10 million)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
-    """Tokens as the provider reported them; `cached_tokens` is the part of the input read from its cache."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-
-    @classmethod
-    def from_openai(cls, data: Mapping[str, Any]) -> Self:
-        """Read the `usage` object of chat completions.
-
-        What is missing, no number, negative or above `MOST_REPORTED_TOKENS` was not reported and is 0; so is
-        what is said to be cached where that is more than the whole input.
-        """
-        details = data.get("prompt_tokens_details")
-        cached = _count(details.get("cached_tokens") if isinstance(details, Mapping) else 0)
-        told = _count(data.get("prompt_tokens"))
-        return cls(
-            input_tokens=told,
-            output_tokens=_count(data.get("completion_tokens")),
-            cached_tokens=cached if cached <= told else 0,
-        )
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-        )
-
-
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return int(value) if 0 <= value <= MOST_REPORTED_TOKENS else 0
-
-
 Json: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = str | tuple[Json, ...] | None
-
 MOST_NESTED = 100
 """So deep may lists and objects inside a message be nested: what copies and writes them is recursive."""
+MOST_REPORTED_TOKENS = 100_000_000
+"""A report of more tokens for one request is none: ten times the largest window offered (10 million)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,6 +231,44 @@ def _holds_more(value: object) -> TypeGuard[Mapping[Any, Any] | Sequence[Any]]:
     return isinstance(value, Mapping | list | tuple)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens as the provider reported them; `cached_tokens` is the part of the input read from its cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    @classmethod
+    def from_openai(cls, data: Mapping[str, Any]) -> Self:
+        """Read the `usage` object of chat completions.
+
+        What is missing, no number, negative or above `MOST_REPORTED_TOKENS` was not reported and is 0; so is
+        what is said to be cached where that is more than the whole input.
+        """
+        details = data.get("prompt_tokens_details")
+        cached = _count(details.get("cached_tokens") if isinstance(details, Mapping) else 0)
+        told = _count(data.get("prompt_tokens"))
+        return cls(
+            input_tokens=told,
+            output_tokens=_count(data.get("completion_tokens")),
+            cached_tokens=cached if cached <= told else 0,
+        )
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+        )
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value <= MOST_REPORTED_TOKENS else 0
+
+
 class CallIds:
     """Gives every call an id of its own among those that it has given and those that are `known`."""
 
@@ -331,3 +292,34 @@ class CallIds:
             name = f"{said or 'call'}_{self._times[said]}"
         self._given.add(name)
         return call if name == call.id else call.with_id(name)
+
+
+class Kept(TypedDict):
+    """The two fields that a typed value keeps for it."""
+
+    extra: Mapping[str, Any]
+    omits: tuple[str, ...]
+
+
+_NOTHING = object()
+
+
+def difference(data: Mapping[str, Any], plain: Mapping[str, Any]) -> Kept:
+    """What of the original the plain form does not say."""
+    extra = {key: copy.deepcopy(value) for key, value in data.items() if plain.get(key, _NOTHING) != value}
+    return Kept(extra=extra, omits=tuple(key for key in plain if key not in data))
+
+
+def merged(plain: dict[str, Any], extra: Mapping[str, Any], omits: tuple[str, ...]) -> dict[str, Any]:
+    """The original again, out of its plain form, which is used up."""
+    for key in omits:
+        plain.pop(key, None)
+    return plain | copy.deepcopy(dict(extra)) if extra else plain
+
+
+def said_anew(extra: Mapping[str, Any], omits: tuple[str, ...], *keys: str) -> Kept:
+    """What is kept where the typed fields say other things behind these keys than the original did."""
+    return Kept(
+        extra={key: value for key, value in extra.items() if key not in keys},
+        omits=tuple(key for key in omits if key not in keys),
+    )

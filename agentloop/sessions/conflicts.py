@@ -1,9 +1,8 @@
-"""What still holds though others wrote; undo.
+"""When what one was about to write to a session still holds, though others wrote to it meanwhile.
 
-A session that somebody else wrote to since it was last read: when what one was about to write still holds.
-
-What the log's length refused may be written at its end as it stands now, where the records that came between
-begin, say and end nothing.
+What the log's length refused may be written at its end as it stands now (`appended`), where a `Rebase` says
+so: mostly where the records that came between begin, say and end nothing. A compaction is taken back the same
+way (`undone`).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence

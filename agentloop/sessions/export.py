@@ -1,4 +1,4 @@
-"""A session for people and other programs."""
+"""A session for people and other programs: as chat-completions messages, as JSON Lines, in Markdown."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +42,7 @@ def to_openai(records: Iterable[Record], *, only: EventFilter | None = None) -> 
 
 
 def to_events(records: Iterable[Record], *, only: EventFilter | None = None) -> Iterator[str]:
-    """The log as JSON Lines, one record a line without its line end; `imports.parse` gives its events back.
+    """The log as JSON Lines, one record a line without its line end; `importing.parse` gives its events back.
 
     With `only` those that it takes, each with its `position` in the log in front, since a line's number is no
     longer that; an import gives them new positions where all that they point at is there. Without, a line is
@@ -94,7 +94,7 @@ def to_markdown(records: Iterable[Record]) -> str:
 
     Example:
         >>> from agentloop.events import MessageRecord
-        >>> hello = MessageAdded(message=Message.user("Hello."), tokens=2)
+        >>> hello = MessageRecord(message=Message.user("Hello."), tokens=2)
         >>> print(to_markdown([Record(seq=1, event=hello)]), end="")
         ## 1 User
         <BLANKLINE>

@@ -1,6 +1,4 @@
-"""Session: id, store, context; append, open.
-
-A session: an id, its log in a store, and the context folded from it.
+"""A session: an id, its log in a store, and the context folded from it; opened, read on, appended to.
 
 A store that keeps checkpoints is given one now and then, so that opening a long session reads the end of its
 log alone. Its context then holds what a step needs; `whole` reads the rest for what needs more.
