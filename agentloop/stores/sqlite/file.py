@@ -1,17 +1,13 @@
-"""One file: opened, checked, its faults in words.
-
-Where a SQLite file lies, and what must hold of that place before SQLite sees it.
-
-A path may be a symbolic link: SQLite keeps its log and its locks beside the file itself, so that is what is
-looked at and made. What is said of it names the path as it was given.
-
-What a SQLite file goes through when it is opened: whose it is, whether it is in order, and its tables.
+"""One SQLite file: a connection to it, what is checked when it is opened, where it lies, its faults in words.
 
 What is cheap is checked whenever a file is opened: whose it is and of which version, that its tables are
 there, and the form of its pages by `PRAGMA quick_check`: of all of them up to 16 MB, in a larger file of
 those that list the sessions. Before a larger one is first written to, all of its pages are, up to 1 GB. The
 rest is checked as it is read, page by page and record by record. A write-ahead log that was left behind is no
 sign of damage: its frames have sums, and only whole transactions are taken over.
+
+A path may be a symbolic link: SQLite keeps its log and its locks beside the file itself, so that is what is
+looked at and made. What is said of it names the path as it was given.
 """
 
 import os
@@ -19,7 +15,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -28,349 +23,15 @@ from agentloop._plumbing.private_files import make_private_folder, new_private_f
 from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
 
-
-def stands(path: Path) -> bool:
-    """Whether there is anything to read.
-
-    Raises:
-        StoreError: it cannot be told, or the database is gone or empty and its log is not.
-    """
-    try:
-        target = _target_of(path)
-        if target.is_dir() or _size(target):
-            return True
-        _refuse_lost_log(path, target)
-    except OSError as error:
-        raise refused(path, error) from error
-    return False
-
-
-def made(path: Path) -> Path:
-    """The file itself, made where it is missing: its owner's alone, as SQLite makes its companions then.
-
-    Raises:
-        StoreError: something else stands there, or its log is all that is left of it.
-        OSError: it cannot be made.
-    """
-    target = _target_of(path)
-    make_private_folder(target.parent)
-    _refuse_lost_log(path, target)
-    if not os.path.lexists(target):
-        with suppress(FileExistsError):
-            os.close(new_private_file(target))
-    if target.exists() and not target.is_file():
-        raise StoreError(f"{path}: this is no file: name the database file to use")
-    return target
-
-
-def _target_of(path: Path) -> Path:
-    """The file itself, where the path is a symbolic link."""
-    return Path(os.path.realpath(path))
-
-
-def identity(path: Path) -> tuple[int, int] | None:
-    """What tells the file from any other; None where there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def is_read_only_path(path: Path) -> bool:
-    """Whether the file could be read, but nothing be made beside it, as SQLite must to read it."""
-    target = _target_of(path)
-    return os.access(target, os.R_OK) and not os.access(target.parent, os.W_OK)
-
-
-def as_it_stands(path: Path) -> str:
-    """The file as SQLite opens one that nobody writes to: without looking for a log, or at locks.
-
-    https://sqlite.org/uri.html#uriimmutable. So `state` must be the same before and after what is read.
-
-    Raises:
-        StoreError: a log beside it may hold what it lacks.
-    """
-    target = _target_of(path)
-    for log in _logs(target):
-        if _size(log):
-            raise StoreError(
-                f"{path}: its log {log} cannot be taken over, as nothing can be written beside it: "
-                "copy both to a folder that can be written"
-            )
-    return f"file:{quote(os.fsencode(target))}?mode=ro&immutable=1"
-
-
-def state(path: Path) -> tuple[int | None, ...]:
-    """What is another once somebody has written to the file or its log; empty where there is none."""
-    target = _target_of(path)
-    try:
-        found = target.stat()
-    except FileNotFoundError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, *map(_size, _logs(target))
-
-
-def _logs(target: Path) -> tuple[Path, ...]:
-    return tuple(target.with_name(f"{target.name}{suffix}") for suffix in ("-wal", "-journal"))
-
-
-def _refuse_lost_log(path: Path, target: Path) -> None:
-    """SQLite would delete a log whose database is gone or empty, as if it belonged to the new one."""
-    log = target.with_name(f"{target.name}-wal")
-    if _size(log) and not _size(target):
-        raise DamagedError(
-            f"{path}: the database is gone or empty, but not its log {log}: "
-            "put the database back, or move its log away"
-        )
-
-
-def _size(path: Path) -> int | None:
-    with suppress(FileNotFoundError, NotADirectoryError):
-        return path.stat().st_size
-    return None
-
-
-DAMAGED = "the database is damaged: restore a copy, or try `sqlite3 FILE .recover`"
-_ADVICE = {
-    sqlite3.SQLITE_FULL: "the disc is full: free some space and try again; what was stored is safe",
-    sqlite3.SQLITE_READONLY: "the database is read-only: change its rights or choose another store",
-    sqlite3.SQLITE_NOTADB: "this is no SQLite database: choose another path; the file was not touched",
-    sqlite3.SQLITE_CORRUPT: DAMAGED,
-    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened: check the rights of the file and its folder",
-    sqlite3.SQLITE_PERM: "no permission: change the rights or choose another store",
-    sqlite3.SQLITE_IOERR: "the disc failed to read or write: check it and try again",
-    sqlite3.SQLITE_TOOBIG: "a record is larger than SQLite takes: make it smaller",
-}
-_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_HINDERED = (
-    *_LOCKED,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_AUTH,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_TOOBIG,
-    sqlite3.SQLITE_INTERRUPT,
-    sqlite3.SQLITE_PROTOCOL,
-)
-"""What keeps from reading or writing, whatever the file holds."""
-
-
-def fault(path: Path, error: sqlite3.Error, busy_seconds: float) -> StoreError:
-    """The error as ours, with what to do; `busy_seconds` is how long a lock was waited for.
-
-    Chain it with `raise … from`.
-    """
-    code = code_of(error)
-    if code in _LOCKED:
-        return StoreError(f"{path}: {locked(busy_seconds)}")
-    otherwise = f"{error}: check the database with `sqlite3 FILE 'PRAGMA integrity_check'`"
-    kind = StoreError if code in _HINDERED else DamagedError
-    return kind(f"{path}: {_ADVICE.get(code, otherwise)}")
-
-
-def is_read_only(fault: StoreError) -> bool:
-    """Whether it came of a file or a folder that cannot be written."""
-    error = fault.__cause__
-    return isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_READONLY
-
-
-def is_of_index(finding: str) -> bool:
-    """Whether a line of SQLite's own check speaks of the full-text index, as from 3.44 on: no log has it."""
-    return "inverted index for FTS5 table" in finding
-
-
-def locked(busy_seconds: float) -> str:
-    """What to say where another process kept a lock for so long."""
-    return (
-        f"the database is locked by another process, for over {busy_seconds:g} seconds: "
-        "end that process or try again"
-    )
-
-
-def code_of(error: sqlite3.Error) -> int:
-    """SQLite's primary code of an error; 0 where it has none."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
-@dataclass(frozen=True, slots=True)
-class AsItStood:
-    """The file as it stood when it was opened, `state` being what a write to it changes."""
-
-    path: Path
-    state: tuple[int | None, ...]
-
-    @property
-    def is_written(self) -> bool:
-        """Whether somebody has written to it since: what is read of it may be of two states."""
-        return self.state != state(self.path)
-
-    def refuse_written(self) -> None:
-        """That what was read is of one state.
-
-        Raises:
-            StoreError: somebody has written to it since.
-        """
-        if self.is_written:
-            raise StoreError(f"{self.path}: another process wrote to the database meanwhile: try again")
-
-
+_WRITE = "BEGIN IMMEDIATE"
+QUICK_SECONDS = 0.002
+"""A write that took less is over sooner than two switches of threads would be on a machine at work."""
 MOST_CHECKED_BYTES = 16 * 1024 * 1024
 """A file up to this size is checked whole when it is opened: 0.4 ms a MB, with short records up to 2."""
 MOST_CHECKED_TO_WRITE_BYTES = 1024 * 1024 * 1024
 """A file up to this size is checked whole before a store first writes to it: half a second to two, and what
 the disc takes to read it.
 """
-
-NO_LOG_CAN_BE_MADE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
-"""What SQLite refuses a file with, though it could be read, whose log cannot stand beside it."""
-
-
-def connected(database: str, busy_seconds: float) -> sqlite3.Connection:
-    """A connection to a path or a `file:` URI, usable from any thread; nothing was read yet."""
-    connection = sqlite3.connect(
-        database, timeout=busy_seconds, isolation_level=None, check_same_thread=False, uri=True
-    )
-    connection.text_factory = _text
-    return connection
-
-
-def looked_over(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of the tables in the file, 0 where nothing stands in it yet.
-
-    Raises:
-        StoreError: it is another program's or a newer version's, or damaged.
-    """
-    connection.execute("BEGIN")
-    version = _version(connection, path)
-    if version:
-        _look_over(connection, path, version)
-    connection.execute("COMMIT")
-    return version
-
-
-def look_through(connection: sqlite3.Connection, path: Path) -> None:
-    """Check the form of all pages, before the first write to a file that was too large for that until now.
-
-    Raises:
-        StoreError: it is damaged; nothing was changed.
-    """
-    if MOST_CHECKED_BYTES < path.stat().st_size <= MOST_CHECKED_TO_WRITE_BYTES:
-        _check_pages(connection, path, "1")
-
-
-def take_over_log(connection: sqlite3.Connection) -> None:
-    """Bring what another process left in the log into the database, as far as nobody reads it."""
-    _checkpoint(connection, "PASSIVE")
-
-
-def log_begun_anew(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> bool:
-    """Bring all that the log holds into the database; False where nothing can be written, nor be appended.
-
-    After a failed sync the system may take pages of the log for written that are not. What is appended
-    behind them, though synced itself, would go with them in a power cut: SQLite reads a log up to the
-    first frame that is broken. So where that sync was ours, nothing goes on before the log is begun anew.
-
-    Raises:
-        StoreError: somebody else reads or writes it.
-    """
-    is_busy = _checkpoint(connection, "TRUNCATE")
-    if is_busy:
-        raise StoreError(f"{path}: {locked(busy_seconds)}")
-    return is_busy is not None
-
-
-def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """All steps in one transaction: a fault on the way leaves the file as it was.
-
-    Raises:
-        StoreError: it is damaged, or cannot be written.
-    """
-    look_through(connection, path)
-    try:
-        _go_all_steps(connection, path)
-    except sqlite3.Error as error:
-        if code_of(error) != sqlite3.SQLITE_READONLY:
-            raise
-        raise StoreError(
-            f"{path}: an older agentloop made this database, and it cannot be brought up to date where it is "
-            "read-only: copy it to a folder that can be written"
-        ) from error
-
-
-def _go_all_steps(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    # Another process may have gone them meanwhile.
-    for step in MIGRATIONS[_version(connection, path) :]:
-        for statement in step:
-            connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    connection.execute("COMMIT")
-
-
-def _checkpoint(connection: sqlite3.Connection, mode: str) -> bool | None:
-    """Whether others kept it from being done to the end; None where nothing can be written."""
-    try:
-        (busy, _, _) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-    except sqlite3.OperationalError as error:
-        if code_of(error) != sqlite3.SQLITE_READONLY:
-            raise
-        return None
-    return bool(busy)
-
-
-def _version(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of the tables in the file, read in one transaction; refuses what is not ours.
-
-    0 where nothing stands in it yet.
-    """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if not (version or application or tables):
-        return 0
-    if application != APPLICATION_ID:
-        raise StoreError(f"{path}: this database belongs to another program: choose another path")
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{path}: a newer agentloop wrote this database (version {version}, "
-            f"this one knows {SCHEMA_VERSION}): update agentloop"
-        )
-    if version < 1:
-        raise DamagedError(f"{path}: {DAMAGED}")
-    return int(version)
-
-
-def _look_over(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    """What is cheap to check of a file that was made before, in the transaction that read its version."""
-    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    small = path.stat().st_size <= MOST_CHECKED_BYTES
-    if not TABLES[version] <= there:
-        raise DamagedError(f"{path}: {DAMAGED}")
-    _check_pages(connection, path, "1" if small else "sessions")
-
-
-def _check_pages(connection: sqlite3.Connection, path: Path, of: str) -> None:
-    found = [text for (text,) in connection.execute(f"PRAGMA quick_check({of})")]
-    if not all(text == "ok" or is_of_index(text) for text in found):
-        raise DamagedError(f"{path}: {DAMAGED}")
-
-
-def _text(data: bytes) -> str | bytes:
-    """What stands in a column of text; as it is where that is no UTF-8, so that damage hides nothing else."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data
-
-
-_WRITE = "BEGIN IMMEDIATE"
-QUICK_SECONDS = 0.002
-"""A write that took less is over sooner than two switches of threads would be on a machine at work."""
-
 T = TypeVar("T")
 
 
@@ -391,8 +52,8 @@ class SQLiteFile:
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         """Which file the connection is to: a path may come to name another."""
-        self._as_it_stood: AsItStood | None = None
-        """What the file was when it was opened, where it is read without a log and locks."""
+        self._stood: tuple[int | None, ...] | None = None
+        """The state of the file when it was opened, where it is read without a log and locks."""
         self._looked_through: tuple[int, int] | None = None
         """The file whose pages were all checked, so that it may be written to; it outlives the connection."""
         self._log_is_doubtful = False
@@ -428,7 +89,7 @@ class SQLiteFile:
         Raises:
             StoreError: it cannot be told, or the database is gone and its log is not.
         """
-        return self._connection is not None or stands(self.path)
+        return self._connection is not None or _stands(self.path)
 
     def read(self, work: Callable[[sqlite3.Connection], T], empty: T) -> T:
         """What the work finds in one unchanging state of the file; `empty` where there is nothing to read.
@@ -476,7 +137,8 @@ class SQLiteFile:
                 connection = self._opened()
                 began = self._begin(connection, begin)
                 yield connection
-                self._commit(connection)
+                connection.execute("COMMIT")
+                self._refuse_written()
             if begin == _WRITE:
                 self._last_write_seconds = time.perf_counter() - began
         except BusyError:
@@ -497,7 +159,7 @@ class SQLiteFile:
         if self._connection:
             with suppress(sqlite3.Error):
                 self._connection.close()
-        self._connection = self._identity = self._as_it_stood = self._last_write_seconds = None
+        self._connection = self._identity = self._stood = self._last_write_seconds = None
 
     @contextmanager
     def _faults_told(self) -> Iterator[None]:
@@ -505,9 +167,10 @@ class SQLiteFile:
         try:
             yield
         except sqlite3.Error as error:
-            self._doubt(error)
+            if code_of(error) == sqlite3.SQLITE_IOERR:  # neither log nor pages are taken on trust from now on
+                self._log_is_doubtful, self._looked_through = True, None
             self._refuse_written()
-            raise fault(self.path, error, self._busy_seconds) from error
+            raise _fault(self.path, error, self._busy_seconds) from error
         except UnicodeDecodeError as error:  # SQLite tells of a damaged schema in the words that stand there
             raise DamagedError(f"{self.path}: {DAMAGED}") from error
         except OSError as error:
@@ -515,10 +178,14 @@ class SQLiteFile:
 
     def _begin(self, connection: sqlite3.Connection, begin: str) -> float:
         """Begin a transaction; the moment from which it counts, what it waits for others included."""
-        if begin == _WRITE:
-            self._look_through(connection)
+        if begin == _WRITE and self._looked_through != self._identity:
+            _look_through(connection, self.path)
+            self._looked_through = self._identity
         began = time.perf_counter()
-        self._set_timeout(connection)
+        seconds = self._busy_seconds if self._is_patient else 0
+        if seconds != self._timeout_seconds:
+            connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+            self._timeout_seconds = seconds
         try:
             connection.execute(begin)
         except sqlite3.OperationalError as error:
@@ -527,16 +194,6 @@ class SQLiteFile:
             raise BusyError from error
         return began
 
-    def _set_timeout(self, connection: sqlite3.Connection) -> None:
-        seconds = self._busy_seconds if self._is_patient else 0
-        if seconds != self._timeout_seconds:
-            connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
-            self._timeout_seconds = seconds
-
-    def _commit(self, connection: sqlite3.Connection) -> None:
-        connection.execute("COMMIT")
-        self._refuse_written()
-
     def _roll_back(self) -> None:
         try:
             if self._connection:
@@ -544,61 +201,335 @@ class SQLiteFile:
         except sqlite3.Error:  # letting go of the connection takes it back too
             self.close()
 
-    def _doubt(self, error: sqlite3.Error) -> None:
-        """After a fault of the disc neither what stands in the log nor in the pages is taken on trust."""
-        if code_of(error) == sqlite3.SQLITE_IOERR:
-            self._log_is_doubtful, self._looked_through = True, None
-
     def _opened(self) -> sqlite3.Connection:
         if self._connection and (self._connection.in_transaction or self._is_written()):
             self.close()  # one that a signal's exception left behind, or that would not see what is new
         if self._connection:
-            if identity(self.path) == self._identity:
+            if _identity(self.path) == self._identity:
                 return self._connection
             raise StoreError(f"{self.path}: the database was moved or replaced while in use: put it back")
         try:
-            return self._connected(str(made(self.path)))
+            return self._connected(str(_made(self.path)))
         except sqlite3.OperationalError as error:
-            if code_of(error) not in NO_LOG_CAN_BE_MADE or not is_read_only_path(self.path):
+            if code_of(error) not in _NO_LOG_CAN_BE_MADE or not _is_read_only_path(self.path):
                 raise
-        return self._connected_as_it_stands()
+        # Nothing can be made beside the file: it is read as long as nobody else writes to it.
+        self.close()
+        self._stood = _state(self.path)
+        return self._connected(_as_it_stands(self.path))
 
     def _connected(self, database: str) -> sqlite3.Connection:
-        self._connection = connected(database, self._busy_seconds)
-        self._timeout_seconds = self._busy_seconds
-        self._identity = identity(self.path)
-        self._prepare(self._connection)
-        return self._connection
-
-    def _connected_as_it_stands(self) -> sqlite3.Connection:
-        """Where nothing can be made beside the file: to be read as long as nobody else writes to it."""
-        self.close()
-        self._as_it_stood = AsItStood(self.path, state(self.path))
-        return self._connected(as_it_stands(self.path))
+        """A connection to a path or a `file:` URI, usable from any thread, once the file is in order."""
+        connection = sqlite3.connect(
+            database, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False, uri=True
+        )
+        connection.text_factory = _text
+        self._connection, self._timeout_seconds = connection, self._busy_seconds
+        self._identity = _identity(self.path)
+        self._prepare(connection)
+        return connection
 
     def _is_written(self) -> bool:
-        return self._as_it_stood is not None and self._as_it_stood.is_written
+        """Whether somebody has written to what is read without locks: it may be of two states."""
+        return self._stood is not None and self._stood != _state(self.path)
 
     def _refuse_written(self) -> None:
-        if self._as_it_stood is not None:
-            self._as_it_stood.refuse_written()
+        if self._is_written():
+            raise StoreError(f"{self.path}: another process wrote to the database meanwhile: try again")
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
-        version = looked_over(connection, self.path)
+        version = _looked_over(connection, self.path)
         if self._log_is_doubtful:
-            self._log_is_doubtful = not log_begun_anew(connection, self.path, self._busy_seconds)
+            self._log_is_doubtful = not _log_begun_anew(connection, self.path, self._busy_seconds)
         else:
-            take_over_log(connection)
+            _checkpoint(connection, "PASSIVE")  # what another process left in the log
         # Busy here means that another process is just switching; the mode is the file's, not ours.
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         if version < SCHEMA_VERSION:
-            migrate(connection, self.path)
+            _migrate(connection, self.path)
 
-    def _look_through(self, connection: sqlite3.Connection) -> None:
-        """Before the first write to this file."""
-        if self._looked_through != self._identity:
-            look_through(connection, self.path)
-            self._looked_through = self._identity
+
+def _looked_over(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of the tables in the file, 0 where nothing stands in it yet; what is cheap is checked.
+
+    Raises:
+        StoreError: it is another program's or a newer version's, or damaged.
+    """
+    connection.execute("BEGIN")
+    if version := _version(connection, path):
+        there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+        small = path.stat().st_size <= MOST_CHECKED_BYTES
+        if not TABLES[version] <= there:
+            raise DamagedError(f"{path}: {DAMAGED}")
+        _check_pages(connection, path, "1" if small else "sessions")
+    connection.execute("COMMIT")
+    return version
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of the tables in the file, read in one transaction; refuses what is not ours.
+
+    0 where nothing stands in it yet.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if not (version or application or tables):
+        return 0
+    if application != APPLICATION_ID:
+        raise StoreError(f"{path}: this database belongs to another program: choose another path")
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: a newer agentloop wrote this database (version {version}, "
+            f"this one knows {SCHEMA_VERSION}): update agentloop"
+        )
+    if version < 1:
+        raise DamagedError(f"{path}: {DAMAGED}")
+    return int(version)
+
+
+def _look_through(connection: sqlite3.Connection, path: Path) -> None:
+    """Check the form of all pages, before the first write to a file that was too large for that until now.
+
+    Raises:
+        StoreError: it is damaged; nothing was changed.
+    """
+    if MOST_CHECKED_BYTES < path.stat().st_size <= MOST_CHECKED_TO_WRITE_BYTES:
+        _check_pages(connection, path, "1")
+
+
+def _check_pages(connection: sqlite3.Connection, path: Path, of: str) -> None:
+    found = [text for (text,) in connection.execute(f"PRAGMA quick_check({of})")]
+    if not all(text == "ok" or is_of_index(text) for text in found):
+        raise DamagedError(f"{path}: {DAMAGED}")
+
+
+def _log_begun_anew(connection: sqlite3.Connection, path: Path, busy_seconds: float) -> bool:
+    """Bring all that the log holds into the database; False where nothing can be written, nor be appended.
+
+    After a failed sync the system may take pages of the log for written that are not. What is appended
+    behind them, though synced itself, would go with them in a power cut: SQLite reads a log up to the
+    first frame that is broken. So where that sync was ours, nothing goes on before the log is begun anew.
+
+    Raises:
+        StoreError: somebody else reads or writes it.
+    """
+    is_busy = _checkpoint(connection, "TRUNCATE")
+    if is_busy:
+        raise StoreError(f"{path}: {_locked(busy_seconds)}")
+    return is_busy is not None
+
+
+def _checkpoint(connection: sqlite3.Connection, mode: str) -> bool | None:
+    """Whether others kept it from being done to the end; None where nothing can be written."""
+    try:
+        (busy, _, _) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+    except sqlite3.OperationalError as error:
+        if code_of(error) != sqlite3.SQLITE_READONLY:
+            raise
+        return None
+    return bool(busy)
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """All steps in one transaction: a fault on the way leaves the file as it was.
+
+    Raises:
+        StoreError: it is damaged, or cannot be written.
+    """
+    _look_through(connection, path)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        # Another process may have gone them meanwhile.
+        for step in MIGRATIONS[_version(connection, path) :]:
+            for statement in step:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        if code_of(error) != sqlite3.SQLITE_READONLY:
+            raise
+        raise StoreError(
+            f"{path}: an older agentloop made this database, and it cannot be brought up to date where it is "
+            "read-only: copy it to a folder that can be written"
+        ) from error
+
+
+def _text(data: bytes) -> str | bytes:
+    """What stands in a column of text; as it is where that is no UTF-8, so that damage hides nothing else."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def _stands(path: Path) -> bool:
+    """Whether there is anything to read.
+
+    Raises:
+        StoreError: it cannot be told, or the database is gone or empty and its log is not.
+    """
+    try:
+        target = _target_of(path)
+        if target.is_dir() or _size(target):
+            return True
+        _refuse_lost_log(path, target)
+    except OSError as error:
+        raise refused(path, error) from error
+    return False
+
+
+def _made(path: Path) -> Path:
+    """The file itself, made where it is missing: its owner's alone, as SQLite makes its companions then.
+
+    Raises:
+        StoreError: something else stands there, or its log is all that is left of it.
+        OSError: it cannot be made.
+    """
+    target = _target_of(path)
+    make_private_folder(target.parent)
+    _refuse_lost_log(path, target)
+    if not os.path.lexists(target):
+        with suppress(FileExistsError):
+            os.close(new_private_file(target))
+    if target.exists() and not target.is_file():
+        raise StoreError(f"{path}: this is no file: name the database file to use")
+    return target
+
+
+def _refuse_lost_log(path: Path, target: Path) -> None:
+    """SQLite would delete a log whose database is gone or empty, as if it belonged to the new one."""
+    log = target.with_name(f"{target.name}-wal")
+    if _size(log) and not _size(target):
+        raise DamagedError(
+            f"{path}: the database is gone or empty, but not its log {log}: "
+            "put the database back, or move its log away"
+        )
+
+
+def _as_it_stands(path: Path) -> str:
+    """The file as SQLite opens one that nobody writes to: without looking for a log, or at locks.
+
+    https://sqlite.org/uri.html#uriimmutable. So `state` must be the same before and after what is read.
+
+    Raises:
+        StoreError: a log beside it may hold what it lacks.
+    """
+    target = _target_of(path)
+    for log in _logs(target):
+        if _size(log):
+            raise StoreError(
+                f"{path}: its log {log} cannot be taken over, as nothing can be written beside it: "
+                "copy both to a folder that can be written"
+            )
+    return f"file:{quote(os.fsencode(target))}?mode=ro&immutable=1"
+
+
+def _state(path: Path) -> tuple[int | None, ...]:
+    """What is another once somebody has written to the file or its log; empty where there is none."""
+    target = _target_of(path)
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        return ()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, *map(_size, _logs(target))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells the file from any other; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_read_only_path(path: Path) -> bool:
+    """Whether the file could be read, but nothing be made beside it, as SQLite must to read it."""
+    target = _target_of(path)
+    return os.access(target, os.R_OK) and not os.access(target.parent, os.W_OK)
+
+
+def _target_of(path: Path) -> Path:
+    """The file itself, where the path is a symbolic link."""
+    return Path(os.path.realpath(path))
+
+
+def _logs(target: Path) -> tuple[Path, ...]:
+    return tuple(target.with_name(f"{target.name}{suffix}") for suffix in ("-wal", "-journal"))
+
+
+def _size(path: Path) -> int | None:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return path.stat().st_size
+    return None
+
+
+DAMAGED = "the database is damaged: restore a copy, or try `sqlite3 FILE .recover`"
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "the disc is full: free some space and try again; what was stored is safe",
+    sqlite3.SQLITE_READONLY: "the database is read-only: change its rights or choose another store",
+    sqlite3.SQLITE_NOTADB: "this is no SQLite database: choose another path; the file was not touched",
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened: check the rights of the file and its folder",
+    sqlite3.SQLITE_PERM: "no permission: change the rights or choose another store",
+    sqlite3.SQLITE_IOERR: "the disc failed to read or write: check it and try again",
+    sqlite3.SQLITE_TOOBIG: "a record is larger than SQLite takes: make it smaller",
+}
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_HINDERED = (
+    *_LOCKED,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_PROTOCOL,
+)
+"""What keeps from reading or writing, whatever the file holds."""
+_NO_LOG_CAN_BE_MADE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+"""What SQLite refuses a file with, though it could be read, whose log cannot stand beside it."""
+
+
+def is_read_only(fault: StoreError) -> bool:
+    """Whether it came of a file or a folder that cannot be written."""
+    error = fault.__cause__
+    return isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_READONLY
+
+
+def is_of_index(finding: str) -> bool:
+    """Whether a line of SQLite's own check speaks of the full-text index, as from 3.44 on: no log has it."""
+    return "inverted index for FTS5 table" in finding
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """SQLite's primary code of an error; 0 where it has none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _fault(path: Path, error: sqlite3.Error, busy_seconds: float) -> StoreError:
+    """The error as ours, with what to do; `busy_seconds` is how long a lock was waited for.
+
+    Chain it with `raise … from`.
+    """
+    code = code_of(error)
+    if code in _LOCKED:
+        return StoreError(f"{path}: {_locked(busy_seconds)}")
+    otherwise = f"{error}: check the database with `sqlite3 FILE 'PRAGMA integrity_check'`"
+    kind = StoreError if code in _HINDERED else DamagedError
+    return kind(f"{path}: {_ADVICE.get(code, otherwise)}")
+
+
+def _locked(busy_seconds: float) -> str:
+    """What to say where another process kept a lock for so long."""
+    return (
+        f"the database is locked by another process, for over {busy_seconds:g} seconds: "
+        "end that process or try again"
+    )
