@@ -1,21 +1,18 @@
-"""SessionStore and what a store may have beside; ids, owners, times checked once.
+"""What a store of sessions promises, and what stores are asked with and answer with.
 
-What stores are asked with and answer with.
-
-What a caller makes (`SessionScope`, `Checkpoint`, `Lease`) checks itself.
-
-What a store of sessions promises.
-
-`append` is the only write to a log. It succeeds only while the log holds exactly `expect` records, and
-then writes all of the events at positions `expect + 1` on, or none. A repeated append whose first answer
-was lost is harmless: where the very events (by their `id` and content) stand at those positions already,
-it counts as written. A store keeps an index of its sessions from what is appended (`Described`, times,
-lengths), so that listing them reads no log.
+`SessionStore` is what every store has. Its `append` is the only write to a log. It succeeds only while the
+log holds exactly `expect` records, and then writes all of the events at positions `expect + 1` on, or none. A
+repeated append whose first answer was lost is harmless: where the very events (by their `id` and content)
+stand at those positions already, it counts as written. A store keeps an index of its sessions from what is
+appended (`Described`, times, lengths), so that listing them reads no log.
 
 Beside the log, a store may keep what can be lost without losing anything: it then has the verbs of
 `FindsWords`, `KeepsCheckpoints`, `GrantsLeases` and `TellsLeases`. The stores of this package have all of
 them, but for the checkpoints of the one in memory, and those on disc can look through what they hold
 (`ChecksItself`).
+
+First stand the values, which check themselves (`SessionScope`, `Checkpoint`, `Lease`), then the promises,
+then how the arguments of the verbs are checked, the same in every store.
 """
 
 from collections.abc import Sequence
@@ -24,6 +21,8 @@ from typing import Protocol, runtime_checkable
 
 from agentloop._plumbing.checks import (
     MOST_COUNT,
+    above_zero,
+    any_whole,
     finite,
     finite_above_zero_or_none,
     from_to,
@@ -31,6 +30,7 @@ from agentloop._plumbing.checks import (
     text,
     text_or_none,
     whole,
+    whole_or_none,
 )
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
@@ -63,57 +63,6 @@ MOST_LEASE_SECONDS = 10 * 365 * 86_400.0
 """A lease that is asked for longer lasts so long; one that ends later than that from now is damaged."""
 
 _SESSION_ID = pattern(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-
-
-def clamped(position: int) -> int:
-    """The position itself, or the nearest that every store has a number for."""
-    return max(-MOST_POSITION, min(position, MOST_POSITION))
-
-
-def checked_now(now: float) -> float:
-    """The time itself, in seconds since the epoch.
-
-    Raises:
-        UsageError: it is no finite number.
-    """
-    finite("now", now)
-    return float(now)
-
-
-def checked_owner(owner: str | None) -> str | None:
-    """The owner itself; None for none.
-
-    Raises:
-        UsageError: it is no text of 1 to 200 printable characters.
-    """
-    if owner is None or (
-        isinstance(owner, str) and 0 < len(owner) <= MOST_OWNER_CHARS and owner.isprintable()
-    ):
-        return owner
-    raise UsageError(f"bad owner {shown(owner)}: use 1 to {MOST_OWNER_CHARS} printable characters")
-
-
-def checked_ttl(seconds: float | None) -> float | None:
-    """The time to live itself, in seconds; None for none.
-
-    Raises:
-        UsageError: it is no finite number above 0.
-    """
-    finite_above_zero_or_none("ttl_seconds", seconds)
-    return None if seconds is None else float(seconds)
-
-
-def checked_session_id(session_id: str) -> str:
-    """The id itself.
-
-    Raises:
-        UsageError: it is not 1 to 128 of A-Z a-z 0-9 . _ -, or begins with a dot.
-    """
-    if isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id):
-        return session_id
-    raise UsageError(
-        f"bad session id {shown(session_id)}: use 1 to 128 of A-Z a-z 0-9 . _ -, not beginning with a dot"
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,3 +333,112 @@ class TellsLeases(Protocol):
         Nothing is changed: who asks for the session in that instant gets it.
         """
         ...
+
+
+def checked_session_id(session_id: str) -> str:
+    """The id itself.
+
+    Raises:
+        UsageError: it is not 1 to 128 of A-Z a-z 0-9 . _ -, or begins with a dot.
+    """
+    if isinstance(session_id, str) and _SESSION_ID.fullmatch(session_id):
+        return session_id
+    raise UsageError(
+        f"bad session id {shown(session_id)}: use 1 to 128 of A-Z a-z 0-9 . _ -, not beginning with a dot"
+    )
+
+
+def checked_owner(owner: str | None) -> str | None:
+    """The owner itself; None for none.
+
+    Raises:
+        UsageError: it is no text of 1 to 200 printable characters.
+    """
+    if owner is None or (
+        isinstance(owner, str) and 0 < len(owner) <= MOST_OWNER_CHARS and owner.isprintable()
+    ):
+        return owner
+    raise UsageError(f"bad owner {shown(owner)}: use 1 to {MOST_OWNER_CHARS} printable characters")
+
+
+def checked_ttl(seconds: float | None) -> float | None:
+    """The time to live itself, in seconds; None for none.
+
+    Raises:
+        UsageError: it is no finite number above 0.
+    """
+    finite_above_zero_or_none("ttl_seconds", seconds)
+    return None if seconds is None else float(seconds)
+
+
+def checked_now(now: float) -> float:
+    """The time itself, in seconds since the epoch.
+
+    Raises:
+        UsageError: it is no finite number.
+    """
+    finite("now", now)
+    return float(now)
+
+
+def checked_append(session_id: str, events: Sequence[Event], expect: int) -> tuple[Event, ...]:
+    """The events that are to be appended; the arguments are those of `SessionStore.append`.
+
+    Raises:
+        UsageError: the id is none, or `expect` no whole number.
+    """
+    checked_session_id(session_id)
+    any_whole("expect", expect)
+    return tuple(events)
+
+
+def checked_page(session_id: str, after: int, most: int | None) -> tuple[int, int | None]:
+    """Behind which position, and how many at most, `SessionStore.read` is asked for.
+
+    Raises:
+        UsageError: the id is none, `after` no whole number, or `most` none of at least 0.
+    """
+    checked_session_id(session_id)
+    any_whole("after", after)
+    whole_or_none("most", most, 0)
+    return clamped(max(after, 0)), None if most is None else clamped(most)
+
+
+def checked_search(
+    session_id: str | None, folder: str | None, owner: str | None, most: int
+) -> tuple[SessionScope, int]:
+    """Where, and for how many at most, `FindsWords.search` is to look.
+
+    Raises:
+        UsageError: the scope is none, or `most` no whole number of at least 1.
+    """
+    whole("most", most, 1)
+    return SessionScope(session_id=session_id, folder=folder, owner=owner), clamped(most)
+
+
+def checked_lease_seconds(session_id: str, seconds: float, over: str | None) -> float:
+    """How long the lease that `GrantsLeases.take_lease` is asked for lasts.
+
+    Raises:
+        UsageError: the id is none, `seconds` not above 0, or `over` no text.
+    """
+    checked_session_id(session_id)
+    above_zero("seconds", seconds)
+    text_or_none("over", over)
+    return min(seconds, MOST_LEASE_SECONDS)
+
+
+def checked_holder(session_id: str, holder: str) -> str:
+    """Who lets go of the session by `GrantsLeases.free_lease`.
+
+    Raises:
+        UsageError: the id is none, or the holder no text.
+    """
+    checked_session_id(session_id)
+    text("holder", holder)
+    return holder
+
+
+def clamped(position: int) -> int:
+    """The position itself, or the nearest that every store has a number for."""
+    return max(-MOST_POSITION, min(position, MOST_POSITION))

@@ -1,9 +1,8 @@
-"""A session's line in the list; what is wrong with a log.
-
-The line that stands for a session in the list: what appends make of it, and how the discs hold it.
+"""A session's line in the list: what appends make of it, how the discs hold it, what its log must say.
 
 Each rule here is that of all stores: those in memory and in a SQLite file apply a `LineChange` by `changed`,
-the one in PostgreSQL hands its fields to a statement that says the same.
+the one in PostgreSQL hands its fields to a statement that says the same. Rows of both become values here, in
+one place, and a log that is looked through is held against its line (`LogCheck`).
 """
 
 import math
@@ -14,9 +13,9 @@ from typing import Any, TypeVar
 
 from agentloop._plumbing.checks import shown
 from agentloop.codec import decode
-from agentloop.errors import DamagedError
+from agentloop.errors import DamagedError, UsageError
 from agentloop.events import Described, Event, Record
-from agentloop.stores.base import SessionInfo, SessionScope
+from agentloop.stores.base import Checkpoint, Lease, SessionInfo, SessionScope
 
 __all__ = [
     "COLUMNS",
@@ -35,11 +34,13 @@ __all__ = [
     "to_text",
     "whole_line",
 ]
-
 T = TypeVar("T")
-
 COLUMNS = "id, title, folder, created, updated, length, owner, ttl_seconds"
 """The columns of a line, as `line_of` takes them."""
+CHECKPOINT_COLUMNS = "seq, event_id, body"
+LEASE_COLUMNS = "holder, place, pid, started, since"
+ROWS_AT_ONCE = 1_000
+"""So many records are taken into memory at once where a log is looked through in pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +100,31 @@ def changed(line: SessionInfo | None, session_id: str, change: LineChange) -> Se
     )
 
 
+def line_from(session_id: str, records: Iterable[Record]) -> SessionInfo | None:
+    """The line that stands for the log of these records; None for none."""
+    line = None
+    for record in records:
+        line = changed(line, session_id, change_of([record.event]))
+    return line
+
+
+def newest_first(lines: Iterable[SessionInfo | None], scope: SessionScope) -> tuple[SessionInfo, ...]:
+    """The list of the sessions asked about, newest update first; None stands for a damaged line."""
+    asked_for = [line for line in lines if line and scope.takes(line)]
+    return tuple(sorted(asked_for, key=lambda line: (-line.updated, line.id)))
+
+
+def _last(said: Sequence[T | None]) -> T | None:
+    return next((each for each in reversed(said) if each is not None), None)
+
+
+def _ttl(seconds: float | None) -> float | None:
+    """The time to live as it is kept: 0 where what is said is none."""
+    if seconds is None:
+        return None
+    return float(seconds) if 0 < seconds <= sys.float_info.max else 0.0
+
+
 def to_bytes(text: str | None) -> bytes | None:
     """The text in UTF-8, lone surrogates as they are: the names of folders may hold some."""
     return None if text is None else text.encode("utf-8", "surrogatepass")
@@ -126,12 +152,6 @@ def list_statements(lines: str, folder: str, owner: str) -> dict[tuple[bool, boo
         (True, True): f" WHERE {folder} AND {owner}",
     }
     return {given: f"{lines}{some}" for given, some in where.items()}
-
-
-def newest_first(lines: Iterable[SessionInfo | None], scope: SessionScope) -> tuple[SessionInfo, ...]:
-    """The list of the sessions asked about, newest update first; None stands for a damaged line."""
-    asked_for = [line for line in lines if line and scope.takes(line)]
-    return tuple(sorted(asked_for, key=lambda line: (-line.updated, line.id)))
 
 
 def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
@@ -171,12 +191,35 @@ def whole_line(label: str, row: Sequence[Any]) -> SessionInfo | None:
         return None
 
 
-def line_from(session_id: str, records: Iterable[Record]) -> SessionInfo | None:
-    """The line that stands for the log of these records; None for none."""
-    line = None
-    for record in records:
-        line = changed(line, session_id, change_of([record.event]))
-    return line
+def checkpoint_of(row: Sequence[Any]) -> Checkpoint | None:
+    """The checkpoint in a row of `CHECKPOINT_COLUMNS`; None where it is damaged, as the log can do without.
+
+    Whether its text is whole is for its reader: it holds a sum of itself.
+    """
+    seq, event_id, body = row
+    try:
+        return Checkpoint(seq=seq, event_id=_plain(event_id), body=_plain(body))
+    except (TypeError, UnicodeDecodeError, UsageError):
+        return None
+
+
+def lease_of(row: Sequence[Any]) -> Lease | None:
+    """The lease in a row of `LEASE_COLUMNS`; None where it is damaged, as it keeps nobody out then."""
+    holder, place, pid, started, since = row
+    try:
+        texts = {"holder": _plain(holder), "place": _plain(place), "started": _plain(started)}
+        return Lease(pid=pid, since=since, **texts)
+    except (TypeError, UnicodeDecodeError, UsageError):
+        return None
+
+
+def _plain(text: Any) -> Any:
+    """A text that is kept as one or by `to_bytes`; None for none."""
+    if text is None or isinstance(text, str):
+        return text
+    if isinstance(text, bytes):
+        return to_text(text)
+    raise TypeError("a text is none")
 
 
 def record_of(label: str, session_id: str, seq: int, body: str) -> Record:
@@ -194,6 +237,10 @@ def record_of(label: str, session_id: str, seq: int, body: str) -> Record:
 def place_of(label: str, session_id: str, seq: int) -> str:
     """How a fault names the place of a record."""
     return f"{_before(label)}session {session_id!r}, record {seq}"
+
+
+def _before(label: str) -> str:
+    return f"{label}: " if label else ""
 
 
 def check_gapless(
@@ -217,33 +264,6 @@ def incomplete(label: str, session_id: str, length: object) -> DamagedError:
     )
 
 
-def _before(label: str) -> str:
-    return f"{label}: " if label else ""
-
-
-def _plain(text: Any) -> str | None:
-    if text is None or isinstance(text, str):
-        return text
-    if isinstance(text, bytes):
-        return to_text(text)
-    raise TypeError("a text is none")
-
-
-def _last(said: Sequence[T | None]) -> T | None:
-    return next((each for each in reversed(said) if each is not None), None)
-
-
-def _ttl(seconds: float | None) -> float | None:
-    """The time to live as it is kept: 0 where what is said is none."""
-    if seconds is None:
-        return None
-    return float(seconds) if 0 < seconds <= sys.float_info.max else 0.0
-
-
-ROWS_AT_ONCE = 1_000
-"""So many records are taken into memory at once where a log is looked through in pages."""
-
-
 class LogCheck:
     """One log, looked through from its first record on, in as many pages as there are.
 
@@ -260,17 +280,11 @@ class LogCheck:
         self._is_whole = True
         self.seq = 0
 
-    def faults_of(self, rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    def faults_of(self, rows: Iterable[Sequence[Any]]) -> list[str]:
         """A line for each record of the next rows that is missing or damaged."""
-        for row in rows:
-            if not isinstance(row[0], int):
-                self._is_whole = False
-                yield f"{self._place}: the position of a record is damaged: {shown(row[0])}"
-                continue
-            for fault in self._faults(row):
-                self._is_whole = False
-                yield fault
-            self.seq = row[0]
+        faults = [fault for row in rows for fault in self._faults(row)]
+        self._is_whole = self._is_whole and not faults
+        return faults
 
     def faults_of_line(self, listed: SessionInfo | None) -> Iterator[str]:
         """A line where the list says what the whole log does not; `listed` is None where it says nothing."""
@@ -288,8 +302,12 @@ class LogCheck:
         return listed
 
     def _faults(self, row: Sequence[Any]) -> Iterator[str]:
+        if not isinstance(row[0], int):
+            yield f"{self._place}: the position of a record is damaged: {shown(row[0])}"
+            return
         if row[0] != self.seq + 1:
             yield f"{self._place}: records are missing before {row[0]}"
+        self.seq = row[0]
         try:
             event = self._record_of(*row).event
         except DamagedError as error:

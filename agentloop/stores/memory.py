@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from agentloop._plumbing.aio import in_thread
-from agentloop._plumbing.checks import above_zero, any_whole, text, text_or_none, whole, whole_or_none
 from agentloop.codec import decode, encode
 from agentloop.errors import ConflictError
 from agentloop.events import Cleared, Event, MessageRecord, Noted, Record
@@ -17,9 +16,13 @@ from agentloop.stores.base import (
     Lease,
     SessionInfo,
     SessionScope,
+    checked_append,
+    checked_holder,
+    checked_lease_seconds,
     checked_now,
+    checked_page,
+    checked_search,
     checked_session_id,
-    clamped,
     stays_with,
 )
 from agentloop.stores.lines import change_of, changed, newest_first
@@ -70,9 +73,7 @@ class InMemoryStore:
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         """Write all events after record `expect`, or none; see `SessionStore`."""
-        checked_session_id(session_id)
-        any_whole("expect", expect)
-        written = tuple(events)
+        written = checked_append(session_id, events, expect)
         texts = [encode(event) for event in written]
         with self._lock:
             log = self._logs.get(session_id)
@@ -89,12 +90,10 @@ class InMemoryStore:
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         """The records behind position `after`, at most `most`; none for a session that does not exist."""
-        checked_session_id(session_id)
-        any_whole("after", after)
-        whole_or_none("most", most, 0)
+        after, most = checked_page(session_id, after, most)
         with self._lock:
             log = self._logs.get(session_id)
-            return log.after(max(after, 0), most) if log else ()
+            return log.after(after, most) if log else ()
 
     async def info(self, session_id: str) -> SessionInfo | None:
         """The session's line in the list; None for a session that does not exist."""
@@ -136,17 +135,14 @@ class InMemoryStore:
         most: int = 50,
     ) -> Sequence[Found]:
         """The records that hold all these words; see `FindsWords`."""
-        whole("most", most, 1)
-        scope = SessionScope(session_id=session_id, folder=folder, owner=owner)
+        scope, most = checked_search(session_id, folder, owner, most)
         return await in_thread(self._found, [info.id for info in self._listed(scope)], text, most)
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
     ) -> Lease:
         """Who holds the session from now on; see `GrantsLeases`."""
-        checked_session_id(session_id)
-        above_zero("seconds", seconds)
-        text_or_none("over", over)
+        seconds = checked_lease_seconds(session_id, seconds, over)
         with self._lock:
             held = self._live_lease(session_id)
             if held and stays_with(held, lease, over):
@@ -156,8 +152,7 @@ class InMemoryStore:
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
-        checked_session_id(session_id)
-        text("holder", holder)
+        checked_holder(session_id, holder)
         with self._lock:
             held = self._leases.get(session_id)
             if held and held.lease.holder == holder:
@@ -189,7 +184,7 @@ class InMemoryStore:
     def _found(self, names: Sequence[str], text: str, most: int) -> tuple[Found, ...]:
         query = Query.of(text)
         found = (found_in(name, record, query) for name in names for record in self._newest_first(name))
-        return tuple(islice((each for each in found if each), clamped(most)))
+        return tuple(islice((each for each in found if each), most))
 
     def _newest_first(self, name: str) -> Iterator[Record]:
         with self._lock:

@@ -8,7 +8,7 @@ a sentence is found as a phrase. Of a run longer than 200 characters each 200 ar
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Self, get_args
@@ -17,7 +17,7 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import head, tail
 from agentloop.codec import SCHEMA_VERSION
-from agentloop.errors import UsageError
+from agentloop.errors import DamagedError, UsageError
 from agentloop.events import (
     AnyEvent,
     Compacted,
@@ -130,8 +130,25 @@ def excerpt(text: str, query: Query, *, chars: int = 160) -> str:
 
 def found_in(session_id: str, record: Record, query: Query) -> Found | None:
     """The record as a search returns it; None where it does not hold what is looked for."""
-    matches = query.matches(words_of(searchable(record.event)))
-    return Found(session_id=session_id, record=record) if matches else None
+    return Found(session_id=session_id, record=record) if query.matches(words_in(record)) else None
+
+
+def words_in(record: Record) -> list[str]:
+    """The words by which the record is found, in order."""
+    return words_of(searchable(record.event))
+
+
+def worded_record(body: object, read: Callable[[], Record]) -> Record | None:
+    """The record of that text, which `read` makes of it; None where no search finds it.
+
+    One that is damaged keeps nobody from finding the others: reading the log tells of it.
+    """
+    if isinstance(body, str) and is_wordless(body):
+        return None
+    try:
+        return read()
+    except DamagedError:
+        return None
 
 
 def _first_place(text: str, query: Query) -> int:

@@ -1,6 +1,4 @@
-"""Tables as migrations.
-
-The tables, as an ordered list of steps, each done once in a database and never changed afterwards.
+"""The tables of a PostgreSQL database, as a list of steps: each is done once, and never changed afterwards.
 
 They stand in the first schema of the connection's search_path that is there, all named `agentloop_…`; a URL
 with `options=-csearch_path%3Dmine` puts them elsewhere. Where that schema has none and a later one of the

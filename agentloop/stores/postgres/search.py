@@ -1,16 +1,13 @@
-"""Tsvector search.
-
-Words as PostgreSQL's text search takes them.
-
-Its own parsers and dictionaries are not used: what a word is stands in `words`, the same for every store. A
-vector keeps at most 255 places of a word and 16,383 in all, and holds less than 1 MB
-(https://www.postgresql.org/docs/current/textsearch-limitations.html): a longer text is cut into parts.
-
-Full-text search: an index of words that is brought up to date when somebody searches.
+"""Full-text search in PostgreSQL: an index of words that is brought up to date when somebody searches.
 
 Appends never touch it. `agentloop_indexed` says up to which position each log is in it; a search first adds
 what is new in the sessions that it may look into. What PostgreSQL finds is looked at again with the rule of
 all stores, so that what is found is the same everywhere.
+
+PostgreSQL's own parsers and dictionaries are not used: what a word is stands in `words`. A vector keeps at
+most 255 places of a word and 16,383 in all, and holds less than 1 MB
+(https://www.postgresql.org/docs/current/textsearch-limitations.html): a longer text is cut into parts.
+`vectors` and `phrase_query`, at the end, write words as PostgreSQL takes them.
 """
 
 from collections import Counter
@@ -22,12 +19,10 @@ from psycopg import AsyncConnection
 from psycopg.types.numeric import Int8
 
 from agentloop._plumbing.aio import in_thread
-from agentloop.codec import decode
-from agentloop.errors import DamagedError
 from agentloop.stores.base import Found, SessionScope
 from agentloop.stores.lines import record_of, to_bytes
 from agentloop.stores.postgres.connection import Link
-from agentloop.stores.words import Query, found_in, is_wordless, searchable, words_of
+from agentloop.stores.words import Query, found_in, worded_record, words_in
 
 MOST_PLACES_OF_A_WORD = 255
 MOST_WORDS = 16_000
@@ -37,62 +32,6 @@ OVERLAP = 16
 MOST_PHRASES = 32
 """Of more, and of longer phrases than overlap, PostgreSQL is asked for the beginning; the rest is looked at
 in what it finds."""
-
-
-def vectors(words: Sequence[str]) -> tuple[str, ...]:
-    """The words, with their places, as the texts of one or more vectors; none for no words.
-
-    >>> vectors(["to", "be", "or", "not", "to", "be"])
-    ("'to':1,5 'be':2,6 'or':3 'not':4",)
-    """
-    return tuple(_vector(part) for part in _vector_parts(words))
-
-
-def phrase_query(phrase: Sequence[str]) -> str:
-    """What PostgreSQL is asked for one phrase.
-
-    >>> phrase_query(("connection", "refused"))
-    "'connection' <-> 'refused'"
-    """
-    return " <-> ".join(map(_quoted, phrase[: OVERLAP + 1]))
-
-
-def _vector_parts(words: Sequence[str]) -> Iterator[Sequence[str]]:
-    return iter([words] if words else []) if _is_one(words) else _cut(words)
-
-
-def _is_one(words: Sequence[str]) -> bool:
-    """Whether all goes into one vector, as nearly every text does; a character has four bytes at most."""
-    if len(words) > MOST_WORDS or 16 * len(words) + 4 * sum(map(len, words)) > MOST_BYTES:
-        return False
-    return len(words) <= MOST_PLACES_OF_A_WORD or max(Counter(words).values()) <= MOST_PLACES_OF_A_WORD
-
-
-def _cut(words: Sequence[str]) -> Iterator[Sequence[str]]:
-    start, counts, size = 0, Counter[str](), 0
-    for place, word in enumerate(words):
-        length = len(word.encode()) + 16
-        if counts[word] >= MOST_PLACES_OF_A_WORD or place - start >= MOST_WORDS or size + length > MOST_BYTES:
-            yield words[start:place]
-            start = max(start + 1, place - OVERLAP)
-            counts = Counter(words[start:place])
-            size = sum(len(each.encode()) + 16 for each in words[start:place])
-        counts[word] += 1
-        size += length
-    if start < len(words):
-        yield words[start:]
-
-
-def _vector(words: Sequence[str]) -> str:
-    places: dict[str, str] = {}
-    for place, word in enumerate(words, start=1):
-        places[word] = f"{places[word]},{place}" if word in places else str(place)
-    return " ".join([f"{_quoted(word)}:{found}" for word, found in places.items()])
-
-
-def _quoted(word: str) -> str:
-    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
-
 
 _INDEXED_AT_ONCE = 200
 _BYTES_AT_ONCE = 2_000_000
@@ -188,7 +127,7 @@ async def _index(session_id: str, connection: AsyncConnection) -> bool:
             if behind is None:
                 return False  # the line says more than there is, which reading the log tells of
             end = behind - 1
-        if parts := await in_thread(_parts, rows):
+        if parts := await in_thread(_parts, session_id, rows):
             await connection.execute(_ADD, (session_id, *map(list, zip(*parts, strict=True))))
         await connection.execute(_DONE, (Int8(end), session_id))
     return end < length
@@ -199,21 +138,13 @@ async def _number(connection: AsyncConnection, statement: str, values: Sequence[
     return int(row[0]) if row else None
 
 
-def _parts(rows: Sequence[tuple[int, str, int]]) -> list[Part]:
+def _parts(session_id: str, rows: Sequence[tuple[int, str, int]]) -> list[Part]:
     found: list[Part] = []
     for seq, body, _ in rows:
-        texts = vectors(_words(body))
+        record = worded_record(body, partial(record_of, "", session_id, seq, body))
+        texts = vectors(words_in(record)) if record else ()
         found += [(seq, part, len(texts) == 1, text) for part, text in enumerate(texts)]
     return found
-
-
-def _words(body: str) -> list[str]:
-    if is_wordless(body):
-        return []
-    try:
-        return words_of(searchable(decode(body)))
-    except DamagedError:
-        return []  # a damaged record keeps nobody from finding the others; reading the log tells of it
 
 
 async def _found(
@@ -231,14 +162,63 @@ async def _found(
 
 
 def _looked_at(rows: Sequence[tuple[str, int, str | None]], query: Query) -> list[Found]:
-    found = (_held_against(query, *row) for row in rows)
+    """Those that are what was looked for, of sessions, positions and bodies; None for one that is gone."""
+    there = ((name, seq, body) for name, seq, body in rows if body is not None)
+    records = ((row[0], worded_record(row[2], partial(record_of, "", *row))) for row in there)
+    found = (found_in(name, record, query) for name, record in records if record)
     return [each for each in found if each]
 
 
-def _held_against(query: Query, name: str, seq: int, body: str | None) -> Found | None:
-    if body is None:
-        return None
-    try:
-        return found_in(name, record_of("", name, seq, body), query)
-    except DamagedError:
-        return None  # it was damaged since it was indexed: reading the log tells of it
+def vectors(words: Sequence[str]) -> tuple[str, ...]:
+    """The words, with their places, as the texts of one or more vectors; none for no words.
+
+    >>> vectors(["to", "be", "or", "not", "to", "be"])
+    ("'to':1,5 'be':2,6 'or':3 'not':4",)
+    """
+    return tuple(_vector(part) for part in _vector_parts(words))
+
+
+def phrase_query(phrase: Sequence[str]) -> str:
+    """What PostgreSQL is asked for one phrase.
+
+    >>> phrase_query(("connection", "refused"))
+    "'connection' <-> 'refused'"
+    """
+    return " <-> ".join(map(_quoted, phrase[: OVERLAP + 1]))
+
+
+def _vector_parts(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    return iter([words] if words else []) if _is_one(words) else _cut(words)
+
+
+def _is_one(words: Sequence[str]) -> bool:
+    """Whether all goes into one vector, as nearly every text does; a character has four bytes at most."""
+    if len(words) > MOST_WORDS or 16 * len(words) + 4 * sum(map(len, words)) > MOST_BYTES:
+        return False
+    return len(words) <= MOST_PLACES_OF_A_WORD or max(Counter(words).values()) <= MOST_PLACES_OF_A_WORD
+
+
+def _cut(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    start, counts, size = 0, Counter[str](), 0
+    for place, word in enumerate(words):
+        length = len(word.encode()) + 16
+        if counts[word] >= MOST_PLACES_OF_A_WORD or place - start >= MOST_WORDS or size + length > MOST_BYTES:
+            yield words[start:place]
+            start = max(start + 1, place - OVERLAP)
+            counts = Counter(words[start:place])
+            size = sum(len(each.encode()) + 16 for each in words[start:place])
+        counts[word] += 1
+        size += length
+    if start < len(words):
+        yield words[start:]
+
+
+def _vector(words: Sequence[str]) -> str:
+    places: dict[str, str] = {}
+    for place, word in enumerate(words, start=1):
+        places[word] = f"{places[word]},{place}" if word in places else str(place)
+    return " ".join([f"{_quoted(word)}:{found}" for word, found in places.items()])
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -1,6 +1,4 @@
-"""PostgresStore: the verbs.
-
-Sessions in a PostgreSQL database, for any number of processes on any number of machines.
+"""PostgresStore: sessions in a PostgreSQL database, for any number of processes on any number of machines.
 
 The log is the table `agentloop_events`, whose primary key (session, position) is the compare-and-swap: no
 second writer can take a position. Each append is one statement that commits by itself: it moves the session's
@@ -12,15 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from agentloop._plumbing.aio import in_thread
-from agentloop._plumbing.checks import (
-    above_zero,
-    any_whole,
-    at_least,
-    text,
-    text_or_none,
-    whole,
-    whole_or_none,
-)
+from agentloop._plumbing.checks import at_least, whole
 from agentloop.codec import encode
 from agentloop.events import Event, Record
 from agentloop.stores.base import (
@@ -29,7 +19,12 @@ from agentloop.stores.base import (
     Lease,
     SessionInfo,
     SessionScope,
+    checked_append,
+    checked_holder,
+    checked_lease_seconds,
     checked_now,
+    checked_page,
+    checked_search,
     checked_session_id,
 )
 from agentloop.stores.lines import change_of
@@ -95,18 +90,14 @@ class PostgresStore:
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         """Write all events after record `expect`, or none; see `SessionStore`."""
-        checked_session_id(session_id)
-        any_whole("expect", expect)
-        written = tuple(events)
+        written = checked_append(session_id, events, expect)
         bodies = await in_thread(_bodies, written) if len(written) > _MANY else _bodies(written)
         change = change_of(written) if written else None
         return await self._link.run(partial(tables.append, session_id, change, bodies, expect))
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         """The records behind position `after`, at most `most`; none for a session that does not exist."""
-        checked_session_id(session_id)
-        any_whole("after", after)
-        whole_or_none("most", most, 0)
+        after, most = checked_page(session_id, after, most)
         rows = await self._link.run(partial(tables.read, session_id, after, most))
         if len(rows) > _MANY:
             return await in_thread(tables.records_of, self._label, session_id, rows)
@@ -144,8 +135,7 @@ class PostgresStore:
         most: int = 50,
     ) -> Sequence[Found]:
         """The records that hold all these words; see `FindsWords`."""
-        whole("most", most, 1)
-        scope = SessionScope(session_id=session_id, folder=folder, owner=owner)
+        scope, most = checked_search(session_id, folder, owner, most)
         query = await in_thread(Query.of, text)
         return await search(self._link, query, scope, most)
 
@@ -168,15 +158,12 @@ class PostgresStore:
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
     ) -> Lease:
         """Who holds the session from now on, by the server's clock; see `GrantsLeases`."""
-        checked_session_id(session_id)
-        above_zero("seconds", seconds)
-        text_or_none("over", over)
+        seconds = checked_lease_seconds(session_id, seconds, over)
         return await self._link.run(partial(tables.take_lease, session_id, lease, seconds, over))
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
-        checked_session_id(session_id)
-        text("holder", holder)
+        checked_holder(session_id, holder)
         await self._link.run(partial(tables.free_lease, session_id, holder))
 
     async def lease(self, session_id: str) -> Lease | None:

@@ -1,12 +1,8 @@
-"""Logs, lines, checkpoints, leases, self-check.
+"""The tables of a PostgreSQL database at work: logs, the list, checkpoints, leases, and the self-check.
 
-The log of a session in a PostgreSQL database: what is appended, and what is read.
-
-Values travel apart from the statements, as parameters; no text of a user ever becomes part of one.
-
-The list of the sessions in a PostgreSQL database, and what takes sessions off it.
-
-Values travel apart from the statements, as parameters; no text of a user ever becomes part of one.
+Each is a function of a connection that commits every statement by itself; where several belong together, they
+are one transaction. Values travel apart from the statements, as parameters; no text of a user ever becomes
+part of one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +15,7 @@ from psycopg.errors import UniqueViolation
 from psycopg.types.numeric import Int8
 
 from agentloop._plumbing.aio import in_thread
-from agentloop.errors import ConflictError, DamagedError, StoreError, UsageError
+from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.events import Record
 from agentloop.stores.base import (
     MOST_LEASE_SECONDS,
@@ -31,125 +27,27 @@ from agentloop.stores.base import (
     clamped,
 )
 from agentloop.stores.lines import (
+    CHECKPOINT_COLUMNS,
     COLUMNS,
+    LEASE_COLUMNS,
     ROWS_AT_ONCE,
     LineChange,
     LogCheck,
     check_gapless,
+    checkpoint_of,
+    lease_of,
     line_from,
     line_of,
     list_statements,
     newest_first,
     record_of,
     to_bytes,
-    to_text,
     whole_line,
 )
 from agentloop.stores.postgres.connection import Link
 from agentloop.stores.postgres.schema import BESIDE, all_rows, one_row
 
-_LEASE_TRIES = 20
-
-LIVES = (
-    "held.until > clock_timestamp()"
-    f" AND held.until <= clock_timestamp() + make_interval(secs => {MOST_LEASE_SECONDS})"
-)
-"""Whether a lease holds: one that ends later than it can is damaged and keeps nobody out."""
-
-_CHECKPOINT = "SELECT seq, event_id, body FROM agentloop_checkpoints WHERE session_id = %s::text"
-_KEEP = """
-    INSERT INTO agentloop_checkpoints AS kept (session_id, seq, event_id, body)
-    SELECT id, %(seq)s::int8, %(event_id)s::bytea, %(body)s::bytea
-    FROM agentloop_sessions WHERE id = %(id)s::text FOR KEY SHARE
-    ON CONFLICT (session_id) DO UPDATE
-    SET seq = excluded.seq, event_id = excluded.event_id, body = excluded.body
-    WHERE kept.seq <= excluded.seq"""
-_HELD = "SELECT holder, place, pid, started, since FROM agentloop_leases WHERE session_id = %(id)s::text"
-_LIVE = f"""
-    SELECT holder, place, pid, started, since FROM agentloop_leases AS held
-    WHERE session_id = %s::text AND {LIVES}"""
-_TAKE = f"""
-    INSERT INTO agentloop_leases AS held (session_id, holder, place, pid, started, since, until)
-    VALUES (%(id)s::text, %(holder)s::bytea, %(place)s::bytea, %(pid)s::int8, %(started)s::bytea,
-        %(since)s::float8, clock_timestamp() + make_interval(secs => %(seconds)s::float8))
-    ON CONFLICT (session_id) DO UPDATE
-    SET holder = excluded.holder, place = excluded.place, pid = excluded.pid, started = excluded.started,
-        since = excluded.since,
-        until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
-    WHERE held.holder = excluded.holder OR held.holder = %(over)s::bytea OR NOT ({LIVES})
-    RETURNING holder, place, pid, started, since"""
-"""Who holds it stays where `stays_with` of `stores.values` says so: the condition is its negation."""
-_FREE = "DELETE FROM agentloop_leases WHERE session_id = %s::text AND holder = %s::bytea"
-
-
-async def checkpoint(session_id: str, connection: AsyncConnection) -> Checkpoint | None:
-    """The session's checkpoint; None where there is none, or where it is damaged."""
-    row = await one_row(connection, _CHECKPOINT, (session_id,))
-    if row is None:
-        return None
-    try:
-        return Checkpoint(seq=row[0], event_id=to_text(row[1]) or "", body=to_text(row[2]) or "")
-    except (UnicodeDecodeError, UsageError):
-        return None
-
-
-async def keep_checkpoint(session_id: str, kept: Checkpoint, connection: AsyncConnection) -> None:
-    """Keep it where no newer one stands, and the session does."""
-    values = {"id": session_id, "seq": kept.seq, "event_id": to_bytes(kept.event_id)}
-    await connection.execute(_KEEP, {**values, "body": to_bytes(kept.body)}, prepare=True)
-
-
-async def drop_checkpoint(session_id: str, connection: AsyncConnection) -> None:
-    """Forget it."""
-    await connection.execute("DELETE FROM agentloop_checkpoints WHERE session_id = %s::text", (session_id,))
-
-
-async def take_lease(
-    session_id: str, lease: Lease, seconds: float, over: str | None, connection: AsyncConnection
-) -> Lease:
-    """Who holds the session now, by the server's clock."""
-    values: dict[str, Any] = {
-        **asdict(lease),
-        "id": session_id,
-        "seconds": min(seconds, MOST_LEASE_SECONDS),
-        "holder": to_bytes(lease.holder),
-        "place": to_bytes(lease.place),
-        "started": to_bytes(lease.started),
-        "since": float(lease.since),
-        "over": to_bytes(over),
-    }
-    for _ in range(_LEASE_TRIES):
-        # Where it is held, the second statement looks by whom; it may have been freed in between.
-        row = await one_row(connection, _TAKE, values) or await one_row(connection, _HELD, values)
-        if row and (held := _lease(row)):
-            return held
-        values["over"] = row[0] if row else to_bytes(over)
-    raise StoreError(f"the lease of session {session_id!r} changes hands too often: try again")
-
-
-async def free_lease(session_id: str, holder: str, connection: AsyncConnection) -> None:
-    """Let go of the session where this holder has it."""
-    await connection.execute(_FREE, (session_id, to_bytes(holder)), prepare=True)
-
-
-async def lease(session_id: str, connection: AsyncConnection) -> Lease | None:
-    """Who holds the session now; None for nobody."""
-    row = await one_row(connection, _LIVE, (session_id,))
-    return _lease(row) if row else None
-
-
-def _lease(row: tuple[Any, ...]) -> Lease | None:
-    """The lease that the row holds; None where it is damaged: its holder is put out then."""
-    holder, place, pid, started, since = row
-    try:
-        texts = [to_text(data) or "" for data in (holder, place, started)]
-        return Lease(holder=texts[0], place=texts[1], pid=pid, started=texts[2], since=since)
-    except (UnicodeDecodeError, UsageError):
-        return None
-
-
 _TRIES = 5
-
 _EVENTS = """
     INSERT INTO agentloop_events (session_id, seq, body)
     SELECT line.id, %(expect)s::int8 + said.number, said.body
@@ -221,30 +119,19 @@ async def append(
     )
 
 
-async def read(
-    session_id: str, after: int, most: int | None, connection: AsyncConnection
-) -> Sequence[tuple[int, str]]:
-    """Positions and bodies of the records behind `after`.
-
-    Raises:
-        DamagedError: some that the session's line promises are missing.
-    """
-    after, most = clamped(max(after, 0)), None if most is None else clamped(most)
-    values = {"id": session_id, "after": Int8(after), "most": None if most is None else Int8(most)}
-    rows = await all_rows(connection, _READ, values)
-    # Sorted here, where they come in order as good as always: the server would sort all bodies to be sure.
-    there = sorted((seq, body) for _, seq, body in rows if seq is not None)
-    check_gapless("", session_id, [seq for seq, _ in there], after=after, most=most, length=rows[0][0])
-    return there
-
-
-def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str]]) -> tuple[Record, ...]:
-    """The records that rows of positions and bodies hold.
-
-    Raises:
-        DamagedError: one is damaged; the text names its place.
-    """
-    return tuple(record_of(label, session_id, seq, body) for seq, body in rows)
+def _values(session_id: str, change: LineChange | None, bodies: Sequence[str], expect: int) -> dict[str, Any]:
+    """What an append changes, for its statement, which applies it as `lines.changed` does."""
+    values = {"id": session_id, "bodies": list(bodies), "added": Int8(len(bodies)), "expect": Int8(expect)}
+    if change is None:
+        return values
+    return values | {
+        "title": to_bytes(change.title),
+        "folder": to_bytes(change.folder),
+        "owner": to_bytes(change.owner),
+        "ttl": change.ttl_seconds,
+        "created": change.first,
+        "updated": change.updated,
+    }
 
 
 async def _written(connection: AsyncConnection, change: LineChange, values: Mapping[str, Any]) -> bool:
@@ -264,23 +151,37 @@ async def _there(connection: AsyncConnection, values: Mapping[str, Any]) -> tupl
     return length, there
 
 
-def _values(session_id: str, change: LineChange | None, bodies: Sequence[str], expect: int) -> dict[str, Any]:
-    """What an append changes, for its statement, which applies it as `lines.changed` does."""
-    values = {"id": session_id, "bodies": list(bodies), "added": Int8(len(bodies)), "expect": Int8(expect)}
-    if change is None:
-        return values
-    return values | {
-        "title": to_bytes(change.title),
-        "folder": to_bytes(change.folder),
-        "owner": to_bytes(change.owner),
-        "ttl": change.ttl_seconds,
-        "created": change.first,
-        "updated": change.updated,
-    }
+async def read(
+    session_id: str, after: int, most: int | None, connection: AsyncConnection
+) -> Sequence[tuple[int, str]]:
+    """Positions and bodies of the records behind `after`.
+
+    Raises:
+        DamagedError: some that the session's line promises are missing.
+    """
+    values = {"id": session_id, "after": Int8(after), "most": None if most is None else Int8(most)}
+    rows = await all_rows(connection, _READ, values)
+    # Sorted here, where they come in order as good as always: the server would sort all bodies to be sure.
+    there = sorted((seq, body) for _, seq, body in rows if seq is not None)
+    check_gapless("", session_id, [seq for seq, _ in there], after=after, most=most, length=rows[0][0])
+    return there
 
 
+def records_of(label: str, session_id: str, rows: Sequence[tuple[int, str]]) -> tuple[Record, ...]:
+    """The records that rows of positions and bodies hold.
+
+    Raises:
+        DamagedError: one is damaged; the text names its place.
+    """
+    return tuple(record_of(label, session_id, seq, body) for seq, body in rows)
+
+
+LIVES = (
+    "held.until > clock_timestamp()"
+    f" AND held.until <= clock_timestamp() + make_interval(secs => {MOST_LEASE_SECONDS})"
+)
+"""Whether a lease holds: one that ends later than it can is damaged and keeps nobody out."""
 _MOST_SWEPT_AT_ONCE = 100
-
 _LINES = f"SELECT {COLUMNS} FROM agentloop_sessions"
 _LIST = list_statements(
     _LINES,
@@ -419,6 +320,86 @@ async def _remove(connection: AsyncConnection, session_ids: Sequence[str]) -> in
     return done.rowcount
 
 
+_CHECKPOINT = f"SELECT {CHECKPOINT_COLUMNS} FROM agentloop_checkpoints WHERE session_id = %s::text"
+_KEEP = f"""
+    INSERT INTO agentloop_checkpoints AS kept (session_id, {CHECKPOINT_COLUMNS})
+    SELECT id, %(seq)s::int8, %(event_id)s::bytea, %(body)s::bytea
+    FROM agentloop_sessions WHERE id = %(id)s::text FOR KEY SHARE
+    ON CONFLICT (session_id) DO UPDATE
+    SET seq = excluded.seq, event_id = excluded.event_id, body = excluded.body
+    WHERE kept.seq <= excluded.seq"""
+
+
+async def checkpoint(session_id: str, connection: AsyncConnection) -> Checkpoint | None:
+    """The session's checkpoint; None where there is none, or where it is damaged."""
+    row = await one_row(connection, _CHECKPOINT, (session_id,))
+    return checkpoint_of(row) if row else None
+
+
+async def keep_checkpoint(session_id: str, kept: Checkpoint, connection: AsyncConnection) -> None:
+    """Keep it where no newer one stands, and the session does."""
+    values = {"id": session_id, "seq": kept.seq, "event_id": to_bytes(kept.event_id)}
+    await connection.execute(_KEEP, {**values, "body": to_bytes(kept.body)}, prepare=True)
+
+
+async def drop_checkpoint(session_id: str, connection: AsyncConnection) -> None:
+    """Forget it."""
+    await connection.execute("DELETE FROM agentloop_checkpoints WHERE session_id = %s::text", (session_id,))
+
+
+_LEASE_TRIES = 20
+_HELD = f"SELECT {LEASE_COLUMNS} FROM agentloop_leases WHERE session_id = %(id)s::text"
+_LIVE = f"""
+    SELECT {LEASE_COLUMNS} FROM agentloop_leases AS held
+    WHERE session_id = %s::text AND {LIVES}"""
+_TAKE = f"""
+    INSERT INTO agentloop_leases AS held (session_id, {LEASE_COLUMNS}, until)
+    VALUES (%(id)s::text, %(holder)s::bytea, %(place)s::bytea, %(pid)s::int8, %(started)s::bytea,
+        %(since)s::float8, clock_timestamp() + make_interval(secs => %(seconds)s::float8))
+    ON CONFLICT (session_id) DO UPDATE
+    SET holder = excluded.holder, place = excluded.place, pid = excluded.pid, started = excluded.started,
+        since = excluded.since,
+        until = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
+    WHERE held.holder = excluded.holder OR held.holder = %(over)s::bytea OR NOT ({LIVES})
+    RETURNING {LEASE_COLUMNS}"""
+"""Who holds it stays where `stores.base.stays_with` says so: the condition is its negation."""
+_FREE = "DELETE FROM agentloop_leases WHERE session_id = %s::text AND holder = %s::bytea"
+
+
+async def take_lease(
+    session_id: str, lease: Lease, seconds: float, over: str | None, connection: AsyncConnection
+) -> Lease:
+    """Who holds the session now, by the server's clock."""
+    values: dict[str, Any] = {
+        **asdict(lease),
+        "id": session_id,
+        "seconds": seconds,
+        "holder": to_bytes(lease.holder),
+        "place": to_bytes(lease.place),
+        "started": to_bytes(lease.started),
+        "since": float(lease.since),
+        "over": to_bytes(over),
+    }
+    for _ in range(_LEASE_TRIES):
+        # Where it is held, the second statement looks by whom; it may have been freed in between.
+        row = await one_row(connection, _TAKE, values) or await one_row(connection, _HELD, values)
+        if row and (held := lease_of(row)):
+            return held
+        values["over"] = row[0] if row else to_bytes(over)
+    raise StoreError(f"the lease of session {session_id!r} changes hands too often: try again")
+
+
+async def free_lease(session_id: str, holder: str, connection: AsyncConnection) -> None:
+    """Let go of the session where this holder has it."""
+    await connection.execute(_FREE, (session_id, to_bytes(holder)), prepare=True)
+
+
+async def lease(session_id: str, connection: AsyncConnection) -> Lease | None:
+    """Who holds the session now; None for nobody."""
+    row = await one_row(connection, _LIVE, (session_id,))
+    return lease_of(row) if row else None
+
+
 _NAMES = """
     SELECT id FROM agentloop_sessions
     UNION SELECT session_id FROM agentloop_events ORDER BY 1"""
@@ -456,14 +437,10 @@ async def _faults_of_session(label: str, session_id: str, connection: AsyncConne
         read = ROWS_AT_ONCE
         while read == ROWS_AT_ONCE:
             rows = await _page(connection, session_id, log.seq)
-            faults += await in_thread(_faults_of_page, log, rows)
+            faults += await in_thread(log.faults_of, rows)
             read = len(rows)
     return [*faults, *log.faults_of_line(listed)]
 
 
 async def _page(connection: AsyncConnection, session_id: str, after: int) -> list[tuple[int, str]]:
     return await (await connection.execute(_PAGE, (session_id, after))).fetchall()
-
-
-def _faults_of_page(log: LogCheck, rows: Sequence[tuple[int, str]]) -> list[str]:
-    return list(log.faults_of(rows))

@@ -1,3 +1,3 @@
-"""agentloop/stores/sqlite."""
+"""The store in a SQLite file."""
 
 from agentloop.stores.sqlite.store import SQLiteStore

@@ -1,6 +1,4 @@
-"""Tables as migrations; columns.
-
-The tables of a SQLite file, as the steps that lead to them.
+"""The tables of a SQLite file, as the steps that lead to them, and what stands in their columns.
 
 Step n brings a file of version n to version n + 1; a new file goes through all of them. A step that has been
 released is never changed.
@@ -67,6 +65,17 @@ SCHEMA_VERSION = len(MIGRATIONS)
 _FIRST = frozenset({"events", "sessions"})
 TABLES = (frozenset[str](), _FIRST, _FIRST | {"checkpoints", "leases"})
 """The names that must stand in a file, by its version; `words` is made anew where it does not."""
+
+
+IS_NUMBERED = "typeof(number) = 'integer' AND number BETWEEN 1 AND 2147483647"
+"""Whether a session has a part of the row ids: anything else in its place is damage."""
+SEQ_BITS = 32
+"""A row of the full-text index has for its id the session's number, then, in so many bits, the position."""
+
+
+def word_rows(number: int) -> tuple[int, int]:
+    """The first and the last row id that the session with that number can have in the full-text index."""
+    return number << SEQ_BITS, ((number + 1) << SEQ_BITS) - 1
 
 
 def record_sum(session_id: str, seq: int, body: str | bytes) -> int:

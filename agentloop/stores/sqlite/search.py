@@ -1,23 +1,35 @@
-"""Searching the logs in a SQLite file by FTS5 (https://sqlite.org/fts5.html).
+"""Full-text search in a SQLite file by FTS5 (https://sqlite.org/fts5.html): its index filled, asked, mended.
 
-An append does not touch the full-text index. A search first brings the sessions that it asks about up to
-date, some records in each transaction, so that no writer waits long. What the index finds is then read from
-the log and held against the query.
+An append does not touch the index. A search first brings the sessions that it asks about up to date
+(`behind`, `catch_up`), some records in each transaction, so that no writer waits long. What the index finds
+is then read from the log and held against the query (`search`).
+
+The index can be lost without losing anything. What is damaged in it would keep searches, deletions and sweeps
+from being done for good: so where one fails, the index is looked through, and where that is the cause it is
+begun anew (`mended_for`), and searches fill it again.
 """
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
-from agentloop.errors import DamagedError
-from agentloop.stores.base import Found, SessionScope, clamped
-from agentloop.stores.sqlite.file import SQLiteFile
-from agentloop.stores.sqlite.index import IS_NUMBERED
-from agentloop.stores.sqlite.schema import record_of, to_column
-from agentloop.stores.sqlite.tables import SEQ_BITS, word_rows
-from agentloop.stores.words import Query, found_in, is_wordless, searchable, words_of
+from agentloop.errors import StoreError
+from agentloop.stores.base import Found, SessionScope
+from agentloop.stores.sqlite.file import SQLiteFile, code_of, is_read_only
+from agentloop.stores.sqlite.schema import (
+    IS_NUMBERED,
+    MAKE_WORDS,
+    SEQ_BITS,
+    WORDS_TABLES,
+    record_of,
+    to_column,
+    word_rows,
+)
+from agentloop.stores.words import Query, found_in, worded_record, words_in
 
 MOST_ROWS = 500
 MOST_CHARS = 500_000
@@ -46,6 +58,13 @@ _IN_ALL = f"""SELECT sessions.id, words.rowid FROM words
     CROSS JOIN sessions ON sessions.number = words.rowid >> {SEQ_BITS}
     WHERE words MATCH :asked AND {_SCOPE}
     ORDER BY sessions.updated DESC, sessions.id, words.rowid DESC"""
+
+_SIGNS = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
+_LOOK_THROUGH = "INSERT INTO words (words) VALUES ('integrity-check')"
+"""It writes nothing: https://sqlite.org/fts5.html#the_integrity_check_command."""
+_WRONG = f"""SELECT count(*) FROM sessions WHERE (number IS NOT NULL AND NOT ({IS_NUMBERED}))
+    OR typeof(indexed) <> 'integer' OR indexed < 0"""
+_ENTRIES = f"SELECT name, type, sql FROM sqlite_schema WHERE name IN {('words', *WORDS_TABLES)}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +120,7 @@ def search(query: Query, scope: SessionScope, most: int, file: SQLiteFile) -> tu
     def looked_up(connection: sqlite3.Connection) -> tuple[Found, ...]:
         rows = _candidates(connection, query, scope)
         found = (_found(connection, name, row, query, file) for name, row in rows)
-        return tuple(islice((each for each in found if each), clamped(most)))
+        return tuple(islice((each for each in found if each), most))
 
     return file.read(looked_up, tuple[Found, ...]())
 
@@ -113,7 +132,7 @@ def search_logs(query: Query, scope: SessionScope, most: int, file: SQLiteFile) 
         names = connection.execute(_IN_SCOPE, _values(scope)).fetchall()
         rows = ((name, row) for (name,) in names for row in connection.execute(_NEWEST_FIRST, (name,)))
         found = (_held(name, row, query, file) for name, row in rows)
-        return tuple(islice((each for each in found if each), clamped(most)))
+        return tuple(islice((each for each in found if each), most))
 
     return file.read(read, tuple[Found, ...]())
 
@@ -150,13 +169,8 @@ def _found(
 
 def _held(session_id: str, row: Any, query: Query, file: SQLiteFile) -> Found | None:
     """The record of this row, if it holds what is looked for."""
-    seq, body, total = row
-    if isinstance(body, str) and is_wordless(body):
-        return None
-    try:
-        return found_in(session_id, record_of(file.path, session_id, seq, body, total), query)
-    except DamagedError:
-        return None  # it is damaged: reading the log tells of it
+    record = worded_record(row[1], partial(record_of, file.path, session_id, *row))
+    return found_in(session_id, record, query) if record else None
 
 
 def _news(connection: sqlite3.Connection, lengths: Mapping[str, int], file: SQLiteFile) -> list[_News]:
@@ -179,25 +193,16 @@ def _take(connection: sqlite3.Connection, news: _News, length: int, room: _Room,
         "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
         (news.session_id, news.indexed, length),
     )
-    for seq, body, total in rows:
+    for row in rows:
         if room.is_full:
             return
+        seq, body, _ = row
         room.take(body)
         news.end, news.last = seq, (seq, body)
-        if words := _words(news.session_id, seq, body, total, file):
-            news.words.append((seq, words))
+        record = worded_record(body, partial(record_of, file.path, news.session_id, *row))
+        if record and (words := words_in(record)):
+            news.words.append((seq, " ".join(words)))
     news.end, news.is_whole = length, True
-
-
-def _words(session_id: str, seq: int, body: Any, total: int | None, file: SQLiteFile) -> str:
-    """The words of a record; a damaged one has none here, and is told of by who reads it."""
-    if isinstance(body, str) and is_wordless(body):
-        return ""
-    try:
-        record = record_of(file.path, session_id, seq, body, total)
-    except DamagedError:
-        return ""
-    return " ".join(words_of(searchable(record.event)))
 
 
 def _learnt(connection: sqlite3.Connection, news: _News) -> bool:
@@ -218,3 +223,78 @@ def _learnt(connection: sqlite3.Connection, news: _News) -> bool:
     rows = [(first + seq, words) for seq, words in news.words]
     connection.executemany("INSERT INTO words (rowid, text) VALUES (?, ?)", rows)
     return True
+
+
+def mended_for(fault: StoreError, file: SQLiteFile) -> bool:
+    """Whether this fault of a search or a deletion came of a damaged index; it is empty then, and whole.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    error = fault.__cause__
+    code = code_of(error) if isinstance(error, sqlite3.Error) else None
+    # Only the index and the numbers of its rows have constraints to break here.
+    if code == sqlite3.SQLITE_CONSTRAINT:
+        with file.transaction() as connection:
+            _begin_anew(connection)
+        return True
+    return code in _SIGNS and mended(file)
+
+
+def mended(file: SQLiteFile) -> bool:
+    """Whether the index was damaged; it is empty then, and whole.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    if not file.exists():
+        return False
+    with file.transaction() as connection:
+        if _is_whole(connection):
+            return False
+        _begin_anew(connection)
+    return True
+
+
+def check_index(file: SQLiteFile) -> tuple[str, ...]:
+    """A line where the full-text index was damaged; it is begun anew then, as nothing stands in it alone."""
+    try:
+        was_damaged = mended(file)
+    except StoreError as fault:
+        if not is_read_only(fault):
+            raise
+        return ()
+    anew = "the full-text index was damaged: the next search makes it anew, no record is lost"
+    return (f"{file.path}: {anew}",) if was_damaged else ()
+
+
+def _is_whole(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute(_LOOK_THROUGH)
+    except sqlite3.Error as error:
+        if code_of(error) in _SIGNS:
+            return False
+        raise
+    # The look-through passes over what a changed word there means: an `id` that is no row id any more.
+    if not _as_made() <= set(connection.execute(_ENTRIES)):
+        return False
+    return bool(connection.execute(_WRONG).fetchone() == (0,))
+
+
+@cache
+def _as_made() -> frozenset[tuple[str, str, str]]:
+    """What the schema says of an index that is just made."""
+    with closing(sqlite3.connect(":memory:")) as made:
+        made.execute(MAKE_WORDS)
+        return frozenset(made.execute(_ENTRIES))
+
+
+def _begin_anew(connection: sqlite3.Connection) -> None:
+    """SQLite drops no table whose module cannot open it: so the entry goes first, then what it stands for."""
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("DELETE FROM sqlite_schema WHERE name = 'words'")
+    connection.execute("PRAGMA writable_schema = RESET")
+    for table in WORDS_TABLES:
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+    connection.execute(MAKE_WORDS)
+    connection.execute("UPDATE sessions SET indexed = 0, number = NULL")

@@ -1,6 +1,4 @@
-"""SQLiteStore: the verbs.
-
-Sessions in one SQLite file, for any number of processes on one machine.
+"""SQLiteStore: sessions in one SQLite file, for any number of processes on one machine.
 
 The log is the table `events`, whose primary key (session, position) is the compare-and-swap: no second
 writer can take a position. `sessions` is the index for lists, kept in the same transaction. WAL lets readers
@@ -17,15 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agentloop._plumbing.aio import in_thread
-from agentloop._plumbing.checks import (
-    above_zero,
-    any_whole,
-    at_least,
-    text,
-    text_or_none,
-    whole,
-    whole_or_none,
-)
+from agentloop._plumbing.checks import at_least
 from agentloop.errors import DamagedError, StoreError
 from agentloop.events import Event, Record
 from agentloop.stores.base import (
@@ -34,10 +24,15 @@ from agentloop.stores.base import (
     Lease,
     SessionInfo,
     SessionScope,
+    checked_append,
+    checked_holder,
+    checked_lease_seconds,
     checked_now,
+    checked_page,
+    checked_search,
     checked_session_id,
 )
-from agentloop.stores.sqlite import index, search, tables
+from agentloop.stores.sqlite import search, tables
 from agentloop.stores.sqlite.file import BusyError, SQLiteFile, is_read_only
 from agentloop.stores.sqlite.thread import OpenedFile
 from agentloop.stores.words import Query
@@ -72,9 +67,7 @@ class SQLiteStore:
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         """Write all events after record `expect`, or none; see `SessionStore`."""
-        checked_session_id(session_id)
-        any_whole("expect", expect)
-        written = tuple(events)
+        written = checked_append(session_id, events, expect)
         if len(written) > _MOST_ENCODED_HERE:
             return await self._run(partial(_encoded_and_appended, session_id, written, expect))
         new = tables.addition_of(session_id, written, expect)
@@ -83,10 +76,8 @@ class SQLiteStore:
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
         """The records behind position `after`, at most `most`; none for a session that does not exist."""
-        checked_session_id(session_id)
-        any_whole("after", after)
-        whole_or_none("most", most, 0)
-        return await self._run(partial(tables.read, session_id, max(after, 0), most))
+        after, most = checked_page(session_id, after, most)
+        return await self._run(partial(tables.read, session_id, after, most))
 
     async def info(self, session_id: str) -> SessionInfo | None:
         """The session's line in the list; None for a session that does not exist."""
@@ -131,8 +122,7 @@ class SQLiteStore:
 
         Where the file is read-only, and the index lacks something, the logs themselves are read instead.
         """
-        whole("most", most, 1)
-        scope = SessionScope(session_id=session_id, folder=folder, owner=owner)
+        scope, most = checked_search(session_id, folder, owner, most)
         query = await in_thread(Query.of, text)
         return await self._mending(partial(self._searched, query, scope, most))
 
@@ -155,15 +145,12 @@ class SQLiteStore:
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
     ) -> Lease:
         """Who holds the session from now on; see `GrantsLeases`."""
-        checked_session_id(session_id)
-        above_zero("seconds", seconds)
-        text_or_none("over", over)
+        seconds = checked_lease_seconds(session_id, seconds, over)
         return await self._run(partial(tables.take_lease, session_id, lease, seconds, over))
 
     async def free_lease(self, session_id: str, holder: str) -> None:
         """Let go of the session; harmless where somebody else holds it, or nobody."""
-        checked_session_id(session_id)
-        text("holder", holder)
+        checked_holder(session_id, holder)
         await self._run(partial(tables.free_lease, session_id, holder))
 
     async def lease(self, session_id: str) -> Lease | None:
@@ -183,7 +170,7 @@ class SQLiteStore:
         """
         findings: list[str] = []
         try:
-            for look in (tables.check_form, tables.check_index):
+            for look in (tables.check_form, search.check_index):
                 findings += await self._run(look)
             for name in await self._run(tables.names):
                 findings += await self._run(partial(tables.check_session, name))
@@ -213,7 +200,7 @@ class SQLiteStore:
         try:
             return await call()
         except StoreError as fault:
-            if not await self._run(partial(index.mended_for, fault)):
+            if not await self._run(partial(search.mended_for, fault)):
                 raise
         return await call()
 

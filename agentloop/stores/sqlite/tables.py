@@ -1,6 +1,7 @@
-"""Logs, lines, checkpoints, leases, self-check.
+"""The tables of a SQLite file at work: logs, the list of sessions, checkpoints, leases, and the self-check.
 
-What a SQLite file keeps beside the logs: checkpoints, and who works on a session.
+Each is a function of an opened file. Those that read take one unchanging state of it, those that write are
+one transaction.
 
 A lease runs out by the clock of the machine: all processes that share the file read the same one. Where that
 clock is set back, leases hold longer by as much.
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 
 from agentloop._plumbing.checks import shown
 from agentloop.codec import encode
-from agentloop.errors import ConflictError, DamagedError, StoreError, UsageError
+from agentloop.errors import ConflictError, DamagedError
 from agentloop.events import Event, Record
 from agentloop.stores.base import (
     MOST_LEASE_SECONDS,
@@ -29,114 +30,161 @@ from agentloop.stores.base import (
     stays_with,
 )
 from agentloop.stores.lines import (
+    CHECKPOINT_COLUMNS,
     COLUMNS,
+    LEASE_COLUMNS,
     LineChange,
     LogCheck,
     change_of,
     changed,
     check_gapless,
+    checkpoint_of,
     incomplete,
+    lease_of,
     line_from,
     line_of,
     list_statements,
     newest_first,
     whole_line,
 )
-from agentloop.stores.sqlite import index
-from agentloop.stores.sqlite.file import SQLiteFile, is_of_index, is_read_only
-from agentloop.stores.sqlite.index import IS_NUMBERED
-from agentloop.stores.sqlite.schema import MIGRATIONS, from_column, record_of, record_sum, row_of, to_column
+from agentloop.stores.sqlite.file import SQLiteFile, is_of_index
+from agentloop.stores.sqlite.schema import (
+    IS_NUMBERED,
+    MIGRATIONS,
+    record_of,
+    record_sum,
+    row_of,
+    to_column,
+    word_rows,
+)
 
-_KEEP = """INSERT INTO checkpoints (session_id, seq, event_id, body)
-    SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1)
-    ON CONFLICT (session_id) DO UPDATE SET
-    seq = excluded.seq, event_id = excluded.event_id, body = excluded.body
-    WHERE excluded.seq >= checkpoints.seq"""
-_KEPT = "SELECT seq, event_id, body FROM checkpoints WHERE session_id = ?"
-_LEASE = "holder, place, pid, started, since"
+Row: TypeAlias = tuple[str, int, str | bytes, int]
+MOST_SMALL_CHARS = 64 * 1024
+_READ = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
+_INSERT = "INSERT INTO events (session_id, seq, body, sum) VALUES (?, ?, ?, ?)"
+_PUT = f"""INSERT INTO sessions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET title = excluded.title, folder = excluded.folder,
+    created = excluded.created, updated = excluded.updated, length = excluded.length, owner = excluded.owner,
+    ttl_seconds = excluded.ttl_seconds"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addition:
+    """What an append writes: the rows behind record `expect`, and what they make of the session's line."""
+
+    session_id: str
+    expect: int
+    rows: Sequence[Row]
+    change: LineChange | None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether writing it takes about as long as writing a single short record."""
+        return sum(len(body) for _, _, body, _ in self.rows) <= MOST_SMALL_CHARS
+
+
+def addition_of(session_id: str, events: Sequence[Event], expect: int) -> Addition:
+    """The events as they are written."""
+    rows = [_row(session_id, seq, event) for seq, event in enumerate(events, start=expect + 1)]
+    change = change_of(events) if events else None
+    return Addition(session_id=session_id, expect=expect, rows=rows, change=change)
+
+
+def append(new: Addition, file: SQLiteFile) -> int:
+    """Write all of it, or nothing; see `SessionStore.append`."""
+    with file.transaction() as connection:
+        if not _went_on(connection, new):
+            _begin_or_describe(connection, new, file)
+        elif new.rows:
+            connection.executemany(_INSERT, new.rows)
+    return new.expect + len(new.rows)
+
+
+def _row(session_id: str, seq: int, event: Event) -> Row:
+    body = to_column(encode(event))
+    assert body is not None
+    return session_id, seq, body, record_sum(session_id, seq, body)
+
+
+def _went_on(connection: sqlite3.Connection, new: Addition) -> bool:
+    """Whether the log has `expect` records and its line now says that these are behind them.
+
+    The line is the log's length, kept in the same transactions; a log that has more all the same refuses the
+    records by its primary key, and one that has less is found out by who reads it.
+    """
+    if new.change is None or not new.change.only_adds:
+        return False
+    at = clamped(new.expect)
+    updated = connection.execute(
+        "UPDATE sessions SET updated = max(updated, ?), length = ? WHERE id = ? AND length = ?",
+        (new.change.updated, at + new.change.added, new.session_id, at),
+    )
+    return updated.rowcount == 1
+
+
+def _begin_or_describe(connection: sqlite3.Connection, new: Addition, file: SQLiteFile) -> None:
+    length = _length(connection, new.session_id)
+    if length != new.expect:
+        _check_written(connection, new, length)
+        return
+    before = line(connection, new.session_id, file)
+    listed = before.length if before else 0
+    if listed != new.expect:
+        raise incomplete(str(file.path), new.session_id, listed)
+    if new.change:
+        connection.executemany(_INSERT, new.rows)
+        connection.execute(_PUT, row_of(changed(before, new.session_id, new.change)))
+
+
+def _check_written(connection: sqlite3.Connection, new: Addition, length: int) -> None:
+    """A repeated append whose first answer was lost finds the very rows that it sends."""
+    at = clamped(new.expect)
+    there = connection.execute(
+        "SELECT seq, body FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
+        (new.session_id, at, at + len(new.rows)),
+    ).fetchall()
+    if not new.rows or there != [(seq, body) for _, seq, body, _ in new.rows]:
+        raise ConflictError(new.session_id, expected=new.expect, actual=length)
+
+
+def _length(connection: sqlite3.Connection, session_id: str) -> int:
+    positions = "SELECT max(seq) FROM events WHERE session_id = ? AND typeof(seq) = 'integer'"
+    return connection.execute(positions, (session_id,)).fetchone()[0] or 0
+
+
+def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tuple[Record, ...]:
+    """The records behind position `after`, at most `most` of them.
+
+    Raises:
+        DamagedError: one is damaged or missing.
+    """
+
+    def found(connection: sqlite3.Connection) -> tuple[Any, list[Any]]:
+        rows = connection.execute(_READ, (session_id, after, -1 if most is None else most))
+        return _listed(connection, session_id), rows.fetchall()
+
+    length, rows = file.read(found, (0, list[Any]()))
+    seqs = [seq for seq, _, _ in rows]
+    check_gapless(str(file.path), session_id, seqs, after=after, most=most, length=length)
+    return tuple(record_of(file.path, session_id, *row) for row in rows)
+
+
+def _listed(connection: sqlite3.Connection, session_id: str) -> int:
+    """The length that the line says; that of the log itself where the line says no number."""
+    row = connection.execute("SELECT length FROM sessions WHERE id = ?", (session_id,)).fetchone()
+    if row and not isinstance(row[0], int):
+        return _length(connection, session_id)
+    return row[0] if row else 0
+
+
 LIVES = f"typeof(until) = 'real' AND until - ? BETWEEN 0 AND {MOST_LEASE_SECONDS}"
 """Whether a lease holds at that moment: one that ends later than it can is damaged and keeps nobody out."""
-
-
-def checkpoint(session_id: str, file: SQLiteFile) -> Checkpoint | None:
-    """The newest checkpoint; None where there is none, or what stands there is none.
-
-    Whether the text is whole is for its reader: it holds a sum of itself.
-    """
-    row = file.read(lambda connection: connection.execute(_KEPT, (session_id,)).fetchone(), None)
-    try:
-        seq, event_id, body = map(from_column, row or (None, None, None))
-        return Checkpoint(seq=seq, event_id=event_id, body=body)
-    except (UnicodeDecodeError, UsageError):
-        return None
-
-
-def keep_checkpoint(session_id: str, kept: Checkpoint, file: SQLiteFile) -> None:
-    """Keep this one in place of an older one, where there is a log."""
-    row = (session_id, kept.seq, to_column(kept.event_id), to_column(kept.body))
-    file.change(lambda connection: connection.execute(_KEEP, row), None)
-
-
-def drop_checkpoint(session_id: str, file: SQLiteFile) -> None:
-    """Forget the checkpoint."""
-    delete = "DELETE FROM checkpoints WHERE session_id = ?"
-    file.change(lambda connection: connection.execute(delete, (session_id,)), None)
-
-
-def take_lease(session_id: str, lease: Lease, seconds: float, over: str | None, file: SQLiteFile) -> Lease:
-    """Who holds the session from now on; see `GrantsLeases`."""
-    with file.transaction() as connection:
-        now = time.time()
-        held = _held(connection, session_id, now)
-        if held and stays_with(held, lease, over):
-            return held
-        texts = [to_column(text) for text in (lease.holder, lease.place, lease.started)]
-        until = now + min(seconds, MOST_LEASE_SECONDS)
-        connection.execute(
-            f"INSERT OR REPLACE INTO leases (session_id, until, {_LEASE}) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (session_id, until, texts[0], texts[1], lease.pid, texts[2], float(lease.since)),
-        )
-    return lease
-
-
-def lease(session_id: str, file: SQLiteFile) -> Lease | None:
-    """Who holds the session now; None for nobody."""
-    return file.read(lambda connection: _held(connection, session_id, time.time()), None)
-
-
-def _held(connection: sqlite3.Connection, session_id: str, now: float) -> Lease | None:
-    row = connection.execute(
-        f"SELECT {_LEASE} FROM leases WHERE session_id = ? AND {LIVES}", (session_id, now)
-    ).fetchone()
-    return _lease(row) if row else None
-
-
-def _lease(row: tuple[Any, ...]) -> Lease | None:
-    """The lease that the row holds; None where it is damaged, as it keeps nobody then from the session."""
-    try:
-        holder, place, pid, started, since = map(from_column, row)
-        return Lease(holder=holder, place=place, pid=pid, started=started, since=since)
-    except (UnicodeDecodeError, UsageError):
-        return None
-
-
-def free_lease(session_id: str, holder: str, file: SQLiteFile) -> None:
-    """Let go of the session, where that holder has it."""
-    free, row = "DELETE FROM leases WHERE session_id = ? AND holder = ?", (session_id, to_column(holder))
-    file.change(lambda connection: connection.execute(free, row), None)
-
-
-SEQ_BITS = 32
-"""A row of the full-text index has for its id the session's number, then, in so many bits, the position."""
-
 LISTS = list_statements(f"SELECT {COLUMNS} FROM sessions", "folder = ?", "owner = ?")
 LOG = "SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq"
-
+_LINE = f"SELECT {COLUMNS} FROM sessions WHERE id = ?"
 _DUE = "expires <= ? AND owner IS coalesce(?, owner)"
 """Where an owner is given, it is theirs: `IS`, since nobody's owner is NULL."""
-
 EXPIRED = f"SELECT id FROM sessions WHERE {_DUE} ORDER BY expires"
-_LINE = f"SELECT {COLUMNS} FROM sessions WHERE id = ?"
 _RUN_OUT = f"FROM leases WHERE NOT ({LIVES})"
 _IS_FREE = f"NOT EXISTS (SELECT 1 FROM leases WHERE session_id = id AND {LIVES})"
 
@@ -252,9 +300,66 @@ def _remove(connection: sqlite3.Connection, session_id: str) -> bool:
     return connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,)).rowcount > 0
 
 
-def word_rows(number: int) -> tuple[int, int]:
-    """The first and the last row id that the session with that number can have in the full-text index."""
-    return number << SEQ_BITS, ((number + 1) << SEQ_BITS) - 1
+_KEEP = f"""INSERT INTO checkpoints (session_id, {CHECKPOINT_COLUMNS})
+    SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1)
+    ON CONFLICT (session_id) DO UPDATE SET
+    seq = excluded.seq, event_id = excluded.event_id, body = excluded.body
+    WHERE excluded.seq >= checkpoints.seq"""
+_KEPT = f"SELECT {CHECKPOINT_COLUMNS} FROM checkpoints WHERE session_id = ?"
+
+
+def checkpoint(session_id: str, file: SQLiteFile) -> Checkpoint | None:
+    """The newest checkpoint; None where there is none, or what stands there is none."""
+    row = file.read(lambda connection: connection.execute(_KEPT, (session_id,)).fetchone(), None)
+    return checkpoint_of(row) if row else None
+
+
+def keep_checkpoint(session_id: str, kept: Checkpoint, file: SQLiteFile) -> None:
+    """Keep this one in place of an older one, where there is a log."""
+    row = (session_id, kept.seq, to_column(kept.event_id), to_column(kept.body))
+    file.change(lambda connection: connection.execute(_KEEP, row), None)
+
+
+def drop_checkpoint(session_id: str, file: SQLiteFile) -> None:
+    """Forget the checkpoint."""
+    delete = "DELETE FROM checkpoints WHERE session_id = ?"
+    file.change(lambda connection: connection.execute(delete, (session_id,)), None)
+
+
+_TAKE = f"INSERT OR REPLACE INTO leases (session_id, {LEASE_COLUMNS}, until) VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+def take_lease(session_id: str, lease: Lease, seconds: float, over: str | None, file: SQLiteFile) -> Lease:
+    """Who holds the session from now on; see `GrantsLeases`."""
+    with file.transaction() as connection:
+        now = time.time()
+        held = _held(connection, session_id, now)
+        if held and stays_with(held, lease, over):
+            return held
+        texts = [to_column(text) for text in (lease.holder, lease.place, lease.started)]
+        connection.execute(
+            _TAKE,
+            (session_id, texts[0], texts[1], lease.pid, texts[2], float(lease.since), now + seconds),
+        )
+    return lease
+
+
+def free_lease(session_id: str, holder: str, file: SQLiteFile) -> None:
+    """Let go of the session, where that holder has it."""
+    free, row = "DELETE FROM leases WHERE session_id = ? AND holder = ?", (session_id, to_column(holder))
+    file.change(lambda connection: connection.execute(free, row), None)
+
+
+def lease(session_id: str, file: SQLiteFile) -> Lease | None:
+    """Who holds the session now; None for nobody."""
+    return file.read(lambda connection: _held(connection, session_id, time.time()), None)
+
+
+def _held(connection: sqlite3.Connection, session_id: str, now: float) -> Lease | None:
+    row = connection.execute(
+        f"SELECT {LEASE_COLUMNS} FROM leases WHERE session_id = ? AND {LIVES}", (session_id, now)
+    ).fetchone()
+    return lease_of(row) if row else None
 
 
 _COLUMNS = """SELECT made.name, of.name FROM sqlite_schema AS made, pragma_table_xinfo(made.name) AS of
@@ -281,18 +386,6 @@ def _as_made() -> frozenset[tuple[str, str]]:
         return frozenset(made.execute(_COLUMNS))
 
 
-def check_index(file: SQLiteFile) -> tuple[str, ...]:
-    """A line where the full-text index was damaged; it is begun anew then, as nothing stands in it alone."""
-    try:
-        was_damaged = index.mended(file)
-    except StoreError as fault:
-        if not is_read_only(fault):
-            raise
-        return ()
-    anew = "the full-text index was damaged: the next search makes it anew, no record is lost"
-    return (f"{file.path}: {anew}",) if was_damaged else ()
-
-
 def names(file: SQLiteFile) -> list[object]:
     """The ids of all sessions of which there is a line in the list, a log, or both."""
     rows = file.rows("SELECT id FROM sessions UNION SELECT DISTINCT session_id FROM events")
@@ -311,125 +404,3 @@ def check_session(session_id: object, file: SQLiteFile) -> tuple[str, ...]:
             return (str(error),)
         rows = connection.execute(LOG, (session_id,))
         return (*log.faults_of(rows), *log.faults_of_line(listed))
-
-
-Row: TypeAlias = tuple[str, int, str | bytes, int]
-
-MOST_SMALL_CHARS = 64 * 1024
-
-_READ = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?"
-_INSERT = "INSERT INTO events (session_id, seq, body, sum) VALUES (?, ?, ?, ?)"
-_PUT = f"""INSERT INTO sessions ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (id) DO UPDATE SET title = excluded.title, folder = excluded.folder,
-    created = excluded.created, updated = excluded.updated, length = excluded.length, owner = excluded.owner,
-    ttl_seconds = excluded.ttl_seconds"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Addition:
-    """What an append writes: the rows behind record `expect`, and what they make of the session's line."""
-
-    session_id: str
-    expect: int
-    rows: Sequence[Row]
-    change: LineChange | None
-
-    @property
-    def is_small(self) -> bool:
-        """Whether writing it takes about as long as writing a single short record."""
-        return sum(len(body) for _, _, body, _ in self.rows) <= MOST_SMALL_CHARS
-
-
-def addition_of(session_id: str, events: Sequence[Event], expect: int) -> Addition:
-    """The events as they are written."""
-    rows = [_row(session_id, seq, event) for seq, event in enumerate(events, start=expect + 1)]
-    change = change_of(events) if events else None
-    return Addition(session_id=session_id, expect=expect, rows=rows, change=change)
-
-
-def append(new: Addition, file: SQLiteFile) -> int:
-    """Write all of it, or nothing; see `SessionStore.append`."""
-    with file.transaction() as connection:
-        if not _went_on(connection, new):
-            _begin_or_describe(connection, new, file)
-        elif new.rows:
-            connection.executemany(_INSERT, new.rows)
-    return new.expect + len(new.rows)
-
-
-def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tuple[Record, ...]:
-    """The records behind position `after`, at most `most` of them.
-
-    Raises:
-        DamagedError: one is damaged or missing.
-    """
-    after, most = clamped(after), None if most is None else clamped(most)
-
-    def found(connection: sqlite3.Connection) -> tuple[Any, list[Any]]:
-        rows = connection.execute(_READ, (session_id, after, -1 if most is None else most))
-        return _listed(connection, session_id), rows.fetchall()
-
-    length, rows = file.read(found, (0, list[Any]()))
-    seqs = [seq for seq, _, _ in rows]
-    check_gapless(str(file.path), session_id, seqs, after=after, most=most, length=length)
-    return tuple(record_of(file.path, session_id, *row) for row in rows)
-
-
-def _row(session_id: str, seq: int, event: Event) -> Row:
-    body = to_column(encode(event))
-    assert body is not None
-    return session_id, seq, body, record_sum(session_id, seq, body)
-
-
-def _length(connection: sqlite3.Connection, session_id: str) -> int:
-    positions = "SELECT max(seq) FROM events WHERE session_id = ? AND typeof(seq) = 'integer'"
-    return connection.execute(positions, (session_id,)).fetchone()[0] or 0
-
-
-def _listed(connection: sqlite3.Connection, session_id: str) -> int:
-    """The length that the line says; that of the log itself where the line says no number."""
-    row = connection.execute("SELECT length FROM sessions WHERE id = ?", (session_id,)).fetchone()
-    if row and not isinstance(row[0], int):
-        return _length(connection, session_id)
-    return row[0] if row else 0
-
-
-def _check_written(connection: sqlite3.Connection, new: Addition, length: int) -> None:
-    """A repeated append whose first answer was lost finds the very rows that it sends."""
-    at = clamped(new.expect)
-    there = connection.execute(
-        "SELECT seq, body FROM events WHERE session_id = ? AND seq > ? AND seq <= ? ORDER BY seq",
-        (new.session_id, at, at + len(new.rows)),
-    ).fetchall()
-    if not new.rows or there != [(seq, body) for _, seq, body, _ in new.rows]:
-        raise ConflictError(new.session_id, expected=new.expect, actual=length)
-
-
-def _went_on(connection: sqlite3.Connection, new: Addition) -> bool:
-    """Whether the log has `expect` records and its line now says that these are behind them.
-
-    The line is the log's length, kept in the same transactions; a log that has more all the same refuses the
-    records by its primary key, and one that has less is found out by who reads it.
-    """
-    if new.change is None or not new.change.only_adds:
-        return False
-    at = clamped(new.expect)
-    updated = connection.execute(
-        "UPDATE sessions SET updated = max(updated, ?), length = ? WHERE id = ? AND length = ?",
-        (new.change.updated, at + new.change.added, new.session_id, at),
-    )
-    return updated.rowcount == 1
-
-
-def _begin_or_describe(connection: sqlite3.Connection, new: Addition, file: SQLiteFile) -> None:
-    length = _length(connection, new.session_id)
-    if length != new.expect:
-        _check_written(connection, new, length)
-        return
-    before = line(connection, new.session_id, file)
-    listed = before.length if before else 0
-    if listed != new.expect:
-        raise incomplete(str(file.path), new.session_id, listed)
-    if new.change:
-        connection.executemany(_INSERT, new.rows)
-        connection.execute(_PUT, row_of(changed(before, new.session_id, new.change)))
