@@ -95,7 +95,7 @@ def _unknown(kind: str, text: str, data: Mapping[str, Any]) -> Unknown:
 
 def _checked_body(event: Unknown) -> str:
     """Its text, which `decode` reads back and every store takes."""
-    _number("time")(event.time)
+    _number("time", float)(event.time)
     event.body.encode()
     back = decode(event.body)
     if not isinstance(back, Unknown) or back.kind != event.kind:
@@ -139,7 +139,7 @@ def _converters(name: str, hint: Any) -> tuple[Converter, Converter]:
     if origin is Literal:
         check = _one_of(arguments)
     else:
-        check = _NUMBERS[hint](name) if hint in _NUMBERS else _checked(hint)
+        check = _number(name, hint) if hint in _NUMBERS else _checked(hint)
     return check, check
 
 
@@ -185,20 +185,13 @@ def _checked(*accepted: type) -> Converter:
     return check
 
 
-def _whole(name: str) -> Converter:
+def _number(name: str, hint: type) -> Converter:
+    is_kept, wanted = _NUMBERS[hint]
+
     def check(value: Any) -> Any:
-        if is_kept_whole(value):
+        if is_kept(value):
             return value
-        raise ValueError(f"{name!r} must be a whole number from 0 to {MOST_KEPT}, not {shown(value)}")
-
-    return check
-
-
-def _number(name: str) -> Converter:
-    def check(value: Any) -> Any:
-        if is_kept_number(value):
-            return value
-        raise ValueError(f"{name!r} must be a finite number, not {shown(value)}")
+        raise ValueError(f"{name!r} must be {wanted}, not {shown(value)}")
 
     return check
 
@@ -222,7 +215,10 @@ def _fields(kind: type) -> tuple[_Field, ...]:
     return tuple(fields)
 
 
-_NUMBERS: Mapping[Any, Callable[[str], Converter]] = {int: _whole, float: _number}
+_NUMBERS: Mapping[type, tuple[Callable[[Any], bool], str]] = {
+    int: (is_kept_whole, f"a whole number from 0 to {MOST_KEPT}"),
+    float: (is_kept_number, "a finite number"),
+}
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _CLASSES: Mapping[str, type[Event]] = {
     kind_name(kind): kind for kind in get_args(AnyEvent) if kind is not Unknown

@@ -26,7 +26,7 @@ from agentloop.stores.base import (
     stays_with,
 )
 from agentloop.stores.lines import change_of, changed, newest_first
-from agentloop.stores.words import Query, found_in
+from agentloop.stores.words import Query, found_among
 
 
 @dataclass(slots=True, kw_only=True)
@@ -183,8 +183,8 @@ class InMemoryStore:
 
     def _found(self, names: Sequence[str], text: str, most: int) -> tuple[Found, ...]:
         query = Query.of(text)
-        found = (found_in(name, record, query) for name in names for record in self._newest_first(name))
-        return tuple(islice((each for each in found if each), most))
+        records = ((name, record) for name in names for record in self._newest_first(name))
+        return tuple(islice(found_among(records, query), most))
 
     def _newest_first(self, name: str) -> Iterator[Record]:
         with self._lock:

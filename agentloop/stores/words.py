@@ -8,7 +8,7 @@ a sentence is found as a phrase. Of a run longer than 200 characters each 200 ar
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Self, get_args
@@ -128,9 +128,11 @@ def excerpt(text: str, query: Query, *, chars: int = 160) -> str:
     return f"{'…' if cut_before else ''}{line}{'…' if cut_after else ''}"
 
 
-def found_in(session_id: str, record: Record, query: Query) -> Found | None:
-    """The record as a search returns it; None where it does not hold what is looked for."""
-    return Found(session_id=session_id, record=record) if query.matches(words_in(record)) else None
+def found_among(records: Iterable[tuple[str, Record | None]], query: Query) -> Iterator[Found]:
+    """Those of these records, each with its session's id, that hold what is looked for."""
+    for session_id, record in records:
+        if record and query.matches(words_in(record)):
+            yield Found(session_id=session_id, record=record)
 
 
 def words_in(record: Record) -> list[str]:

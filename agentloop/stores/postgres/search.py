@@ -22,7 +22,7 @@ from agentloop._plumbing.aio import in_thread
 from agentloop.stores.base import Found, SessionScope
 from agentloop.stores.lines import record_of, to_bytes
 from agentloop.stores.postgres.connection import Link
-from agentloop.stores.words import Query, found_in, worded_record, words_in
+from agentloop.stores.words import Query, found_among, worded_record, words_in
 
 MOST_PLACES_OF_A_WORD = 255
 MOST_WORDS = 16_000
@@ -165,8 +165,7 @@ def _looked_at(rows: Sequence[tuple[str, int, str | None]], query: Query) -> lis
     """Those that are what was looked for, of sessions, positions and bodies; None for one that is gone."""
     there = ((name, seq, body) for name, seq, body in rows if body is not None)
     records = ((row[0], worded_record(row[2], partial(record_of, "", *row))) for row in there)
-    found = (found_in(name, record, query) for name, record in records if record)
-    return [each for each in found if each]
+    return list(found_among(records, query))
 
 
 def vectors(words: Sequence[str]) -> tuple[str, ...]:
@@ -175,7 +174,7 @@ def vectors(words: Sequence[str]) -> tuple[str, ...]:
     >>> vectors(["to", "be", "or", "not", "to", "be"])
     ("'to':1,5 'be':2,6 'or':3 'not':4",)
     """
-    return tuple(_vector(part) for part in _vector_parts(words))
+    return tuple(map(_vector, _cut(words)))
 
 
 def phrase_query(phrase: Sequence[str]) -> str:
@@ -187,18 +186,8 @@ def phrase_query(phrase: Sequence[str]) -> str:
     return " <-> ".join(map(_quoted, phrase[: OVERLAP + 1]))
 
 
-def _vector_parts(words: Sequence[str]) -> Iterator[Sequence[str]]:
-    return iter([words] if words else []) if _is_one(words) else _cut(words)
-
-
-def _is_one(words: Sequence[str]) -> bool:
-    """Whether all goes into one vector, as nearly every text does; a character has four bytes at most."""
-    if len(words) > MOST_WORDS or 16 * len(words) + 4 * sum(map(len, words)) > MOST_BYTES:
-        return False
-    return len(words) <= MOST_PLACES_OF_A_WORD or max(Counter(words).values()) <= MOST_PLACES_OF_A_WORD
-
-
 def _cut(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The words in parts that each go into one vector, as nearly every text does whole."""
     start, counts, size = 0, Counter[str](), 0
     for place, word in enumerate(words):
         length = len(word.encode()) + 16

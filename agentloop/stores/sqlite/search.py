@@ -29,7 +29,7 @@ from agentloop.stores.sqlite.schema import (
     to_column,
     word_rows,
 )
-from agentloop.stores.words import Query, found_in, worded_record, words_in
+from agentloop.stores.words import Query, found_among, worded_record, words_in
 
 MOST_ROWS = 500
 MOST_CHARS = 500_000
@@ -50,6 +50,7 @@ _BEHIND = f"SELECT id, length FROM sessions WHERE indexed < length AND {_COUNTED
 _NEXT = f"SELECT indexed, length FROM sessions WHERE id = ? AND {_COUNTED}"
 _NUMBER = f"SELECT number FROM sessions WHERE id = :id AND {IS_NUMBERED} AND {_SCOPE}"
 _IN_SCOPE = f"SELECT id FROM sessions WHERE {_SCOPE} ORDER BY updated DESC, id"
+_RECORD = "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq = ?"
 _NEWEST_FIRST = "SELECT seq, body, sum FROM events WHERE session_id = ? ORDER BY seq DESC"
 _IN_SESSION = """SELECT sessions.id, words.rowid FROM sessions CROSS JOIN words
     WHERE words MATCH :asked AND sessions.id = :id AND words.rowid BETWEEN :first AND :last
@@ -118,9 +119,10 @@ def search(query: Query, scope: SessionScope, most: int, file: SQLiteFile) -> tu
     """The records that hold what is looked for; see `FindsWords`."""
 
     def looked_up(connection: sqlite3.Connection) -> tuple[Found, ...]:
-        rows = _candidates(connection, query, scope)
-        found = (_found(connection, name, row, query, file) for name, row in rows)
-        return tuple(islice((each for each in found if each), most))
+        found = _candidates(connection, query, scope)
+        places = ((name, row_id & ((1 << SEQ_BITS) - 1)) for name, row_id in found)
+        rows = ((name, row) for name, seq in places for row in connection.execute(_RECORD, (name, seq)))
+        return _held(rows, query, most, file)
 
     return file.read(looked_up, tuple[Found, ...]())
 
@@ -131,8 +133,7 @@ def search_logs(query: Query, scope: SessionScope, most: int, file: SQLiteFile) 
     def read(connection: sqlite3.Connection) -> tuple[Found, ...]:
         names = connection.execute(_IN_SCOPE, _values(scope)).fetchall()
         rows = ((name, row) for (name,) in names for row in connection.execute(_NEWEST_FIRST, (name,)))
-        found = (_held(name, row, query, file) for name, row in rows)
-        return tuple(islice((each for each in found if each), most))
+        return _held(rows, query, most, file)
 
     return file.read(read, tuple[Found, ...]())
 
@@ -157,20 +158,10 @@ def _candidates(
     return connection.execute(_IN_SESSION, values | {"first": first, "last": last})
 
 
-def _found(
-    connection: sqlite3.Connection, session_id: str, row_id: int, query: Query, file: SQLiteFile
-) -> Found | None:
-    seq = row_id & ((1 << SEQ_BITS) - 1)
-    row = connection.execute(
-        "SELECT seq, body, sum FROM events WHERE session_id = ? AND seq = ?", (session_id, seq)
-    ).fetchone()
-    return _held(session_id, row, query, file) if row else None
-
-
-def _held(session_id: str, row: Any, query: Query, file: SQLiteFile) -> Found | None:
-    """The record of this row, if it holds what is looked for."""
-    record = worded_record(row[1], partial(record_of, file.path, session_id, *row))
-    return found_in(session_id, record, query) if record else None
+def _held(rows: Iterable[tuple[str, Any]], query: Query, most: int, file: SQLiteFile) -> tuple[Found, ...]:
+    """The records of these rows, each with its session's id, that hold what is looked for."""
+    records = ((name, worded_record(row[1], partial(record_of, file.path, name, *row))) for name, row in rows)
+    return tuple(islice(found_among(records, query), most))
 
 
 def _news(connection: sqlite3.Connection, lengths: Mapping[str, int], file: SQLiteFile) -> list[_News]:
