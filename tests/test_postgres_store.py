@@ -295,4 +295,4 @@ async def test_a_run_goes_on_in_another_process(database: str) -> None:
     async with Runner(Agent(ScriptedModel(["third"])), store=database, transcripts=None) as runner:
         await runner.run("third question", session_id="s")
         kinds = [type(record.event).__name__ for record in await runner.events("s")]
-    assert kinds.count("MessageAdded") == 6
+    assert kinds.count("MessageRecord") == 6
