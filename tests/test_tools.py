@@ -421,7 +421,7 @@ def test_the_context_is_found_under_postponed_annotations() -> None:
     source = (
         "from __future__ import annotations\n"
         "from typing import TYPE_CHECKING\n"
-        "if TYPE_CHECKING:\n    from agentloop.tools.registry.registry import RunContext\n"
+        "if TYPE_CHECKING:\n    from agentloop.tools import RunContext\n"
         "def look(n: int, context: RunContext[int] | None = None) -> None: ...\n"
     )
     module: dict[str, Any] = {}
@@ -842,7 +842,7 @@ def test_a_late_result_finds_a_closed_loop(capfd: pytest.CaptureFixture[str]) ->
 STUCK = """
 import asyncio, threading
 from agentloop.messages import ToolCall
-from agentloop.tools.registry.registry import RunContext, ToolRegistry, tool
+from agentloop.tools import RunContext, ToolRegistry, tool
 
 @tool(timeout_seconds=0.01)
 def stuck() -> None:

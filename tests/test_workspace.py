@@ -16,8 +16,8 @@ from agentloop.errors import UsageError
 from agentloop.messages import ToolCall
 from agentloop.tools import RunContext, ToolAnswer, ToolRegistry
 from agentloop.workspace import WorkspaceError, folder, workspace_tools
-from agentloop.workspace.files import answer as lines_found
-from agentloop.workspace.files import found_lines
+from agentloop.workspace.files import find_lines
+from agentloop.workspace.line_finder import answer as answer_finder
 from tests.kit import later
 
 CONTEXT = RunContext(session_id="s", run_id="r", call_id="c", deps=None)
@@ -359,11 +359,11 @@ async def test_a_wrong_expression_is_answered(root: Path) -> None:
 
 def test_an_expression_that_takes_for_ever_is_stopped() -> None:
     with pytest.raises(WorkspaceError, match=r"stopped after 0\.3 s: use a simpler expression"):
-        found_lines("(a+)+$", [("f", "a" * 60 + "!")], limit=1, seconds=0.3)
+        find_lines("(a+)+$", [("f", "a" * 60 + "!")], limit=1, seconds=0.3)
 
 
 def _lines(requests: list[dict[str, Any]]) -> Any:
-    return lines_found(map(json.dumps, requests))["lines"]
+    return answer_finder(map(json.dumps, requests))["lines"]
 
 
 def test_the_finder_reads_no_further_than_its_limit() -> None:
@@ -372,14 +372,14 @@ def test_the_finder_reads_no_further_than_its_limit() -> None:
         yield json.dumps({"path": "f", "text": "x"})
         raise AssertionError
 
-    assert lines_found(requests()) == {"lines": ["f:1: x"]}
+    assert answer_finder(requests()) == {"lines": ["f:1: x"]}
     around: list[dict[str, Any]] = [
         {"query": "x", "limit": 9},
         {"path": "f", "text": "a" * 999 + "x\nx" + "b" * 999},
         {"path": "g", "text": ""},
     ]
     assert [len(line) for line in _lines(around)] == [307, 307]
-    assert "error" in lines_found(iter([json.dumps({"query": "[", "limit": 1})]))
+    assert "error" in answer_finder(iter([json.dumps({"query": "[", "limit": 1})]))
 
 
 # write_file

@@ -1,9 +1,8 @@
-"""Run_command, and the end of all that it started.
-
-The processes that a command has started, wherever they have gone: into sessions of their own, too.
+"""The tool that runs commands, and the end of all that they started.
 
 Each command has a mark in its environment, which all that it starts inherit. Where there is a `/proc` to look
-into, as on Linux, they are found by it; one that was started with an environment made anew is not.
+into, as on Linux, its processes are found by it wherever they have gone, into sessions of their own, too; one
+that was started with an environment made anew is not.
 """
 
 import asyncio
@@ -32,66 +31,43 @@ second of passes kills them is left."""
 _PAUSE_SECONDS = 0.01
 """Between two passes, for the system to take the killed away. Both are our own figures."""
 _under_way: set[str] = set()
-
-
-@contextmanager
-def marking() -> Iterator[str]:
-    """A mark of its own for a command that runs within the block: the name of a variable."""
-    mark = f"AGENTLOOP_COMMAND_{uuid.uuid4().hex}"
-    _under_way.add(mark)
-    try:
-        yield mark
-    finally:
-        _under_way.discard(mark)
-
-
-def marked(mark: str) -> dict[str, str]:
-    """This process's environment with the mark."""
-    return {**os.environ, mark: "1"}
-
-
-def end_all() -> None:
-    """Kill all that commands under way have started, for a process that leaves at once."""
-    for mark in tuple(_under_way):
-        end_marked(mark)
-
-
-def end_marked(mark: str) -> None:
-    """Kill all that carry the mark, and what they start meanwhile; blocks for a moment."""
-    for _ in range(_MOST_PASSES):
-        found = list(_carrying(f"{mark}=".encode()))
-        for number in found:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(number, signal.SIGKILL)
-        if not found:
-            return
-        time.sleep(_PAUSE_SECONDS)
-
-
-def _carrying(mark: bytes) -> Iterator[int]:
-    with suppress(OSError):
-        for folder in _PROCESSES.iterdir():
-            if folder.name.isdecimal() and mark in _environment(folder):
-                yield int(folder.name)
-
-
-def _environment(process: Path) -> bytes:
-    """That of a process as it was started; empty where it is none of ours or has ended."""
-    try:
-        return (process / "environ").read_bytes()
-    except OSError:
-        return b""
-
-
 MOST_SECONDS = 600
 MOST_OUTPUT_BYTES = 1024 * 1024
-
 _HALF = MOST_OUTPUT_BYTES // 2
 _KEPT = _HALF + SLACK_CHARS
 _CHUNK_BYTES = 64 * 1024
 _SETTLE_SECONDS = 0.5
 """How long output is read on after the command's end: what it has left in the pipe takes a moment, and
 whoever else still holds the pipe open may hold it for ever. Our own figure."""
+
+
+@dataclass(slots=True)
+class _Output:
+    """The first and the last half MiB of what was printed, and on either side of the gap a little more.
+
+    What is more is only looked at: a secret that stands at the gap is seen whole there.
+    """
+
+    head: bytearray = field(default_factory=bytearray)
+    tail: bytearray = field(default_factory=bytearray)
+    printed: int = 0
+
+    def add(self, chunk: bytes) -> None:
+        self.printed += len(chunk)
+        room = _KEPT - len(self.head)
+        self.head += chunk[:room]
+        self.tail += chunk[room:]
+        if len(self.tail) > 2 * _KEPT:
+            del self.tail[:-_KEPT]
+
+    def text(self, redact: Callable[[str], str]) -> str:
+        if self.printed <= MOST_OUTPUT_BYTES:
+            return _text(self.head + self.tail).rstrip("\n")
+        tail = (self.head + self.tail)[-_KEPT:]
+        before = head_before(_text(self.head), len(_text(self.head[_HALF:])), redact)
+        behind = tail_behind(_text(tail), len(_text(tail[:-_HALF])), redact).rstrip("\n")
+        gap = f"\n... [{self.printed - MOST_OUTPUT_BYTES:,} bytes of output left out] ...\n"
+        return before + gap + behind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,43 +101,10 @@ class Commands:
         return "\n".join(part for part in (text, _ending(status, timeout_seconds)) if part)
 
 
-@dataclass(slots=True)
-class _Output:
-    """The first and the last half MiB of what was printed, and on either side of the gap a little more.
-
-    What is more is only looked at: a secret that stands at the gap is seen whole there.
-    """
-
-    head: bytearray = field(default_factory=bytearray)
-    tail: bytearray = field(default_factory=bytearray)
-    printed: int = 0
-
-    def add(self, chunk: bytes) -> None:
-        self.printed += len(chunk)
-        room = _KEPT - len(self.head)
-        self.head += chunk[:room]
-        self.tail += chunk[room:]
-        if len(self.tail) > 2 * _KEPT:
-            del self.tail[:-_KEPT]
-
-    def text(self, redact: Callable[[str], str]) -> str:
-        if self.printed <= MOST_OUTPUT_BYTES:
-            return _text(self.head + self.tail).rstrip("\n")
-        tail = (self.head + self.tail)[-_KEPT:]
-        before = head_before(_text(self.head), len(_text(self.head[_HALF:])), redact)
-        behind = tail_behind(_text(tail), len(_text(tail[:-_HALF])), redact).rstrip("\n")
-        gap = f"\n... [{self.printed - MOST_OUTPUT_BYTES:,} bytes of output left out] ...\n"
-        return before + gap + behind
-
-
-def _text(data: bytearray) -> str:
-    return data.decode("utf-8", "replace")
-
-
 async def _run(command: str, root: Path, seconds: float, output: _Output) -> int | None:
     """Run it to its end; the exit status, negative for a signal, or None when time was up."""
     read_end, write_end = os.pipe()
-    with marking() as mark, FileIO(read_end, "rb") as source:
+    with mark_command() as mark, FileIO(read_end, "rb") as source:
         with FileIO(write_end, "wb") as target:
             process = await asyncio.create_subprocess_shell(
                 command,
@@ -169,17 +112,17 @@ async def _run(command: str, root: Path, seconds: float, output: _Output) -> int
                 stdout=target,
                 stderr=asyncio.subprocess.STDOUT,
                 cwd=root,
-                env=marked(mark),
+                env=marked_environment(mark),
                 start_new_session=True,
             )
         reading = asyncio.create_task(_read(source, output))
         try:
-            return await _waited(process, seconds, reading)
+            return await _wait(process, seconds, reading)
         finally:
-            await to_its_end(_ended(process, mark, reading))
+            await to_its_end(_end(process, mark, reading))
 
 
-async def _waited(process: Process, seconds: float, reading: asyncio.Task[None]) -> int | None:
+async def _wait(process: Process, seconds: float, reading: asyncio.Task[None]) -> int | None:
     try:
         async with asyncio.timeout(seconds):
             status = await process.wait()
@@ -189,12 +132,12 @@ async def _waited(process: Process, seconds: float, reading: asyncio.Task[None])
     return status
 
 
-async def _ended(process: Process, mark: str, reading: asyncio.Task[None]) -> None:
+async def _end(process: Process, mark: str, reading: asyncio.Task[None]) -> None:
     """Kill what still runs: the command, and what it left behind in its process group or elsewhere."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
-    await in_thread(end_marked, mark)
+    await in_thread(kill_marked, mark)
     await asyncio.wait({reading}, timeout=_SETTLE_SECONDS)
     reading.cancel()
     await asyncio.wait({reading})
@@ -211,7 +154,60 @@ async def _read(source: FileIO, output: _Output) -> None:
         transport.close()
 
 
+def _text(data: bytearray) -> str:
+    return data.decode("utf-8", "replace")
+
+
 def _ending(status: int | None, seconds: float) -> str:
     if status is None:
         return f"[killed after {seconds:g} s, when its time was up]"
     return f"[exit status {status}]" if status >= 0 else f"[killed by signal {-status}]"
+
+
+def end_all() -> None:
+    """Kill all that commands under way have started, for a process that leaves at once."""
+    for mark in tuple(_under_way):
+        kill_marked(mark)
+
+
+@contextmanager
+def mark_command() -> Iterator[str]:
+    """A mark of its own for a command that runs within the block: the name of a variable."""
+    mark = f"AGENTLOOP_COMMAND_{uuid.uuid4().hex}"
+    _under_way.add(mark)
+    try:
+        yield mark
+    finally:
+        _under_way.discard(mark)
+
+
+def marked_environment(mark: str) -> dict[str, str]:
+    """This process's environment with the mark."""
+    return {**os.environ, mark: "1"}
+
+
+def kill_marked(mark: str) -> None:
+    """Kill all that carry the mark, and what they start meanwhile; blocks for a moment."""
+    for _ in range(_MOST_PASSES):
+        found = list(_processes_with(f"{mark}=".encode()))
+        for number in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(number, signal.SIGKILL)
+        if not found:
+            return
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _processes_with(mark: bytes) -> Iterator[int]:
+    with suppress(OSError):
+        for folder in _PROCESSES.iterdir():
+            if folder.name.isdecimal() and mark in _environment(folder):
+                yield int(folder.name)
+
+
+def _environment(process: Path) -> bytes:
+    """That of a process as it was started; empty where it is none of ours or has ended."""
+    try:
+        return (process / "environ").read_bytes()
+    except OSError:
+        return b""

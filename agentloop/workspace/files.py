@@ -1,27 +1,15 @@
-"""List, read, search, write, edit inside one folder.
+"""The tools on files of one folder: list, read, search, write, edit.
 
-Glob patterns over POSIX paths: `*`, `?`, `[…]` inside a name, `**` for any folders, `{a,b}` for either.
-
-Matching takes time proportional to pattern times path, whatever the pattern.
-
-Regular expressions from a model, matched in a process of their own.
-
-Python's `re` may take for ever over a bad expression and lets no other thread run meanwhile, so that not
-even a time limit would fire. A process can be killed.
-
-A program of its own: the lines of texts that match a regular expression.
-
-The first line on standard input is `{"query": …, "limit": …}`, each further line `{"path": …, "text": …}`.
-On standard output comes `{"lines": […]}` or `{"error": …}`. It imports the standard library alone, so that
-it starts in a few milliseconds.
+Glob patterns are over POSIX paths: `*`, `?`, `[…]` inside a name, `**` for any folders, `{a,b}` for either;
+matching takes time proportional to pattern times path, whatever the pattern. A model's regular expression is
+matched in a process of its own, `line_finder`, which can be killed: Python's `re` may take for ever over a
+bad one and lets no other thread run meanwhile, so that not even a time limit would fire.
 """
 
 import contextlib
 import fnmatch
 import json
-import os
 import re
-import resource
 import subprocess
 import sys
 import threading
@@ -36,6 +24,187 @@ from agentloop.errors import UsageError
 from agentloop.tools import RunContext, tool
 from agentloop.workspace.commands import Commands
 from agentloop.workspace.folder import Folder, WorkspaceError
+
+_MOST_ALTERNATIVES = 64
+_MOST_CHARS = 1_000
+SEARCH_SECONDS = 30.0
+_PROGRAM = Path(__file__).with_name("line_finder.py")
+MOST_LISTED = 100_000
+MOST_LINE_CHARS = 2_000
+_BINARY_LOOK_BYTES = 8_192
+_WORDS = ("write", "shell")
+
+
+def workspace_tools(workdir: Path | str, *, allow: Collection[str] = ()) -> tuple[Callable[..., Any], ...]:
+    """The built-in tools for the folder `workdir`, which the file tools cannot leave, by links neither.
+
+    Always `list_files`, `read_file` and `search_files`. "write" in `allow` adds `write_file` and
+    `edit_file`, "shell" adds `run_command`, which runs anywhere the user's shell may.
+
+    Raises:
+        UsageError: there is no such folder, or `allow` has another word.
+    """
+    allowed = {allow} if isinstance(allow, str) else set(allow)
+    if unknown := sorted(allowed.difference(_WORDS)):
+        raise UsageError(f"nothing called {unknown[0]!r} can be allowed: use {' or '.join(_WORDS)}")
+    root = Path(workdir)
+    if not root.is_dir():
+        raise UsageError(f"no working folder at {str(workdir)!r}: make it or name another")
+    folder = Folder(root=root.resolve())
+    files, edits, commands = Files(folder=folder), Edits(folder=folder), Commands(folder=folder)
+    return (
+        *(files.list_files, files.read_file, files.search_files),
+        *((edits.write_file, edits.edit_file) if "write" in allowed else ()),
+        *((commands.run_command,) if "shell" in allowed else ()),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """The tools that look, for one folder."""
+
+    folder: Folder
+
+    @tool(idempotent=True)
+    def list_files(self, pattern: str = "**/*", path: str = ".", offset: int = 0, limit: int = 500) -> str:
+        """List the files below a folder, one path a line, relative to the working folder.
+
+        Hidden files are left out.
+
+        Args:
+            pattern: Glob relative to `path`; `**/` stands for any folders: `**/*.py`, `src/*.{c,h}`.
+            path: The folder to look in.
+            offset: How many files to skip.
+            limit: The most files to list.
+        """
+        _at_least(0, offset=offset)
+        _at_least(1, limit=limit)
+        paths = sorted(islice(self._matching(pattern, path), MOST_LISTED))
+        shown = paths[offset : offset + limit]
+        if not shown:
+            return _none_listed(pattern, path, offset, len(paths))
+        lines = [*shown]
+        if more := len(paths) - offset - len(shown):
+            lines.append(f"... [{more} more; call list_files with offset={offset + len(shown)}]")
+        return "\n".join(lines)
+
+    @tool(idempotent=True)
+    def read_file(
+        self, path: str, offset: int = 1, limit: int = 1000, context: RunContext[Any] | None = None
+    ) -> str:
+        """Read a text file. Each line comes with its number and a tab, which are no part of the file.
+
+        Args:
+            path: The file, relative to the working folder.
+            offset: The number of the first line to read, from 1.
+            limit: The most lines to read.
+        """
+        _at_least(1, limit=limit)
+        data = self.folder.read(path)
+        if not data:
+            return f"[{path} is empty]"
+        if _is_binary(data):
+            return f"[{path} is a binary file of {len(data):,} bytes, not text]"
+        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+        return _numbered(path, _redacted(text, context), max(1, offset), limit, _is_damaged(data))
+
+    @tool(idempotent=True)
+    def search_files(
+        self,
+        query: str,
+        pattern: str = "**/*",
+        path: str = ".",
+        limit: int = 100,
+        context: RunContext[Any] | None = None,
+    ) -> str:
+        """Find the lines that match a regular expression; each comes as `path:line number: text`.
+
+        Args:
+            query: A Python regular expression; `(?i)` in front ignores case.
+            pattern: Glob relative to `path`, for the files to search: `**/*.py`.
+            path: The folder to search in, or one file.
+            limit: The most lines to give.
+        """
+        _at_least(1, limit=limit)
+        texts = ((name, _redacted(text, context)) for name, text in self._texts(pattern, path))
+        lines = find_lines(query, texts, limit=limit + 1)
+        if not lines:
+            return f"[no line matches {query!r}]"
+        if len(lines) > limit:
+            lines[limit:] = [f"... [more than {limit} lines match; narrow the query, pattern or path]"]
+        return "\n".join(lines)
+
+    def _matching(self, pattern: str, path: str) -> Iterator[str]:
+        matches = matcher(pattern)
+        names = self.folder.inside(path)
+        skipped = len("/".join(names)) + 1 if names else 0
+        return (found for found in self.folder.walk(path) if matches(found[skipped:]))
+
+    def _texts(self, pattern: str, path: str) -> Iterator[tuple[str, str]]:
+        """The path and text of each file to search; what is binary or cannot be read is passed over."""
+        if self.folder.is_file(path):
+            yield "/".join(self.folder.inside(path)), _text_of(self.folder.read(path))
+            return
+        for found in sorted(islice(self._matching(pattern, path), MOST_LISTED)):
+            try:
+                yield found, _text_of(self.folder.read(found))
+            except WorkspaceError:
+                continue
+
+
+def _at_least(least: int, **given: int) -> None:
+    for name, value in given.items():
+        if value < least:
+            raise WorkspaceError(f"{name} must be at least {least}, not {value}")
+
+
+def _none_listed(pattern: str, path: str, offset: int, count: int) -> str:
+    if count:
+        return f"[only {count} files match {pattern!r} in {path}; offset={offset} is beyond the last]"
+    hint = "" if "**" in pattern else f"; {'**/' + pattern!r} looks into its folders too"
+    return f"[no file matches {pattern!r} in {path}{hint}]"
+
+
+def _numbered(path: str, text: str, offset: int, limit: int, damaged: bool) -> str:
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    if offset > len(lines):
+        return f"[{path} has {len(lines)} lines; offset={offset} is beyond the last]"
+    last = min(len(lines), offset + limit - 1)
+    shown = [f"{number:>6}\t{_cut(lines[number - 1])}" for number in range(offset, last + 1)]
+    if damaged:
+        shown.append("... [bytes that are not UTF-8 are shown as \ufffd]")
+    if last < len(lines):
+        where = f"lines {offset} to {last} of {len(lines)}"
+        shown.append(f"... [{where}; call read_file with offset={last + 1} for more]")
+    return "\n".join(shown)
+
+
+def _cut(line: str) -> str:
+    if len(line) <= MOST_LINE_CHARS:
+        return line
+    shown = head(line, MOST_LINE_CHARS)
+    return f"{shown}... [{len(line) - len(shown):,} more characters in this line]"
+
+
+def _redacted(text: str, context: RunContext[Any] | None) -> str:
+    """The text as the run may show it: whole, since of what is shown of it a secret may be half."""
+    return context.redact(text) if context else text
+
+
+def _is_damaged(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _is_binary(data: bytes) -> bool:
+    return b"\0" in data[:_BINARY_LOOK_BYTES]
+
+
+def _text_of(data: bytes) -> str:
+    return "" if _is_binary(data) else data.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +277,6 @@ def _encoded(text: str, name: str) -> bytes:
         ) from error
 
 
-_MOST_ALTERNATIVES = 64
-_MOST_CHARS = 1_000
-
-
 def matcher(pattern: str) -> Callable[[str], bool]:
     """Whether a relative path matches the pattern as a whole.
 
@@ -120,24 +285,33 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     """
     if len(pattern) > _MOST_CHARS:
         raise WorkspaceError(f"the pattern has {len(pattern):,} characters: use at most {_MOST_CHARS:,}")
-    alternatives = [_compiled(each) for each in islice(_expanded(pattern), _MOST_ALTERNATIVES)]
+    alternatives = [_compile(each) for each in islice(_alternatives(pattern), _MOST_ALTERNATIVES)]
     return lambda path: any(_matches(path.split("/"), names) for names in alternatives)
 
 
-def _compiled(pattern: str) -> list[re.Pattern[str] | None]:
+def _compile(pattern: str) -> list[re.Pattern[str] | None]:
     """One expression a name, None for `**`."""
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     return [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
 
 
+def _alternatives(pattern: str) -> Iterator[str]:
+    found = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
+    if not found:
+        yield pattern
+        return
+    for choice in found[1].split(","):
+        yield from _alternatives(pattern[: found.start()] + choice + pattern[found.end() :])
+
+
 def _matches(path: list[str], names: list[re.Pattern[str] | None]) -> bool:
-    places = _beyond_stars({0}, names)
+    places = _skip_stars({0}, names)
     for part in path:
-        places = _beyond_stars(set(_stepped(part, places, names)), names)
+        places = _skip_stars(set(_step(part, places, names)), names)
     return len(names) in places
 
 
-def _stepped(part: str, places: set[int], names: list[re.Pattern[str] | None]) -> Iterator[int]:
+def _step(part: str, places: set[int], names: list[re.Pattern[str] | None]) -> Iterator[int]:
     for place in places:
         if place == len(names):
             continue
@@ -148,7 +322,7 @@ def _stepped(part: str, places: set[int], names: list[re.Pattern[str] | None]) -
             yield place + 1
 
 
-def _beyond_stars(places: set[int], names: list[re.Pattern[str] | None]) -> set[int]:
+def _skip_stars(places: set[int], names: list[re.Pattern[str] | None]) -> set[int]:
     """Also the places behind each `**`, which may stand for no folder at all."""
     reached = set(places)
     for place in range(len(names)):
@@ -157,21 +331,7 @@ def _beyond_stars(places: set[int], names: list[re.Pattern[str] | None]) -> set[
     return reached
 
 
-def _expanded(pattern: str) -> Iterator[str]:
-    found = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
-    if not found:
-        yield pattern
-        return
-    for choice in found[1].split(","):
-        yield from _expanded(pattern[: found.start()] + choice + pattern[found.end() :])
-
-
-SEARCH_SECONDS = 30.0
-
-_PROGRAM = Path(__file__).with_name("line_finder.py")
-
-
-def found_lines(
+def find_lines(
     query: str, texts: Iterable[tuple[str, str]], *, limit: int, seconds: float = SEARCH_SECONDS
 ) -> list[str]:
     """The first `limit` lines that match, as `path:number: text`, from pairs of path and text.
@@ -179,7 +339,7 @@ def found_lines(
     Raises:
         WorkspaceError: the expression is not valid, or took longer than `seconds`.
     """
-    answer = _asked({"query": query, "limit": limit}, texts, seconds)
+    answer = _ask_finder({"query": query, "limit": limit}, texts, seconds)
     try:
         result = json.loads(answer)
     except ValueError as error:  # killed before it had written all of its answer
@@ -196,7 +356,7 @@ def found_lines(
     return lines
 
 
-def _asked(order: dict[str, object], texts: Iterable[tuple[str, str]], seconds: float) -> bytes:
+def _ask_finder(order: dict[str, object], texts: Iterable[tuple[str, str]], seconds: float) -> bytes:
     command = [sys.executable, "-I", "-S", "-W", "ignore", str(_PROGRAM)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
@@ -219,228 +379,3 @@ def _feed(stdin: IO[bytes], order: dict[str, object], texts: Iterable[tuple[str,
         stdin.write(json.dumps(order).encode() + b"\n")
         for path, text in texts:
             stdin.write(json.dumps({"path": path, "text": text}).encode() + b"\n")
-
-
-MOST_CPU_SECONDS = 60
-"""It ends by itself then: whoever started it may have been killed before it could stop it."""
-
-_MOST_SHOWN_CHARS = 300
-
-
-def found(expression: re.Pattern[str], path: str, text: str) -> Iterator[str]:
-    """The lines of one text that match, each as `path:number: line`, long ones cut around the match."""
-    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
-        if match := expression.search(line):
-            yield f"{path}:{number}: {_around(line, match.start())}"
-
-
-def answer(requests: Iterable[str | bytes]) -> dict[str, object]:
-    """What to say to the lines of standard input; reads no further than to the limit."""
-    items = map(json.loads, requests)
-    order = next(items)
-    try:
-        expression = re.compile(order["query"])
-    except (re.error, RecursionError, OverflowError) as error:
-        return {"error": str(error)}
-    lines = (line for item in items for line in found(expression, item["path"], item["text"]))
-    return {"lines": list(islice(lines, order["limit"]))}
-
-
-def _around(line: str, start: int) -> str:
-    if len(line) <= _MOST_SHOWN_CHARS:
-        return line
-    first = max(0, min(start - _MOST_SHOWN_CHARS // 3, len(line) - _MOST_SHOWN_CHARS))
-    last = first + _MOST_SHOWN_CHARS
-    return ("… " if first else "") + line[first:last] + (" …" if last < len(line) else "")
-
-
-def main() -> None:
-    """Answer standard input on standard output."""
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
-    result = json.dumps(answer(sys.stdin.buffer))
-    os.close(sys.stdin.fileno())  # who writes may stop; closing `sys.stdin` would leave it open
-    sys.stdout.write(result)
-
-
-if __name__ == "__main__":
-    main()
-
-
-MOST_LISTED = 100_000
-MOST_LINE_CHARS = 2_000
-_BINARY_LOOK_BYTES = 8_192
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
-    """The tools that look, for one folder."""
-
-    folder: Folder
-
-    @tool(idempotent=True)
-    def list_files(self, pattern: str = "**/*", path: str = ".", offset: int = 0, limit: int = 500) -> str:
-        """List the files below a folder, one path a line, relative to the working folder.
-
-        Hidden files are left out.
-
-        Args:
-            pattern: Glob relative to `path`; `**/` stands for any folders: `**/*.py`, `src/*.{c,h}`.
-            path: The folder to look in.
-            offset: How many files to skip.
-            limit: The most files to list.
-        """
-        _at_least(0, offset=offset)
-        _at_least(1, limit=limit)
-        paths = sorted(islice(self._matching(pattern, path), MOST_LISTED))
-        shown = paths[offset : offset + limit]
-        if not shown:
-            return _none_listed(pattern, path, offset, len(paths))
-        lines = [*shown]
-        if more := len(paths) - offset - len(shown):
-            lines.append(f"... [{more} more; call list_files with offset={offset + len(shown)}]")
-        return "\n".join(lines)
-
-    @tool(idempotent=True)
-    def read_file(
-        self, path: str, offset: int = 1, limit: int = 1000, context: RunContext[Any] | None = None
-    ) -> str:
-        """Read a text file. Each line comes with its number and a tab, which are no part of the file.
-
-        Args:
-            path: The file, relative to the working folder.
-            offset: The number of the first line to read, from 1.
-            limit: The most lines to read.
-        """
-        _at_least(1, limit=limit)
-        data = self.folder.read(path)
-        if not data:
-            return f"[{path} is empty]"
-        if _is_binary(data):
-            return f"[{path} is a binary file of {len(data):,} bytes, not text]"
-        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-        return _numbered(path, _redacted(text, context), max(1, offset), limit, _is_damaged(data))
-
-    @tool(idempotent=True)
-    def search_files(
-        self,
-        query: str,
-        pattern: str = "**/*",
-        path: str = ".",
-        limit: int = 100,
-        context: RunContext[Any] | None = None,
-    ) -> str:
-        """Find the lines that match a regular expression; each comes as `path:line number: text`.
-
-        Args:
-            query: A Python regular expression; `(?i)` in front ignores case.
-            pattern: Glob relative to `path`, for the files to search: `**/*.py`.
-            path: The folder to search in, or one file.
-            limit: The most lines to give.
-        """
-        _at_least(1, limit=limit)
-        texts = ((name, _redacted(text, context)) for name, text in self._texts(pattern, path))
-        lines = found_lines(query, texts, limit=limit + 1)
-        if not lines:
-            return f"[no line matches {query!r}]"
-        if len(lines) > limit:
-            lines[limit:] = [f"... [more than {limit} lines match; narrow the query, pattern or path]"]
-        return "\n".join(lines)
-
-    def _matching(self, pattern: str, path: str) -> Iterator[str]:
-        matches = matcher(pattern)
-        names = self.folder.inside(path)
-        skipped = len("/".join(names)) + 1 if names else 0
-        return (found for found in self.folder.walk(path) if matches(found[skipped:]))
-
-    def _texts(self, pattern: str, path: str) -> Iterator[tuple[str, str]]:
-        """The path and text of each file to search; what is binary or cannot be read is passed over."""
-        if self.folder.is_file(path):
-            yield "/".join(self.folder.inside(path)), _text_of(self.folder.read(path))
-            return
-        for found in sorted(islice(self._matching(pattern, path), MOST_LISTED)):
-            try:
-                yield found, _text_of(self.folder.read(found))
-            except WorkspaceError:
-                continue
-
-
-def _redacted(text: str, context: RunContext[Any] | None) -> str:
-    """The text as the run may show it: whole, since of what is shown of it a secret may be half."""
-    return context.redact(text) if context else text
-
-
-def _at_least(least: int, **given: int) -> None:
-    for name, value in given.items():
-        if value < least:
-            raise WorkspaceError(f"{name} must be at least {least}, not {value}")
-
-
-def _none_listed(pattern: str, path: str, offset: int, count: int) -> str:
-    if count:
-        return f"[only {count} files match {pattern!r} in {path}; offset={offset} is beyond the last]"
-    hint = "" if "**" in pattern else f"; {'**/' + pattern!r} looks into its folders too"
-    return f"[no file matches {pattern!r} in {path}{hint}]"
-
-
-def _numbered(path: str, text: str, offset: int, limit: int, damaged: bool) -> str:
-    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    if offset > len(lines):
-        return f"[{path} has {len(lines)} lines; offset={offset} is beyond the last]"
-    last = min(len(lines), offset + limit - 1)
-    shown = [f"{number:>6}\t{_cut(lines[number - 1])}" for number in range(offset, last + 1)]
-    if damaged:
-        shown.append("... [bytes that are not UTF-8 are shown as \ufffd]")
-    if last < len(lines):
-        where = f"lines {offset} to {last} of {len(lines)}"
-        shown.append(f"... [{where}; call read_file with offset={last + 1} for more]")
-    return "\n".join(shown)
-
-
-def _cut(line: str) -> str:
-    if len(line) <= MOST_LINE_CHARS:
-        return line
-    shown = head(line, MOST_LINE_CHARS)
-    return f"{shown}... [{len(line) - len(shown):,} more characters in this line]"
-
-
-def _is_binary(data: bytes) -> bool:
-    return b"\0" in data[:_BINARY_LOOK_BYTES]
-
-
-def _is_damaged(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return True
-    return False
-
-
-def _text_of(data: bytes) -> str:
-    return "" if _is_binary(data) else data.decode("utf-8", "replace")
-
-
-_WORDS = ("write", "shell")
-
-
-def workspace_tools(workdir: Path | str, *, allow: Collection[str] = ()) -> tuple[Callable[..., Any], ...]:
-    """The built-in tools for the folder `workdir`, which the file tools cannot leave, by links neither.
-
-    Always `list_files`, `read_file` and `search_files`. "write" in `allow` adds `write_file` and
-    `edit_file`, "shell" adds `run_command`, which runs anywhere the user's shell may.
-
-    Raises:
-        UsageError: there is no such folder, or `allow` has another word.
-    """
-    allowed = {allow} if isinstance(allow, str) else set(allow)
-    if unknown := sorted(allowed.difference(_WORDS)):
-        raise UsageError(f"nothing called {unknown[0]!r} can be allowed: use {' or '.join(_WORDS)}")
-    root = Path(workdir)
-    if not root.is_dir():
-        raise UsageError(f"no working folder at {str(workdir)!r}: make it or name another")
-    folder = Folder(root=root.resolve())
-    files, edits, commands = Files(folder=folder), Edits(folder=folder), Commands(folder=folder)
-    return (
-        *(files.list_files, files.read_file, files.search_files),
-        *((edits.write_file, edits.edit_file) if "write" in allowed else ()),
-        *((commands.run_command,) if "shell" in allowed else ()),
-    )

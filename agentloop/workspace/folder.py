@@ -43,21 +43,21 @@ class Folder:
         if "\0" in path:
             raise WorkspaceError(f"{path!r} is no path: it has a NUL character in it")
         try:
-            real = Path(os.path.realpath(self.root / self._as_named(path)))
+            real = Path(os.path.realpath(self.root / self._real_names(path)))
         except (OSError, ValueError) as error:
             raise WorkspaceError(f"{path!r} is no usable path: {error}") from error
         if not real.is_relative_to(self.root):
             raise WorkspaceError(f"{path!r} is outside the working folder: use a path inside, relative to it")
         return real.relative_to(self.root).parts
 
-    def _as_named(self, path: str) -> str:
+    def _real_names(self, path: str) -> str:
         """The path with the real names in it where a model saw them with U+FFFD for what is no UTF-8."""
         if _UNSHOWABLE not in path or os.path.lexists(self.root / path):
             return path
         names: list[str] = []
         for name in path.split("/"):
             folder = Path(os.path.realpath(self.root.joinpath(*names)))
-            real = _named_like(name, folder) if folder.is_relative_to(self.root) else None
+            real = _name_shown_as(name, folder) if folder.is_relative_to(self.root) else None
             names.append(real or name)
         return "/".join(names)
 
@@ -68,7 +68,7 @@ class Folder:
             WorkspaceError: it is no regular file inside, or is larger than 64 MiB.
         """
         names = self.inside(path)
-        with _spoken(path), self._opened(names[:-1]) as parent:
+        with _explain_faults(path), self._open_folder(names[:-1]) as parent:
             descriptor = os.open(names[-1] if names else ".", _OPEN_FILE, dir_fd=parent)
             try:
                 _check_readable(path, os.fstat(descriptor))
@@ -96,7 +96,7 @@ class Folder:
         names = self.inside(path)
         if not names:
             raise WorkspaceError(f"{path!r} is the working folder itself: name a file in it")
-        with _spoken(path), self._opened(names[:-1], make=True) as parent:
+        with _explain_faults(path), self._open_folder(names[:-1], make=True) as parent:
             mode = _mode_of(names[-1], parent, path)
             temporary = f".agentloop-{secrets.token_hex(8)}.tmp"
             descriptor = os.open(temporary, _OPEN_NEW, 0o666, dir_fd=parent)
@@ -145,7 +145,7 @@ class Folder:
             return False
 
     @contextlib.contextmanager
-    def _opened(self, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
+    def _open_folder(self, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
         descriptor = os.open(self.root, _OPEN_FOLDER)
         try:
             for name in names:
@@ -170,7 +170,7 @@ def _check_readable(path: str, status: os.stat_result) -> None:
         )
 
 
-def _named_like(shown: str, folder: Path) -> str | None:
+def _name_shown_as(shown: str, folder: Path) -> str | None:
     """The one name in the folder that is shown so; None where there is none, or another one."""
     if _UNSHOWABLE not in shown or not folder.is_dir():
         return None
@@ -205,7 +205,7 @@ _REASONS = {
 
 
 @contextlib.contextmanager
-def _spoken(path: str) -> Iterator[None]:
+def _explain_faults(path: str) -> Iterator[None]:
     """Say what the system says of a path in words for the model, without the root's own path."""
     try:
         yield
