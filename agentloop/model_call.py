@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -44,6 +44,26 @@ async def call_model(
                 cost=part.cost,
             )
     raise BadAnswerError("the model ended without an answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """What model calls used; `unreported` is our count of what no answer reported."""
+
+    usage: Usage
+    unreported: Usage
+    cost: float | None
+
+
+def used_by(calls: Sequence[ModelCalled], output_tokens: int) -> Used:
+    """The sum of these calls; `output_tokens` is how long what they wrote is."""
+    costs = [called.cost for called in calls if called.cost is not None]
+    silent = [called.counted for called in calls if not (called.usage and called.usage.input_tokens)]
+    return Used(
+        usage=sum((called.usage for called in calls if called.usage), Usage()),
+        unreported=Usage(input_tokens=sum(silent), output_tokens=output_tokens if silent else 0),
+        cost=sum(costs) if costs else None,
+    )
 
 
 def _believed(answer: Answer) -> Answer:

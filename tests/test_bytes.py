@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentloop._plumbing.strict_json import cleaned
 from agentloop._plumbing.truncate import beginning, ends, halves, head, tail
 from agentloop.compaction.digest import digest
-from agentloop.compaction.writers import turn_lines
+from agentloop.compaction.replacement import turn_lines
 from agentloop.context import count_message, render, to_wire
 from agentloop.events import Compacted, MessageRecord
 from agentloop.messages import Message, ToolCall

@@ -128,7 +128,7 @@ async def test_l14_a_step_in_a_pause_of_the_guard_takes_as_many_operations_in_a_
         session = await Session.open("s", InMemoryStore())
         turn = (message for message in conversation() if message.role != "user")
         session = await session.append(*map(added, (Message.user("one long turn"), *islice(turn, length))))
-        guard = run.room.ladder.guard
+        guard = run.keeper.guard
         assert guard.allows(size=0, limit=WINDOW)
         for _ in range(STRIKES):
             guard.judge(helped=False, size=WINDOW)

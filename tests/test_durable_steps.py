@@ -168,14 +168,14 @@ async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_repo
     run, _ = await after.opened()
     await after.let_go()
     assert before.run
-    assert before.run.room.ladder.outcomes
+    assert before.run.keeper.outcomes
     assert (run.spending.steps, _used(run)) == (7, _used(before.run))
 
 
 def _used(run: Run) -> int:
     """Tokens of all kinds."""
     outcomes = sum(
-        (outcome.unreported for outcome in run.room.ladder.outcomes),
+        (outcome.unreported for outcome in run.keeper.outcomes),
         run.spending.usage + run.spending.unreported,
     )
     return outcomes.input_tokens + outcomes.output_tokens

@@ -3,15 +3,17 @@
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.compaction.reading import MAX_PIECES
-from agentloop.compaction.summary import Summariser, Written, room_left, summary_budget
-from agentloop.context import Budget, Entry, count_message, count_request
+from agentloop.compaction.replacement import Replacement
+from agentloop.compaction.summary import Summariser, TakeNote, room_left, summary_budget
+from agentloop.context import Budget, Context, Entry, count_message, count_request
 from agentloop.errors import BadAnswerError, ContextTooLongError, SummaryRefusedError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall
@@ -32,12 +34,19 @@ async def unheard(part: TextPart | Retry) -> None:
     """Nobody listens."""
 
 
-def summariser(model: Any, *, window: int = 3_000, spec: Summary | None = None, **options: Any) -> Summariser:
+Writer: TypeAlias = Callable[..., Summariser]
+
+
+def unnoted(called: ModelCalled) -> None:
+    """Nobody notes it."""
+
+
+def summariser(model: Any, *, window: int = 3_000, spec: Summary | None = None, **options: Any) -> Writer:
     agent = Budget(window=window, fixed=100, model="agent", counter=COUNTER)
     budget = summary_budget(model, agent, longest=options.pop("longest", 400))
-    return Summariser(
+    return partial(
+        Summariser,
         model=model,
-        counter=COUNTER,
         budget=budget,
         limit_seconds=options.pop("limit_seconds", 20),
         on_part=unheard,
@@ -47,15 +56,30 @@ def summariser(model: Any, *, window: int = 3_000, spec: Summary | None = None, 
 
 
 async def written(
-    writer: Summariser,
-    messages: Sequence[Message],
-    *,
-    focus: str | None = None,
-    note: Callable[[ModelCalled], None] = lambda called: None,
-) -> Written:
+    writer: Writer, messages: Sequence[Message], *, focus: str | None = None, note: TakeNote = unnoted
+) -> Replacement:
     """What is written of all these messages."""
     context = context_of(messages)
-    return await writer.write(tuple(context.visible), context, focus, note)
+    return await written_of(writer, context.visible, context, focus=focus, note=note)
+
+
+async def written_of(
+    writer: Writer,
+    covered: Sequence[Entry],
+    context: Context,
+    *,
+    reads: Sequence[Entry] | None = None,
+    focus: str | None = None,
+    note: TakeNote = unnoted,
+) -> Replacement:
+    """What is written of these entries, made from `reads`, else from them."""
+    reads = covered if reads is None else reads
+    return await writer(covered=covered, reads=reads, context=context, focus=focus, note=note).write()
+
+
+def prose(result: Replacement) -> str:
+    """What is written above the index."""
+    return result.text.partition(f"\n\n{SUMMARY_INDEX}\n")[0]
 
 
 def questions(model: ScriptedModel) -> list[str]:
@@ -92,7 +116,7 @@ async def test_what_fits_is_read_by_one_request_with_the_instruction_last() -> N
     assert rest.endswith("Give special care to: the words")
     assert model.requests[0].messages[0]["content"] == SUMMARY_SYSTEM
     assert model.requests[0].tools == ()
-    assert (result.text, result.prose, result.unread) == (RECORD, RECORD, ())
+    assert (result.text, prose(result), result.unread) == (RECORD, RECORD, ())
 
 
 @pytest.mark.parametrize("turns", [9, 14, 20])
@@ -131,7 +155,7 @@ def test_l4_all_that_was_said_is_whole_in_an_accepted_request(
     assert_valid(model.requests)
     assert all(count_request(r, COUNTER) + (r.max_output_tokens or 0) <= window for r in model.requests)
     unread = {fact for seq in result.unread for fact in FACT.findall(said[seq - 1].text)}
-    assert set(FACT.findall(result.prose)) | unread == {
+    assert set(FACT.findall(prose(result))) | unread == {
         fact for message in said for fact in FACT.findall(message.text)
     }
 
@@ -161,7 +185,7 @@ async def test_a_summary_keeps_to_its_longest_length_with_its_index(most: int) -
     writer = summariser(model, window=8_000, spec=spec, index_tokens=200, longest=2_000)
     result = await written(writer, [Message.user(f"Read {paths} " + "now " * 3_000), *long_talk(2)])
     assert COUNTER(result.text) <= most
-    assert result.text.startswith(result.prose)
+    assert prose(result).startswith("It was done.")
 
 
 async def test_pieces_keep_to_their_own_bound() -> None:
@@ -222,7 +246,7 @@ async def test_l9_an_overflow_of_a_piece_teaches_the_window(named: int | None) -
     assert len(refused) == 1
     assert max(sizes[len(refused) :]) <= 2_000
     read = {fact for message in long_talk(12, words=100) for fact in FACT.findall(message.text)}
-    assert set(FACT.findall(result.prose)) == read
+    assert set(FACT.findall(prose(result))) == read
 
 
 async def test_an_overflow_of_the_last_request_reads_no_piece_again() -> None:
@@ -239,7 +263,7 @@ async def test_an_overflow_of_the_last_request_reads_no_piece_again() -> None:
     assert len(maps) == 1
     assert len(reduces) > 1
     assert COUNTER(reduces[-1]) < COUNTER(reduces[0])
-    assert result.prose.startswith("Part ")
+    assert prose(result).startswith("Part ")
 
 
 async def test_a_window_that_is_never_enough_is_given_up() -> None:
@@ -320,7 +344,7 @@ async def test_l19_what_a_tool_says_cannot_leave_its_place() -> None:
 async def test_what_is_thought_goes_and_what_is_said_of_thoughts_stays(thought: str) -> None:
     record = "Asked: strip <think>…</think> from answers.\nOpen: an unclosed <think> tag. FACT-000000"
     model = ScriptedModel([], window=3_000, summary=thought + record)
-    assert (await written(summariser(model), long_talk(3))).prose == record
+    assert prose(await written(summariser(model), long_talk(3))) == record
 
 
 async def test_l19_a_record_of_a_part_cannot_forge_a_label() -> None:
@@ -339,9 +363,7 @@ async def test_an_earlier_record_goes_first_and_is_never_nested_over_three_passe
         facts |= {fact for message in said for fact in FACT.findall(message.text)}
         entries = [earlier(text), *context_of([Message.user("task"), *said]).visible[1:]]
         model = ScriptedModel([], window=3_000, summary=every_fact)
-        result = await summariser(model, index_tokens=100).write(
-            entries, context_of(said), None, lambda called: None
-        )
+        result = await written_of(summariser(model, index_tokens=100), entries, context_of(said))
         text = result.text
         *_, last = questions(model)
         assert material(last).startswith("Earlier record: ")
@@ -357,7 +379,7 @@ async def test_words_around_a_record_are_not_read() -> None:
     around = Entry(seq=99, message=note, tokens=9, original=note, kind="note")
     said = context_of([Message.user("x"), *long_talk(2)])
     model = ScriptedModel([], summary=RECORD)
-    result = await summariser(model).write([around, *said.visible], said, None, lambda called: None)
+    result = await written_of(summariser(model), [around, *said.visible], said)
     assert "said so far" not in questions(model)[0]
     assert result.unread == ()
 
@@ -371,8 +393,8 @@ NAMED = [
 async def test_the_index_stands_below_the_prose_as_long_as_it_may_be(most: int) -> None:
     model = ScriptedModel([], summary=f"{RECORD} It was src/part_19.py.")
     result = await written(summariser(model, window=8_000, index_tokens=most), NAMED)
-    prose, heading, index = result.text.partition(f"\n\n{SUMMARY_INDEX}\n")
-    assert prose == result.prose
+    written_prose, heading, index = result.text.partition(f"\n\n{SUMMARY_INDEX}\n")
+    assert written_prose == f"{RECORD} It was src/part_19.py."
     assert bool(heading) == bool(most)
     assert COUNTER(index) <= most
     assert ("src/part_18.py" in index) == bool(most)
@@ -385,11 +407,9 @@ async def test_the_index_gives_way_before_the_prose_is_refused() -> None:
     lengths = {}
     for words in range(20, 284, 8):
         model = ScriptedModel([], summary="It was said: " + "word " * words)
-        result = await summariser(model, index_tokens=1_000).write(
-            tuple(context.visible), context, None, lambda called: None
-        )
+        result = await written_of(summariser(model, index_tokens=1_000), context.visible, context)
         assert room_left(result.text, context.visible, COUNTER) > 0
-        lengths[words] = len(result.text) - len(result.prose)
+        lengths[words] = len(result.text) - len(prose(result))
     assert lengths[20] > lengths[180] > 0
     assert lengths[276] == 0
 
@@ -398,18 +418,18 @@ async def test_what_is_read_may_be_more_than_what_it_stands_for() -> None:
     context = context_of(long_talk(4))
     model = ScriptedModel([], summary=RECORD)
     covered, reads = context.visible[:4], context.visible[:6]
-    result = await summariser(model).write(covered, context, None, lambda called: None, reads=reads)
+    result = await written_of(summariser(model), covered, context, reads=reads)
     assert "FACT-000002" in questions(model)[0]
     assert "FACT-000003" not in questions(model)[0]
     assert result.unread == ()
-    less = await summariser(model).write(covered, context, None, lambda called: None, reads=reads[2:])
+    less = await written_of(summariser(model), covered, context, reads=reads[2:])
     assert less.unread == (1, 2)
 
 
 async def test_nothing_to_read_is_no_summary() -> None:
     model = ScriptedModel([])
     with pytest.raises(SummaryRefusedError, match="nothing to be read"):
-        await summariser(model).write((), context_of(long_talk(2)), None, lambda called: None)
+        await written_of(summariser(model), (), context_of(long_talk(2)))
     assert model.requests == []
 
 
@@ -465,5 +485,5 @@ async def test_the_offline_model_records_in_one_request_and_in_several(words: in
         *long_talk(6, words),
     ]
     result = await written(summariser(OfflineModel(window=3_000)), said)
-    assert "src/legacy.py" in result.prose
-    assert COUNTER(result.prose) <= 400
+    assert "src/legacy.py" in prose(result)
+    assert COUNTER(prose(result)) <= 400

@@ -4,6 +4,12 @@ from typing import TYPE_CHECKING
 
 from agentloop._plumbing.faces import loaded_later
 from agentloop.callbacks import Callbacks as Callbacks, Focus as Focus, Replace as Replace, Veto as Veto
+from agentloop.compaction.compactor import Compactor
+from agentloop.compaction.ladder import ContextKeeper
+from agentloop.compaction.ladder import Guard as Guard
+from agentloop.compaction.messages import CompactedMessages as CompactedMessages
+from agentloop.compaction.messages import compact_messages as compact_messages
+from agentloop.compaction.messages import compact_messages_async as compact_messages_async
 from agentloop.compaction.policy import Compaction as Compaction
 from agentloop.compaction.tool import COMPACT, COMPACT_SCHEMA, focus_of, outcome_text
 from agentloop.context import Budget as Budget, Context as Context

@@ -1,25 +1,14 @@
-"""Whether, and which rung: decides and climbs (was room + ladder + guard).
+"""The keeper of a run's window: whether to compact, and by which rung of the ladder.
 
-Judges compactions by their outcome, so that none is tried again in vain.
-
-A guard is made anew for each run: that is how new user input lets go of a pause. All sizes that it sees are
-of the same measure, that of the next request. Its terms:
-
-- a compaction that did nothing, failed, or fell back on a digest is a strike; one that helped wipes them out
-- one that helped, but came within `REFILL_STEPS` model calls of the one before, is a strike too
-- after a strike the next try waits for `COOLDOWN_STEPS` model calls, twice as many after each further one
-- `STRIKES` of them pause automatic compaction
-- growth by `RELEASE` of the limit (twice as much with each strike in a pause), or a compaction that was asked
-  for and done, ends any wait
-- after one that helped the next waits for growth by `GROWTH` of the limit, or by half of what it left
-- an overflow that the provider proved passes once through a pause
-
-The ladder: what is done, rung by rung, until the next request fits.
+The rungs, climbed until the next request fits:
 
 0 clear old results, superseded ones first → 1 the policy's strategy, step by step → 2 summarise with a
 smaller tail → 3 a plain digest computed from the log → 4 shorten what is left. The rungs below a refused
 summary are climbed only where the request would not fit otherwise. After the last rung the request fits, or
 `ContextOverflowError` names what is too big.
+
+`ContextKeeper` decides and climbs: `make_room` before each request, `shrink` after an overflow. `Guard` sees
+to it that no compaction is tried again in vain. What a rung would do `plan.py` says, and `Compactor` does it.
 """
 
 import uuid
@@ -29,19 +18,24 @@ from math import ceil
 
 from agentloop.compaction.compactor import Compactor
 from agentloop.compaction.plan import (
-    NOTHING,
     WORTH,
     Occasion,
     Plan,
-    Rungs,
-    Standing,
+    aimed,
+    clear_plan,
+    digest_plan,
     fired_by,
-    record_of,
+    gain_of,
+    longest_summary,
+    shorten_plan,
+    size_after,
+    small_tail_plan,
+    step_plans,
     steps_of,
+    strategy_plan,
 )
 from agentloop.compaction.policy import Compaction
-from agentloop.compaction.summary import TakeNote
-from agentloop.compaction.writers import Writer, Writers
+from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
 from agentloop.context import (
     Budget,
     Context,
@@ -51,13 +45,13 @@ from agentloop.context import (
     refusing,
     with_shorter_answer,
 )
-from agentloop.errors import ConflictError, ContextTooLongError, ModelRefusedError
+from agentloop.errors import ConflictError, ContextTooLongError
 from agentloop.events import Cleared, ClearedItem, Record
 from agentloop.messages import Usage
-from agentloop.models import ChatModel, Priced
+from agentloop.models import Priced
 from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
-from agentloop.strategies import Clearing, Summary, superseded_items
+from agentloop.strategies import Clearing, Strategy, Summary, superseded_items
 from agentloop.stream import (
     CompactionResult,
     ContextStatus,
@@ -67,7 +61,7 @@ from agentloop.stream import (
     level_of,
     together,
 )
-from agentloop.triggers import Overflow, threshold_of
+from agentloop.triggers import Overflow, Trigger, threshold_of
 
 STRIKES = 3
 """So many strikes in a row pause automatic compaction."""
@@ -93,7 +87,21 @@ STEPS_BETWEEN_WISHES = 3
 
 @dataclass(slots=True, kw_only=True)
 class Guard:
-    """What one run has seen of its compactions; sizes and limits in tokens, steps in model calls."""
+    """Judges a run's compactions by their outcome; sizes and limits in tokens, steps in model calls.
+
+    A guard is made anew for each run: that is how new user input lets go of a pause. All sizes that it sees
+    are of the same measure, that of the next request. Its terms:
+
+    - a compaction that did nothing, failed, or fell back on a digest is a strike; one that helped wipes them
+      out
+    - one that helped, but came within `REFILL_STEPS` model calls of the one before, is a strike too
+    - after a strike the next try waits for `COOLDOWN_STEPS` model calls, twice as many after each further one
+    - `STRIKES` of them pause automatic compaction
+    - growth by `RELEASE` of the limit (twice as much with each strike in a pause), or a compaction that was
+      asked for and done, ends any wait
+    - after one that helped the next waits for growth by `GROWTH` of the limit, or by half of what it left
+    - an overflow that the provider proved passes once through a pause
+    """
 
     strikes: int = 0
     last_size: int | None = None
@@ -145,288 +153,37 @@ class Guard:
 SHARE_OF_SUMMARY = 0.2
 """What a model's summary is taken to need of what it stands for, where that is less than it may take."""
 
-EMPTY = Standing(text="", made="summary")
-"""What a summary is before a model has written it: the words around it."""
-
-
-def foreseen(
-    plan: Plan,
-    standing: Standing | None,
-    context: Context,
-    budget: Budget,
-    *,
-    status: ContextStatus,
-    longest: int,
-    model: ChatModel | None,
-    transcript: str | None,
-) -> CompactionPreview:
-    """What the plan comes to with this standing instead; `transcript` is a file name like the one to come.
-
-    None: a model writes it, in at most `longest` tokens; it is taken to need `SHARE_OF_SUMMARY` of what it
-    stands for.
-    """
-    before, ratio = budget.size(context), budget.ratio(context)
-    record = record_of(standing or EMPTY, plan, context, transcript=transcript, counter=budget.counter)
-    unwritten = 0 if standing else min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))
-    rewritten = context.add(Record(seq=context.length + 1, event=record))
-    after = budget.size_of_rewritten(context, rewritten) + ceil(ratio * unwritten)
-    touched = plan.touched
-    lost = ceil(ratio * sum(entry.tokens for entry in context.visible if entry.at >= touched[0].at))
-    priced = model if isinstance(model, Priced) else None
-    return CompactionPreview(
-        first=min(entry.seq for entry in touched),
-        last=max(entry.seq for entry in touched),
-        messages=len(touched),
-        tokens=plan.tokens,
-        context=status,
-        strategy=plan.strategy,
-        summary_tokens=record.tokens + unwritten,
-        tokens_after=min(before, after),
-        cache_tokens_lost=lost,
-        cost_saved=_difference(priced, Usage(input_tokens=before), Usage(input_tokens=after)),
-        cache_cost=_difference(
-            priced, Usage(input_tokens=lost), Usage(input_tokens=lost, cached_tokens=lost)
-        ),
-    )
-
-
-def _difference(model: Priced | None, more: Usage, less: Usage) -> float | None:
-    dear, cheap = (model.price(usage) if model else None for usage in (more, less))
-    return None if dear is None or cheap is None else max(0.0, dear - cheap)
-
-
 LIKELY_NAME = "transcript_1700000000.jsonl"
 """The name of a transcript that is still to be saved is as long as this one."""
 
-
-@dataclass(slots=True, kw_only=True)
-class Ladder:
-    """The rungs for one run, climbed. `model` is the agent's, None where none writes summaries.
-
-    `outcomes` lists what its compactions came to.
-    """
-
-    policy: Compaction
-    model: ChatModel | None
-    compactor: Compactor
-    guard: Guard = field(default_factory=Guard)
-    outcomes: list[CompactionResult] = field(default_factory=list)
-    clearing: Clearing | None = field(init=False)
-    _refused: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        micro = self.policy.micro
-        self.clearing = Clearing(micro, self.compactor.counter) if micro else None
-
-    async def clear_in_batches(self, session: Session, budget: Budget) -> Session:
-        """Clear old results once that saves enough (layer one, before every request)."""
-        if self.policy.micro is None or self.clearing is None:
-            return session
-        wanted = self.policy.micro.min_gain_tokens
-        items = self.clearing.batch(
-            session.context, min_gain_tokens=budget.room(session.context) // 4 if wanted is None else wanted
-        )
-        return await self._clear(session, budget, items) if items else session
-
-    async def escalate(self, session: Session, budget: Budget, occasion: Occasion) -> Session:
-        """The session with a request that fits, by as few rungs as that takes.
-
-        Raises:
-            ContextOverflowError: it cannot be made to fit.
-        """
-        session, result = await self._clear_enough(session, budget, occasion)
-        if self._may_summarise(self.rungs(session, budget, occasion), result):
-            session, result = await self._by_the_policy(session, budget, occasion)
-        if not budget.fits(session.context) and prevented(result) is None:
-            plan = self.rungs(session, budget, occasion).digest()
-            session, result = await self._carry_out(session, budget, plan)
-        if not budget.fits(session.context) and prevented(result) is None:
-            plan = self.rungs(session, budget, occasion).shortened(self.compactor.counter)
-            session, result = await self._carry_out(session, budget, plan)
-        budget.check(session.context, prevented=prevented(result))
-        return session
-
-    async def carry_out(
-        self, session: Session, budget: Budget, occasion: Occasion
-    ) -> tuple[Session, CompactionResult | None]:
-        """Carry out the policy's strategy, and what came of it, all steps of a chain together.
-
-        None where it found nothing to do. A chain goes on until the request is down to its target. Steps are
-        passed over that would only repeat one that came to nothing, and those that need a summary once the
-        server refused to write one.
-        """
-        group = uuid.uuid4().hex
-        results: list[CompactionResult] = []
-        in_vain: list[Plan] = []
-        self._refused = False
-        for name, step, goal in steps_of(self.policy.strategy, self.rungs(session, budget, occasion).budget):
-            if results and (prevented(results[-1]) or budget.size(session.context) <= goal):
-                break
-            plan = self.rungs(session, budget, occasion).plan(step, name)
-            if plan is None or self._is_refused(plan) or any(plan.repeats(other) for other in in_vain):
-                continue
-            session, result = await self._carry_out(session, budget, replace(plan, group=group))
-            results += [result] if result else []
-            in_vain = [] if result and result.status == "done" else [*in_vain, plan]
-        return session, together(results) if results else None
-
-    def preview(
-        self, context: Context, budget: Budget, occasion: Occasion, status: ContextStatus
-    ) -> CompactionPreview | None:
-        """What the first step that finds something to do would come to; nothing is done."""
-        rungs = Rungs.of(self.policy, context, budget, occasion)
-        plan = next(rungs.plans(), None)
-        if plan is None:
-            return None
-        standing = self._foreseen(plan, rungs)
-        longest, model = rungs.longest(plan), self.model
-        return foreseen(
-            plan,
-            standing,
-            context,
-            budget,
-            status=status,
-            longest=longest,
-            model=model,
-            transcript=LIKELY_NAME if self.compactor.transcripts else None,
-        )
-
-    def rungs(self, session: Session, budget: Budget, occasion: Occasion) -> Rungs:
-        """What each rung would do to the session as it stands."""
-        return Rungs.of(self.policy, session.context, budget, occasion)
-
-    def _foreseen(self, plan: Plan, rungs: Rungs) -> Standing | None:
-        """What would stand instead; None where that is for a model to say."""
-        if not plan.covered:
-            return NOTHING
-        match plan.instead:
-            case Summary():
-                return None
-            case computed:
-                return self._writers(rungs).without_a_model(computed, plan, rungs.context)
-
-    def _may_summarise(self, rungs: Rungs, cleared: CompactionResult | None) -> bool:
-        size = rungs.budget.size(rungs.context)
-        if cleared is not None and (prevented(cleared) or size <= rungs.budget.target):
-            return False
-        if self.guard.allows(size=size, limit=rungs.budget.limit):
-            return True
-        return rungs.occasion.reason == "overflow" and self.guard.use_bypass()
-
-    async def _by_the_policy(
-        self, session: Session, budget: Budget, occasion: Occasion
-    ) -> tuple[Session, CompactionResult | None]:
-        """Rungs 1 and 2, and what the guard has to know of them."""
-        first = len(self.outcomes)
-        if not budget.fits(session.context) or self.rungs(session, budget, occasion).is_worth():
-            session, _ = await self.carry_out(session, budget, occasion)
-        by_a_model = any(each.status == "done" and each.tier == 1 for each in self.outcomes[first:])
-        if by_a_model and not budget.fits(session.context):
-            plan = self.rungs(session, budget, occasion).small_tail()
-            session, _ = await self._carry_out(session, budget, plan)
-        outcomes = self.outcomes[first:]
-        helped = bool(outcomes) and all(_as_planned(each) for each in outcomes)
-        self.guard.judge(helped=helped, size=budget.size(session.context))
-        return session, outcomes[-1] if outcomes else None
-
-    async def _carry_out(
-        self, session: Session, budget: Budget, plan: Plan | None
-    ) -> tuple[Session, CompactionResult | None]:
-        if plan is None:
-            return session, None
-        write = self._noting_refusals(self._writers(self.rungs(session, budget, plan.occasion)).write)
-        session, result = await self.compactor.carry_out(session, plan, budget, write)
-        self.outcomes.append(result)
-        return session, result
-
-    def _writers(self, rungs: Rungs) -> Writers:
-        counter, on_part = self.compactor.counter, self.compactor.emitter.retrying
-        return Writers(rungs=rungs, model=self.model, counter=counter, on_part=on_part)
-
-    def _noting_refusals(self, write: Writer) -> Writer:
-        async def noting(plan: Plan, context: Context, focus: str | None, take_note: TakeNote) -> Standing:
-            try:
-                return await write(plan, context, focus, take_note)
-            except ModelRefusedError:
-                self._refused = True
-                raise
-
-        return noting
-
-    def _is_refused(self, plan: Plan) -> bool:
-        """Whether the plan can only come to what the server refused just now."""
-        instead = plan.instead
-        needs_a_model = isinstance(instead, Summary) and instead.on_failure is None
-        return self._refused and bool(plan.covered) and needs_a_model
-
-    async def _clear_enough(
-        self, session: Session, budget: Budget, occasion: Occasion
-    ) -> tuple[Session, CompactionResult | None]:
-        """Rung 0: show as few results shortened as bring the request to the target; none where none do."""
-        rungs = self.rungs(session, budget, occasion)
-        for name, items in self._clearable(session.context):
-            if items and rungs.size_after(items) <= rungs.budget.target:
-                session, result = await self._carry_out(session, budget, rungs.shown(items, name, 0))
-                if prevented(result):
-                    self.guard.judge(helped=False, size=budget.size(session.context))
-                return session, result
-        return session, None
-
-    def _clearable(self, context: Context) -> Iterator[tuple[str, tuple[ClearedItem, ...]]]:
-        if self.clearing is not None:
-            replaced = superseded_items(context, self.compactor.counter)
-            yield "superseded results", replaced
-            others = self.clearing.batch(context, min_gain_tokens=0)
-            yield "old results", tuple({item.seq: item for item in (*others, *replaced)}.values())
-
-    async def _clear(self, session: Session, budget: Budget, items: tuple[ClearedItem, ...]) -> Session:
-        before = budget.size(session.context)
-        await session.newer()  # a log of the same length may be another's
-        try:
-            session = await session.append(Cleared(items=items))
-        except ConflictError as conflict:  # what would be shown may be hidden now: it is seen to next time
-            return await self.compactor.rebase(session, conflict)
-        cleared = ResultsCleared(
-            positions=tuple(item.seq for item in items),
-            tokens_before=before,
-            tokens_after=budget.size(session.context),
-        )
-        await self.compactor.emitter.emit(cleared)
-        return session
-
-
-def prevented(result: CompactionResult | None) -> str | None:
-    """What kept the compaction, and would keep the next one, from being done, and what to do; else None."""
-    if result is not None and result.status == "vetoed":
-        return f"a callback vetoed the compaction ({result.error}): let it pass"
-    if result is not None and result.status == "failed" and result.unsaved:
-        return f"{result.unsaved}; nothing is hidden without it but by transcript_failure='go_on'"
-    return None
-
-
-def _as_planned(result: CompactionResult) -> bool:
-    """Whether it was done by the means the policy asked for; a transcript that is missing is none of them."""
-    return result.status == "done" and result.error == result.unsaved
-
-
 _OVERFLOW = Overflow()
+_UNWRITTEN = Replacement(text="", made="summary")
+"""A summary before a model has written it: the words around it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ContextKeeper:
     """One run's window. `budget` changes when an overflow teaches more about the server.
 
-    A compaction is decided on with the whole log in the context; clearing and plain steps never read it.
-    `policy` None switches everything off: what does not fit is then an error. `_lowered_at` is how long the
+    `policy` None switches everything off: what does not fit is then an error, and only what somebody asks for
+    is compacted, by the compactor's own. `outcomes` lists what the compactions came to. One is decided on
+    with the whole log in the context; clearing and plain steps never read it. `_lowered_at` is how long the
     context was when a shorter answer was last asked for, which is tried once for each request.
     """
 
     policy: Compaction | None
     budget: Budget
-    ladder: Ladder
-    _level: Level = "none"
-    _said_fixed: bool = False
-    _lowered_at: int | None = None
+    compactor: Compactor
+    guard: Guard = field(default_factory=Guard)
+    outcomes: list[CompactionResult] = field(default_factory=list)
+    _clearing: Clearing | None = field(default=None, init=False)
+    _level: Level = field(default="none", init=False)
+    _said_fixed: bool = field(default=False, init=False)
+    _lowered_at: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        micro = self.policy.micro if self.policy else None
+        self._clearing = Clearing(micro, self.budget.counter) if micro else None
 
     async def make_room(self, session: Session) -> Session:
         """The session with room for its next request.
@@ -434,11 +191,11 @@ class ContextKeeper:
         Raises:
             ContextOverflowError: it cannot be made to fit; the text names what is too big.
         """
-        self.ladder.guard.step()
+        self.guard.step()
         if self.policy is not None:
-            session = await self.ladder.clear_in_batches(session, self.budget)
-            if occasion := self._due(session.context, self.policy, self.ladder.guard):
-                session = await self.ladder.escalate(await session.whole(), self.budget, occasion)
+            session = await self._clear_in_batches(session)
+            if occasion := self._due(session.context, self.policy, self.guard):
+                session = await self.escalate(await session.whole(), self.budget, occasion)
             await self._say_fixed(session.context)
         await self._warn(session.context)
         self.budget.check(session.context)
@@ -448,7 +205,7 @@ class ContextKeeper:
         """Whether `make_room` would compact now, as far as can be told before old results are cleared."""
         if self.policy is None:
             return False
-        guard = replace(self.ladder.guard)
+        guard = replace(self.guard)
         guard.step()
         return self._due(context, self.policy, guard) is not None
 
@@ -471,14 +228,14 @@ class ContextKeeper:
         self.budget = learnt(self.budget, session.context, error)
         occasion = Occasion(reason="overflow", why=f"the server refused {tokens:,} tokens")
         budget = refusing(self.budget, session.context)
-        return await self.ladder.escalate(await session.whole(), budget, occasion)
+        return await self.escalate(await session.whole(), budget, occasion)
 
     async def asked(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
         """Compact since a person asked; None where there is nothing to compact.
 
         A summary that is refused changes nothing.
         """
-        return await self.ladder.carry_out(await session.whole(), self.budget, _asked_for(focus))
+        return await self._by_the_steps(await session.whole(), self.budget, _asked_for(focus))
 
     async def wished(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
         """Compact since the model asked; None where too little is to be gained, or it asked just before.
@@ -487,36 +244,172 @@ class ContextKeeper:
         """
         occasion = Occasion(reason="tool", why="the model asked for it", focus=focus)
         session = await session.whole()
-        gain = self.ladder.rungs(session, self.budget, occasion).gain()
-        if gain < WORTH * self.budget.limit or not self.ladder.guard.grant():
+        gain = gain_of(self._strategy, session.context, self._aimed(self.budget), occasion)
+        if gain < WORTH * self.budget.limit or not self.guard.grant():
             return session, None
-        session, result = await self.ladder.carry_out(session, self.budget, occasion)
+        session, result = await self._by_the_steps(session, self.budget, occasion)
         if result and result.status == "done":
-            self.ladder.guard.release()
+            self.guard.release()
         return session, result
 
     async def if_due(self, session: Session) -> tuple[Session, CompactionResult | None]:
         """Compact where the trigger fires now, outside of a run; None where it doesn't."""
-        trigger = self.policy.trigger if self.policy else None
-        fired = fired_by(trigger, session.context, self.budget)
+        fired = fired_by(self._trigger, session.context, self.budget)
         if fired is None:
             return session, None
         occasion = Occasion(reason="idle", why=fired.why)
-        return await self.ladder.carry_out(await session.whole(), self.budget, occasion)
+        return await self._by_the_steps(await session.whole(), self.budget, occasion)
 
     def preview(self, context: Context, focus: str | None = None) -> CompactionPreview | None:
         """What a compaction asked for now would do first; nothing is done."""
-        return self.ladder.preview(context, self.budget, _asked_for(focus), self.status(context))
+        budget = self._aimed(self.budget)
+        plan = next(step_plans(self._strategy, context, budget, _asked_for(focus)), None)
+        return self._foreseen(plan, context, budget) if plan else None
 
     def status(self, context: Context) -> ContextStatus:
         """How full the window is."""
-        trigger = self.policy.trigger if self.policy else None
         return ContextStatus(
             tokens=self.budget.size(context),
             window=self.budget.window,
-            threshold=threshold_of(trigger, self.budget) if trigger else None,
+            threshold=threshold_of(self._trigger, self.budget) if self._trigger else None,
             measured=self.budget.measured(context),
         )
+
+    async def escalate(self, session: Session, budget: Budget, occasion: Occasion) -> Session:
+        """The session with a request that fits, by as few rungs as that takes.
+
+        Raises:
+            ContextOverflowError: it cannot be made to fit.
+        """
+        budget = self._aimed(budget)
+        session, result = await self._clear_enough(session, budget, occasion)
+        if self._may_summarise(session.context, budget, occasion, result):
+            session, result = await self._summarise(session, budget, occasion)
+        for plan_of_rung in (digest_plan, shorten_plan):
+            if not budget.fits(session.context) and prevented(result) is None:
+                plan = plan_of_rung(session.context, budget, occasion)
+                session, result = await self._carry_out(session, budget, plan)
+        budget.check(session.context, prevented=prevented(result))
+        return session
+
+    async def _clear_enough(
+        self, session: Session, budget: Budget, occasion: Occasion
+    ) -> tuple[Session, CompactionResult | None]:
+        """Rung 0: show as few results shortened as bring the request to the target; none where none do."""
+        for name, items in self._clearable(session.context):
+            if items and size_after(items, session.context, budget) <= budget.target:
+                plan = clear_plan(items, name, session.context, budget, occasion)
+                session, result = await self._carry_out(session, budget, plan)
+                if prevented(result):
+                    self.guard.judge(helped=False, size=budget.size(session.context))
+                return session, result
+        return session, None
+
+    def _clearable(self, context: Context) -> Iterator[tuple[str, tuple[ClearedItem, ...]]]:
+        if self._clearing is not None:
+            replaced = superseded_items(context, self.budget.counter)
+            yield "superseded results", replaced
+            others = self._clearing.batch(context, min_gain_tokens=0)
+            yield "old results", tuple({item.seq: item for item in (*others, *replaced)}.values())
+
+    def _may_summarise(
+        self, context: Context, budget: Budget, occasion: Occasion, cleared: CompactionResult | None
+    ) -> bool:
+        size = budget.size(context)
+        if cleared is not None and (prevented(cleared) or size <= budget.target):
+            return False
+        if self.guard.allows(size=size, limit=budget.limit):
+            return True
+        return occasion.reason == "overflow" and self.guard.use_bypass()
+
+    async def _summarise(
+        self, session: Session, budget: Budget, occasion: Occasion
+    ) -> tuple[Session, CompactionResult | None]:
+        """Rungs 1 and 2, and what the guard has to know of them."""
+        first = len(self.outcomes)
+        if not budget.fits(session.context) or self._is_worth(session.context, budget, occasion):
+            session, _ = await self._by_the_steps(session, budget, occasion)
+        by_a_model = any(each.status == "done" and each.tier == 1 for each in self.outcomes[first:])
+        if by_a_model and not budget.fits(session.context):
+            plan = small_tail_plan(session.context, budget, occasion)
+            session, _ = await self._carry_out(session, budget, plan)
+        outcomes = self.outcomes[first:]
+        helped = bool(outcomes) and all(_as_planned(each) for each in outcomes)
+        self.guard.judge(helped=helped, size=budget.size(session.context))
+        return session, outcomes[-1] if outcomes else None
+
+    def _is_worth(self, context: Context, budget: Budget, occasion: Occasion) -> bool:
+        """Whether the policy saves enough of the request to rewrite it."""
+        return gain_of(self._strategy, context, budget, occasion) >= max(1, WORTH * budget.size(context))
+
+    async def _by_the_steps(
+        self, session: Session, budget: Budget, occasion: Occasion
+    ) -> tuple[Session, CompactionResult | None]:
+        """Carry out the policy's strategy, and what came of it, all steps of a chain together.
+
+        None where it found nothing to do. A chain goes on until the request is down to its target. Steps are
+        passed over that would only repeat one that came to nothing, and those that need a summary once the
+        server refused to write one.
+        """
+        budget, group = self._aimed(budget), uuid.uuid4().hex
+        results: list[CompactionResult] = []
+        in_vain: list[Plan] = []
+        refused = False
+        for name, step, goal in steps_of(self._strategy, budget):
+            if results and (prevented(results[-1]) or budget.size(session.context) <= goal):
+                break
+            plan = strategy_plan(step, session.context, budget, occasion, name)
+            if plan is None or (refused and _needs_a_model(plan)) or any(map(plan.repeats, in_vain)):
+                continue
+            session, result = await self._carry_out(session, budget, replace(plan, group=group))
+            refused = refused or self.compactor.refused
+            results += [result] if result else []
+            in_vain = [] if result and result.status == "done" else [*in_vain, plan]
+        return session, together(results) if results else None
+
+    async def _carry_out(
+        self, session: Session, budget: Budget, plan: Plan | None
+    ) -> tuple[Session, CompactionResult | None]:
+        if plan is None:
+            return session, None
+        session, result = await self.compactor.compact(session, plan, budget)
+        self.outcomes.append(result)
+        return session, result
+
+    async def _clear_in_batches(self, session: Session) -> Session:
+        """Clear old results once that saves enough (layer one, before every request)."""
+        if self._clearing is None:
+            return session
+        wanted = self._clearing.policy.min_gain_tokens
+        least = self.budget.room(session.context) // 4 if wanted is None else wanted
+        items = self._clearing.batch(session.context, min_gain_tokens=least)
+        return await self._clear(session, items) if items else session
+
+    async def _clear(self, session: Session, items: tuple[ClearedItem, ...]) -> Session:
+        before = self.budget.size(session.context)
+        await session.newer()  # a log of the same length may be another's
+        try:
+            session = await session.append(Cleared(items=items))
+        except ConflictError as conflict:  # what would be shown may be hidden now: it is seen to next time
+            return await self.compactor.rebase(session, conflict)
+        cleared = ResultsCleared(
+            positions=tuple(item.seq for item in items),
+            tokens_before=before,
+            tokens_after=self.budget.size(session.context),
+        )
+        await self.compactor.emitter.emit(cleared)
+        return session
+
+    @property
+    def _strategy(self) -> Strategy:
+        return self.compactor.policy.strategy
+
+    @property
+    def _trigger(self) -> Trigger | None:
+        return self.policy.trigger if self.policy else None
+
+    def _aimed(self, budget: Budget) -> Budget:
+        return aimed(self.compactor.policy, budget)
 
     def _due(self, context: Context, policy: Compaction, guard: Guard) -> Occasion | None:
         if too_late := _OVERFLOW(context, self.budget):
@@ -541,7 +434,7 @@ class ContextKeeper:
             text=f"instructions and tool schemas take {fixed:,} tokens, more than the {target:,} that "
             "compaction aims at: shorten them, or use a larger window",
         )
-        await self.ladder.compactor.emitter.emit(warning)
+        await self.compactor.emitter.emit(warning)
 
     async def _warn(self, context: Context) -> None:
         size = self.budget.size(context)
@@ -549,8 +442,66 @@ class ContextKeeper:
         if level != self._level:
             self._level = level
             warning = ContextWarning(level=level, tokens=size, window=self.budget.window)
-            await self.ladder.compactor.emitter.emit(warning)
+            await self.compactor.emitter.emit(warning)
+
+    def _foreseen(self, plan: Plan, context: Context, budget: Budget) -> CompactionPreview:
+        """What the plan comes to; of a summary its length is guessed by what it stands for."""
+        longest = longest_summary(plan, context, budget, self.compactor.policy.summary_share)
+        replacement, unwritten = NOTHING, 0
+        match plan.instead:
+            case _ if not plan.covered:
+                pass
+            case Summary():
+                replacement, unwritten = _UNWRITTEN, min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))
+            case other:
+                replacement = computed(other, plan, context, max_tokens=longest, counter=budget.counter)
+        transcript = LIKELY_NAME if self.compactor.transcripts else None
+        record = record_of(plan, replacement, context, transcript=transcript, counter=budget.counter)
+        rewritten = context.add(Record(seq=context.length + 1, event=record))
+        before, ratio, touched = budget.size(context), budget.ratio(context), plan.touched
+        after = budget.size_of_rewritten(context, rewritten) + ceil(ratio * unwritten)
+        lost = ceil(ratio * sum(entry.tokens for entry in context.visible if entry.at >= touched[0].at))
+        model = self.compactor.model if isinstance(self.compactor.model, Priced) else None
+        return CompactionPreview(
+            first=min(entry.seq for entry in touched),
+            last=max(entry.seq for entry in touched),
+            messages=len(touched),
+            tokens=plan.tokens,
+            context=self.status(context),
+            strategy=plan.strategy,
+            summary_tokens=record.tokens + unwritten,
+            tokens_after=min(before, after),
+            cache_tokens_lost=lost,
+            cost_saved=_difference(model, Usage(input_tokens=before), Usage(input_tokens=after)),
+            cache_cost=_difference(
+                model, Usage(input_tokens=lost), Usage(input_tokens=lost, cached_tokens=lost)
+            ),
+        )
+
+
+def prevented(result: CompactionResult | None) -> str | None:
+    """What kept the compaction, and would keep the next one, from being done, and what to do; else None."""
+    if result is not None and result.status == "vetoed":
+        return f"a callback vetoed the compaction ({result.error}): let it pass"
+    if result is not None and result.status == "failed" and result.unsaved:
+        return f"{result.unsaved}; nothing is hidden without it but by transcript_failure='go_on'"
+    return None
+
+
+def _as_planned(result: CompactionResult) -> bool:
+    """Whether it was done by the means the policy asked for; a transcript that is missing is none of them."""
+    return result.status == "done" and result.error == result.unsaved
+
+
+def _needs_a_model(plan: Plan) -> bool:
+    """Whether the plan comes to nothing without a model's summary."""
+    return bool(plan.covered) and isinstance(plan.instead, Summary) and plan.instead.on_failure is None
 
 
 def _asked_for(focus: str | None) -> Occasion:
     return Occasion(reason="manual", why="asked for", focus=focus)
+
+
+def _difference(model: Priced | None, more: Usage, less: Usage) -> float | None:
+    dear, cheap = (model.price(usage) if model else None for usage in (more, less))
+    return None if dear is None or cheap is None else max(0.0, dear - cheap)

@@ -22,7 +22,7 @@ from agentloop._plumbing.checks import named_tokens
 from agentloop._plumbing.patterns import pattern
 from agentloop.callbacks import Callbacks
 from agentloop.compaction.compactor import Compactor
-from agentloop.compaction.ladder import Ladder
+from agentloop.compaction.ladder import ContextKeeper
 from agentloop.compaction.plan import Occasion
 from agentloop.compaction.policy import Compaction
 from agentloop.context import (
@@ -219,18 +219,16 @@ async def compact_messages_async(
     policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
     session = await _session_of(messages, counter, _shadows(policy.strategy))
     emitter = Emitter(session.id, "", unseen, tuple(callbacks), CALLBACK_SECONDS)
-    compactor = Compactor(counter=counter, transcripts=None, emitter=emitter)
-    ladder = Ladder(policy=policy, model=model, compactor=compactor)
+    compactor = Compactor(policy=policy, model=model, transcripts=None, emitter=emitter)
+    keeper = ContextKeeper(policy=policy, budget=budget, compactor=compactor)
     with closing(emitter.callback_list):
         if trigger is None or trigger(session.context, budget):
-            occasion = Occasion(reason="manual", why="asked for", focus=focus)
-            session, _ = await ladder.carry_out(session, budget, occasion)
+            session, _ = await keeper.asked(session, focus)
         if not budget.fits(session.context):
-            session = await ladder.escalate(
-                session, budget, Occasion(reason="threshold", why="it does not fit")
-            )
+            occasion = Occasion(reason="threshold", why="it does not fit")
+            session = await keeper.escalate(session, budget, occasion)
     shown = session.context.messages
-    return CompactedMessages(wire_messages(shown) if shown else (), ladder.outcomes)
+    return CompactedMessages(wire_messages(shown) if shown else (), keeper.outcomes)
 
 
 async def _session_of(

@@ -1,4 +1,9 @@
-"""A compaction decided on, as data; what stands instead (was plans, standing, rungs)."""
+"""A compaction decided on, as data: what goes, and by which rung of the ladder.
+
+An `Occasion` says what a compaction is for, a `Plan` what it does. Each `…_plan` is one rung: what it would
+do to a context within a budget, None where it finds nothing to do. The budget says by its `threshold` where
+the trigger fires (`aimed`): a compaction must get below it. Nothing here asks a model or changes a session.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -6,21 +11,9 @@ from dataclasses import dataclass, replace
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import shown
 from agentloop.compaction.policy import Compaction
-from agentloop.context import (
-    Budget,
-    Context,
-    Entry,
-    TokenCounter,
-    Unit,
-    clamped,
-    count_message,
-    covered_ranges,
-    safe_cover,
-)
+from agentloop.context import Budget, Context, Entry, Unit, clamped, covered_ranges, safe_cover
 from agentloop.errors import AgentLoopError, UsageError
-from agentloop.events import ClearedItem, Compacted, Made, Ranges, holds
-from agentloop.messages import Message
-from agentloop.prompts import question_message, summary_message
+from agentloop.events import ClearedItem, Ranges, holds
 from agentloop.strategies import (
     Chain,
     Cut,
@@ -35,6 +28,23 @@ from agentloop.strategies import (
 )
 from agentloop.stream import CompactionReason
 from agentloop.triggers import Fired, Trigger, threshold_of
+
+WORTH = 0.05
+"""A compaction that no person asked for must save at least this share of what the request takes."""
+
+LEAST_SUMMARY_TOKENS = 100
+MOST_SUMMARY_TOKENS = 8_000
+"""A summary is allowed at least and at most so many tokens, however small or large the window."""
+
+SHARE_OF_ROOM = 0.8
+"""A summary takes at most this share of what the kept part leaves: the conversation is to go on."""
+
+SMALL_TAIL = KeepRecentFraction(0.1)
+SMALL_TAIL_TIER, SHORTEN_TIER = 2, 4
+
+SHORTENING = tuple(
+    MicroCompact(keep_messages=0, max_chars=most, max_argument_chars=most) for most in (4_000, 1_000, 200, 40)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +105,10 @@ class Plan:
         return covered_ranges(context, self.covered)
 
 
-def plan_of(
-    cut: Cut, context: Context, budget: Budget, *, occasion: Occasion, strategy: str, tier: int | None = None
-) -> Plan | None:
+def plan_of(cut: Cut, context: Context, budget: Budget, *, occasion: Occasion, strategy: str) -> Plan | None:
     """The cut with all left out that must stay as it is, whoever chose it; None where nothing is left.
 
-    Its tier is 1 where it covers anything, else 0, where no other is given.
+    Its tier is 1 where it covers anything, else 0.
     """
     covered = safe_cover(context, cut.positions, task_tokens=budget.task_tokens)
     gone = {seq for unit in covered for seq in unit.seqs}
@@ -108,11 +116,10 @@ def plan_of(
     items = tuple(item for item in cut.cleared if _may_be_shown(item, shown.get(item.seq)))
     if not covered and not items:
         return None
-    tier = int(bool(covered)) if tier is None else tier
     plan = Plan(
         occasion=occasion,
         strategy=strategy,
-        tier=tier,
+        tier=int(bool(covered)),
         covered=covered,
         at=clamped(context, cut.at, budget.task_tokens),
         instead=cut.instead,
@@ -145,103 +152,98 @@ def _reads(cut: Cut, context: Context, covered: Sequence[Entry]) -> tuple[Entry,
     return (*earlier, *(entry for entry in context.said if holds(cut.reads, entry.seq)))
 
 
-WORTH = 0.05
-"""A compaction that no person asked for must save at least this share of what the request takes."""
-
-LEAST_SUMMARY_TOKENS = 100
-MOST_SUMMARY_TOKENS = 8_000
-"""A summary is allowed at least and at most so many tokens, however small or large the window."""
-
-SHARE_OF_ROOM = 0.8
-"""A summary takes at most this share of what the kept part leaves: the conversation is to go on."""
-
-SMALL_TAIL = KeepRecentFraction(0.1)
-SMALL_TAIL_TIER = 2
-
-SHORTENING = tuple(
-    MicroCompact(keep_messages=0, max_chars=most, max_argument_chars=most) for most in (4_000, 1_000, 200, 40)
-)
+def clear_plan(
+    items: tuple[ClearedItem, ...], name: str, context: Context, budget: Budget, occasion: Occasion
+) -> Plan | None:
+    """Rung 0: these are shown shortened."""
+    return plan_of(Cut(cleared=items), context, budget, occasion=occasion, strategy=name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rungs:
-    """The rungs for one context, by a policy, within a budget, on one occasion."""
+def strategy_plan(
+    strategy: Strategy, context: Context, budget: Budget, occasion: Occasion, name: str = ""
+) -> Plan | None:
+    """Rung 1: what the strategy would do now.
 
-    policy: Compaction
-    context: Context
-    budget: Budget
-    occasion: Occasion
+    Raises:
+        UsageError: it answered with something else.
+        AgentLoopError: it failed.
+    """
+    name = name or strategy_name(strategy)
+    cut: object = _answer_of("strategy", name, lambda: strategy(context, budget))
+    if cut is None:
+        return None
+    if not isinstance(cut, Cut):
+        raise UsageError(f"the strategy {name} answered {shown(cut)}: it must answer with a Cut, or None")
+    return plan_of(cut, context, budget, occasion=occasion, strategy=name)
 
-    @classmethod
-    def of(cls, policy: Compaction, context: Context, budget: Budget, occasion: Occasion) -> "Rungs":
-        """The rungs that lead below the place where the policy's trigger fires."""
-        return cls(policy=policy, context=context, budget=aimed(policy, budget), occasion=occasion)
 
-    def plan(self, strategy: Strategy, name: str = "") -> Plan | None:
-        """What the strategy would do now; None where nothing may go.
+def small_tail_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
+    """Rung 2: less is kept than the policy says."""
+    plan = strategy_plan(SMALL_TAIL, context, budget, occasion)
+    return plan and replace(plan, tier=SMALL_TAIL_TIER)
 
-        Raises:
-            UsageError: it answered with something else.
-            AgentLoopError: it failed.
-        """
-        name = name or strategy_name(strategy)
-        cut: object = _answer_of("strategy", name, lambda: strategy(self.context, self.budget))
-        if cut is None:
-            return None
-        if not isinstance(cut, Cut):
-            raise UsageError(f"the strategy {name} answered {shown(cut)}: it must answer with a Cut, or None")
-        return plan_of(cut, self.context, self.budget, occasion=self.occasion, strategy=name)
 
-    def plans(self) -> Iterator[Plan]:
-        """What each step of the policy's strategy would do now."""
-        for name, step, _ in steps_of(self.policy.strategy, self.budget):
-            if plan := self.plan(step, name):
-                yield plan
+def digest_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
+    """Rung 3: a digest instead, which needs no model."""
+    return strategy_plan(replaced_by(SMALL_TAIL, Digest()), context, budget, occasion, "digest")
 
-    def gain(self) -> int:
-        """The most that a step of the policy's strategy would save, in tokens of our own count."""
-        return max((plan.tokens for plan in self.plans()), default=0)
 
-    def is_worth(self) -> bool:
-        """Whether the policy saves enough of the request to rewrite it."""
-        return self.gain() >= max(1, WORTH * self.budget.size(self.context))
+def shorten_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
+    """Rung 4: whatever is left shown so short that the request fits, or as short as it can be."""
+    items: tuple[ClearedItem, ...] = ()
+    for policy in SHORTENING:
+        found = (cleared_item(entry, policy, budget.counter) for entry in context.visible)
+        items = tuple(item for item in found if item)
+        if size_after(items, context, budget) <= budget.limit:
+            break
+    plan = clear_plan(items, "shorten", context, budget, occasion)
+    return plan and replace(plan, tier=SHORTEN_TIER)
 
-    def small_tail(self) -> Plan | None:
-        """Rung 2: less is kept than the policy says."""
-        plan = self.plan(SMALL_TAIL)
-        return plan and replace(plan, tier=SMALL_TAIL_TIER)
 
-    def digest(self) -> Plan | None:
-        """Rung 3: a digest instead, which needs no model."""
-        return self.plan(replaced_by(SMALL_TAIL, Digest()), "digest")
+def size_after(items: Sequence[ClearedItem], context: Context, budget: Budget) -> int:
+    """The size of the next request once these are shown shortened, never above what it is."""
+    shown = {entry.seq: entry.tokens for entry in context.visible} if items else {}
+    gain = sum(shown[item.seq] - item.tokens for item in items)
+    return int(budget.size(context) - budget.ratio(context) * gain)
 
-    def shown(self, items: tuple[ClearedItem, ...], name: str, tier: int) -> Plan | None:
-        """Rungs 0 and 4: these are shown shortened; None where there are none."""
-        cut = Cut(cleared=items)
-        return plan_of(cut, self.context, self.budget, occasion=self.occasion, strategy=name, tier=tier)
 
-    def shortened(self, counter: TokenCounter) -> Plan | None:
-        """Rung 4: whatever is left shown so short that the request fits, or as short as it can be."""
-        items: tuple[ClearedItem, ...] = ()
-        for policy in SHORTENING:
-            found = (cleared_item(entry, policy, counter) for entry in self.context.visible)
-            items = tuple(item for item in found if item)
-            if self.size_after(items) <= self.budget.limit:
-                break
-        return self.shown(items, "shorten", 4)
+def steps_of(
+    strategy: Strategy, budget: Budget, goal: int | None = None
+) -> Iterator[tuple[str, Strategy, int]]:
+    """The steps of a strategy, each with its name and with the size in tokens at which no more is needed."""
+    goal = budget.target if goal is None else goal
+    if not isinstance(strategy, Chain):
+        yield strategy_name(strategy), strategy, goal
+        return
+    goal = goal if strategy.target is None else int(strategy.target * budget.limit)
+    for step in strategy.steps:
+        for name, inner, target in steps_of(step, budget, goal):
+            yield f"{strategy.name}: {name}", inner, target
 
-    def size_after(self, items: Sequence[ClearedItem]) -> int:
-        """The size of the next request once these are shown shortened, never above what it is."""
-        shown = {entry.seq: entry.tokens for entry in self.context.visible} if items else {}
-        gain = sum(shown[item.seq] - item.tokens for item in items)
-        return int(self.budget.size(self.context) - self.budget.ratio(self.context) * gain)
 
-    def longest(self, plan: Plan) -> int:
-        """The longest summary: a share of the window, and most of what the kept part leaves of it."""
-        kept = self.context.tokens - plan.tokens
-        left = int(SHARE_OF_ROOM * (self.budget.room(self.context) - kept))
-        most = min(int(self.budget.window * self.policy.summary_share), left, MOST_SUMMARY_TOKENS)
-        return max(LEAST_SUMMARY_TOKENS, most)
+def step_plans(strategy: Strategy, context: Context, budget: Budget, occasion: Occasion) -> Iterator[Plan]:
+    """What each step of the strategy would do now, of those that find something to do."""
+    for name, step, _ in steps_of(strategy, budget):
+        if plan := strategy_plan(step, context, budget, occasion, name):
+            yield plan
+
+
+def gain_of(strategy: Strategy, context: Context, budget: Budget, occasion: Occasion) -> int:
+    """The most that a step of the strategy would save, in tokens of our own count."""
+    return max((plan.tokens for plan in step_plans(strategy, context, budget, occasion)), default=0)
+
+
+def longest_summary(plan: Plan, context: Context, budget: Budget, share: float) -> int:
+    """The longest summary, in tokens: this share of the window, and most of what the kept part leaves."""
+    kept = context.tokens - plan.tokens
+    left = int(SHARE_OF_ROOM * (budget.room(context) - kept))
+    most = min(int(budget.window * share), left, MOST_SUMMARY_TOKENS)
+    return max(LEAST_SUMMARY_TOKENS, most)
+
+
+def aimed(policy: Compaction, budget: Budget) -> Budget:
+    """The budget with the place where the trigger fires: compaction must get below it."""
+    return replace(budget, threshold=threshold_of(policy.trigger, budget) if policy.trigger else None)
 
 
 def fired_by(trigger: Trigger | None, context: Context, budget: Budget) -> Fired | None:
@@ -268,80 +270,3 @@ def _answer_of(kind: str, name: str, ask: Callable[[], object]) -> object:
         raise
     except Exception as error:  # a user's own may raise anything
         raise AgentLoopError(f"the {kind} {name} failed: {type(error).__name__}: {error}") from error
-
-
-def aimed(policy: Compaction, budget: Budget) -> Budget:
-    """The budget with the place where the trigger fires: compaction must get below it."""
-    return replace(budget, threshold=threshold_of(policy.trigger, budget) if policy.trigger else None)
-
-
-def steps_of(
-    strategy: Strategy, budget: Budget, goal: int | None = None
-) -> Iterator[tuple[str, Strategy, int]]:
-    """The steps of a strategy, each with its name and with the size in tokens at which no more is needed."""
-    goal = budget.target if goal is None else goal
-    if not isinstance(strategy, Chain):
-        yield strategy_name(strategy), strategy, goal
-        return
-    goal = goal if strategy.target is None else int(strategy.target * budget.limit)
-    for step in strategy.steps:
-        for name, inner, target in steps_of(step, budget, goal):
-            yield f"{strategy.name}: {name}", inner, target
-
-
-WITHOUT_A_MODEL = 3
-"""The tier of a compaction whose text no model wrote."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What stands instead, and how it was made; `unread` are the positions that it does not stand for.
-
-    With `shadow` it is an assistant's answer, and that is what a user is shown to have asked. `fault` says
-    why the model's text could not stand, where something else had to.
-    """
-
-    text: str
-    made: Made
-    unread: tuple[int, ...] = ()
-    shadow: str | None = None
-    fault: str | None = None
-
-
-NOTHING = Standing(text="", made="note")
-"""What stands for nothing: a compaction that only shortens covers no message."""
-
-
-def record_of(
-    standing: Standing, plan: Plan, context: Context, *, transcript: str | None, counter: TokenCounter
-) -> Compacted:
-    """The record of the plan with this standing instead; `transcript` is a file name."""
-    covers = plan.covers(context)
-    replacement, answer = _texts(standing, transcript) if covers else ("", "")
-    tokens = count_message(Message.user(replacement), counter) if replacement else 0
-    answer_tokens = count_message(Message.assistant(answer), counter) if answer else 0
-    return Compacted(
-        covers=covers,
-        replacement=replacement,
-        at=plan.at,
-        tokens=tokens + answer_tokens,
-        answer=answer,
-        answer_tokens=answer_tokens,
-        made=standing.made,
-        cleared=plan.cleared,
-        group=plan.group,
-        reason=plan.occasion.reason,
-        why=plan.occasion.why,
-        strategy=plan.strategy,
-        tier=WITHOUT_A_MODEL if covers and standing.made != "summary" else plan.tier,
-        transcript=transcript,
-    )
-
-
-def _texts(standing: Standing, transcript: str | None) -> tuple[str, str]:
-    """What a user is shown to say, and what an assistant answers, if anything."""
-    if standing.shadow is not None:
-        return question_message(standing.shadow, transcript), standing.text
-    if standing.made == "note":
-        return question_message(standing.text, transcript), ""
-    return summary_message(standing.text, transcript), ""

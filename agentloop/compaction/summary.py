@@ -1,4 +1,8 @@
-"""A model writes it: asked, checked, repaired."""
+"""A model writes the summary: asked, checked, and asked once more where its text cannot stand.
+
+`Summariser` writes one summary. Below it stand the room of its requests, their words, and what makes a text
+unfit to stand for a conversation.
+"""
 
 import asyncio
 import re
@@ -19,6 +23,7 @@ from agentloop.compaction.reading import (
     reading_of,
     record_block,
 )
+from agentloop.compaction.replacement import Replacement
 from agentloop.context import (
     Budget,
     Context,
@@ -47,11 +52,270 @@ from agentloop.prompts import (
 )
 from agentloop.strategies import Summary, left_unread, trimmed
 
+TakeNote: TypeAlias = Callable[[ModelCalled], None]
+"""Takes note of each request that was answered."""
+
+SummaryCheck: TypeAlias = Callable[[str, str | None], str | None]
+"""Why a text with this finish reason cannot be used, in words; None where it can."""
+
+MOST_TRIES = 3
+"""So often a conversation is read at the most, in smaller pieces after each overflow."""
+
+RECORD_OVERHEAD = 8
+"""Tokens around a record among others."""
+
+FOCUS_CHARS = 1_000
+"""So much of a focus is passed on, head and tail together."""
+
+INDEX_OVERHEAD = 8
+"""Tokens around the index, and what two counts may come to more as one."""
+
+LEAST_INDEX = 20
+"""Below so many tokens there is no index."""
+
+WORDS_PER_TOKEN = 0.6
+"""Below the 0.75 that OpenAI's documentation gives for English, so that the cap holds elsewhere too."""
+
+PROMPT_TOKENS = 400
+"""What our own texts take in a summary's request, rounded up."""
+
+LEAST_OUTPUT = 100
+
 SHORT_CHARS = 300
 """Texts up to this length are looked at for words that errors and refusals begin with."""
 
 LEAST_WORDS = 2
 """Fewer words stand for nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Summariser:
+    """Writes one summary: of what a compaction covers in this context, made from what it `reads`.
+
+    `budget` is the summariser's own: its window, its counter, and as its output the longest summary; an
+    overflow teaches more of it. `limit_seconds` bounds all requests together, and `note` takes note of each
+    that was answered. `spec` says how it is to be written and read; `index_tokens` is the longest index below
+    it, 0 for none; that takes what the prose leaves of the longest summary.
+    """
+
+    model: ChatModel
+    budget: Budget
+    limit_seconds: float
+    on_part: OnPart
+    note: TakeNote
+    covered: Sequence[Entry]
+    reads: Sequence[Entry]
+    context: Context
+    focus: str | None = None
+    spec: Summary = field(default_factory=Summary)
+    index_tokens: int = 0
+    _parts: list[str] = field(default_factory=list, init=False)
+    """The records of the pieces read."""
+    _sent: int = field(default=0, init=False)
+    """The last request's size in tokens, the longest answer to it included."""
+
+    def __post_init__(self) -> None:
+        self.focus = neutral(ends(self.focus, max_chars=FOCUS_CHARS)) if self.focus else None
+
+    async def write(self) -> Replacement:
+        """The summary that stands for the covered entries.
+
+        What fits into one request, earlier records too, is read by one. Else each piece is read by one of its
+        own, and one more makes one record of theirs, with the earlier ones: n pieces, n + 1 requests. A text
+        that cannot be used is asked for once more.
+
+        Raises:
+            SummaryRefusedError: two texts in a row were blank, cut off, too long, a call, an error, or old.
+            ModelError: the model gave no answer at all, or none in time.
+            StoreError: a trim could not keep what it cut.
+        """
+        longest = self._longest
+        try:
+            async with asyncio.timeout(self.limit_seconds):
+                prose, unread = await self._draft()
+        except TimeoutError as error:
+            raise BadAnswerError(f"the summary took longer than {self.limit_seconds:g} s") from error
+        text = self._with_index(prose, longest)
+        return Replacement(text=text, made="summary", unread=unread, shadow=self.spec.shadow)
+
+    async def _draft(self) -> tuple[str, tuple[int, ...]]:
+        """The prose, and what was not read for it."""
+        reading = await self._read()
+        for _ in range(MOST_TRIES):
+            try:
+                return await self._prose(reading), reading.unread
+            except ContextTooLongError as error:
+                self.budget = smaller(self.budget, error.window, refused=self._sent)
+                # The records of all pieces are there: only the last request was too long.
+                reading = reading if self._parts else await self._read()
+        raise SummaryRefusedError("the summariser's own request is too long for its window")
+
+    async def _read(self) -> Reading:
+        before, room = self.reads, self._room()
+        after = before
+        if self.spec.trims:
+            after = await in_thread(trimmed, before, self.spec.trims, room, self._counter)
+        first = self.spec.message_chars or (WHOLE if self.spec.trims else RESULT_CHARS[0])
+        bounds = Bounds(
+            room=room,
+            piece_tokens=self.spec.piece_tokens,
+            message_chars=self.spec.message_chars,
+            result_chars=(first, *(chars for chars in RESULT_CHARS if chars < first)),
+        )
+        reading = reading_of(after, bounds=bounds, counter=self._counter)
+        unread = left_unread(before, after) | set(reading.unread)
+        return replace(reading, unread=self._unread(unread))
+
+    def _unread(self, unread: set[int]) -> tuple[int, ...]:
+        """Of these and of what was not to be read, the positions that nothing but the summary stands for."""
+        covered = {entry.seq for entry in self.covered if entry.kind == "said"}
+        read = {entry.seq for entry in self.reads if entry.kind == "said"}
+        in_sight = {entry.seq for entry in self.context.visible} - covered
+        return tuple(sorted((unread & read | covered - read) - in_sight))
+
+    async def _prose(self, reading: Reading) -> str:
+        if not reading.pieces and not reading.records:
+            raise SummaryRefusedError("there is nothing to be read for a summary")
+        if material := self._whole(reading):
+            question = self._question(material, self._longest)
+        else:
+            self._parts = self._parts or [
+                await self._part(reading, number) for number in range(len(reading.pieces))
+            ]
+            question = self._question(self._records(reading), self._longest, self._told_parts())
+        text = await self._accepted(question, self._fault)
+        return neutral(fitted(text, max_tokens=self._longest, counter=self._counter))
+
+    def _whole(self, reading: Reading) -> str | None:
+        """All that is to be read, where one request holds it."""
+        if len(reading.pieces) > 1:
+            return None
+        whole = BETWEEN.join(filter(None, (reading.records, *reading.pieces)))
+        return whole if self._counter(whole) <= self._room() else None
+
+    async def _part(self, reading: Reading, number: int) -> str:
+        parts = len(reading.pieces)
+        told = SUMMARY_PART.format(part=number + 1, parts=parts)
+        longest = min(self._longest, self._room_of_part(reading, parts))
+        return await self._accepted(self._question(reading.pieces[number], longest, told), fault_in)
+
+    def _records(self, reading: Reading) -> str:
+        """The earlier records and those of the parts, oldest first, capped so that they fit together."""
+        most = self._room_of_part(reading, len(self._parts))
+        parts = (fitted(part, max_tokens=most, counter=self._counter) for part in self._parts)
+        return BETWEEN.join(filter(None, (self._earlier(reading), *map(record_block, parts))))
+
+    def _earlier(self, reading: Reading) -> str:
+        return fitted(reading.records, max_tokens=self._room() // 2, counter=self._counter)
+
+    def _room_of_part(self, reading: Reading, parts: int) -> int:
+        left = self._room() - self._counter(self._earlier(reading))
+        return max(1, left // max(1, parts) - RECORD_OVERHEAD)
+
+    def _told_parts(self) -> str:
+        return SUMMARY_PARTS.format(parts=len(self._parts)) if len(self._parts) > 1 else ""
+
+    def _room(self) -> int:
+        """What one request may hold of the conversation, in tokens of our own count."""
+        told = (self.spec.system, self.spec.instruction, self.focus)
+        return self.budget.room(self.context) - sum(self._counter(text) for text in told if text)
+
+    def _question(self, material: str, longest: int, told: str = "") -> str:
+        return question_of(material, self.spec, focus=self.focus, max_tokens=longest, told=told)
+
+    def _fault(self, text: str, finish: str | None) -> str | None:
+        return fault_of(text, finish, self.covered, self.context, self._counter)
+
+    async def _accepted(self, question: str, check: SummaryCheck) -> str:
+        """The answer; where it cannot be used, that to the same question with its fault."""
+        text, finish = await self._ask(question)
+        if fault := check(text, finish):
+            repair = SUMMARY_REPAIR.format(fault=fault)
+            text, finish = await self._ask(f"{question}{BETWEEN}{repair}")
+            if fault := check(text, finish):
+                raise SummaryRefusedError(f"the summary was refused: {fault}")
+        return text
+
+    async def _ask(self, question: str) -> tuple[str, str | None]:
+        system = Message(role="system", content=self.spec.system or SUMMARY_SYSTEM)
+        request = ModelRequest(
+            messages=(to_wire(system), to_wire(Message.user(question))),
+            purpose="summary",
+            max_output_tokens=self.budget.reserve,
+        )
+        counted = count_request(request, self._counter)
+        self._sent = counted + self.budget.reserve
+        answer, called = await call_model(self.model, request, counted=counted, on_part=self.on_part)
+        self.note(called)
+        if answer.message.tool_calls:
+            return "", "tool_calls"
+        return without_thinking(answer.message.text), answer.finish
+
+    @property
+    def _longest(self) -> int:
+        """The longest summary, index included, in tokens."""
+        return min(self.budget.reserve, self.spec.max_tokens or self.budget.reserve)
+
+    @property
+    def _counter(self) -> TokenCounter:
+        return self.budget.counter
+
+    def _with_index(self, prose: str, longest: int) -> str:
+        """The prose, with as much of the index as it leaves room for.
+
+        The whole keeps to the longest summary, and stays smaller than what it stands for.
+        """
+        spare = min(room_left(prose, self.covered, self._counter), longest - self._counter(prose))
+        most = min(self.index_tokens, spare - self._counter(SUMMARY_INDEX) - INDEX_OVERHEAD)
+        if most < LEAST_INDEX:
+            return prose
+        index = index_of(self.covered, max_tokens=most, counter=self._counter, known=prose)
+        whole = f"{prose}{BETWEEN}{SUMMARY_INDEX}\n{index}"
+        return whole if index and room_left(whole, self.covered, self._counter) > 0 else prose
+
+
+def summary_budget(model: ChatModel, agent: Budget, *, longest: int) -> Budget:
+    """The room of a summary's requests: the summariser's window, the longest summary as its output."""
+    window = min(model.window or agent.window, agent.window) if model.name == agent.model else model.window
+    window = window or agent.window
+    return replace(
+        agent,
+        window=window,
+        max_output_tokens=min(longest, longest_in(window)),
+        lowered_reserve=None,
+        fixed=PROMPT_TOKENS,
+        model=model.name,
+    )
+
+
+def longest_in(window: int) -> int:
+    """The longest summary in such a window: one request reads it, beside what is new, and writes it again."""
+    return max(LEAST_OUTPUT, (window - PROMPT_TOKENS) // 3)
+
+
+def smaller(budget: Budget, window: int | None, *, refused: int) -> Budget:
+    """The budget after an overflow, in which the next request is a smaller one.
+
+    `refused` is the request that was too long, answer included, by our own count. The window is the one that
+    the server named where that explains the refusal, else half of what was refused.
+    """
+    known = min(budget.window, refused)
+    learnt = window if window is not None and window < known else known // 2
+    longest = min(budget.reserve, longest_in(learnt))
+    return replace(budget, window=learnt, max_output_tokens=longest)
+
+
+def question_of(material: str, spec: Summary, *, focus: str | None, max_tokens: int, told: str = "") -> str:
+    """The question; `told` says which part of the conversation the material is.
+
+    Where an instruction of the user's own names `{max_words}`, that is filled in; other braces are text.
+    """
+    words = str(max(1, int(max_tokens * WORDS_PER_TOKEN)))
+    instruction = (spec.instruction or SUMMARY_INSTRUCTION).replace("{max_words}", words)
+    wish = SUMMARY_FOCUS.format(focus=focus) if focus else ""
+    lines = (f"<conversation>\n{material}\n</conversation>", told, instruction, wish)
+    return BETWEEN.join(line for line in lines if line)
+
 
 _THINKING = pattern(r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z))+", re.DOTALL | re.IGNORECASE)
 _ERROR_TEXT = pattern(
@@ -118,318 +382,3 @@ def _tokens(covered: Sequence[Entry]) -> int:
 
 def _known_texts(covered: Sequence[Entry], context: Context) -> set[str]:
     return {neutral(summary_in(entry.original.text).strip()) for entry in (*covered, *context.visible)}
-
-
-WORDS_PER_TOKEN = 0.6
-"""Below the 0.75 that OpenAI's documentation gives for English, so that the cap holds elsewhere too."""
-
-
-def question_of(material: str, spec: Summary, *, focus: str | None, max_tokens: int, told: str = "") -> str:
-    """The question; `told` says which part of the conversation the material is.
-
-    Where an instruction of the user's own names `{max_words}`, that is filled in; other braces are text.
-    """
-    words = str(max(1, int(max_tokens * WORDS_PER_TOKEN)))
-    instruction = (spec.instruction or SUMMARY_INSTRUCTION).replace("{max_words}", words)
-    wish = SUMMARY_FOCUS.format(focus=focus) if focus else ""
-    lines = (f"<conversation>\n{material}\n</conversation>", told, instruction, wish)
-    return BETWEEN.join(line for line in lines if line)
-
-
-PROMPT_TOKENS = 400
-"""What our own texts take in a summary's request, rounded up."""
-
-LEAST_OUTPUT = 100
-
-
-def summary_budget(model: ChatModel, agent: Budget, *, longest: int) -> Budget:
-    """The room of a summary's requests: the summariser's window, the longest summary as its output."""
-    window = min(model.window or agent.window, agent.window) if model.name == agent.model else model.window
-    window = window or agent.window
-    return replace(
-        agent,
-        window=window,
-        max_output_tokens=min(longest, longest_in(window)),
-        lowered_reserve=None,
-        fixed=PROMPT_TOKENS,
-        model=model.name,
-    )
-
-
-def longest_in(window: int) -> int:
-    """The longest summary in such a window: one request reads it, beside what is new, and writes it again."""
-    return max(LEAST_OUTPUT, (window - PROMPT_TOKENS) // 3)
-
-
-def smaller(budget: Budget, window: int | None, *, refused: int) -> Budget:
-    """The budget after an overflow, in which the next request is a smaller one.
-
-    `refused` is the request that was too long, answer included, by our own count. The window is the one that
-    the server named where that explains the refusal, else half of what was refused.
-    """
-    known = min(budget.window, refused)
-    learnt = window if window is not None and window < known else known // 2
-    longest = min(budget.reserve, longest_in(learnt))
-    return replace(budget, window=learnt, max_output_tokens=longest)
-
-
-MOST_TRIES = 3
-"""So often a conversation is read at the most, in smaller pieces after each overflow."""
-
-RECORD_OVERHEAD = 8
-"""Tokens around a record among others."""
-
-TakeNote: TypeAlias = Callable[[ModelCalled], None]
-"""Takes note of each request that was answered."""
-
-SummaryCheck: TypeAlias = Callable[[str, str | None], str | None]
-"""Why a text with this finish reason cannot be used, in words; None where it can."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a summary is asked for: the entries it stands for, those it is made from, and how.
-
-    `longest` caps its prose, in tokens, where that is less than the model may write.
-    """
-
-    covered: Sequence[Entry]
-    reads: Sequence[Entry]
-    context: Context
-    spec: Summary
-    focus: str | None
-    longest: int
-    note: TakeNote
-
-
-class Draft:
-    """One summary being written: the budget as far as it is learnt, and the records of the pieces read.
-
-    `sent` is the last request's size in tokens, the longest answer to it included.
-    """
-
-    def __init__(
-        self, *, model: ChatModel, counter: TokenCounter, budget: Budget, on_part: OnPart, asked: Asked
-    ) -> None:
-        self.model, self.counter, self.budget, self.on_part = model, counter, budget, on_part
-        self.asked, self.spec = asked, asked.spec
-        self.parts: list[str] = []
-        self.sent = 0
-
-    async def done(self) -> tuple[str, tuple[int, ...]]:
-        """The prose, and what was not read for it."""
-        reading = await self._read()
-        for _ in range(MOST_TRIES):
-            try:
-                return await self._prose(reading), reading.unread
-            except ContextTooLongError as error:
-                self.budget = smaller(self.budget, error.window, refused=self.sent)
-                # The records of all pieces are there: only the last request was too long.
-                reading = reading if self.parts else await self._read()
-        raise SummaryRefusedError("the summariser's own request is too long for its window")
-
-    async def _read(self) -> Reading:
-        before, room = self.asked.reads, self._room()
-        after = before
-        if self.spec.trims:
-            after = await in_thread(trimmed, before, self.spec.trims, room, self.counter)
-        first = self.spec.message_chars or (WHOLE if self.spec.trims else RESULT_CHARS[0])
-        bounds = Bounds(
-            room=room,
-            piece_tokens=self.spec.piece_tokens,
-            message_chars=self.spec.message_chars,
-            result_chars=(first, *(chars for chars in RESULT_CHARS if chars < first)),
-        )
-        reading = reading_of(after, bounds=bounds, counter=self.counter)
-        unread = left_unread(before, after) | set(reading.unread)
-        return replace(reading, unread=self._unread(unread))
-
-    def _unread(self, unread: set[int]) -> tuple[int, ...]:
-        """Of these and of what was not to be read, the positions that nothing but the summary stands for."""
-        asked = self.asked
-        covered = {entry.seq for entry in asked.covered if entry.kind == "said"}
-        read = {entry.seq for entry in asked.reads if entry.kind == "said"}
-        in_sight = {entry.seq for entry in asked.context.visible} - covered
-        return tuple(sorted((unread & read | covered - read) - in_sight))
-
-    async def _prose(self, reading: Reading) -> str:
-        if not reading.pieces and not reading.records:
-            raise SummaryRefusedError("there is nothing to be read for a summary")
-        if material := self._whole(reading):
-            question = self._question(material, self._longest)
-        else:
-            self.parts = self.parts or [
-                await self._part(reading, number) for number in range(len(reading.pieces))
-            ]
-            question = self._question(self._records(reading), self._longest, self._told_parts())
-        text = await self._accepted(question, self._fault)
-        return neutral(fitted(text, max_tokens=self._longest, counter=self.counter))
-
-    def _whole(self, reading: Reading) -> str | None:
-        """All that is to be read, where one request holds it."""
-        if len(reading.pieces) > 1:
-            return None
-        whole = BETWEEN.join(filter(None, (reading.records, *reading.pieces)))
-        return whole if self.counter(whole) <= self._room() else None
-
-    async def _part(self, reading: Reading, number: int) -> str:
-        parts = len(reading.pieces)
-        told = SUMMARY_PART.format(part=number + 1, parts=parts)
-        longest = min(self._longest, self._room_of_part(reading, parts))
-        return await self._accepted(self._question(reading.pieces[number], longest, told), fault_in)
-
-    def _records(self, reading: Reading) -> str:
-        """The earlier records and those of the parts, oldest first, capped so that they fit together."""
-        most = self._room_of_part(reading, len(self.parts))
-        parts = (fitted(part, max_tokens=most, counter=self.counter) for part in self.parts)
-        return BETWEEN.join(filter(None, (self._earlier(reading), *map(record_block, parts))))
-
-    def _earlier(self, reading: Reading) -> str:
-        return fitted(reading.records, max_tokens=self._room() // 2, counter=self.counter)
-
-    def _room_of_part(self, reading: Reading, parts: int) -> int:
-        left = self._room() - self.counter(self._earlier(reading))
-        return max(1, left // max(1, parts) - RECORD_OVERHEAD)
-
-    def _told_parts(self) -> str:
-        return SUMMARY_PARTS.format(parts=len(self.parts)) if len(self.parts) > 1 else ""
-
-    @property
-    def _longest(self) -> int:
-        """The longest prose, in tokens."""
-        return min(self.budget.reserve, self.asked.longest)
-
-    def _room(self) -> int:
-        """What one request may hold of the conversation, in tokens of our own count."""
-        told = (self.spec.system, self.spec.instruction, self.asked.focus)
-        return self.budget.room(self.asked.context) - sum(self.counter(text) for text in told if text)
-
-    def _question(self, material: str, longest: int, told: str = "") -> str:
-        return question_of(material, self.spec, focus=self.asked.focus, max_tokens=longest, told=told)
-
-    def _fault(self, text: str, finish: str | None) -> str | None:
-        return fault_of(text, finish, self.asked.covered, self.asked.context, self.counter)
-
-    async def _accepted(self, question: str, check: SummaryCheck) -> str:
-        """The answer; where it cannot be used, that to the same question with its fault."""
-        text, finish = await self._ask(question)
-        if fault := check(text, finish):
-            repair = SUMMARY_REPAIR.format(fault=fault)
-            text, finish = await self._ask(f"{question}{BETWEEN}{repair}")
-            if fault := check(text, finish):
-                raise SummaryRefusedError(f"the summary was refused: {fault}")
-        return text
-
-    async def _ask(self, question: str) -> tuple[str, str | None]:
-        system = Message(role="system", content=self.spec.system or SUMMARY_SYSTEM)
-        request = ModelRequest(
-            messages=(to_wire(system), to_wire(Message.user(question))),
-            purpose="summary",
-            max_output_tokens=self.budget.reserve,
-        )
-        counted = count_request(request, self.counter)
-        self.sent = counted + self.budget.reserve
-        answer, called = await call_model(self.model, request, counted=counted, on_part=self.on_part)
-        self.asked.note(called)
-        if answer.message.tool_calls:
-            return "", "tool_calls"
-        return without_thinking(answer.message.text), answer.finish
-
-
-FOCUS_CHARS = 1_000
-"""So much of a focus is passed on, head and tail together."""
-
-INDEX_OVERHEAD = 8
-"""Tokens around the index, and what two counts may come to more as one."""
-
-LEAST_INDEX = 20
-"""Below so many tokens there is no index."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """What stands instead, and the positions that were too much to be read for it.
-
-    `text` is the `prose` of the model with the index below it, where there is one.
-    """
-
-    text: str
-    unread: tuple[int, ...] = ()
-    prose: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summariser:
-    """Writes the summary of what a compaction covers.
-
-    `budget` is the summariser's own (its window, and as its output the longest summary); `limit_seconds`
-    bounds one summary, all of its requests together. `spec` says how it is to be written and read;
-    `index_tokens` is the longest index below it, 0 for none; it takes what the prose leaves of the longest
-    summary.
-    """
-
-    model: ChatModel
-    counter: TokenCounter
-    budget: Budget
-    limit_seconds: float
-    on_part: OnPart
-    spec: Summary = field(default_factory=Summary)
-    index_tokens: int = 0
-
-    async def write(
-        self,
-        covered: Sequence[Entry],
-        context: Context,
-        focus: str | None,
-        note: TakeNote,
-        reads: Sequence[Entry] | None = None,
-    ) -> Written:
-        """The summary that stands for the covered entries, made from `reads` (None: from them).
-
-        What fits into one request, earlier records too, is read by one. Else each piece is read by one of its
-        own, and one more makes one record of theirs, with the earlier ones: n pieces, n + 1 requests. A text
-        that cannot be used is asked for once more.
-
-        Raises:
-            SummaryRefusedError: two texts in a row were blank, cut off, too long, a call, an error, or old.
-            ModelError: the model gave no answer at all, or none in time.
-            StoreError: a trim could not keep what it cut.
-        """
-        asked = Asked(
-            covered=covered,
-            reads=covered if reads is None else reads,
-            context=context,
-            spec=self.spec,
-            focus=neutral(ends(focus, max_chars=FOCUS_CHARS)) if focus else None,
-            longest=self._longest,
-            note=note,
-        )
-        try:
-            async with asyncio.timeout(self.limit_seconds):
-                prose, unread = await self._draft(asked).done()
-        except TimeoutError as error:
-            raise BadAnswerError(f"the summary took longer than {self.limit_seconds:g} s") from error
-        return Written(text=self._with_index(prose, covered), unread=unread, prose=prose)
-
-    def _draft(self, asked: Asked) -> Draft:
-        return Draft(
-            model=self.model, counter=self.counter, budget=self.budget, on_part=self.on_part, asked=asked
-        )
-
-    @property
-    def _longest(self) -> int:
-        """The longest summary, index included, in tokens."""
-        return min(self.budget.reserve, self.spec.max_tokens or self.budget.reserve)
-
-    def _with_index(self, prose: str, covered: Sequence[Entry]) -> str:
-        """The prose, with as much of the index as it leaves room for.
-
-        The whole keeps to the longest summary, and stays smaller than what it stands for.
-        """
-        spare = min(room_left(prose, covered, self.counter), self._longest - self.counter(prose))
-        most = min(self.index_tokens, spare - self.counter(SUMMARY_INDEX) - INDEX_OVERHEAD)
-        if most < LEAST_INDEX:
-            return prose
-        index = index_of(covered, max_tokens=most, counter=self.counter, known=prose)
-        whole = f"{prose}{BETWEEN}{SUMMARY_INDEX}\n{index}"
-        return whole if index and room_left(whole, covered, self.counter) > 0 else prose

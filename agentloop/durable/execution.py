@@ -30,7 +30,6 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from agentloop._plumbing.aio import is_ctrl_c, is_leaked, to_its_end
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import strict, told_by
-from agentloop.compaction import took
 from agentloop.context import AskModel, Finish, RunTools, Step, next_step
 from agentloop.durable.engine import ElsewhereError, is_of_run, leases_of
 from agentloop.durable.history import (
@@ -48,6 +47,7 @@ from agentloop.emitter import Sink
 from agentloop.errors import AgentLoopError, ConflictError, StoreError, TakenOverError
 from agentloop.events import Compacted, MessageRecord, ModelCalled, Record, RunStartRecord
 from agentloop.messages import ToolCall, Usage
+from agentloop.model_call import used_by
 from agentloop.models import Answer
 from agentloop.redaction import redact_error, redacted
 from agentloop.results import status_of, unasked
@@ -86,13 +86,13 @@ def spend_again(run: Run, records: Sequence[Record]) -> None:
             case ModelCalled() as called:
                 beside.append(called)
             case Compacted(tokens=tokens):
-                run.spending.add_beside(took(beside, tokens))
+                run.spending.add_beside(used_by(beside, tokens))
                 beside = []
             case MessageRecord() as said if asked and said.message.role == "assistant":
                 run.spend(_answer(said, asked), asked.counted)
                 run.in_vain = run.in_vain + 1 if came_to_nothing(said.message, said.finish) else 0
                 asked = None
-    run.spending.add_beside(took(beside, 0))
+    run.spending.add_beside(used_by(beside, 0))
 
 
 def _answer(said: MessageRecord, called: ModelCalled) -> Answer:

@@ -193,7 +193,7 @@ FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     "CompactionRequest": ("why", "messages", "focus"),
     "Positioned": ("message",),
     "Occasion": ("why", "focus"),
-    "Standing": ("text", "shadow", "fault"),
+    "Replacement": ("text", "shadow", "fault"),
 }
 """The fields that hold free text, by the name of the type; of a type that is not here it is every field."""
 

@@ -11,7 +11,7 @@ from typing import Any
 from agentloop._plumbing.checks import shown, text_or_none
 from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks
-from agentloop.compaction import Compaction, Compactor, ContextKeeper, Ladder
+from agentloop.compaction import Compaction, Compactor, ContextKeeper
 from agentloop.context import Budget, Context, TokenCounter, counter_for
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, unseen
 from agentloop.errors import UsageError
@@ -177,16 +177,14 @@ class RunConfig:
     async def _keeper(self, emitter: Emitter, rebase: Rebase) -> ContextKeeper:
         await self._ask_windows()
         policy = self.agent.compaction
-        carried_out = policy or Compaction()
         compactor = Compactor(
-            counter=self.counter,
+            policy=policy or Compaction(),
+            model=self.agent.model,
             transcripts=self.transcripts,
             emitter=emitter,
-            transcript_failure=carried_out.transcript_failure,
             rebase=rebase,
         )
-        ladder = Ladder(policy=carried_out, model=self.agent.model, compactor=compactor)
-        return ContextKeeper(policy=policy, budget=self._first_budget(), ladder=ladder)
+        return ContextKeeper(policy=policy, budget=self._first_budget(), compactor=compactor)
 
     def learn(self, run: Run) -> None:
         """Keep what this run learnt of the server for the next one."""

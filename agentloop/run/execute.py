@@ -206,6 +206,6 @@ def _result(run: Run, ended: Ended, output: str) -> RunResult:
         usage=run.spending.usage,
         cost=run.spending.cost,
         messages=tuple(arranged(ended.session.context.messages)),
-        compactions=tuple(run.keeper.ladder.outcomes),
+        compactions=tuple(run.keeper.outcomes),
         reason=ended.reason,
     )

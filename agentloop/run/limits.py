@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentloop._plumbing.checks import finite_above_zero_or_none, whole_or_none
-from agentloop.compaction import Took
 from agentloop.context import TokenCounter, count_message
 from agentloop.errors import UsageError
 from agentloop.messages import Usage
+from agentloop.model_call import Used
 from agentloop.models import Answer, ChatModel, Priced
 from agentloop.stream import CompactionResult
 
@@ -174,14 +174,14 @@ class Spending:
         if self.limits.cost is not None:
             self.charged = total(self.charged, charge(self.model, used, answer.cost))
 
-    def add_beside(self, took: Took) -> None:
+    def add_beside(self, used: Used) -> None:
         """Add what summaries took that an earlier execution of this run had written."""
-        self.answered += took.usage
-        self.unreported += took.unreported
-        if took.cost is not None:
-            self.paid = (self.paid or 0.0) + took.cost
+        self.answered += used.usage
+        self.unreported += used.unreported
+        if used.cost is not None:
+            self.paid = (self.paid or 0.0) + used.cost
         if self.limits.cost is not None:
-            self.charged = total(self.charged, *self._charged_for(took))
+            self.charged = total(self.charged, *self._charged_for(used))
 
     def limit_reached(self) -> str | None:
         """Which limit is reached, in words; None where the model may be asked on."""
@@ -196,9 +196,9 @@ class Spending:
 
     def _charges(self) -> float | None:
         """What all requests cost, by their answers or by the price of who gave them."""
-        return total(self.charged, *(each for took in self.outcomes for each in self._charged_for(took)))
+        return total(self.charged, *(each for used in self.outcomes for each in self._charged_for(used)))
 
-    def _charged_for(self, took: Took | CompactionResult) -> Sequence[float | None]:
+    def _charged_for(self, used: Used | CompactionResult) -> Sequence[float | None]:
         """What a summary cost, by its answers or by the price of who wrote it."""
-        parts = ((took.usage, took.cost), (took.unreported, None))
+        parts = ((used.usage, used.cost), (used.unreported, None))
         return [charge(self.writer, usage, cost) for usage, cost in parts if usage != Usage()]

@@ -64,13 +64,13 @@ class Run:
     _call_ids: CallIds | None = None
 
     def __post_init__(self) -> None:
-        ladder = self.keeper.ladder
+        policy = self.agent.compaction
         self.spending = Spending(
             limits=self.limits,
             model=self.agent.model,
-            writer=ladder.policy.model or self.agent.model,
+            writer=(policy and policy.model) or self.agent.model,
             counter=self.counter,
-            outcomes=ladder.outcomes,
+            outcomes=self.keeper.outcomes,
         )
 
     @property

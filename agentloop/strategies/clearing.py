@@ -66,7 +66,7 @@ class Clearing:
     """
 
     def __init__(self, policy: MicroCompact, counter: TokenCounter) -> None:
-        self._policy = policy
+        self.policy = policy
         self._counter = counter
         self._epoch = -1
         self._compactions: Sequence[object] = ()
@@ -99,17 +99,17 @@ class Clearing:
         self._gain = sum(gain for gain, _ in self._found)
 
     def _look(self, context: Context) -> None:
-        horizon = min(len(context.visible) - self._policy.keep_messages, first_unread(context))
+        horizon = min(len(context.visible) - self.policy.keep_messages, first_unread(context))
         while self._seen < horizon:
             entry = context.visible[self._seen]
-            if not entry.cleared and _may_shorten(entry, self._policy):
+            if not entry.cleared and _may_shorten(entry, self.policy):
                 self._uncounted.append(entry)
                 self._most += entry.tokens
             self._seen += 1
 
     def _count(self) -> None:
         for entry in self._uncounted:
-            if item := cleared_item(entry, self._policy, self._counter):
+            if item := cleared_item(entry, self.policy, self._counter):
                 self._found.append((entry.tokens - item.tokens, item))
                 self._gain += entry.tokens - item.tokens
         self._uncounted, self._most = [], 0

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 
-from agentloop.compaction import Compaction, Compactor, ContextKeeper, Ladder
+from agentloop.compaction import Compaction, Compactor, ContextKeeper
 from agentloop.context import Budget, TokenCounter, counter_for, next_step
 from agentloop.emitter import Emitter
 from agentloop.events import ModelCalled
@@ -42,13 +42,13 @@ def conversation(*, words: tuple[int, int, int] = (13, 163, 21)) -> Iterator[Mes
 def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) -> Run:
     """A run that holds its session, with this policy and a window of so many tokens, watched by nobody."""
     model = ScriptedModel([], name=MODEL)
-    compactor = Compactor(counter=counter, transcripts=None, watch=Emitter("bench", "run", _unseen))
-    ladder = Ladder(policy=policy, model=model, compactor=compactor)
-    budget = Budget(window=window, max_output_tokens=4096, fixed=1000, model=MODEL)
+    emitter = Emitter("bench", "run", _unseen)
+    compactor = Compactor(policy=policy, model=model, transcripts=None, emitter=emitter)
+    budget = Budget(window=window, max_output_tokens=4096, fixed=1000, model=MODEL, counter=counter)
     return Run(
         agent=Agent(model, compaction=policy),
-        room=ContextKeeper(policy=policy, budget=budget, ladder=ladder),
-        watch=compactor.watch,
+        keeper=ContextKeeper(policy=policy, budget=budget, compactor=compactor),
+        emitter=emitter,
         counter=counter,
         spills=None,
         rebase=rebase_beside("run"),
@@ -59,8 +59,8 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
 async def step(run: Run, session: Session, message: Message) -> Session:
     """What the loop does for one message, beside asking the model: decide, make room, count, append, show."""
     next_step(session.context.messages)
-    session = await run.room.make_room(session)
-    counted = run.room.budget.counted(session.context)
+    session = await run.keeper.make_room(session)
+    counted = run.keeper.budget.counted(session.context)
     called = ModelCalled(purpose="agent", model=MODEL, counted=counted, usage=Usage(input_tokens=counted))
     said = run.added(message)
     return await run.record(session, called, said)

@@ -1,0 +1,143 @@
+"""What stands instead of what a compaction covers: a summary, a digest, lines or a note, and its record.
+
+A model writes the summary (`summary.py`); the other three are computed here from the log.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentloop._plumbing.truncate import beginning, head
+from agentloop.compaction.digest import digest
+from agentloop.compaction.plan import Plan
+from agentloop.context import (
+    Context,
+    Entry,
+    TokenCounter,
+    count_message,
+    neutral,
+    originals_of,
+    summary_in,
+    turns_of,
+    without_a_log,
+    written_by_a_model,
+)
+from agentloop.events import Compacted, Made
+from agentloop.messages import Message
+from agentloop.prompts import NOTE, question_message, summary_message
+from agentloop.strategies import Computed, Lines, Note
+
+WITHOUT_A_MODEL = 3
+"""The tier of a compaction whose text no model wrote."""
+
+ASKED_CHARS, ANSWERED_CHARS = 120, 160
+"""So much is shown of what a user asked, and of the last thing the assistant said to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """What stands instead, and how it was made; `unread` are the positions that it does not stand for.
+
+    With `shadow` it is an assistant's answer, and that is what a user is shown to have asked. `fault` says
+    why the model's text could not stand, where something else had to.
+    """
+
+    text: str
+    made: Made
+    unread: tuple[int, ...] = ()
+    shadow: str | None = None
+    fault: str | None = None
+
+
+NOTHING = Replacement(text="", made="note")
+"""What stands for nothing: a compaction that only shortens covers no message."""
+
+
+def record_of(
+    plan: Plan,
+    replacement: Replacement,
+    context: Context,
+    *,
+    transcript: str | None,
+    counter: TokenCounter,
+) -> Compacted:
+    """The record of the plan carried out with this replacement; `transcript` is a file name."""
+    covers = plan.covers(context)
+    text, answer = _texts(replacement, transcript) if covers else ("", "")
+    tokens = count_message(Message.user(text), counter) if text else 0
+    answer_tokens = count_message(Message.assistant(answer), counter) if answer else 0
+    return Compacted(
+        covers=covers,
+        replacement=text,
+        at=plan.at,
+        tokens=tokens + answer_tokens,
+        answer=answer,
+        answer_tokens=answer_tokens,
+        made=replacement.made,
+        cleared=plan.cleared,
+        group=plan.group,
+        reason=plan.occasion.reason,
+        why=plan.occasion.why,
+        strategy=plan.strategy,
+        tier=WITHOUT_A_MODEL if covers and replacement.made != "summary" else plan.tier,
+        transcript=transcript,
+    )
+
+
+def _texts(replacement: Replacement, transcript: str | None) -> tuple[str, str]:
+    """What a user is shown to say, and what an assistant answers, if anything."""
+    if replacement.shadow is not None:
+        return question_message(replacement.shadow, transcript), replacement.text
+    if replacement.made == "note":
+        return question_message(replacement.text, transcript), ""
+    return summary_message(replacement.text, transcript), ""
+
+
+def computed(
+    instead: Computed, plan: Plan, context: Context, *, max_tokens: int, counter: TokenCounter
+) -> Replacement:
+    """What stands instead where no model is asked, in at most so many tokens."""
+    if isinstance(instead, Note):
+        gone = originals_of(context, plan.entries)
+        seqs = tuple(entry.seq for entry in gone)
+        return Replacement(text=NOTE.format(count=len(gone)), made="note", unread=seqs)
+    most = min(instead.max_tokens or max_tokens, max_tokens)
+    earlier, read = without_a_log(context, plan.reads), originals_of(context, plan.reads)
+    if isinstance(instead, Lines):
+        text = turn_lines([*earlier, *read], max_tokens=most, counter=counter)
+        return Replacement(text=text, made="digest")
+    known = {entry.seq for entry in earlier}
+    earlier += [entry for entry in written_by_a_model(context, plan.reads) if entry.seq not in known]
+    covered = {entry.seq for entry in plan.entries}
+    kept = [entry for entry in context.visible if entry.seq not in covered]
+    text = digest([*earlier, *read], max_tokens=most, counter=counter, kept=kept)
+    return Replacement(text=text, made="digest")
+
+
+def turn_lines(covered: Sequence[Entry], *, max_tokens: int, counter: TokenCounter) -> str:
+    """The turns, one line each, the newest that fit into `max_tokens`, oldest first.
+
+    Of an entry of kind "summary", which no log is behind, the lines stay as they are.
+    """
+    earlier = (summary_in(entry.original.text) for entry in covered if entry.kind == "summary")
+    lines = [line for text in earlier for line in text.split("\n") if line.strip()]
+    lines += [_line(turn) for turn in turns_of(entry for entry in covered if entry.kind == "said")]
+    kept: list[str] = []
+    for line in reversed(lines):
+        max_tokens -= counter(line) + 1
+        if max_tokens < 0:
+            break
+        kept.append(line)
+    return neutral("\n".join(reversed(kept)))
+
+
+def _line(turn: Sequence[Entry]) -> str:
+    asked = next((entry.original.text for entry in turn if entry.is_user), "")
+    said = [entry.original for entry in turn if entry.original.role == "assistant"]
+    names = dict.fromkeys(call.name for message in said for call in message.tool_calls)
+    answered = next((message.text for message in reversed(said) if message.text.strip()), "")
+    parts = (_short(asked, ASKED_CHARS), ", ".join(names), _short(answered, ANSWERED_CHARS))
+    return "- " + " → ".join(part for part in parts if part)
+
+
+def _short(text: str, max_chars: int) -> str:
+    return beginning(" ".join(head(text, max_chars * 4).split()), max_chars)
