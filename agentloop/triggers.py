@@ -337,10 +337,9 @@ class On:
     | `compaction` | a compaction: nothing was said since |
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
-        >>> asked = MessageAdded(message=Message.user("hi"), tokens=8)
-        >>> context = Context.of([Record(seq=1, event=asked)])
+        >>> from agentloop.testing import context_of
+        >>> context = context_of(Message.user("hi"))
         >>> budget = Budget(window=8_000, fixed=100, model="m")
         >>> On("request")(context, budget)
         Fired(why='the user asked at position 1', reason='threshold')
@@ -382,15 +381,13 @@ class NeedsFollowUp:
     It keeps still once the model's answer ended a turn, and before anything was said.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
-        >>> asked = MessageAdded(message=Message.user("hi"), tokens=8)
-        >>> answered = MessageAdded(message=Message.assistant("hello"), tokens=8)
-        >>> context = Context.of([Record(seq=1, event=asked)])
+        >>> from agentloop.testing import context_of
+        >>> asked, answered = Message.user("hi"), Message.assistant("hello")
         >>> budget = Budget(window=8_000, fixed=100, model="m")
-        >>> NeedsFollowUp()(context, budget)
+        >>> NeedsFollowUp()(context_of(asked), budget)
         Fired(why='the user message at position 1 waits for the model', reason='threshold')
-        >>> NeedsFollowUp()(context.add(Record(seq=2, event=answered)), budget)
+        >>> NeedsFollowUp()(context_of(asked, answered), budget)
     """
 
     def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
@@ -443,10 +440,9 @@ class Every(_Span):
     """Fires when so many seconds have passed since the last compaction; before one, since the first message.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
-        >>> asked = MessageAdded(message=Message.user("hi"), tokens=8, time=1_000.0)
-        >>> context = Context.of([Record(seq=1, event=asked)])
+        >>> from agentloop.testing import context_of
+        >>> context = context_of(Message.user("hi"), time=1_000.0)
         >>> budget = Budget(window=8_000, fixed=100, model="m")
         >>> Every(600, clock=lambda: 1_600.0)(context, budget)
         Fired(why='600 seconds since the first message >= 600', reason='threshold')
@@ -473,10 +469,9 @@ class Idle(_Span):
     anyway, so compaction costs nothing of it. A pause in which a compaction was done counts no more.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
-        >>> answer = MessageAdded(message=Message.assistant("done"), tokens=8, time=1_000.0)
-        >>> context = Context.of([Record(seq=1, event=answer)])
+        >>> from agentloop.testing import context_of
+        >>> context = context_of(Message.assistant("done"), time=1_000.0)
         >>> budget = Budget(window=8_000, fixed=100, model="m")
         >>> Idle(600, clock=lambda: 4_700.0)(context, budget)
         Fired(why='3,700 seconds without a message >= 600', reason='idle')
@@ -649,11 +644,10 @@ class TurnCount:
     none. The newest is complete once the model's answer ended it.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("hello"), Message.user("and now?")]
-        >>> events = [MessageAdded(message=message, tokens=8) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
+        >>> context = context_of(*said, tokens=8)
         >>> budget = Budget(window=8_000, fixed=100, model="m")
         >>> TurnCount(0)(context, budget)
         Fired(why='complete turns 1 > 0', reason='threshold')

@@ -87,7 +87,7 @@ def as_log(said: Sequence[Message], count: Count, *, shadows: Collection[str] = 
     Example:
         >>> said = [Message.user(summary_message("They chose tabs.", None)), Message.user("Go on.")]
         >>> [type(event).__name__ for event in as_log(said, lambda message: len(message.text))]
-        ['Noted', 'Compacted', 'MessageAdded']
+        ['Noted', 'Compacted', 'MessageRecord']
     """
     asked = {SHADOW, *shadows}
     said = list(_without_acknowledgements(said))

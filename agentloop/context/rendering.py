@@ -245,7 +245,7 @@ def parse(text: str) -> list[Message]:
     message. Linear in the text.
 
     Example:
-        >>> [message.role for message in unlabelled("User: Hi.\\n\\nAssistant: Hello.")]
+        >>> [message.role for message in parse("User: Hi.\\n\\nAssistant: Hello.")]
         ['user', 'assistant']
     """
     labels = list(_labels(text))

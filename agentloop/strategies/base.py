@@ -457,11 +457,10 @@ def foldable(context: Context, budget: Budget) -> list[Unit]:
     newest exchange or answer.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
-        >>> added = [MessageAdded(message=message, tokens=10) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> context = context_of(*said)
         >>> [unit.seqs for unit in foldable(context, Budget(window=8_000, fixed=0, model="m"))]
         [(2,)]
     """
@@ -477,10 +476,9 @@ def cut_of(
     stands for earlier ones.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
-        >>> added = [MessageAdded(message=Message.user("next"), tokens=10) for _ in range(5)]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> from agentloop.testing import context_of
+        >>> context = context_of(*[Message.user("next")] * 5)
         >>> units = foldable(context, Budget(window=8_000, fixed=0, model="m"))
         >>> cut = cut_of(context, units[1:])
         >>> cut.covers, cut.at

@@ -69,9 +69,9 @@ class Scope:
         UsageError: the rule is none of these two.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
+        >>> from agentloop.events import MessageRecord, Record
         >>> from agentloop.messages import Message
-        >>> events = [MessageAdded(message=Message.user("?"), tokens=900, run_id=run) for run in "abcd"]
+        >>> events = [MessageRecord(message=Message.user("?"), tokens=900, run_id=run) for run in "abcd"]
         >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
         >>> budget = Budget(window=4_000, fixed=100, model="m")
         >>> Scope.fixed(2).runs(context, budget)
@@ -188,11 +188,10 @@ def Blocks(  # noqa: N802 — it reads like the strategies that are classes
         UsageError: a number is below its least: 0 turns, 20 tokens, 1 line.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("next?"), Message.assistant("done")] * 5
-        >>> events = [MessageAdded(message=message, tokens=500) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
+        >>> context = context_of(*said, tokens=500)
         >>> Blocks(1, 2)(context, Budget(window=4_000, fixed=100, model="m")).covers
         ((3, 6),)
     """
@@ -307,11 +306,10 @@ class RecursiveSummary:
             is blank.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("next?"), Message.assistant("done")] * 10
-        >>> events = [MessageAdded(message=message, tokens=100) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
+        >>> context = context_of(*said, tokens=100)
         >>> cut = RecursiveSummary(keep=4, overlap=1)(context, Budget(window=4_000, fixed=100, model="m"))
         >>> cut.covers, cut.reads
         (((2, 16),), ((2, 17),))

@@ -136,11 +136,10 @@ def Tiered(  # noqa: N802 — it reads like the strategies that are classes
             target is not above 0 and at most 1, or the least share is above the share.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("next?"), Message.assistant("done")] * 5
-        >>> events = [MessageAdded(message=message, tokens=500) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
+        >>> context = context_of(*said, tokens=500)
         >>> cut = Tiered()(context, Budget(window=8_000, fixed=100, model="m"))
         >>> cut.covers, cut.instead.piece_tokens
         (((2, 6),), 3200)

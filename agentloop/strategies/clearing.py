@@ -33,10 +33,9 @@ class MicroCompact:
     batch must save: 0 is the textbook rule (at each step), None is a quarter of the window's room.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
+        >>> from agentloop.testing import context_of
         >>> said = [Message.tool("c1", "a line " * 90), Message.assistant("I have read it.")]
-        >>> events = [MessageAdded(message=message, tokens=700) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
+        >>> context = context_of(*said, tokens=700)
         >>> old = MicroCompact(keep_messages=1, max_chars=20)
         >>> [item] = Clearing(old, counter=len).batch(context, min_gain_tokens=0)
         >>> item.message.text[:35]
@@ -314,12 +313,12 @@ class ClearResults:
         UsageError: a number is no whole number of at least 0.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
+        >>> from agentloop.events import MessageRecord, Record
         >>> from agentloop.messages import Message, ToolCall
         >>> call, answer = ToolCall(id="a", name="read"), Message.assistant("done")
         >>> said = [Message.assistant(None, [call]), Message.tool("a", "word " * 900), answer]
         >>> sizes = [10, 905, 7]
-        >>> events = [MessageAdded(message=m, tokens=n) for m, n in zip(said, sizes)]
+        >>> events = [MessageRecord(message=m, tokens=n) for m, n in zip(said, sizes)]
         >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(events, 1))
         >>> budget = Budget(window=4_000, fixed=0, model="m")
         >>> cut = ClearResults(keep_tokens=500, least_tokens=800)(context, budget)

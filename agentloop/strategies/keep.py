@@ -26,11 +26,10 @@ class KeepRecentFraction:
         UsageError: the fraction is not at least 0 and below 1.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
-        >>> added = [MessageAdded(message=message, tokens=1_000) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> context = context_of(*said, tokens=1_000)
         >>> cut = KeepRecentFraction(0.2)(context, Budget(window=8_000, fixed=0, model="m"))
         >>> cut.covers, cut.at
         (((1, 2),), 3)
@@ -64,11 +63,10 @@ class KeepRecentTurns:
             at most 1, or `most_tokens` is below `least_tokens`.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
-        >>> added = [MessageAdded(message=message, tokens=10) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> context = context_of(*said)
         >>> cut = KeepRecentTurns(1)(context, Budget(window=8_000, fixed=0, model="m"))
         >>> cut.covers, cut.at
         (((2, 2),), 3)
@@ -146,12 +144,11 @@ class KeepUserMessages:
         UsageError: `max_tokens` is no whole number of at least 1.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
         >>> said += [Message.user("and now?"), Message.assistant("done")]
-        >>> added = [MessageAdded(message=message, tokens=10) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> context = context_of(*said)
         >>> cut = KeepUserMessages()(context, Budget(window=8_000, fixed=0, model="m"))
         >>> cut.covers, cut.at
         (((2, 2), (4, 4)), 5)
@@ -183,11 +180,10 @@ class SlidingWindow:
         UsageError: `max_events` is no whole number of at least 1.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
-        >>> added = [MessageAdded(message=message, tokens=10) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> context = context_of(*said)
         >>> SlidingWindow(3)(context, Budget(window=8_000, fixed=0, model="m"))
         Cut(covers=((2, 2),), at=3, instead=Note(), cleared=(), reads=None)
     """
@@ -218,11 +214,10 @@ class TurnWindow:
         UsageError: `max_turns` is no whole number of at least 1.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
-        >>> added = [MessageAdded(message=message, tokens=10) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> context = context_of(*said)
         >>> TurnWindow(1)(context, Budget(window=8_000, fixed=0, model="m")).covers
         ((2, 2),)
     """
@@ -256,11 +251,10 @@ class TokenWindow:
         UsageError: `max_tokens` is no number of tokens from 1 to 1,000,000,000.
 
     Example:
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
-        >>> added = [MessageAdded(message=message, tokens=10) for message in said]
-        >>> context = Context.of(Record(seq=seq, event=event) for seq, event in enumerate(added, 1))
+        >>> context = context_of(*said)
         >>> TokenWindow("0.03k")(context, Budget(window=8_000, fixed=0, model="m")).covers
         ((2, 2),)
         >>> TokenWindow(40)(context, Budget(window=8_000, fixed=0, model="m")) is None

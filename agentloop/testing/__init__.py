@@ -1,5 +1,6 @@
 """Doubles for tests of what is built on agentloop, and the contract that every store must keep."""
 
+from agentloop.testing.contexts import context_of as context_of
 from agentloop.testing.models import FailingModel as FailingModel, Reply as Reply
 from agentloop.testing.models import ScriptUsedUpError as ScriptUsedUpError, ScriptedModel as ScriptedModel
 from agentloop.testing.models import calls as calls

@@ -218,11 +218,9 @@ def index_of(entries: Sequence[Entry], *, max_tokens: int, counter: TokenCounter
     looked at.
 
     Example:
-        >>> from agentloop.context.context.context import Context
-        >>> from agentloop.events import MessageAdded, Record
         >>> from agentloop.messages import Message
-        >>> said = MessageAdded(message=Message.user("The port is 8443, see docs/ports.md."), tokens=15)
-        >>> entries = Context.of([Record(seq=1, event=said)]).visible
+        >>> from agentloop.testing import context_of
+        >>> entries = context_of(Message.user("The port is 8443, see docs/ports.md.")).visible
         >>> print(index_of(entries, max_tokens=100, counter=len))
         Paths: docs/ports.md
         Numbers: port = 8443
