@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agentloop._plumbing.checks import is_kept_number, is_kept_whole
 from agentloop.errors import BadAnswerError

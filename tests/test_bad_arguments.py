@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 import agentloop
-from agentloop import strategies, triggers
-from agentloop.compaction import messages
+from agentloop import compaction, strategies, testing, triggers
 from agentloop.errors import BadAnswerError, UsageError
-from agentloop.strategies import Scope, base
-from agentloop.testing import FailingModel, ScriptedModel, models
+from agentloop.strategies import Scope
+from agentloop.testing import FailingModel, ScriptedModel
 from agentloop.tools import Tool
+from tests.nets.surface import names_of
 
-MODULES: tuple[ModuleType, ...] = (agentloop, messages, base, strategies, models, triggers, base)
+MODULES: tuple[ModuleType, ...] = (agentloop, compaction, strategies, testing, triggers)
 
 VALUES = {
     *("Answer", "Retry", "ModelRequest", "CompactionRequest", "CompactionResult", "CompactionPreview"),
-    *("RunResult", "Usage", "Context", "Cut", "ConflictError"),
+    *("RunResult", "Usage", "Context", "context_of", "Cut", "ConflictError"),
     *("ContextOverflowError", "ContextTooLongError", "ModelRefusedError", "ModelUnavailableError"),
 }
 """What the library or a model makes, and nobody configures: their figures are what was measured."""
@@ -301,19 +301,19 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
         lambda **given: strategies.Chain((strategies.TurnWindow(1),), **given),
         {"target": share_or_none()},
     ),
-    "Digest": (base.Digest, {"max_tokens": whole_or_none(20)}),
-    "Lines": (base.Lines, {"max_tokens": whole_or_none(20)}),
+    "Digest": (compaction.Digest, {"max_tokens": whole_or_none(20)}),
+    "Lines": (compaction.Lines, {"max_tokens": whole_or_none(20)}),
     "Summary": (
-        base.Summary,
+        compaction.Summary,
         {
             "max_tokens": whole_or_none(20),
             "piece_tokens": whole_or_none(20),
             "message_chars": whole_or_none(100),
         },
     ),
-    "LastLines": (base.LastLines, {"lines": whole(1)}),
-    "CapToolText": (base.CapToolText, {"max_tokens": whole(0)}),
-    "MarkOldResults": (base.MarkOldResults, {"keep": whole(0)}),
+    "LastLines": (compaction.LastLines, {"lines": whole(1)}),
+    "CapToolText": (compaction.CapToolText, {"max_tokens": whole(0)}),
+    "MarkOldResults": (compaction.MarkOldResults, {"keep": whole(0)}),
 }
 
 
@@ -372,7 +372,7 @@ def test_every_public_name_with_a_number_is_in_the_table() -> None:
 def public() -> Iterator[tuple[str, Any]]:
     """Every public name, and the class methods that make one."""
     for module in MODULES:
-        for name in getattr(module, "__all__", None) or own_names(module):
+        for name in names_of(module.__name__):
             value = getattr(module, name)
             if not callable(value):
                 continue
@@ -383,16 +383,6 @@ def public() -> Iterator[tuple[str, Any]]:
                     for maker, kind in vars(value).items()
                     if isinstance(kind, classmethod) and not maker.startswith("_") and name == "Scope"
                 )
-
-
-def own_names(module: ModuleType) -> list[str]:
-    return [
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_")
-        and getattr(value, "__module__", None) == module.__name__
-        and inspect.isclass(value)
-    ]
 
 
 NUMBER = re.compile(r"\b(int|float)\b")
@@ -424,7 +414,7 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
     "first_of": (strategies.first_of, (None, "TurnWindow", 3, strategies.TurnWindow), "first_of"),
     "replaced_by": (
         lambda bad: strategies.replaced_by(strategies.TurnWindow(1), bad),
-        (None, "digest", 3, base.Digest),
+        (None, "digest", 3, compaction.Digest),
         "instead",
     ),
     "any_of": (triggers.any_of, (None, "Overflow", 3, triggers.Overflow), "any_of"),
@@ -500,11 +490,11 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
     ),
     "Blocks": (lambda bad: strategies.Blocks(scope=bad), (None, "fixed", 3), "scope"),
     "Scope": (Scope, (None, "fixed", 3), "rule must be that of Scope.fixed or Scope.token_budget"),
-    "Summary.trims": (lambda bad: base.Summary(trims=bad), (None, "DropOldest", (3,)), "trims"),
-    "Summary.system": (lambda bad: base.Summary(system=bad), ("", " ", 3), "system must be a text"),
+    "Summary.trims": (lambda bad: compaction.Summary(trims=bad), (None, "DropOldest", (3,)), "trims"),
+    "Summary.system": (lambda bad: compaction.Summary(system=bad), ("", " ", 3), "system must be a text"),
     "Summary.on_failure": (
-        lambda bad: base.Summary(on_failure=bad),
-        ("digest", 3, base.Digest),
+        lambda bad: compaction.Summary(on_failure=bad),
+        ("digest", 3, compaction.Digest),
         "on_failure must be a Digest, Lines, a Note or None",
     ),
     "EventFilter": (lambda bad: agentloop.EventFilter(kinds=[bad]), ("", "message", None, 3), "kind"),

@@ -187,7 +187,7 @@ def test_a_checkpoint_of_a_part_to_which_nothing_was_said_is_that_of_the_whole_l
     records = records_of([*events, shortened, *(Noted(source="host") for _ in range(CHECKPOINT_EVERY))])
     part = context_in(checkpoint_of(Context.of(records[:60]), "id"))
     assert part is not None
-    assert part.base
+    assert part.starts_after
     whole = Context.of(records)
     assert checkpoint_of(part.add(*records[60:]), "id") == checkpoint_of(whole, "id")
 
@@ -382,7 +382,7 @@ async def test_what_a_checkpoint_said_is_held_against_the_whole(wrong: Callable[
     store = await stored(LOG)
     true = Context.of(records_of(LOG))
     part = in_short(true)
-    assert part.base
+    assert part.starts_after
     await store.keep_checkpoint("s", checkpoint_of(wrong(part), LOG[-1].id))
     session = await (await Session.open("s", store)).whole()
     assert everything(session.context) == everything(true)
@@ -463,7 +463,7 @@ def test_results_of_one_call_for_many_are_kept_with_it() -> None:
     results = [Message.tool(f"c{at}", "x") for at in range(199)]
     context = context_of([Message.user("read all"), Message.user("please"), asked, *results])
     short = in_short(context)
-    assert short.base == 2
+    assert short.starts_after == 2
     assert next_step(Shown(short.said)) == next_step(Shown(context.said))
 
 

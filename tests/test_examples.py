@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import inspect
 from pathlib import Path
 from types import ModuleType
 
@@ -10,9 +9,8 @@ import pytest
 
 import agentloop
 from agentloop import compaction, strategies, triggers
-from agentloop.compaction import messages
 from agentloop.context import tokens
-from agentloop.strategies import base
+from tests.nets.surface import names_of
 
 PACKAGE = Path(agentloop.__file__).parent
 
@@ -21,7 +19,7 @@ WITHOUT = {
     *("Instead", "Trim"),  # a union and a protocol; each of their kinds shows one
     *("CompactedMessages", "compact_messages_async"),  # shown by `compact_messages`
     *("trimmed", "left_unread"),  # what summaries do with trims; nothing to configure
-    *("check_strategies", "fits", "fitted"),  # what the parts beside them are made with
+    *("estimate_tokens", "fits", "fitted"),  # what the parts beside them are made with
 }
 
 
@@ -33,10 +31,8 @@ def modules() -> list[str]:
 
 
 def public(module: ModuleType) -> list[str]:
-    """What may be called or composed: the names that a module lists, or else those that it makes."""
-    own = [name for name, value in vars(module).items() if inspect.getmodule(value) is module]
-    listed = getattr(module, "__all__", None) or [name for name in own if not name.startswith("_")]
-    return [name for name in listed if not isinstance(getattr(module, name), int)]
+    """What may be called or composed of the names of a module."""
+    return [name for name in names_of(module.__name__) if callable(getattr(module, name))]
 
 
 @pytest.mark.parametrize("name", modules())
@@ -49,13 +45,13 @@ def test_every_example_gives_what_it_shows(name: str) -> None:
     assert runner.tries > 0
 
 
-@pytest.mark.parametrize("module", [strategies, triggers, base, tokens, messages], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [strategies, triggers, compaction, tokens], ids=lambda m: m.__name__)
 def test_every_public_part_shows_an_example(module: ModuleType) -> None:
     silent = {name for name in public(module) if ">>> " not in str(getattr(module, name).__doc__)}
     assert silent - WITHOUT == set()
 
 
 def test_what_is_exempt_shows_none() -> None:
-    faces = (compaction, strategies, base, messages, tokens)
-    parts = {name: part for module in faces for name, part in vars(module).items()}
+    faces = (compaction, strategies, tokens)
+    parts = {name: getattr(module, name) for module in faces for name in dir(module)}
     assert {name for name in WITHOUT if ">>> " in str(parts[name].__doc__)} == set()

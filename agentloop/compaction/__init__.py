@@ -4,12 +4,6 @@ from typing import TYPE_CHECKING
 
 from agentloop._plumbing.faces import loaded_later
 from agentloop.callbacks import Callbacks as Callbacks, Focus as Focus, Replace as Replace, Veto as Veto
-from agentloop.compaction.compactor import Compactor
-from agentloop.compaction.ladder import ContextKeeper
-from agentloop.compaction.ladder import Guard as Guard
-from agentloop.compaction.messages import CompactedMessages as CompactedMessages
-from agentloop.compaction.messages import compact_messages as compact_messages
-from agentloop.compaction.messages import compact_messages_async as compact_messages_async
 from agentloop.compaction.policy import Compaction as Compaction
 from agentloop.compaction.tool import COMPACT, COMPACT_SCHEMA, focus_of, outcome_text
 from agentloop.context import Budget as Budget, Context as Context
@@ -21,8 +15,8 @@ from agentloop.strategies import Note as Note, Summary as Summary, Trim as Trim,
 from agentloop.stream import CompactionRequest as CompactionRequest, CompactionResult as CompactionResult
 
 if TYPE_CHECKING:
-    from agentloop.compaction.compactor import Compactor, Took, took
-    from agentloop.compaction.ladder import ContextKeeper, Ladder
+    from agentloop.compaction.compactor import Compactor
+    from agentloop.compaction.ladder import ContextKeeper
     from agentloop.compaction.ladder import Guard as Guard
     from agentloop.compaction.messages import CompactedMessages as CompactedMessages
     from agentloop.compaction.messages import compact_messages as compact_messages
@@ -30,7 +24,7 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = loaded_later(
         __name__,
-        compactor="Compactor Took took",
-        ladder="ContextKeeper Guard Ladder",
+        compactor="Compactor",
+        ladder="ContextKeeper Guard",
         messages="CompactedMessages compact_messages compact_messages_async",
     )

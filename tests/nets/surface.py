@@ -62,7 +62,8 @@ def lines_of(module: str, name: str) -> list[str]:
 
 
 def _given_on_by(module: types.ModuleType) -> list[str]:
-    imported = (node for node in _statements(module) if isinstance(node, ast.ImportFrom))
+    nodes = (node for statement in _statements(module) for node in ast.walk(statement))
+    imported = (node for node in nodes if isinstance(node, ast.ImportFrom))
     return [each.name for node in imported for each in node.names if each.asname == each.name]
 
 
