@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentloop.cli.settings import settings_for
-from agentloop.providers.openai.client import without_secrets
+from agentloop.providers.openai.client import wipe_secrets
 from agentloop.redaction import known_in_address, secrets_in_address
 from tests.cli_kit import agentloop
 from tests.strict_provider import StrictProvider
@@ -33,7 +33,7 @@ SECRET = "Zq81vXk27mPw"
 )
 def test_every_place_for_a_secret_is_known(address: str) -> None:
     assert SECRET in "".join(secrets_in_address(address))
-    assert SECRET not in without_secrets(f"no such host: {address} or {SECRET}", "sk-x", address)
+    assert SECRET not in wipe_secrets(f"no such host: {address} or {SECRET}", "sk-x", address)
 
 
 @pytest.mark.parametrize(

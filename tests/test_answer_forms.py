@@ -1,7 +1,6 @@
 """Answers under a wrong label, with nothing in them, cut off, in parts, or with capitals and half truths."""
 
 import json
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from agentloop import ModelError, OpenAIChat, OpenAIResponses, RetryPolicy
 from agentloop.errors import BadAnswerError
 from agentloop.prompts import NOT_RUN
-from agentloop.providers.openai import endpoint, errors
+from agentloop.providers.openai import errors
 from agentloop.stream import Retrying
 from tests.kit import watched
 from tests.look_kit import looking, ran, runner_of, watched_texts
@@ -305,15 +304,17 @@ async def test_a_call_of_which_nothing_came_but_its_name_does_not_run() -> None:
 
 
 @pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
-@pytest.mark.parametrize(("module", "name"), [(errors, "redact_error"), (endpoint, "refusal_in")])
+@pytest.mark.parametrize(
+    ("name", "status"), [("parsed", 422), ("trimmed", 422), ("said", 422), ("redact_error", 200)]
+)
 async def test_what_fails_where_an_error_is_told_leaves_no_request_behind(
-    module: ModuleType, name: str, kind: type[Any], monkeypatch: pytest.MonkeyPatch
+    name: str, status: int, kind: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object) -> None:
         raise OverflowError("odd")
 
-    monkeypatch.setattr(module, name, failing)
-    with StrictProvider([Fault(status=422, body="odd")]) as server, pytest.raises(ModelError) as caught:
+    monkeypatch.setattr(errors, name, failing)
+    with StrictProvider([Fault(status=status, body="odd")]) as server, pytest.raises(ModelError) as caught:
         await looking(kind("m", base_url=server.url, api_key="sk-SECRETKEY123456")).run("go")
     each: BaseException | None = caught.value
     while each is not None:

@@ -9,7 +9,7 @@ from agentloop.cli.options import flags_of
 from agentloop.cli.settings import OFFLINE, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import BadAnswerError
-from agentloop.providers.openai import VENDOR_ERRORS, LoopClients, Server, ServerChoice, at_the_border
+from agentloop.providers.openai import VENDOR_ERRORS, LoopClients, Server, ServerChoice, understand
 
 _SECONDS = 30.0
 
@@ -48,10 +48,10 @@ async def offered(server: Server) -> list[str]:
         answer = await client.models.with_raw_response.list()
         return _names(answer.http_response.content, server)
     except VENDOR_ERRORS as error:
-        failure = at_the_border(error, server)
+        failure = understand(error, server)
     finally:
         await clients.close()
-    raise failure
+    raise failure.as_error()
 
 
 def _names(body: bytes, server: Server) -> list[str]:

@@ -2,5 +2,5 @@
 
 from agentloop.providers.openai.chat import OpenAIChat
 from agentloop.providers.openai.client import LoopClients, Server, ServerChoice
-from agentloop.providers.openai.errors import VENDOR_ERRORS, at_the_border
+from agentloop.providers.openai.errors import VENDOR_ERRORS, understand
 from agentloop.providers.openai.responses import OpenAIResponses

@@ -12,7 +12,7 @@ from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, Price, 
 from agentloop.providers.openai.chat_answer import GrowingAnswer, check_no_error
 from agentloop.providers.openai.client import ServerChoice
 from agentloop.providers.openai.dialect import Dialect
-from agentloop.providers.openai.endpoint import Endpoint, Form, ServedModel, post_chat
+from agentloop.providers.openai.endpoint import Form, ServedModel, post_chat
 from agentloop.providers.openai.fields import OWN_FIELDS, common_fields
 from agentloop.providers.openai.sse import (
     BROKEN_OFF,
@@ -54,11 +54,12 @@ _TYPES = frozenset({"", "message", "error"})
 
 
 async def streamed(
-    data: AsyncIterator[bytes], silence_seconds: float | None = None
+    data: AsyncIterator[bytes], silence_seconds: float | None = None, begun: bytes = b""
 ) -> AsyncGenerator[ModelPart, None]:
     """The parts of an answer that comes as events, the whole `Answer` last.
 
-    `silence_seconds` is the longest silence of the server, None for no limit.
+    `silence_seconds` is the longest silence of the server, None for no limit; `begun` stands before
+    the `data`.
 
     Raises:
         ModelUnavailableError: the stream ended before the answer did or was silent for too long, or the
@@ -67,7 +68,7 @@ async def streamed(
         ServerSaidError: an error came in place of an answer.
     """
     parser, growing, done = EventParser(), GrowingAnswer(), False
-    async with aclosing(events_in(parser, data, growing, silence_seconds)) as events:
+    async with aclosing(events_in(parser, data, growing, silence_seconds, begun)) as events:
         async for event in events:
             if event.data.strip() == DONE:
                 done = True
@@ -182,13 +183,13 @@ class OpenAIChat(ServedModel):
         limit = named_tokens_or_none("max_output_tokens", max_output_tokens)
         fields = common_fields(temperature, extra_body)
         bodies = ChatBodies(fields=fields, max_output_tokens=limit)
-        endpoint = Endpoint(
+        super().__init__(
             ServerChoice(model=model, base_url=base_url, api_key=api_key),
             Form(post=post_chat, body=bodies.of, streamed=streamed, whole=whole),
             window=tokens,
             price=price,
+            max_output_tokens=limit,
             stream=stream,
             retry=retry,
             timeout_seconds=timeout_seconds,
         )
-        super().__init__(endpoint, limit)

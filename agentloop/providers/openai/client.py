@@ -95,7 +95,7 @@ _MOST_EDGE = 300
 """So far to each side of a mask is looked: longer than keys in use are, and linear in the text."""
 
 
-def without_secrets(text: str, key: str, url: str) -> str:
+def wipe_secrets(text: str, key: str, url: str) -> str:
     """The text with three stars for the key, for longer parts of it, and for credentials of the URL.
 
     Each goes in any case of its letters, and as it stands in a URL; so does what `secrets_in_address` finds.
@@ -173,9 +173,9 @@ class Server:
         """The base URL without any credentials in it."""
         return place_of(self.base_url)
 
-    def without_secrets(self, text: str) -> str:
+    def wipe_secrets(self, text: str) -> str:
         """The text without the key, parts of it, and the credentials in the base URL."""
-        return without_secrets(text, self.key, self.base_url)
+        return wipe_secrets(text, self.key, self.base_url)
 
 
 def _checked_url(url: str) -> str:

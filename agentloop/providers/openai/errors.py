@@ -1,9 +1,8 @@
-"""Vendor errors become ours, once.
+"""Vendor errors become ours, once: `understand` reads what failed, `Failure.as_error` says it in our words.
 
-Which HTTP status an error stands for that came in place of an answer, or in the middle of one.
-
-Servers that have said 200 tell the rest in fields: a number in `code` or `status`, a name of OpenAI's, of
-gRPC's (https://grpc.io/docs/guides/status-codes/) or of their own, or in words alone.
+Which HTTP status an error stands for that came in place of an answer, or in the middle of one, is told here
+too. Servers that have said 200 tell the rest in fields: a number in `code` or `status`, a name of OpenAI's,
+of gRPC's (https://grpc.io/docs/guides/status-codes/) or of their own, or in words alone.
 """
 
 import re
@@ -25,10 +24,289 @@ from agentloop.errors import (
 )
 from agentloop.providers.openai.client import Server
 from agentloop.providers.openai.fields import codes_in, is_of_the_answer, objects_in, parsed, said, trimmed
-from agentloop.providers.openai.overflow import overflow_in
+from agentloop.providers.openai.overflow import NamedSizes, overflow_in
 from agentloop.providers.openai.refusals import Refusal, refuses_a_part, refuses_call_ids, refuses_system
 from agentloop.providers.openai.sse import BROKEN_OFF, ServerSaidError
 from agentloop.redaction import redact_error
+
+VENDOR_ERRORS = (openai.OpenAIError, httpx2.HTTPError, ServerSaidError)
+
+_REDIRECTED = (httpx2.TooManyRedirects, httpx2.UnsupportedProtocol, httpx2.InvalidURL)
+_PLAIN_ERRORS = (
+    *(ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError, ArithmeticError),
+)
+BORDER_ERRORS = (*VENDOR_ERRORS, AgentLoopError, *_PLAIN_ERRORS)
+"""All that may be raised where an answer is read; the plain ones by what nobody thought of."""
+
+_MOST_CAUSES = 20
+_OF_THE_REQUEST = 400
+_SHOWN_CHARS = 300
+"""So much of what a server says stands in our own text: three lines of a terminal."""
+
+_UNEXPLAINED = frozenset({"", "internal server error"})
+
+
+class ClientSaidError(Exception):
+    """What a client's or a parser's error said, without the request and the response that it held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Said:
+    """What a server says in an error, secrets and all, as far as it is looked at.
+
+    `kind` is the error of ours that it is, and `sizes` what it names where the request is too long. `begun`
+    says that a part of an answer had come before. Where it gives no reason, `bare_bytes` is the length of the
+    request.
+    """
+
+    status: int
+    body: object
+    kind: type[AgentLoopError]
+    sizes: NamedSizes | None
+    begun: bool = False
+    wait_seconds: float | None = None
+    bare_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a request has no answer: what its server says, secrets and all, or an error of ours.
+
+    It is to be understood and then forgotten: words of a key may be words of the server too. What may be kept
+    and shown of it is `as_error()`.
+    """
+
+    server: Server
+    said: _Said | None = None
+    error: AgentLoopError | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the request was not understood: sent once more as it is, it would fail again."""
+        kind = self.said.kind if self.said else type(self.error)
+        return issubclass(kind, ModelRefusedError | BadAnswerError) and kind is not SpoiltAnswerError
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """What the server does not take of the request; None where it says no such thing.
+
+        An error in place of an answer that names no status is of the request, as a 400 is.
+        """
+        said = self.said
+        if said is None or not self.is_final or (said.begun and said.status == 200):
+            return None
+        return Refusal.of(_OF_THE_REQUEST if said.status == 200 else said.status, said.body)
+
+    def as_error(self) -> AgentLoopError:
+        """Our error for it: nothing that hangs on it has the key, a header or a body. Never raises.
+
+        Raise it outside of the `except`.
+        """
+        try:
+            if self.said is not None:
+                return _error_of(self.said, self.server)
+            assert self.error is not None, "a failure is said by a server or an error of ours"
+            _wipe(self.error, self.server)
+            return self.error
+        except Exception as odd:  # noqa: BLE001 — an error that gets out of here has a body and the key with it
+            return _unreadable(self.server, type(odd))
+
+
+def understand(error: Exception, server: Server) -> Failure:
+    """Why a request has no answer, by one of `BORDER_ERRORS`; what is said is parsed once. Never raises."""
+    try:
+        if isinstance(error, AgentLoopError):
+            return Failure(server=server, error=error)
+        if (said := _said_in(error)) is not None:
+            return Failure(server=server, said=said)
+        ours = _translated(error, server)
+        ours.__cause__ = _plain(error)
+        return Failure(server=server, error=ours)
+    except Exception as odd:  # noqa: BLE001 — an error that gets out of here has the request and its key with it
+        return Failure(server=server, error=_unreadable(server, type(error), type(odd)))
+
+
+def _unreadable(server: Server, *kinds: type[BaseException]) -> BadAnswerError:
+    names = ", ".join(kind.__name__ for kind in kinds)
+    return BadAnswerError(f"{server.place} sent what cannot be read ({names}): check the base URL")
+
+
+def _wipe(error: AgentLoopError, server: Server) -> None:
+    """Take the key and the credentials out of all that an error and its causes say, in place.
+
+    Servers repeat what they were sent, and what they and the client say stands in every traceback. What is
+    not ours holds requests with their headers, and whole answers: words stay of it.
+    """
+    each: BaseException = error
+    for _ in range(_MOST_CAUSES):
+        cause = each.__cause__ or each.__context__
+        each.__cause__ = None if cause is None else _plain(cause)
+        each.__context__ = None
+        if each.__cause__ is None:
+            break
+        each = each.__cause__
+    each.__cause__ = each.__context__ = None
+    redact_error(error, server.wipe_secrets)
+
+
+def _said_in(error: Exception) -> _Said | None:
+    """What a server says; None where the error is not a server's."""
+    match error:
+        case openai.APIStatusError():
+            body, status = trimmed(parsed(error.response.content)), error.status_code
+            begun, wait = False, retry_after_seconds(error.response.headers)
+            is_bare = status == 500 and _shown(body).lower() in _UNEXPLAINED
+            bare_bytes = len(error.response.request.content) if is_bare else None
+        case ServerSaidError():
+            body, begun, wait, bare_bytes = trimmed(error.body), error.begun, None, None
+            status = status_said(body, begun=begun)
+        case _:
+            return None
+    kind, sizes = _kind_of(status, body)
+    return _Said(
+        status=status,
+        body=body,
+        kind=kind,
+        sizes=sizes,
+        begun=begun,
+        wait_seconds=wait,
+        bare_bytes=bare_bytes,
+    )
+
+
+def _kind_of(status: int, body: object) -> tuple[type[AgentLoopError], NamedSizes | None]:
+    """The error of ours that it is; with the sizes that it names where the request is too long."""
+    if is_of_the_answer(body):
+        return SpoiltAnswerError, None
+    if (sizes := overflow_in(status, body)) is not None:
+        return ContextTooLongError, sizes
+    if status == 200:
+        return BadAnswerError, None
+    return ModelUnavailableError if _may_pass(status, body) else ModelRefusedError, None
+
+
+def _error_of(said: _Said, server: Server) -> AgentLoopError:
+    """Our error for what a server says; its words are wiped before they are cut."""
+    kept = trimmed(said.body, server.wipe_secrets)
+    error = _in_our_words(said, _words_in(kept), server)
+    error.__cause__ = ServerSaidError(kept, unexplained_bytes=said.bare_bytes)
+    return error
+
+
+def _in_our_words(said: _Said, words: str, server: Server) -> AgentLoopError:
+    status, sizes = said.status, said.sizes
+    if sizes is not None:
+        text = f"the request is too long for {server.model}: {words or status}; shorten it"
+        return ContextTooLongError(
+            text, window=sizes.window, tokens=sizes.tokens, output_tokens=sizes.output_tokens
+        )
+    if said.kind is SpoiltAnswerError:
+        return SpoiltAnswerError(f"{server.place} cannot read what its model said: {words or status}")
+    if said.kind is BadAnswerError:
+        return BadAnswerError(f"the server sent an error in place of an answer: {words or 'with no reason'}")
+    if said.kind is ModelUnavailableError:
+        text = _unavailable(status, server, words)
+        return ModelUnavailableError(text, retry_after_seconds=said.wait_seconds)
+    return ModelRefusedError(_refused(status, server, words), status=status)
+
+
+def _may_pass(status: int, body: object) -> bool:
+    if status == 429:
+        return not is_unpaid(body)
+    if status == 500:
+        return not any(refuses(said(body)) for refuses in (refuses_system, refuses_call_ids, refuses_a_part))
+    return status in (408, 409) or status > 500
+
+
+def _unavailable(status: int, server: Server, words: str) -> str:
+    if status == 500 and words.lower() in _UNEXPLAINED:
+        return f"{server.place} failed (500) with no reason: try again later"
+    why = "is overloaded or a limit of yours is reached" if status == 429 else "cannot answer now"
+    return _with_words(f"{server.place} {why} ({status}): try again later", words)
+
+
+def _refused(status: int, server: Server, words: str) -> str:
+    match status:
+        case 401 | 403:
+            text = f"{server.place} refused the key ({status}): check OPENAI_API_KEY and what it may use"
+        case 404:
+            text = f"{server.place} has no model {server.model!r}, or no such path (404): check both"
+        case 429:
+            text = f"{server.place} wants its bill settled first (429): check the plan, its credit and limits"
+        case _:
+            return f"{server.place} refused the request ({status}): {words or 'with no reason'}"
+    return _with_words(text, words)
+
+
+def _words_in(body: object) -> str:
+    """What the server said, short enough for one line."""
+    words = _shown(body)
+    return words if len(words) <= _SHOWN_CHARS else words[:_SHOWN_CHARS] + "…"
+
+
+def _shown(body: object) -> str:
+    """The words, as far as they can be shown: no markup."""
+    words = said(body)
+    return "" if words.startswith("<") else words
+
+
+def _with_words(text: str, words: str) -> str:
+    return f"{text}; it says: {words}" if words else text
+
+
+def _reason(error: BaseException, server: Server) -> str:
+    """The innermost reason on one line, without secrets."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    words = _plain(error) if isinstance(error, _PLAIN_ERRORS) else error
+    return " ".join(server.wipe_secrets(str(words)).split())[:_SHOWN_CHARS] or type(error).__name__
+
+
+def _plain(error: BaseException) -> BaseException:
+    """The error itself where it is ours, else its words."""
+    if isinstance(error, AgentLoopError | ServerSaidError | ClientSaidError):
+        return error
+    try:
+        words = " ".join(str(error)[:_SHOWN_CHARS].split())
+    except ValueError:
+        words = ""
+    return ClientSaidError(f"{type(error).__name__}: {words}")
+
+
+def _translated(error: Exception, server: Server) -> AgentLoopError:
+    match error:
+        case openai.APITimeoutError() | httpx2.TimeoutException():
+            return ModelUnavailableError(
+                f"{server.place} did not answer in time: try again later, or allow it more seconds"
+            )
+        case openai.APIConnectionError(__cause__=cause) if isinstance(cause, _REDIRECTED):
+            return BadAnswerError(
+                f"{server.place} sends requests on to where no API is ({_reason(error, server)}): "
+                "check the base URL"
+            )
+        case openai.APIConnectionError() | httpx2.NetworkError() | httpx2.ProxyError():
+            return ModelUnavailableError(
+                f"cannot reach {server.place} ({_reason(error, server)}): check the network, the base URL "
+                "and that the server runs"
+            )
+        case httpx2.RemoteProtocolError():
+            return ModelUnavailableError(BROKEN_OFF)
+        case _:
+            return BadAnswerError(
+                f"{server.place} sent what is no answer ({_reason(error, server)}): check the base URL"
+            )
+
+
+def unexplained_bytes(error: ModelUnavailableError) -> int | None:
+    """The bytes of the request that was answered by a bare 500, None where anything else was said.
+
+    Is the server ill then, or the request too large for it? A server that says when to come back is ill.
+    """
+    told = error.__cause__
+    if not isinstance(told, ServerSaidError) or error.retry_after_seconds is not None:
+        return None
+    return told.unexplained_bytes
+
 
 _NUMBERED = ("code", "status", "status_code", "statusCode", "http_status", "error_code")
 _NAMED = ("code", "status", "type", "error_type", "error_code", "__type")
@@ -152,229 +430,3 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
     except _UNREADABLE:
         return None
-
-
-VENDOR_ERRORS = (openai.OpenAIError, httpx2.HTTPError, ServerSaidError)
-
-_REDIRECTED = (httpx2.TooManyRedirects, httpx2.UnsupportedProtocol, httpx2.InvalidURL)
-_PLAIN_ERRORS = (
-    *(ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError, ArithmeticError),
-)
-_MOST_CAUSES = 20
-_OF_THE_REQUEST = 400
-
-_SHOWN_CHARS = 300
-"""So much of what a server says stands in our own text: three lines of a terminal."""
-
-_UNEXPLAINED = frozenset({"", "internal server error"})
-
-BORDER_ERRORS = (*VENDOR_ERRORS, AgentLoopError, *_PLAIN_ERRORS)
-"""All that may be raised where an answer is read; the plain ones by what nobody thought of."""
-
-
-class ClientSaidError(Exception):
-    """What a client's or a parser's error said, without the request and the response that it held."""
-
-
-def wipe(error: AgentLoopError, server: Server) -> None:
-    """Take the key and the credentials out of all that an error and its causes say, in place.
-
-    Servers repeat what they were sent, and what they and the client say stands in every traceback. What is
-    not ours holds requests with their headers, and whole answers: words stay of it.
-    """
-    each: BaseException = error
-    for _ in range(_MOST_CAUSES):
-        cause = each.__cause__ or each.__context__
-        each.__cause__ = None if cause is None else _plain(cause)
-        each.__context__ = None
-        if each.__cause__ is None:
-            break
-        each = each.__cause__
-    each.__cause__ = each.__context__ = None
-    redact_error(error, server.without_secrets)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Said:
-    """What a server says in an error, secrets and all, and how long it asks to wait."""
-
-    status: int
-    body: object
-    wait_seconds: float | None = None
-
-
-def at_the_border(error: Exception, server: Server) -> AgentLoopError:
-    """Our error for one of `BORDER_ERRORS`; what is ours stays the same object. Never raises.
-
-    Nothing that hangs on it has the key, a header or a body: raise it outside of the `except`.
-    """
-    try:
-        if not isinstance(error, AgentLoopError):
-            return _ours(error, server)
-        wipe(error, server)
-        return error
-    except Exception as odd:  # noqa: BLE001 — an error that gets out of here has the request and its key with it
-        kinds = f"{type(error).__name__}, {type(odd).__name__}"
-        return BadAnswerError(f"{server.place} sent what cannot be read ({kinds}): check the base URL")
-
-
-def refusal_in(error: Exception) -> Refusal | None:
-    """What a server says that it refuses, secrets and all; None where the error is not a server's.
-
-    One that comes in place of an answer, and names no status, is of the request as a 400 is. It is to be
-    understood and then forgotten: words of a key in it may be words of the server too.
-    """
-    heard = _heard(error)
-    if heard is None or is_of_the_answer(heard.body):
-        return None
-    if isinstance(error, ServerSaidError) and error.begun and heard.status == 200:
-        return None
-    return Refusal.of(_OF_THE_REQUEST if heard.status == 200 else heard.status, heard.body)
-
-
-def _ours(error: Exception, server: Server) -> AgentLoopError:
-    if (heard := _heard(error)) is None:
-        ours = _translated(error, server)
-        ours.__cause__ = _plain(error)
-    else:
-        kept = trimmed(heard.body, server.without_secrets)
-        ours = _refusal(heard, _words_of(kept, server), server)
-        ours.__cause__ = ServerSaidError(kept, unexplained_bytes=_bare(error, heard))
-    redact_error(ours, server.without_secrets)
-    return ours
-
-
-def _heard(error: Exception) -> _Said | None:
-    """What a server said, as far as it is looked at; None where the error is not a server's."""
-    match error:
-        case openai.APIStatusError():
-            wait = retry_after_seconds(error.response.headers)
-            body = trimmed(parsed(error.response.content))
-            return _Said(status=error.status_code, body=body, wait_seconds=wait)
-        case ServerSaidError():
-            body = trimmed(error.body)
-            return _Said(status=status_said(body, begun=error.begun), body=body)
-    return None
-
-
-def _plain(error: BaseException) -> BaseException:
-    """The error itself where it is ours, else its words."""
-    if isinstance(error, AgentLoopError | ServerSaidError | ClientSaidError):
-        return error
-    try:
-        said = " ".join(str(error)[:_SHOWN_CHARS].split())
-    except ValueError:
-        said = ""
-    return ClientSaidError(f"{type(error).__name__}: {said}")
-
-
-def _translated(error: Exception, server: Server) -> AgentLoopError:
-    match error:
-        case openai.APITimeoutError() | httpx2.TimeoutException():
-            return ModelUnavailableError(
-                f"{server.place} did not answer in time: try again later, or allow it more seconds"
-            )
-        case openai.APIConnectionError(__cause__=cause) if isinstance(cause, _REDIRECTED):
-            return BadAnswerError(
-                f"{server.place} sends requests on to where no API is ({_reason(error, server)}): "
-                "check the base URL"
-            )
-        case openai.APIConnectionError() | httpx2.NetworkError() | httpx2.ProxyError():
-            return ModelUnavailableError(
-                f"cannot reach {server.place} ({_reason(error, server)}): check the network, the base URL "
-                "and that the server runs"
-            )
-        case httpx2.RemoteProtocolError():
-            return ModelUnavailableError(BROKEN_OFF)
-        case _:
-            return BadAnswerError(
-                f"{server.place} sent what is no answer ({_reason(error, server)}): check the base URL"
-            )
-
-
-def unexplained_bytes(error: ModelUnavailableError) -> int | None:
-    """The bytes of the request that was answered by a bare 500, None where anything else was said.
-
-    Is the server ill then, or the request too large for it? A server that says when to come back is ill.
-    """
-    told = error.__cause__
-    if not isinstance(told, ServerSaidError) or error.retry_after_seconds is not None:
-        return None
-    return told.unexplained_bytes
-
-
-def _bare(error: Exception, heard: _Said) -> int | None:
-    """The bytes of the request that an error with no reason answers."""
-    if not isinstance(error, openai.APIStatusError) or error.status_code != 500:
-        return None
-    is_bare = _shown(said(heard.body)).lower() in _UNEXPLAINED
-    return len(error.response.request.content) if is_bare else None
-
-
-def _refusal(heard: _Said, words: str, server: Server) -> AgentLoopError:
-    status = heard.status
-    if is_of_the_answer(heard.body):
-        return SpoiltAnswerError(f"{server.place} cannot read what its model said: {words or status}")
-    if (overflow := overflow_in(status, heard.body)) is not None:
-        text = f"the request is too long for {server.model}: {words or status}; shorten it"
-        return ContextTooLongError(
-            text, window=overflow.window, tokens=overflow.tokens, output_tokens=overflow.output_tokens
-        )
-    if status == 200:
-        return BadAnswerError(f"the server sent an error in place of an answer: {words or 'with no reason'}")
-    if _may_pass(status, heard.body):
-        return ModelUnavailableError(
-            _unavailable(status, server, words), retry_after_seconds=heard.wait_seconds
-        )
-    return ModelRefusedError(_refused(status, server, words), status=status)
-
-
-def _may_pass(status: int, body: object) -> bool:
-    if status == 429:
-        return not is_unpaid(body)
-    if status == 500:
-        return not any(refuses(said(body)) for refuses in (refuses_system, refuses_call_ids, refuses_a_part))
-    return status in (408, 409) or status > 500
-
-
-def _unavailable(status: int, server: Server, words: str) -> str:
-    if status == 500 and words.lower() in _UNEXPLAINED:
-        return f"{server.place} failed (500) with no reason: try again later"
-    why = "is overloaded or a limit of yours is reached" if status == 429 else "cannot answer now"
-    return _with_words(f"{server.place} {why} ({status}): try again later", words)
-
-
-def _refused(status: int, server: Server, words: str) -> str:
-    match status:
-        case 401 | 403:
-            text = f"{server.place} refused the key ({status}): check OPENAI_API_KEY and what it may use"
-        case 404:
-            text = f"{server.place} has no model {server.model!r}, or no such path (404): check both"
-        case 429:
-            text = f"{server.place} wants its bill settled first (429): check the plan, its credit and limits"
-        case _:
-            return f"{server.place} refused the request ({status}): {words or 'with no reason'}"
-    return _with_words(text, words)
-
-
-def _words_of(body: object, server: Server) -> str:
-    """What the server said, short enough for one line, without markup and without the key."""
-    words = server.without_secrets(_shown(said(body)))
-    return words if len(words) <= _SHOWN_CHARS else words[:_SHOWN_CHARS] + "…"
-
-
-def _shown(words: str) -> str:
-    """The words, as far as they can be shown; secrets in them make them longer or shorter."""
-    return "" if words.startswith("<") else words[: 2 * _SHOWN_CHARS]
-
-
-def _with_words(text: str, words: str) -> str:
-    return f"{text}; it says: {words}" if words else text
-
-
-def _reason(error: BaseException, server: Server) -> str:
-    """The innermost reason on one line, without secrets."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    words = _plain(error) if isinstance(error, _PLAIN_ERRORS) else error
-    return " ".join(server.without_secrets(str(words)).split())[:_SHOWN_CHARS] or type(error).__name__

@@ -65,19 +65,19 @@ def parsed(data: bytes) -> object:
         return text
 
 
-def trimmed(body: object, wiped: Callable[[str], str] = str) -> object:
+def trimmed(body: object, wipe: Callable[[str], str] = str) -> object:
     """A copy of an error as far as it is looked at, its texts and keys wiped, so that all else may go.
 
     What was sent and is quoted is left out, and what says the reason comes before all that may fill it.
     """
-    return _copied(body, wiped, [MOST_ITEMS, 2 * MOST_CHARS], 0)
+    return _copied(body, wipe, [MOST_ITEMS, 2 * MOST_CHARS], 0)
 
 
-def _copied(value: Any, wiped: Callable[[str], str], left: list[int], depth: int) -> Any:
+def _copied(value: Any, wipe: Callable[[str], str], left: list[int], depth: int) -> Any:
     """The copy; `left` is how many values and how many characters more may be in it."""
     left[0] -= 1
     if isinstance(value, str):
-        text = wiped(value[: min(MOST_CHARS, max(0, left[1]))])
+        text = wipe(value[: min(MOST_CHARS, max(0, left[1]))])
         left[1] -= len(value)
         return text
     if not isinstance(value, Mapping | list):
@@ -87,9 +87,9 @@ def _copied(value: Any, wiped: Callable[[str], str], left: list[int], depth: int
     if isinstance(value, Mapping):
         items = islice(_telling_first(value), max(0, left[0]))
         return {
-            wiped(str(key)[:200]): _copied(item, wiped, left, depth + 1) for key, item in items if left[0] > 0
+            wipe(str(key)[:200]): _copied(item, wipe, left, depth + 1) for key, item in items if left[0] > 0
         }
-    return [_copied(item, wiped, left, depth + 1) for item in islice(value, max(0, left[0])) if left[0] > 0]
+    return [_copied(item, wipe, left, depth + 1) for item in islice(value, max(0, left[0])) if left[0] > 0]
 
 
 def _telling_first(body: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,7 @@ from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, Price, 
 from agentloop.providers.openai.chat_parts import calls_once
 from agentloop.providers.openai.client import ServerChoice
 from agentloop.providers.openai.dialect import Dialect
-from agentloop.providers.openai.endpoint import Endpoint, Form, ServedModel, post_responses
+from agentloop.providers.openai.endpoint import Form, ServedModel, post_responses
 from agentloop.providers.openai.fields import ENCRYPTED_REASONING, common_fields
 from agentloop.providers.openai.items import (
     BETWEEN_MESSAGES,
@@ -456,11 +456,12 @@ _TEXT_DELTAS = {"response.output_text.delta": "output_text", "response.refusal.d
 
 
 async def streamed(
-    data: AsyncIterator[bytes], silence_seconds: float | None = None
+    data: AsyncIterator[bytes], silence_seconds: float | None = None, begun: bytes = b""
 ) -> AsyncGenerator[ModelPart, None]:
     """The parts of an answer that comes as events, the whole `Answer` last.
 
-    `silence_seconds` is the longest silence of the server, None for no limit.
+    `silence_seconds` is the longest silence of the server, None for no limit; `begun` stands before
+    the `data`.
 
     Raises:
         ModelUnavailableError: the stream ended before the answer did, or was silent for too long.
@@ -468,7 +469,7 @@ async def streamed(
         ServerSaidError: an error came in place of an answer.
     """
     parser, growing, done = EventParser(), _GrowingResponse(), False
-    async with aclosing(events_in(parser, data, growing, silence_seconds)) as events:
+    async with aclosing(events_in(parser, data, growing, silence_seconds, begun)) as events:
         async for event in events:
             if event.data.strip() == DONE:
                 done = True
@@ -679,7 +680,7 @@ class OpenAIResponses(ServedModel):
         fields = common_fields(temperature, extra_body)
         check_lists(fields)
         bodies = ResponsesBodies(fields=fields, max_output_tokens=limit)
-        endpoint = Endpoint(
+        super().__init__(
             ServerChoice(model=model, base_url=base_url, api_key=api_key),
             Form(
                 post=post_responses,
@@ -691,8 +692,8 @@ class OpenAIResponses(ServedModel):
             ),
             window=tokens,
             price=price,
+            max_output_tokens=limit,
             stream=stream,
             retry=retry,
             timeout_seconds=timeout_seconds,
         )
-        super().__init__(endpoint, limit)

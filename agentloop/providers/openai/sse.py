@@ -273,21 +273,27 @@ class EventParser:
 
 
 async def events_in(
-    parser: EventParser, data: AsyncIterator[bytes], growing: GrowingLine, silence_seconds: float | None
+    parser: EventParser,
+    data: AsyncIterator[bytes],
+    growing: GrowingLine,
+    silence_seconds: float | None,
+    begun: bytes,
 ) -> AsyncGenerator[ServerEvent, None]:
     """The events of a stream; a connection lost behind the sure end of the answer loses nothing.
 
-    `silence_seconds` is the longest silence, None for no limit. What ends without its blank line is an event
-    where it is whole.
+    `silence_seconds` is the longest silence, None for no limit; `begun` stands before the `data`.
+    What ends without its blank line is an event where it is whole.
 
     Raises:
         ModelUnavailableError: the connection was lost, or nothing but signs of life came for too long.
     """
     wait = Patience(growing, silence_seconds)
+    piece: bytes | None = begun
     try:
-        while (piece := await wait.next_of(data)) is not None:
+        while piece is not None:
             for event in parser.feed(piece):
                 yield event
+            piece = await wait.next_of(data)
     except ModelUnavailableError:
         if growing.ending is not Ending.SURE:
             raise
@@ -404,10 +410,3 @@ def begins_events(begun: bytes, content_type: str, *, asked: bool) -> bool:
     if begun.removeprefix(BYTE_ORDER_MARK).startswith(FIELDS):
         return True
     return "event-stream" in content_type or (asked and "json" not in content_type)
-
-
-async def rejoined(begun: bytes, data: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """These bytes, and those behind them."""
-    yield begun
-    async for piece in data:
-        yield piece
