@@ -1,10 +1,11 @@
-"""What this server takes, learnt; bodies rewritten.
+"""What this server takes, learnt from its refusals; bodies rewritten to it.
 
-The ids of calls in a request, in the form that its server takes.
+A `Dialect` is what is known of a server, `Dialect.spoken` a body in it, and `Dialect.after` what a refusal
+adds to it: the first lesson of the table at the end of this file that the refusal is of.
 
-A server's own ids mean something to it: those of Kimi's models name the tool and number the call, and a
-model that sees others loses its own form; some gateways carry signatures in them that they want back
-(https://ai.google.dev/gemini-api/docs/thought-signatures). So ids go back as they came. Those of another
+The ids of calls go back as they came: a server's own mean something to it. Those of Kimi's models name the
+tool and number the call, and a model that sees others loses its own form; some gateways carry signatures in
+them that they want back (https://ai.google.dev/gemini-api/docs/thought-signatures). Those of another
 server are refused then by some: OpenAI takes at most 40 characters, Anthropic letters, digits, `_` and `-`,
 Mistral exactly nine letters and digits. Only such a refusal changes them, in the request and not in the log.
 """
@@ -20,7 +21,16 @@ from agentloop.messages import Json, text_of
 from agentloop.prompts import INSTRUCTIONS_IN_FRONT
 from agentloop.providers.openai.fields import OWN_FIELDS, FieldPath
 from agentloop.providers.openai.reasoning import AMOUNTS, Returned, less_for, less_where_it_points, returned
-from agentloop.providers.openai.refusals import Refusal, refused_fields, without_keys
+from agentloop.providers.openai.refusals import (
+    CALL_IDS,
+    NINE_LETTERS,
+    NO_STREAMS,
+    ONLY_STREAMS,
+    REASONING_MISSED,
+    Refusal,
+    refused_fields,
+    without_keys,
+)
 
 IdForm: TypeAlias = Literal["as they came", "short", "nine letters"]
 """In what form ids are sent: `short` ones have at most 40 letters, digits, `_` and `-`."""
@@ -185,24 +195,8 @@ class Dialect:
         where both of its names are refused. `sent` may be of an older dialect, beside a request that found
         this one: what was found out is never given up again.
         """
-        # What names reasoning names its role, its part or its field too, and often calls that unknown.
-        if (less := less_for(refusal, sent)) is not None:
-            return self._returning(less)
-        # The next three need another value, though they name a field as if it had to go.
-        if refusal.is_of_the_system_role and (way := _other_way(refusal, sent)) is not None:
-            return replace(self, instructions=max(self.instructions, way, key=WAYS.index))
-        if refusal.wants_reasoning and not self.wants_reasoning:
-            return replace(self, wants_reasoning=True)
-        if refusal.is_of_call_ids and (form := _other_ids(refusal, sent)) is not None:
-            return replace(self, call_ids=max(self.call_ids, form, key=ID_FORMS.index))
-        # A limit that is too high is named as a field that is unknown is, and has to stay.
-        if (most := self._most_output(refusal, sent)) is not None:
-            return replace(self, most_output=min(most, self.most_output or most))
-        learnt = self._without(refused_fields(refusal, sent), sent)._streaming(refusal, sent)
-        # A place tells less than a name: all that is wrong with a message is said of its place.
-        if learnt == self and (less := less_where_it_points(refusal, sent)) is not None:
-            return self._returning(less)
-        return learnt
+        learnt = (lesson(self, refusal, sent) for lesson in _LESSONS)
+        return next((dialect for dialect in learnt if dialect is not None), self)
 
     def taken_back(self, before: "Dialect", after: "Dialect") -> "Dialect":
         """The dialect without a change that did not help, as far as nobody had asked for what it left out."""
@@ -238,53 +232,100 @@ class Dialect:
         messages = with_ids(messages, self.call_ids)
         return with_reasoning(messages) if self.wants_reasoning else messages
 
-    def _most_output(self, refusal: Refusal, sent: Json) -> int | None:
-        asked = next((sent[name] for name in _LIMITS if isinstance(sent.get(name), int)), None)
-        return None if asked is None else refusal.most_output(asked)
-
-    def _returning(self, less: Returned) -> "Dialect":
-        return replace(self, reasoning=max(self.reasoning, less, key=AMOUNTS.index))
-
-    def _without(self, paths: frozenset[FieldPath], sent: Json) -> "Dialect":
-        names = {path[0] for path in paths if len(path) == 1} - {"stream"}
-        return replace(
-            self,
-            without=self.without | names,
-            without_in_tools=self.without_in_tools | {path[1] for path in paths if path[0] == "tools"},
-            without_inside=self.without_inside
-            | {path for path in paths if len(path) > 1 and path[0] != "tools"},
-            streams=False if ("stream",) in paths and sent.get("stream") else self.streams,
-        )
-
-    def _streaming(self, refusal: Refusal, sent: Json) -> "Dialect":
-        if sent.get("stream") and refusal.is_of_streams:
-            return replace(self, streams=False)
-        if not sent.get("stream") and refusal.wants_streams:
-            return replace(self, streams=True)
-        return self
-
 
 BodyChange: TypeAlias = tuple[Dialect, Dialect]
 """The dialects before and after something was learnt."""
-
-
-def _other_way(refusal: Refusal, sent: Json) -> Instructions | None:
-    """The way to try after the one in which `sent` gave its instructions; None where it gave none."""
-    messages = sent.get("messages")
-    role = messages[0].get("role") if messages else None
-    if role == "developer" and ("developer" in refusal.text or "system" not in refusal.text):
-        return "system"
-    return "in front" if role in SYSTEM_ROLES else None
-
-
-def _other_ids(refusal: Refusal, sent: Json) -> IdForm | None:
-    """The first form that the ids in `sent` do not all have; None where they have every form."""
-    forms = ID_FORMS[-1:] if refusal.wants_nine_letters else ID_FORMS[1:]
-    said = next((sent[name] for name in ("messages", "input") if name in sent), ())
-    return next((form for form in forms if with_ids(said, form) != list(said)), None)
 
 
 def _plain(value: object) -> object:
     if not isinstance(value, frozenset):
         return value
     return sorted(item if isinstance(item, str) else ".".join(item) for item in value)
+
+
+Lesson: TypeAlias = Callable[[Dialect, Refusal, Json], Dialect | None]
+"""Gives the dialect after a refusal of what was sent, None where the refusal is of something else."""
+
+
+def _less_reasoning(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    return _returning(dialect, less_for(refusal, sent))
+
+
+def _less_where_it_points(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    return _returning(dialect, less_where_it_points(refusal, sent))
+
+
+def _returning(dialect: Dialect, less: Returned | None) -> Dialect | None:
+    if less is None:
+        return None
+    return replace(dialect, reasoning=max(dialect.reasoning, less, key=AMOUNTS.index))
+
+
+def _other_instructions(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    """The way to try after the one in which `sent` gave its instructions."""
+    messages = sent.get("messages")
+    role = messages[0].get("role") if messages else None
+    if role not in SYSTEM_ROLES or not refusal.is_of_the_system_role:
+        return None
+    speaks_of_developer = "developer" in refusal.text or "system" not in refusal.text
+    way: Instructions = "system" if role == "developer" and speaks_of_developer else "in front"
+    return replace(dialect, instructions=max(dialect.instructions, way, key=WAYS.index))
+
+
+def _empty_reasoning(dialect: Dialect, refusal: Refusal, _: Json) -> Dialect | None:
+    is_new = refusal.is_of(REASONING_MISSED) and not dialect.wants_reasoning
+    return replace(dialect, wants_reasoning=True) if is_new else None
+
+
+def _other_call_ids(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    """The first form that the ids in `sent` do not all have."""
+    if not refusal.is_of(CALL_IDS):
+        return None
+    forms = ID_FORMS[-1:] if refusal.is_of(NINE_LETTERS) else ID_FORMS[1:]
+    said = next((sent[name] for name in ("messages", "input") if name in sent), ())
+    form = next((form for form in forms if with_ids(said, form) != list(said)), None)
+    if form is None:
+        return None
+    return replace(dialect, call_ids=max(dialect.call_ids, form, key=ID_FORMS.index))
+
+
+def _shorter_answer(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    asked = next((sent[name] for name in _LIMITS if isinstance(sent.get(name), int)), None)
+    if asked is None or (most := refusal.most_output(asked)) is None:
+        return None
+    return replace(dialect, most_output=min(most, dialect.most_output or most))
+
+
+def _left_out(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    """The dialect without the fields that are named, and streaming or not as the server has it."""
+    paths = refused_fields(refusal, sent)
+    streams = dialect.streams
+    if sent.get("stream") and (("stream",) in paths or refusal.is_of(NO_STREAMS)):
+        streams = False
+    elif not sent.get("stream") and refusal.is_of(ONLY_STREAMS):
+        streams = True
+    learnt = replace(
+        dialect,
+        without=dialect.without | {path[0] for path in paths if len(path) == 1} - {"stream"},
+        without_in_tools=dialect.without_in_tools | {path[1] for path in paths if path[0] == "tools"},
+        without_inside=dialect.without_inside
+        | {path for path in paths if len(path) > 1 and path[0] != "tools"},
+        streams=streams,
+    )
+    return learnt if learnt != dialect else None
+
+
+_LESSONS: tuple[Lesson, ...] = (
+    # What names reasoning names its role, its part or its field too, and often calls that unknown.
+    _less_reasoning,
+    # The next three need another value, though they name a field as if it had to go.
+    _other_instructions,
+    _empty_reasoning,
+    _other_call_ids,
+    # A limit that is too high is named as a field that is unknown is, and has to stay.
+    _shorter_answer,
+    _left_out,
+    # A place tells less than a name: all that is wrong with a message is said of its place.
+    _less_where_it_points,
+)
+"""In this order: the first that a refusal is of is learnt."""

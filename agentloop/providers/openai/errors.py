@@ -25,7 +25,7 @@ from agentloop.errors import (
 from agentloop.providers.openai.client import Server
 from agentloop.providers.openai.fields import codes_in, is_of_the_answer, objects_in, parsed, said, trimmed
 from agentloop.providers.openai.overflow import NamedSizes, overflow_in
-from agentloop.providers.openai.refusals import Refusal, refuses_a_part, refuses_call_ids, refuses_system
+from agentloop.providers.openai.refusals import CALL_IDS, CONTENT_PART, SYSTEM_ROLE, Refusal
 from agentloop.providers.openai.sse import BROKEN_OFF, ServerSaidError
 from agentloop.redaction import redact_error
 
@@ -214,7 +214,7 @@ def _may_pass(status: int, body: object) -> bool:
     if status == 429:
         return not is_unpaid(body)
     if status == 500:
-        return not any(refuses(said(body)) for refuses in (refuses_system, refuses_call_ids, refuses_a_part))
+        return not any(subject.stands_in(said(body)) for subject in (SYSTEM_ROLE, CALL_IDS, CONTENT_PART))
     return status in (408, 409) or status > 500
 
 

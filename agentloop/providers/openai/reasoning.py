@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from agentloop.messages import Json, text_of
 from agentloop.prompts import ACKNOWLEDGEMENT
 from agentloop.providers.openai.fields import FIELDS, PARTS, SEALED_FIELDS, SEALS, FieldPlace
-from agentloop.providers.openai.refusals import Refusal
+from agentloop.providers.openai.refusals import CONTENT_PART, ITEM_IDS, UNKNOWN, Refusal, path_of
 
 Returned: TypeAlias = Literal["as it came", "in fields", "none"]
 """How reasoning goes back; `in fields` is without parts of content that hold thoughts."""
@@ -69,14 +69,14 @@ def _less(sent: Json) -> Returned | None:
 
 def _refuses_reasoning(refusal: Refusal, sent: Json) -> bool:
     """Whether the words are of reasoning that was sent back: another server made it, as a rule."""
-    if refusal.is_of_item_ids or (refusal.status in (400, 404) and _SURELY.search(refusal.text)):
+    if refusal.is_of(ITEM_IDS) or (refusal.status in (400, 404) and _SURELY.search(refusal.text)):
         return True
-    if refusal.is_of_a_part and any(map(_holds_thoughts, _said_in(sent))):
+    if refusal.is_of(CONTENT_PART) and any(map(_holds_thoughts, _said_in(sent))):
         return True
     if not refusal.is_of_what_was_sent or _names_another_field(refusal, sent):
         return False
     text = refusal.text
-    refused = refusal.is_of_the_form or _REFUSED.search(text)
+    refused = refusal.is_of(UNKNOWN) or _REFUSED.search(text)
     return bool(_NAMED.search(text) and refused and not _MISSED.search(text))
 
 
@@ -150,7 +150,7 @@ def _is_thought(part: object) -> bool:
 
 def _names_another_field(refusal: Refusal, sent: Json) -> bool:
     """Whether a field beside the conversation is what is refused, such as `include`."""
-    firsts = {next((key for key in path if key != "body"), "") for path in refusal.paths}
+    firsts = {next((key for key in path_of(place) if key != "body"), "") for place in refusal.places}
     return bool(firsts) and bool(firsts & (sent.keys() - {"messages", "input"}))
 
 

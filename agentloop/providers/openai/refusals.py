@@ -1,11 +1,9 @@
-"""What a refusal names (patterns as one table).
+"""What a refusal names: what it is of, as one table, and the fields of a request that have to go.
 
-What a server says that it refuses of a request's form, in the words of many servers.
-
-Some name a field in `param`, some in `loc` as pydantic does, some in a path such as
-`messages[2].reasoning_content`, and some in their sentence alone.
-
-Which fields of a request a refusal names: only those that were sent, and can be left out.
+Servers say what they refuse of a request's form in words of their own. Some name a field in `param`, some in
+`loc` as pydantic does, some in a path such as `messages[2].reasoning_content`, and some in their sentence
+alone. What a refusal is of stands in the table of `Subject`s; which fields go, `refused_fields` says: only
+those that were sent, and can be left out.
 
 A path, in `param`, in `loc` or in the words, is followed down the body. A name alone is looked for in the
 words: one with an underscore as it is, an English word only where it is quoted or called a parameter.
@@ -17,6 +15,7 @@ asked for until the server says that it does not know `store` at all.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from agentloop.messages import Json
@@ -31,6 +30,220 @@ from agentloop.providers.openai.fields import (
     texts_in,
     tokens_in,
 )
+
+
+class Subject:
+    """What a refusal may be of: words for it, and the statuses with which a request is refused in them.
+
+    Where `also` is given it must stand in the words too, and `never` must not. The patterns are compiled when
+    they are first looked for.
+    """
+
+    def __init__(self, statuses: Set[int], words: str, *, also: str = "", never: str = r"\b\B") -> None:
+        self._statuses = statuses
+        self._written = words, also, never
+
+    def is_said(self, status: int, text: str) -> bool:
+        """Whether this text, which came with this status, speaks of it."""
+        return status in self._statuses and self.stands_in(text)
+
+    def stands_in(self, text: str) -> bool:
+        """Whether this text speaks of it, whatever the status."""
+        words, also, never = self._patterns
+        return bool(words.search(text) and also.search(text) and not never.search(text))
+
+    @cached_property
+    def _patterns(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(re.compile(written, re.IGNORECASE) for written in self._written)
+
+
+_FORM = frozenset({400, 422})
+_FORM_OR_TEMPLATE = _FORM | {500}
+"""The template of a model that fails on what it does not know is a server's fault to some servers."""
+
+UNKNOWN = Subject(
+    _FORM,
+    r"\bun(supported|known|recogni[sz]ed|expected|available)|\b(for|pro)(bidden|hibited)\b|_forbidden\b"
+    r"|\b(dis|un)allowed\b|\bincompatible\b|\bobsolete\b|\bdeprecated\b"
+    r"|\b(replaced|superseded) (by|with)\b|\brenamed to\b"
+    r"|\b(not|no longer) (an? |be |yet |currently )*(support(ed)?|permitted|allowed|accepted|recogni[sz]ed|"
+    r"known|enabled|available|implemented|valid|used|specified|set)\b"
+    r"|\b(must|may|should) not be (given|included|passed|present|provided|sent)\b"
+    r"|\bcannot be (set|used|specified|changed|modified|provided|passed|included)\b"
+    r"|\bmust be (omitted|removed|absent|unset|left out)\b|\b(please|must|to) omit\b"
+    r"|n't (supported|allowed|permitted|accepted|available|recogni[sz]ed)\b"
+    r"|\b(do(es)?n't|do(es)? not|cannot) (support|accept|allow|know|use|take|permit|recogni[sz]e)\b"
+    r"|\bextra (inputs?|fields?|param|properties|keys?)|\badditional propert|\bno such (field|param|argument)"
+    r"|\bcannot find field\b|\bremove\b|must be verified"
+    r"|\bonly the default\b|\bonly \d+(\.\d+)? is (allowed|supported|accepted)\b"
+    r"|\bonly (be|accepts?|supports?|takes?|allows?) (an? |the |set to |equal to |value |temperature )*"
+    r"['\"`]?\d+(\.\d+)?\b(?!\.\d)(?!\W*(and|or|to|tokens|characters|-|–)(?!\w))"
+    r"|\b(is|are) fixed (at|to)\b"
+    r"|不支持|不允许|无法识别|(未知|多余)的?(参数|字段)",
+)
+"""Something in the request that the server does not know or take."""
+
+INVALID = Subject(
+    _FORM,
+    r"\b(invalid|illegal|bad|malformed|not valid|not from)\b",
+)
+"""Something that it calls invalid: a field, or the value that it has."""
+
+ITEM_IDS = Subject(
+    frozenset({400, 404}),
+    r"required 'reasoning' item|item with id .{0,200} not found",
+)
+"""An item that is looked for by its id, or what belongs to that id: another server gave it."""
+
+REASONING_MISSED = Subject(
+    _FORM,
+    r"reasoning_content\W.{0,80}\b(missing|required|must be (passed|provided|present|included|returned|set))"
+    r"|\b(missing|requires?|without)\W.{0,60}\breasoning_content\b",
+)
+"""Reasoning that is missed in a message that never had any: another server made it, as a rule."""
+
+_SYSTEM_ROLE = (
+    r"(?:['\"`“]?\b(?:system|developer)['\"`”]? (?:roles?|messages?|prompts?|instructions?)\b"
+    r"|\broles?\W{1,4}(?:system|developer)\b)"
+)
+SYSTEM_ROLE = Subject(
+    _FORM_OR_TEMPLATE,
+    rf"{_SYSTEM_ROLE}.{{0,40}}((\bnot|n't|\bcannot) (yet |currently |be )*"
+    r"(supported|accepted|enabled|available|allowed(?! to)|permitted|recogni[sz]ed)\b"
+    r"|\b(unsupported|disallowed|forbidden|disabled)\b)"
+    r"|(\bnot|n't|\bcannot) (support|accept|allow|permit|contain|include|have|use|take|recogni[sz]e|know) "
+    rf"(?!.{{0,16}}\b(more|multiple|several|two)\b).{{0,12}}({_SYSTEM_ROLE}|['\"`](system|developer)['\"`])"
+    r"|\b(unsupported|unexpected|unknown|unrecogni[sz]ed|invalid|illegal)\b.{0,20}\brole\b"
+    r".{0,20}\b(system|developer)\b"
+    r"|\brole\W{1,4}(system|developer)\b.{0,12}\b(invalid|unknown|not (a )?(valid|known))\b"
+    r"|\binvalid value\W{1,4}(system|developer)\b"
+    r"|\bunknown variant `(system|developer)`|['\"`](system|developer)['\"`] is not one of"
+    rf"|\b(remove|omit) (the |any |all )?{_SYSTEM_ROLE}"
+    r"|\bonly user,? (and )?assistant\b.{0,20}role"
+    r"|不支持\s?['\"`“]?(system|developer|系统(消息|提示|角色))"
+    r"|\A(?!.*optional system).*roles must alternate",
+)
+"""System messages, which the server, or the template of its model, does not know.
+
+One that wants user and assistant by turns, which they are, takes the system message for one of them.
+"""
+
+CONTENT_PART = Subject(
+    _FORM_OR_TEMPLATE,
+    r"\b(unsupported|unknown|unrecogni[sz]ed|invalid|unexpected) (content )?part( type)?\b"
+    r"|\b(unsupported|unknown|invalid) content\[\]\.type\b"
+    r"|\bcontent\b.{0,30}\b(must|should|has to) be (a |an? valid |of type )*str(ing)?\b"
+    r"|\bonly\W{1,3}text\b.{0,40}\b(supported|allowed|accepted|permitted)\b",
+)
+"""A kind of part of a message's content that is not known, where none but text is taken as a rule."""
+
+CALL_IDS = Subject(
+    _FORM_OR_TEMPLATE,
+    r"\btool[ _-]?(call|use)s?(\[\d+\]|\.\d+)?[ _.-]?ids?\b|\b(function[ _-]?)?call[ _-]?ids?\b",
+    also=(
+        r"\bpattern\b|\btoo long\b|\blength\b|\bcharacters?\b|\bletters\b|\bregular expression\b"
+        r"|\balphanumeric\b|\binvalid\b|\bformat\b|\bmust (be|match|have|begin|start)\b"
+    ),
+    never=(
+        r"\brespon(se|d|ses|ding)\b|\bfollowed\b|\bpreced|\bnot found\b|\brequired\b|\bmissing\b|\bduplicate"
+    ),
+)
+"""The form of calls' ids, and no missing call or result: another server made them, as a rule."""
+
+NINE_LETTERS = Subject(
+    _FORM_OR_TEMPLATE,
+    r"\blength (of |must be |exactly )?9\b|\b9 (alphanumeric|letters|characters)\b|\{9\}",
+)
+"""Ids of exactly nine characters, which are asked for."""
+
+NO_STREAMS = Subject(
+    _FORM,
+    r"(?<!non-)(?<!non )\bstream(ing|ed|s| mode| requests?)\b.{0,40}(\bnot\b|n't|\bunsupported|\bdisabled)"
+    r"|(\bnot|n't) (support|allow|accept|permit|offer).{0,40}\bstream(s|ing| mode)\b"
+    r"|\bstream\b['\"`]?(\s?[:=]\s?|\s(set to )?)['\"`]?true\b.{0,20}(\bnot\b|n't|\bunsupported|\bdisabled)"
+    r"|\bstream\b.{0,20} must be (set to )?false|\b(cannot|can't) (be )?stream(ed)?\b"
+    r"|\bonly (supports? )?(the )?non-?\s?stream|\bdisable (the )?stream|不支持\s?流式",
+)
+"""Streams, which the server does not have."""
+
+ONLY_STREAMS = Subject(
+    _FORM,
+    r"\bonly (supports? |accepts? )?(the )?stream(ing|s|ed)?\b|\bstream(ing)? (mode )?is (required|mandatory)"
+    r"|\bstreaming only\b|\b(set|use|pass|with) ['\"`]?stream['\"`]?( ?[=:] ?| to )['\"`]?true\b"
+    r"|\b(enable|requires?) (the )?stream(ing)?\b"
+    r"|\bstream\b.{0,20} must be (set to )?true|\b(must|has to|have to) be streamed\b"
+    r"|\bnon-?\s?stream(ing|ed|s)?\b.{0,40}(\bnot\b|n't|\bunsupported|\bdisabled)"
+    r"|\b(not|n't) (support|allow|accept) non-?\s?stream"
+    r"|\bstream\b.{0,30}\bfalse\b.{0,20}(\bnot\b|n't|\bunsupported)"
+    r"|\bstream\b.{0,4} does not support false\b"
+    r"|\bonly (available|supported) (in|with|via|for|when)\b.{0,12}\bstream|[只仅]支持\s?(流式|stream)",
+)
+"""Streams, which are all that the server has."""
+
+_FIRST_ROLE: FieldPlace = ("messages", 0, "role")
+_MOST_DIGITS = 10
+_WRITTEN = re.compile(
+    r"(?<![\w$])[A-Za-z_$][\w$]*(?:(?:\.?\[\d+\])?\.[\w$]+|\[\d+\])+"
+    r"|\((?:'[^']{1,200}'|\d{1,9})(?:, ?(?:'[^']{1,200}'|\d{1,9})){1,20}\)",
+    re.ASCII,
+)
+"""A place in words, as `messages[2].name`, `messages.2.name` and `('body', 'messages', 2, 'name')`."""
+
+
+_SPOKEN = frozenset({"code", "type", "message", "msg", "description", "reason", "status"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A refusal: its HTTP status, all that was said, on one line, and the places named beside the words."""
+
+    status: int
+    text: str
+    places: tuple[FieldPlace, ...] = ()
+
+    @classmethod
+    def of(cls, status: int, body: object) -> "Refusal":
+        """What a server said in the error that came with this status."""
+        texts = list(texts_in(body))
+        words = dict.fromkeys([said(body), *(text for key, text in texts if key in _SPOKEN)])
+        named = (_place_of(text) for key, text in texts if key in ("param", "field"))
+        return cls(status=status, text=on_one_line(words), places=(*named, *locations_in(body)))
+
+    @property
+    def all_places(self) -> tuple[FieldPlace, ...]:
+        """The places named beside the words and in them."""
+        return (*self.places, *(_place_of(found) for found in _WRITTEN.findall(self.text)))
+
+    @property
+    def is_of_what_was_sent(self) -> bool:
+        """Whether its status is one that is said of what stands in a request."""
+        return self.status in _FORM
+
+    @property
+    def is_of_the_system_role(self) -> bool:
+        """Whether it speaks of system messages, or points at the role of the first message."""
+        points = self.is_of_what_was_sent and any(place[-3:] == _FIRST_ROLE for place in self.all_places)
+        return points or self.is_of(SYSTEM_ROLE)
+
+    def is_of(self, subject: Subject) -> bool:
+        """Whether it speaks of this."""
+        return subject.is_said(self.status, self.text)
+
+    def most_output(self, asked: int) -> int | None:
+        """The longest answer in tokens that may be asked for, less than `asked`; None where none is named."""
+        return most_output_in(self.text, asked) if self.is_of_what_was_sent else None
+
+
+def _place_of(text: str) -> FieldPlace:
+    """The keys and places in a path as servers write them: `messages[2].name` or `body -> temperature`."""
+    parts = (part for part in re.split(r"[^\w$]+", text) if part)
+    return tuple(int(part) if part.isdecimal() and len(part) < _MOST_DIGITS else part for part in parts)
+
+
+def path_of(place: FieldPlace) -> FieldPath:
+    """The keys in a place, without the places in lists."""
+    return tuple(part for part in place if isinstance(part, str) and not part.isdecimal())
+
 
 _LIMIT = re.compile(
     r"max_?(completion_?|output_?|new_?)?tokens|maximum tokens|\brequested (completion|output) tokens\b"
@@ -72,233 +285,6 @@ def most_output_in(text: str, asked: int) -> int | None:
     text = _LOWER_BOUND.sub("", text)
     named = ((tokens_in(number) or 0) - bool(exclusive) for number, exclusive in _NUMBER.findall(text))
     return max((number for number in named if _LEAST_OUTPUT <= number < asked), default=None)
-
-
-_FORM = frozenset({400, 422})
-_SPOKEN = frozenset({"code", "type", "message", "msg", "description", "reason", "status"})
-
-_UNKNOWN = re.compile(
-    r"\bun(supported|known|recogni[sz]ed|expected|available)|\b(for|pro)(bidden|hibited)\b|_forbidden\b"
-    r"|\b(dis|un)allowed\b|\bincompatible\b|\bobsolete\b|\bdeprecated\b"
-    r"|\b(replaced|superseded) (by|with)\b|\brenamed to\b"
-    r"|\b(not|no longer) (an? |be |yet |currently )*(support(ed)?|permitted|allowed|accepted|recogni[sz]ed|"
-    r"known|enabled|available|implemented|valid|used|specified|set)\b"
-    r"|\b(must|may|should) not be (given|included|passed|present|provided|sent)\b"
-    r"|\bcannot be (set|used|specified|changed|modified|provided|passed|included)\b"
-    r"|\bmust be (omitted|removed|absent|unset|left out)\b|\b(please|must|to) omit\b"
-    r"|n't (supported|allowed|permitted|accepted|available|recogni[sz]ed)\b"
-    r"|\b(do(es)?n't|do(es)? not|cannot) (support|accept|allow|know|use|take|permit|recogni[sz]e)\b"
-    r"|\bextra (inputs?|fields?|param|properties|keys?)|\badditional propert|\bno such (field|param|argument)"
-    r"|\bcannot find field\b|\bremove\b|must be verified"
-    r"|\bonly the default\b|\bonly \d+(\.\d+)? is (allowed|supported|accepted)\b"
-    r"|\bonly (be|accepts?|supports?|takes?|allows?) (an? |the |set to |equal to |value |temperature )*"
-    r"['\"`]?\d+(\.\d+)?\b(?!\.\d)(?!\W*(and|or|to|tokens|characters|-|–)(?!\w))"
-    r"|\b(is|are) fixed (at|to)\b"
-    r"|不支持|不允许|无法识别|(未知|多余)的?(参数|字段)",
-    re.IGNORECASE,
-)
-_INVALID = re.compile(r"\b(invalid|illegal|bad|malformed|not valid|not from)\b", re.IGNORECASE)
-_ITEM_IDS = re.compile(r"required 'reasoning' item|item with id .{0,200} not found", re.IGNORECASE)
-_REASONING_WANTED = re.compile(
-    r"reasoning_content\W.{0,80}\b(missing|required|must be (passed|provided|present|included|returned|set))"
-    r"|\b(missing|requires?|without)\W.{0,60}\breasoning_content\b",
-    re.IGNORECASE,
-)
-_SYSTEM_ROLE = (
-    r"(?:['\"`“]?\b(?:system|developer)['\"`”]? (?:roles?|messages?|prompts?|instructions?)\b"
-    r"|\broles?\W{1,4}(?:system|developer)\b)"
-)
-_SYSTEM = re.compile(
-    rf"{_SYSTEM_ROLE}.{{0,40}}((\bnot|n't|\bcannot) (yet |currently |be )*"
-    r"(supported|accepted|enabled|available|allowed(?! to)|permitted|recogni[sz]ed)\b"
-    r"|\b(unsupported|disallowed|forbidden|disabled)\b)"
-    r"|(\bnot|n't|\bcannot) (support|accept|allow|permit|contain|include|have|use|take|recogni[sz]e|know) "
-    rf"(?!.{{0,16}}\b(more|multiple|several|two)\b).{{0,12}}({_SYSTEM_ROLE}|['\"`](system|developer)['\"`])"
-    r"|\b(unsupported|unexpected|unknown|unrecogni[sz]ed|invalid|illegal)\b.{0,20}\brole\b"
-    r".{0,20}\b(system|developer)\b"
-    r"|\brole\W{1,4}(system|developer)\b.{0,12}\b(invalid|unknown|not (a )?(valid|known))\b"
-    r"|\binvalid value\W{1,4}(system|developer)\b"
-    r"|\bunknown variant `(system|developer)`|['\"`](system|developer)['\"`] is not one of"
-    rf"|\b(remove|omit) (the |any |all )?{_SYSTEM_ROLE}"
-    r"|\bonly user,? (and )?assistant\b.{0,20}role"
-    r"|不支持\s?['\"`“]?(system|developer|系统(消息|提示|角色))",
-    re.IGNORECASE,
-)
-_PART = re.compile(
-    r"\b(unsupported|unknown|unrecogni[sz]ed|invalid|unexpected) (content )?part( type)?\b"
-    r"|\b(unsupported|unknown|invalid) content\[\]\.type\b"
-    r"|\bcontent\b.{0,30}\b(must|should|has to) be (a |an? valid |of type )*str(ing)?\b"
-    r"|\bonly\W{1,3}text\b.{0,40}\b(supported|allowed|accepted|permitted)\b",
-    re.IGNORECASE,
-)
-_BY_TURNS = re.compile(r"roles must alternate", re.IGNORECASE)
-_OPTIONAL_SYSTEM = re.compile(r"optional system", re.IGNORECASE)
-_CALL_ID = re.compile(
-    r"\btool[ _-]?(call|use)s?(\[\d+\]|\.\d+)?[ _.-]?ids?\b|\b(function[ _-]?)?call[ _-]?ids?\b",
-    re.IGNORECASE,
-)
-_FORM_OF_AN_ID = re.compile(
-    r"\bpattern\b|\btoo long\b|\blength\b|\bcharacters?\b|\bletters\b|\bregular expression\b|\balphanumeric\b"
-    r"|\binvalid\b|\bformat\b|\bmust (be|match|have|begin|start)\b",
-    re.IGNORECASE,
-)
-_NO_FORM_OF_AN_ID = re.compile(
-    r"\brespon(se|d|ses|ding)\b|\bfollowed\b|\bpreced|\bnot found\b|\brequired\b|\bmissing\b|\bduplicate",
-    re.IGNORECASE,
-)
-_NINE = re.compile(
-    r"\blength (of |must be |exactly )?9\b|\b9 (alphanumeric|letters|characters)\b|\{9\}", re.IGNORECASE
-)
-_NO_STREAMS = re.compile(
-    r"(?<!non-)(?<!non )\bstream(ing|ed|s| mode| requests?)\b.{0,40}(\bnot\b|n't|\bunsupported|\bdisabled)"
-    r"|(\bnot|n't) (support|allow|accept|permit|offer).{0,40}\bstream(s|ing| mode)\b"
-    r"|\bstream\b['\"`]?(\s?[:=]\s?|\s(set to )?)['\"`]?true\b.{0,20}(\bnot\b|n't|\bunsupported|\bdisabled)"
-    r"|\bstream\b.{0,20} must be (set to )?false|\b(cannot|can't) (be )?stream(ed)?\b"
-    r"|\bonly (supports? )?(the )?non-?\s?stream|\bdisable (the )?stream|不支持\s?流式",
-    re.IGNORECASE,
-)
-_ONLY_STREAMS = re.compile(
-    r"\bonly (supports? |accepts? )?(the )?stream(ing|s|ed)?\b|\bstream(ing)? (mode )?is (required|mandatory)"
-    r"|\bstreaming only\b|\b(set|use|pass|with) ['\"`]?stream['\"`]?( ?[=:] ?| to )['\"`]?true\b"
-    r"|\b(enable|requires?) (the )?stream(ing)?\b"
-    r"|\bstream\b.{0,20} must be (set to )?true|\b(must|has to|have to) be streamed\b"
-    r"|\bnon-?\s?stream(ing|ed|s)?\b.{0,40}(\bnot\b|n't|\bunsupported|\bdisabled)"
-    r"|\b(not|n't) (support|allow|accept) non-?\s?stream"
-    r"|\bstream\b.{0,30}\bfalse\b.{0,20}(\bnot\b|n't|\bunsupported)"
-    r"|\bstream\b.{0,4} does not support false\b"
-    r"|\bonly (available|supported) (in|with|via|for|when)\b.{0,12}\bstream|[只仅]支持\s?(流式|stream)",
-    re.IGNORECASE,
-)
-_FIRST_ROLE: FieldPlace = ("messages", 0, "role")
-_MOST_DIGITS = 10
-_WRITTEN = re.compile(
-    r"(?<![\w$])[A-Za-z_$][\w$]*(?:(?:\.?\[\d+\])?\.[\w$]+|\[\d+\])+"
-    r"|\((?:'[^']{1,200}'|\d{1,9})(?:, ?(?:'[^']{1,200}'|\d{1,9})){1,20}\)",
-    re.ASCII,
-)
-"""A place in words, as `messages[2].name`, `messages.2.name` and `('body', 'messages', 2, 'name')`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A refusal: its HTTP status, all that was said, on one line, and the places named beside the words."""
-
-    status: int
-    text: str
-    places: tuple[FieldPlace, ...] = ()
-
-    @classmethod
-    def of(cls, status: int, body: object) -> "Refusal":
-        """What a server said in the error that came with this status."""
-        texts = list(texts_in(body))
-        words = dict.fromkeys([said(body), *(text for key, text in texts if key in _SPOKEN)])
-        named = (_place_of(text) for key, text in texts if key in ("param", "field"))
-        return cls(status=status, text=on_one_line(words), places=(*named, *locations_in(body)))
-
-    @property
-    def paths(self) -> tuple[FieldPath, ...]:
-        """The fields named beside the words."""
-        return tuple(map(_path_in, self.places))
-
-    @property
-    def all_places(self) -> tuple[FieldPlace, ...]:
-        """The places named beside the words and in them."""
-        return (*self.places, *(_place_of(found) for found in _WRITTEN.findall(self.text)))
-
-    @property
-    def all_paths(self) -> tuple[FieldPath, ...]:
-        """The fields named beside the words, and by a path in them."""
-        return tuple(map(_path_in, self.all_places))
-
-    @property
-    def is_of_what_was_sent(self) -> bool:
-        """Whether its status is one that is said of what stands in a request."""
-        return self.status in _FORM
-
-    @property
-    def is_of_the_form(self) -> bool:
-        """Whether it speaks of something in the request that the server does not know or take."""
-        return self.is_of_what_was_sent and bool(_UNKNOWN.search(self.text))
-
-    @property
-    def is_of_something_invalid(self) -> bool:
-        """Whether it calls something in the request invalid: a field, or the value that it has."""
-        return self.is_of_what_was_sent and bool(_INVALID.search(self.text))
-
-    @property
-    def is_of_item_ids(self) -> bool:
-        """Whether an item is looked for by its id, or what belongs to that id: another server gave it."""
-        return self.status in (400, 404) and bool(_ITEM_IDS.search(self.text))
-
-    @property
-    def wants_reasoning(self) -> bool:
-        """Whether reasoning is missed in a message that never had any: another server made it, as a rule."""
-        return self.status in _FORM and bool(_REASONING_WANTED.search(self.text))
-
-    @property
-    def is_of_the_system_role(self) -> bool:
-        """Whether the server, or the template of its model, knows no system messages."""
-        if self.status in _FORM and any(path[-3:] == _FIRST_ROLE for path in self.all_places):
-            return True
-        return self.status in (*_FORM, 500) and refuses_system(self.text)
-
-    @property
-    def is_of_a_part(self) -> bool:
-        """Whether a kind of part of a message's content is not known, or none but text is."""
-        return self.status in (*_FORM, 500) and refuses_a_part(self.text)
-
-    @property
-    def is_of_call_ids(self) -> bool:
-        """Whether ids of calls have a form that the server does not take: another made them, as a rule."""
-        return self.status in (*_FORM, 500) and refuses_call_ids(self.text)
-
-    @property
-    def wants_nine_letters(self) -> bool:
-        """Whether ids of exactly nine characters are asked for."""
-        return bool(_NINE.search(self.text))
-
-    @property
-    def is_of_streams(self) -> bool:
-        """Whether the server does not stream."""
-        return self.status in _FORM and bool(_NO_STREAMS.search(self.text))
-
-    @property
-    def wants_streams(self) -> bool:
-        """Whether the server does nothing but stream."""
-        return self.status in _FORM and bool(_ONLY_STREAMS.search(self.text))
-
-    def most_output(self, asked: int) -> int | None:
-        """The longest answer in tokens that may be asked for, less than `asked`; None where none is named."""
-        return most_output_in(self.text, asked) if self.status in _FORM else None
-
-
-def refuses_system(text: str) -> bool:
-    """Whether these are the words of a server, or of a model's template, that knows no system messages.
-
-    One that wants user and assistant by turns, which they are, takes the system message for one of them.
-    """
-    by_turns = _BY_TURNS.search(text) and not _OPTIONAL_SYSTEM.search(text)
-    return bool(by_turns or _SYSTEM.search(text))
-
-
-def refuses_a_part(text: str) -> bool:
-    """Whether these words are of a kind of part that a message's content may not have."""
-    return bool(_PART.search(text))
-
-
-def refuses_call_ids(text: str) -> bool:
-    """Whether these words are of the form of a call's id, and not of a call or a result that is missing."""
-    return bool(_CALL_ID.search(text) and _FORM_OF_AN_ID.search(text) and not _NO_FORM_OF_AN_ID.search(text))
-
-
-def _place_of(text: str) -> FieldPlace:
-    """The keys and places in a path as servers write them: `messages[2].name` or `body -> temperature`."""
-    parts = (part for part in re.split(r"[^\w$]+", text) if part)
-    return tuple(int(part) if part.isdecimal() and len(part) < _MOST_DIGITS else part for part in parts)
-
-
-def _path_in(place: FieldPlace) -> FieldPath:
-    return tuple(part for part in place if isinstance(part, str) and not part.isdecimal())
 
 
 _STORE: FieldPath = ("store",)
@@ -345,14 +331,14 @@ _QUOTES_THE_REQUEST = re.compile(r"[\"'](messages|input)[\"']\s*:")
 
 def refused_fields(refusal: Refusal, sent: Json) -> frozenset[FieldPath]:
     """The fields that this refusal of `sent` names; one of tools is `("tools", name)`, wherever it stands."""
-    if refusal.is_of_item_ids and any("id" in item for item in _objects(sent.get("input"))):
+    if refusal.is_of(ITEM_IDS) and any("id" in item for item in _objects(sent.get("input"))):
         return _ITEM_ID_FIELDS
     if not refusal.is_of_what_was_sent:
         return frozenset()
-    followed = (_followed(path, sent) for path in refusal.all_paths)
+    followed = (_followed(path_of(place), sent) for place in refusal.all_places)
     found = frozenset(path for path in followed if path)
     sure = _own(found, refusal.text, sent) | (found & _IDS) | _replaced(refusal.text, sent)
-    if not refusal.is_of_the_form:
+    if not refusal.is_of(UNKNOWN):
         return sure | _of_answers(found, refusal, sent)
     unknown = found or frozenset(_in_words(refusal.text, sent))
     named = sure | {path for path in unknown if (path[0],) not in sure}
@@ -385,7 +371,7 @@ def _replaced(text: str, sent: Json) -> frozenset[FieldPath]:
 def _of_answers(found: frozenset[FieldPath], refusal: Refusal, sent: Json) -> frozenset[FieldPath]:
     """The fields of what a server answered that this refusal calls invalid: no user asked for them."""
     text = refusal.text
-    if not refusal.is_of_something_invalid or refusal.wants_reasoning or _QUOTES_THE_REQUEST.search(text):
+    if not refusal.is_of(INVALID) or refusal.is_of(REASONING_MISSED) or _QUOTES_THE_REQUEST.search(text):
         return frozenset()
     ours = {path for part in _CONVERSATIONS for path in _answer_paths(part, sent.get(part))}
     return frozenset((found & ours) or (path for path in ours if _speaks_of(path[-1], text)))
