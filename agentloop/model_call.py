@@ -1,5 +1,12 @@
 """One call of a model, drained and recorded."""
 
+`call_model` gives the answer and the record that it was asked. `RetryPolicy` says which failures are tried
+again, how often, how long between, and how long in all: only `ModelUnavailableError` is. The wait is what the
+server asked for, else it doubles each time; either carries some chance on top, so that not all come back at
+one instant: https://cloud.google.com/storage/docs/retry-strategy.
+"""
+
+import asyncio
 import hashlib
 import json
 import time

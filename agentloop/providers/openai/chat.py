@@ -1,4 +1,4 @@
-"""OpenAIChat."""
+"""`OpenAIChat`, a model behind chat completions: its requests, and its answers, streamed and whole."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing

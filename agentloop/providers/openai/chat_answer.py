@@ -1,16 +1,13 @@
-"""Chunks merged to an answer.
-
-The words in which servers say why an answer ended, brought to those of OpenAI.
-
-DeepSeek, Mistral, Z.ai and gateways to Anthropic and Gemini have words of their own; one not known here is
-passed on as it is. Documented at https://api-docs.deepseek.com/api/create-chat-completion,
-https://docs.mistral.ai/api/, https://docs.z.ai/api-reference/llm/chat-completion,
-https://docs.claude.com/en/api/handling-stop-reasons and
-https://ai.google.dev/api/generate-content#FinishReason.
-
-An answer that grows: the chunks of a chat completion merged into one message.
+"""An answer that grows: the chunks of a chat completion merged into one message, and why it ended.
 
 An answer in one piece is one chunk here, so that both ways give the same message.
+
+The words in which servers say why an answer ended are brought to those of OpenAI. DeepSeek, Mistral, Z.ai and
+gateways to Anthropic and Gemini have words of their own; one not known here is passed on as it is. Documented
+at https://api-docs.deepseek.com/api/create-chat-completion, https://docs.mistral.ai/api/,
+https://docs.z.ai/api-reference/llm/chat-completion,
+https://docs.claude.com/en/api/handling-stop-reasons and
+https://ai.google.dev/api/generate-content#FinishReason.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Growing content, calls and fields.
+"""What grows in an answer: its calls, its content and its other fields, each out of fragments.
 
 The tool calls of one message out of their fragments, whatever a server says of which belongs to which.
 
@@ -32,12 +32,12 @@ _JSON = json.JSONDecoder()
 _BLANKS = re.compile(r"\s*")
 
 
-def arguments_once(arguments: str) -> str:
+def dedupe_arguments(arguments: str) -> str:
     """The arguments; an object said several times over counts once, and null is no argument.
 
     Some servers send all of the arguments once more in the last chunk, others an empty object in the first.
 
-    >>> arguments_once('{"x": 1}{"x": 1}'), arguments_once('{"x": 1}{"x": 2}')
+    >>> dedupe_arguments('{"x": 1}{"x": 1}'), dedupe_arguments('{"x": 1}{"x": 2}')
     ('{"x": 1}', '{"x": 1}{"x": 2}')
     """
     text = arguments.strip()
@@ -54,15 +54,15 @@ def arguments_once(arguments: str) -> str:
     return text[said[0][1] : said[0][2]]
 
 
-def calls_once(calls: Sequence[C], told: Callable[[C], tuple[Hashable, Hashable]]) -> list[C]:
+def dedupe_calls(calls: Sequence[C], told: Callable[[C], tuple[Hashable, Hashable]]) -> list[C]:
     """The calls without those that are said again.
 
     `told` gives the id of a call, false where it has none, and what the call says. Calls of one id that say
     the same are one. Where they differ the server gives one id to several calls, and it tells nothing.
 
-    >>> calls_once([("a", "1"), ("a", "1"), ("b", "1"), ("", "1"), ("", "1")], lambda call: call)
+    >>> dedupe_calls([("a", "1"), ("a", "1"), ("b", "1"), ("", "1"), ("", "1")], lambda call: call)
     [('a', '1'), ('b', '1'), ('', '1'), ('', '1')]
-    >>> calls_once([("a", "1"), ("a", "2"), ("a", "1")], lambda call: call)
+    >>> dedupe_calls([("a", "1"), ("a", "2"), ("a", "1")], lambda call: call)
     [('a', '1'), ('a', '2'), ('a', '1')]
     """
     sayings: dict[Hashable, set[Hashable]] = {}
@@ -257,7 +257,7 @@ class GrowingCalls:
     def to_openai(self) -> list[dict[str, Any]]:
         """The calls in wire form, each once, without those that say nothing."""
         calls = [call.to_openai() for call in self._calls if not call.says_nothing()]
-        return calls_once(calls, _told)
+        return dedupe_calls(calls, _told)
 
     def __bool__(self) -> bool:
         return not all(call.says_nothing() for call in self._calls)
@@ -343,7 +343,7 @@ class _GrowingCall:
     def is_whole(self) -> bool:
         """Whether the arguments decode to a JSON object."""
         try:
-            return isinstance(json.loads(arguments_once("".join(self._arguments))), dict)
+            return isinstance(json.loads(dedupe_arguments("".join(self._arguments))), dict)
         except (ValueError, RecursionError):
             return False
 
@@ -353,7 +353,7 @@ class _GrowingCall:
 
     def to_openai(self) -> dict[str, Any]:
         """The call in wire form."""
-        function = {"name": self._name, "arguments": arguments_once("".join(self._arguments))}
+        function = {"name": self._name, "arguments": dedupe_arguments("".join(self._arguments))}
         function |= self._function_fields.joined()
         return {"id": self.id, "type": "function", "function": function} | self._fields.joined()
 

@@ -1,9 +1,8 @@
 """The server, its connections, its key kept out of words; the door to openai.
 
-Bodies of responses that nobody streams, read as far as is believed: of any length, in any coding.
-
-An error keeps its status whatever its body: one that is broken off, packed wrongly, or said to be in a
-charset that is none.
+A `Server` is where requests go. `LoopClients` holds one client for each event loop. Bodies of responses that
+nobody streams are read as far as is believed, of any length, in any coding: an error keeps its status
+whatever its body, one that is broken off, packed wrongly, or said to be in a charset that is none.
 """
 
 import asyncio

@@ -159,7 +159,7 @@ def _said_in(error: Exception) -> _Said | None:
             bare_bytes = len(error.response.request.content) if is_bare else None
         case ServerSaidError():
             body, begun, wait, bare_bytes = trimmed(error.body), error.begun, None, None
-            status = status_said(body, begun=begun)
+            status = status_of(body, begun=begun)
         case _:
             return None
     kind, sizes = _kind_of(status, body)
@@ -366,7 +366,7 @@ def is_unpaid(body: object) -> bool:
     return not _UNPAID.isdisjoint(codes_in(body))
 
 
-def status_said(body: object, *, begun: bool) -> int:
+def status_of(body: object, *, begun: bool) -> int:
     """The status that the error stands for, 200 where it says of none that a second try could help.
 
     Once an answer has `begun`, the request was good: what then breaks it off may pass, unless it says that
@@ -393,11 +393,11 @@ def _named(body: object) -> Iterator[int]:
     """What the fields for names stand for, as far as they are known."""
     values = (each.get(key) for each in objects_in(body) for key in _NAMED)
     for name in (re.sub(r"[\s-]+", "_", value.strip()) for value in values if isinstance(value, str)):
-        if (status := _status_of(name)) is not None:
+        if (status := _status_named(name)) is not None:
             yield status
 
 
-def _status_of(name: str) -> int | None:
+def _status_named(name: str) -> int | None:
     found = (status for status, pattern in _STATUS_OF_NAMES if re.search(pattern, name, re.IGNORECASE))
     return next(found, None)
 

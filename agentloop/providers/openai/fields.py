@@ -1,8 +1,10 @@
-"""Fields of requests and error bodies; numbers in texts.
+"""Fields of requests and of error bodies, and the numbers in texts.
 
-What stands in the error object of a server: its words, codes and texts, and the places that it names.
+What stands in the error object of a server: its words, codes and texts, and the places that it names. A body
+may be nested as deep as JSON can be; what stands deeper than errors in use are is passed over.
 
-A body may be nested as deep as JSON can be; what stands deeper than errors in use are is passed over.
+What stands in a request: the fields that we add, those that a user gives, and those in which servers return
+what their models thought.
 """
 
 import json
@@ -262,7 +264,7 @@ LiteLLM's (https://docs.litellm.ai/docs/reasoning_content) and OpenRouter's
 (https://openrouter.ai/docs/use-cases/reasoning-tokens).
 """
 
-FIELDS = frozenset({"reasoning_content", "reasoning"}) | SEALED_FIELDS
+REASONING_FIELDS = frozenset({"reasoning_content", "reasoning"}) | SEALED_FIELDS
 """Fields of a message beside its content.
 
 DeepSeek's (https://api-docs.deepseek.com/guides/reasoning_model), and that of vLLM and OpenRouter
@@ -280,7 +282,7 @@ https://docs.mistral.ai/capabilities/reasoning/), `reasoning` of the Responses A
 SEALED_PARTS = frozenset({"redacted_thinking", "reasoning.encrypted"})
 """Types of parts that hold it sealed in `data`: Anthropic's and OpenRouter's."""
 
-PARTS = TOLD_PARTS | SEALED_PARTS
+REASONING_PARTS = TOLD_PARTS | SEALED_PARTS
 
 SEALS = frozenset({"signature", "thought_signature", "thoughtSignature"})
 """Fields that prove whose it is: Anthropic's, and Gemini's, which stands in calls too.

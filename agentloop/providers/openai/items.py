@@ -1,22 +1,17 @@
-"""Messages to and from Responses items.
+"""Messages to and from the items of the Responses API, without loss.
 
-The items of a response as one message, without loss.
+A message's typed fields hold what was said and called; its field `response_items` holds the items in order,
+without what the typed fields hold: a text there is its length, and a call has neither its id, name nor
+arguments. So nothing is stored twice, and what is shown shortened or renamed later is so everywhere.
 
-The message's typed fields hold what was said and called; its field `response_items` holds the items in
-order, without what the typed fields hold: a text there is its length, and a call has neither its id, name
-nor arguments. So nothing is stored twice, and what is shown shortened or renamed later is so everywhere.
-`to_items` turns it round.
+An answer goes back as the items that it came as, with what the message says now. Where the two disagree,
+since it was shortened or changed, the message wins: its text stands once, in the first message item, without
+the annotations that point into the old text.
 
-The items of an answer as they go back to the server: those it came as, with what the message says now.
-
-Where the items and the message disagree, since it was shortened or changed, the message wins: its text
-stands once, in the first message item, without the annotations that point into the old text.
-
-What the API wants to stand together: a reasoning item and what it led to.
-
-It refuses a reasoning item whose following item is missing, and an item known by its id without the
-reasoning that it came from. With `store` false it finds reasoning only in the item itself, so one that
-carries nothing cannot go back; what it led to then goes back without its id, as something merely said.
+Some items must stand together. The API refuses a reasoning item whose following item is missing, and an item
+known by its id without the reasoning that it came from. With `store` false it finds reasoning only in the
+item itself, so one that carries nothing cannot go back; what it led to then goes back without its id, as
+something merely said.
 """
 
 import hashlib
@@ -28,7 +23,7 @@ from typing import Any, TypeAlias
 from agentloop._plumbing.strict_json import STRICT_JSON
 from agentloop.context import RESPONSE_ITEMS, SYSTEM_ROLES
 from agentloop.messages import Json, Message, ToolCall, text_of
-from agentloop.providers.openai.chat_parts import arguments_once
+from agentloop.providers.openai.chat_parts import dedupe_arguments
 
 BETWEEN_MESSAGES = "\n\n"
 """Stands in the text of a message between what came as messages of their own."""
@@ -97,7 +92,7 @@ def _tool_call(item: Json) -> Json:
     if item["type"] == "custom_tool_call":
         given = {"input": given}
     arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    function = {"name": str(item.get("name") or ""), "arguments": arguments_once(arguments)}
+    function = {"name": str(item.get("name") or ""), "arguments": dedupe_arguments(arguments)}
     return {"id": str(item.get("call_id") or ""), "type": "function", "function": function}
 
 

@@ -1,14 +1,11 @@
-"""Is it too long, and what sizes are named.
-
-The sizes in tokens that servers name in a sentence about a request that is too long.
-
-A sum of prompt and answer is told apart where the server does so; bytes, characters and pixels are no tokens.
-
-Telling a request that is too long from any other refusal, in the words of many servers.
+"""Is a request too long for the model, and what sizes does its server name?
 
 There is no common code for it: OpenAI and those after it send `context_length_exceeded`, llama.cpp
 `exceed_context_size_error`, GLM 1261, Mistral 3051, others a sentence alone. Nor does a status tell: 413 is
 also said to a request that is too large for a minute's allowance, or to an image.
+
+Of the sizes in tokens in such a sentence, a sum of prompt and answer is told apart where the server does so;
+bytes, characters and pixels are no tokens.
 """
 
 import re

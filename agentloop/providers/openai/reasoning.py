@@ -11,7 +11,13 @@ from typing import Any, Literal, TypeAlias
 
 from agentloop.messages import Json, text_of
 from agentloop.prompts import ACKNOWLEDGEMENT
-from agentloop.providers.openai.fields import FIELDS, PARTS, SEALED_FIELDS, SEALS, FieldPlace
+from agentloop.providers.openai.fields import (
+    REASONING_FIELDS,
+    REASONING_PARTS,
+    SEALED_FIELDS,
+    SEALS,
+    FieldPlace,
+)
 from agentloop.providers.openai.refusals import CONTENT_PART, ITEM_IDS, UNKNOWN, Refusal, path_of
 
 Returned: TypeAlias = Literal["as it came", "in fields", "none"]
@@ -64,7 +70,7 @@ def _less(sent: Json) -> Returned | None:
     said = _said_in(sent)
     if any(_holds_thoughts(each) for each in said):
         return "in fields"
-    return "none" if any(_is_reasoning(each) or each.keys() & FIELDS for each in said) else None
+    return "none" if any(_is_reasoning(each) or each.keys() & REASONING_FIELDS for each in said) else None
 
 
 def _refuses_reasoning(refusal: Refusal, sent: Json) -> bool:
@@ -107,7 +113,7 @@ def _without_thoughts(message: Json) -> Json:
 def _without_fields(message: Json) -> Json:
     if message.get("role") != "assistant":
         return message
-    kept = {name: value for name, value in message.items() if name not in FIELDS}
+    kept = {name: value for name, value in message.items() if name not in REASONING_FIELDS}
     if _has_sealed_calls(message):
         kept["tool_calls"] = [_unsealed(call) for call in message["tool_calls"]]
     return kept
@@ -145,7 +151,7 @@ def _holds_thoughts(message: Json) -> bool:
 
 
 def _is_thought(part: object) -> bool:
-    return isinstance(part, Mapping) and part.get("type") in PARTS
+    return isinstance(part, Mapping) and part.get("type") in REASONING_PARTS
 
 
 def _names_another_field(refusal: Refusal, sent: Json) -> bool:

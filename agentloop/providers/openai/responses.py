@@ -1,4 +1,4 @@
-"""OpenAIResponses and its stream."""
+"""`OpenAIResponses`, a model behind the Responses API: its requests, and its answers as they grow."""
 
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Mapping, Sequence
@@ -12,7 +12,7 @@ from agentloop._plumbing.strict_json import cleaned, without_half
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json, Usage
 from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, Price, TextPart
-from agentloop.providers.openai.chat_parts import calls_once
+from agentloop.providers.openai.chat_parts import dedupe_calls
 from agentloop.providers.openai.client import ServerChoice
 from agentloop.providers.openai.dialect import Dialect
 from agentloop.providers.openai.endpoint import Form, ServedModel, post_responses
@@ -98,7 +98,7 @@ def _is_cut_call(item: object) -> bool:
 
 def _each_once(items: list[Any]) -> list[Json]:
     """The items that are objects; a call that is sent twice is one."""
-    return calls_once([item for item in items if isinstance(item, Mapping)], _told)
+    return dedupe_calls([item for item in items if isinstance(item, Mapping)], _told)
 
 
 def _told(item: Json) -> tuple[Hashable, Hashable]:

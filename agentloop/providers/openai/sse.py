@@ -1,12 +1,8 @@
-"""Server-sent events; how long more is waited for.
-
-How long more of a stream is waited for, by how much it said and by what it said of its end.
+"""Server-sent events out of the bytes of a response, the JSON in them, and how long more is waited for.
 
 A server can be silent, send signs of life alone (comments, pings, empty chunks), never close what it has
 ended, and say of each piece that it is the last. So the clock runs while an answer does not grow, and a word
 of the end is believed at once only where it can be true.
-
-Server-sent events out of the bytes of a response, and the JSON in them.
 
 The format of events: https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 """
@@ -158,7 +154,7 @@ BROKEN_OFF = "the connection broke off in the middle of an answer: try again lat
 DONE = b"[DONE]"
 """The data of the event behind the last one of a stream."""
 
-FIELDS = (b":", b"data:", b"event:", b"id:", b"retry:", b"error:")
+_LINE_BEGINNINGS = (b":", b"data:", b"event:", b"id:", b"retry:", b"error:")
 """How lines of an event stream begin; no standard has `error:`, in which some servers tell of one."""
 
 _JSON = json.JSONDecoder(parse_constant=lambda _: None, strict=False)
@@ -243,7 +239,7 @@ class EventParser:
         The beginning of a line of an event stream is nothing, and nothing foreign.
         """
         rest = b"".join(self._pieces).removeprefix(BYTE_ORDER_MARK)
-        if any(each.startswith(rest) for each in (*FIELDS, BYTE_ORDER_MARK)):
+        if any(each.startswith(rest) for each in (*_LINE_BEGINNINGS, BYTE_ORDER_MARK)):
             rest = b""
         for line in (rest, b""):
             if (event := self._take(line)) is not None:
@@ -261,7 +257,7 @@ class EventParser:
             self._type = line[6:].strip().decode("utf-8", "replace")
         elif line.startswith(b"error:"):
             return ServerEvent("error", line[6:].strip())
-        elif not line.startswith(FIELDS):
+        elif not line.startswith(_LINE_BEGINNINGS):
             self.foreign.append(line)
         return None
 
@@ -379,7 +375,7 @@ def as_text(data: bytes) -> str:
 
 _BLANKS = b" \t\r\n"
 _OF_JSON = (b"{", b"[")
-_ENOUGH_BYTES = max(map(len, (*FIELDS, BYTE_ORDER_MARK)))
+_ENOUGH_BYTES = max(map(len, (*_LINE_BEGINNINGS, BYTE_ORDER_MARK)))
 
 
 async def opening(data: AsyncIterator[bytes], silence_seconds: float) -> bytes:
@@ -407,6 +403,6 @@ def begins_events(begun: bytes, content_type: str, *, asked: bool) -> bool:
 
     What it is called counts only where its first bytes do not tell; `asked` is whether events were asked for.
     """
-    if begun.removeprefix(BYTE_ORDER_MARK).startswith(FIELDS):
+    if begun.removeprefix(BYTE_ORDER_MARK).startswith(_LINE_BEGINNINGS):
         return True
     return "event-stream" in content_type or (asked and "json" not in content_type)

@@ -39,7 +39,7 @@ _WINDOWS = (
 _WITHIN = ("meta", "top_provider")
 
 
-async def offered_window(http: httpx2.AsyncClient, server: Server, *, seconds: float) -> int | None:
+async def ask_server(http: httpx2.AsyncClient, server: Server, *, seconds: float) -> int | None:
     """The window that the server names for its model, None where it names none in time. Never raises."""
     found = None
     with suppress(TimeoutError, httpx2.HTTPError, httpx2.InvalidURL):
@@ -172,4 +172,4 @@ class ModelWindow:
             http = (await clients.connection(asked)).http
         except UsageError:
             return None
-        return await offered_window(http, asked, seconds=self._seconds)
+        return await ask_server(http, asked, seconds=self._seconds)
