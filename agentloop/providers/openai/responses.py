@@ -1,142 +1,27 @@
 """`OpenAIResponses`, a model behind the Responses API: its requests, and its answers as they grow."""
 
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from agentloop._plumbing.checks import named_tokens_or_none, shown
-from agentloop._plumbing.strict_json import cleaned, without_half
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
-from agentloop.messages import Json, Usage
-from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, Price, TextPart
-from agentloop.providers.openai.chat_parts import dedupe_calls
+from agentloop.messages import Json
+from agentloop.model_call import RetryPolicy
+from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.providers.openai.client import ServerChoice
 from agentloop.providers.openai.dialect import Dialect
 from agentloop.providers.openai.endpoint import Form, ServedModel, post_responses
 from agentloop.providers.openai.fields import ENCRYPTED_REASONING, common_fields
-from agentloop.providers.openai.items import (
-    BETWEEN_MESSAGES,
-    INPUT_FIELDS,
-    TEXT_FIELDS,
-    inputs_of,
-    instructions_of,
-    message_of,
+from agentloop.providers.openai.items import inputs_of, instructions_of
+from agentloop.providers.openai.responses_answer import (
+    NO_OUTPUT,
+    GrowingResponse,
+    answer_of,
+    check_not_failed,
 )
-from agentloop.providers.openai.sse import (
-    BROKEN_OFF,
-    DONE,
-    Ending,
-    EventParser,
-    ServerEvent,
-    ServerSaidError,
-    decoded,
-    drain,
-    events_in,
-    noting,
-    said_in,
-)
-from agentloop.retry import RetryPolicy
-
-NO_OUTPUT = "the server's answer holds no output: check that the base URL is a Responses API's"
-
-_UNFINISHED = frozenset({"queued", "in_progress"})
-_NO_END = "the server answers in the background, later: take `background` out of extra_body"
-
-
-def answer_of(response: Json, items: list[Any]) -> Answer:
-    """The answer that a response gives with these items of output.
-
-    Raises:
-        BadAnswerError: it is no finished response.
-        ServerSaidError: it failed.
-    """
-    check_not_failed(response)
-    if str(response.get("status")) in _UNFINISHED:
-        raise BadAnswerError(_NO_END)
-    try:
-        message = message_of([_plain(item) for item in _each_once(cleaned(items))])
-    except (UsageError, RecursionError) as error:
-        raise BadAnswerError("the server's answer is nested too deep") from error
-    finish = _finish(response, items) or ("tool_calls" if message.tool_calls else "stop")
-    return Answer(message=message, usage=_usage(response.get("usage")), finish=finish)
-
-
-def check_not_failed(response: Json) -> None:
-    """Refuse what is an error in place of a response.
-
-    Raises:
-        ServerSaidError: it is one.
-    """
-    if error := response.get("error"):
-        raise ServerSaidError(error)
-    if response.get("object") == "error" or response.get("type") == "error":
-        raise ServerSaidError({key: value for key, value in response.items() if value != "error"})
-    if str(response.get("status")) in ("failed", "cancelled"):
-        raise ServerSaidError({"code": "server_error", "message": f"the response was {response['status']}"})
-
-
-def _finish(response: Json, items: list[Any]) -> str | None:
-    """Why the answer is cut short, in the words of chat completions; None where it is whole.
-
-    A call that says of itself that it is not whole was cut short too.
-    """
-    if response.get("status") != "incomplete":
-        return "length" if any(map(_is_cut_call, items)) else None
-    details = response.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, Mapping) else None
-    return "content_filter" if reason == "content_filter" else "length"
-
-
-def _is_cut_call(item: object) -> bool:
-    if not isinstance(item, Mapping) or str(item.get("type")) not in INPUT_FIELDS:
-        return False
-    return item.get("status") == "incomplete"
-
-
-def _each_once(items: list[Any]) -> list[Json]:
-    """The items that are objects; a call that is sent twice is one."""
-    return dedupe_calls([item for item in items if isinstance(item, Mapping)], _told)
-
-
-def _told(item: Json) -> tuple[Hashable, Hashable]:
-    """Both ids of a call, none of another item, and what the call says where it is for us to answer."""
-    kind, call_id = str(item.get("type")), item.get("call_id")
-    if not (isinstance(call_id, str) and call_id):
-        return (), ()
-    given = item.get(INPUT_FIELDS.get(kind, ""))
-    return (kind, call_id, str(item.get("id"))), (str(item.get("name")), str(given))
-
-
-def _plain(item: Json) -> Json:
-    """The item, a message whose text some servers send in a shape of their own in the API's shape."""
-    content = item.get("content")
-    if item.get("type") != "message" or not isinstance(content, str | list):
-        return item
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return {**item, "content": [_output_text(part) for part in parts]}
-
-
-def _output_text(part: Any) -> Any:
-    if isinstance(part, Mapping) and part.get("type") == "text":
-        return {"annotations": [], **part, "type": "output_text"}
-    return part
-
-
-def _usage(data: object) -> Usage | None:
-    if not isinstance(data, Mapping):
-        return None
-    if "input_tokens" not in data and "output_tokens" not in data:
-        return Usage.from_openai(data)
-    return Usage.from_openai(
-        {
-            "prompt_tokens": data.get("input_tokens"),
-            "completion_tokens": data.get("output_tokens"),
-            "prompt_tokens_details": data.get("input_tokens_details"),
-        }
-    )
+from agentloop.providers.openai.sse import BROKEN_OFF, DONE, EventParser, decoded, drain, events_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,278 +68,6 @@ def _flat(tool: Json) -> Json:
     return {"type": "function", "strict": False, **function}
 
 
-Places: TypeAlias = Mapping[int, int]
-"""Where items of the end stand, and where the same items stand among those that came."""
-
-_TEXT_FIELDS = {**TEXT_FIELDS, "text": "text"}
-
-
-def filled(item: Json, before: Json) -> Json:
-    """The item, with the text or the arguments that came `before` where it has none."""
-    kind = str(item.get("type"))
-    if kind in INPUT_FIELDS:
-        field = INPUT_FIELDS[kind]
-        return item if item.get(field) or not before.get(field) else {**item, field: before[field]}
-    parts = before.get("content")
-    if kind != "message" or not (isinstance(parts, list) and parts):
-        return item
-    return {**item, "content": _filled_parts(item.get("content"), parts)}
-
-
-def completed(output: Sequence[Any], came: Sequence[Json], whole: Sequence[bool]) -> list[Any]:
-    """The items of the end, filled, and in their order among them the `whole` ones that it leaves out.
-
-    Items of one type are told apart by their ids, calls by those of the call. Where the end has others than
-    came they are the same ones in their order if there are as many, and else nothing of that type is added.
-    """
-    known = _known(output, came)
-    unknown = {_kind(item) for at, item in enumerate(output) if at not in known}
-    same = set(known.values())
-    missing = deque(
-        at for at, item in enumerate(came) if at not in same and whole[at] and _kind(item) not in unknown
-    )
-    items: list[Any] = []
-    for at, item in enumerate(output):
-        while at in known and missing and missing[0] < known[at]:
-            items.append(came[missing.popleft()])
-        items.append(filled(item, came[known[at]]) if at in known else item)
-    return [*items, *(came[at] for at in missing)]
-
-
-def _known(output: Sequence[Any], came: Sequence[Json]) -> Places:
-    named: dict[tuple[str, str], deque[int]] = {}
-    for at, item in enumerate(came):
-        named.setdefault((_kind(item), _name(item)), deque()).append(at)
-    known: dict[int, int] = {}
-    for at, item in enumerate(output):
-        same = named.get((_kind(item), _name(item)))
-        if same and _name(item):
-            known[at] = same.popleft()
-    return known | _in_order(_others(output, known.keys()), _others(came, set(known.values())))
-
-
-def _others(items: Sequence[Any], known: AbstractSet[int]) -> dict[str, list[int]]:
-    """Where the items stand that are not known, by their types."""
-    others: dict[str, list[int]] = {}
-    for at, item in enumerate(items):
-        if at not in known:
-            others.setdefault(_kind(item), []).append(at)
-    return others
-
-
-def _in_order(ours: Mapping[str, list[int]], theirs: Mapping[str, list[int]]) -> dict[int, int]:
-    """The places of a type, where there are as many here and there."""
-    return {
-        here: there
-        for kind, places in ours.items()
-        if len(places) == len(theirs.get(kind, ()))
-        for here, there in zip(places, theirs[kind], strict=True)
-    }
-
-
-def _filled_parts(content: object, before: Sequence[Any]) -> object:
-    if not content:
-        return before
-    if not isinstance(content, list):
-        return content
-    earlier = [*before, *([None] * len(content))]
-    return [_filled_part(part, old) for part, old in zip(content, earlier, strict=False)]
-
-
-def _filled_part(part: Any, before: Any) -> Any:
-    field = _text_field(part)
-    if field is None or part.get(field) or field != _text_field(before):
-        return part
-    return {**part, field: before.get(field)}
-
-
-def _text_field(part: object) -> str | None:
-    return _TEXT_FIELDS.get(str(part.get("type"))) if isinstance(part, Mapping) else None
-
-
-def _kind(item: object) -> str:
-    return str(item.get("type")) if isinstance(item, Mapping) else ""
-
-
-def _name(item: object) -> str:
-    """The id by which an item is known."""
-    if not isinstance(item, Mapping):
-        return ""
-    name = (_kind(item) in INPUT_FIELDS and item.get("call_id")) or item.get("id")
-    return name if isinstance(name, str) else ""
-
-
-class ShownText:
-    """Pieces of text as they are shown: together they are the text of the whole message.
-
-    Half of a surrogate pair waits for the other half, and what comes from another item of the output begins
-    as a paragraph of its own.
-    """
-
-    def __init__(self) -> None:
-        self._shown: list[str] = []
-        self._half = ""
-        self._item: object = None
-
-    def add(self, item: object, delta: str) -> str:
-        """The text to show now that this piece of that item has come."""
-        if not delta:
-            return ""
-        between = ""
-        if item is not self._item and self._item is not None:
-            between, self._half = cleaned(self._half) + BETWEEN_MESSAGES, ""
-        self._item = item
-        piece, self._half = without_half(self._half + delta)
-        self._shown.append(between + piece)
-        return str(between + piece)
-
-    def rest(self, text: str) -> str:
-        """What of the whole text has not been shown; nothing where other text than this was."""
-        shown = "".join(self._shown)
-        return text[len(shown) :] if text.startswith(shown) else ""
-
-
-class _GrowingItem:
-    """One item of the output; `done` says that it has come whole."""
-
-    def __init__(self, item: Json, index: object) -> None:
-        self.id = item.get("id")
-        self.index = index
-        self.done = False
-        self._item = item
-        self._parts: dict[int, tuple[Json, list[str]]] = {}
-        self._arguments: list[str] = []
-        self._arguments_done = False
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it has come whole, or is a call of which the arguments have."""
-        return self.done or (self._arguments_done and _is_call(self._item))
-
-    @property
-    def counts(self) -> bool:
-        """Whether it was said, though the end of all says nothing of it: it is whole, or is shown text."""
-        return self.is_whole or bool(self._parts)
-
-    def end(self, item: Json) -> None:
-        """Take the whole item; what it leaves empty is what came before it."""
-        self._item, self.done = filled(item, {**self.item(), "type": item.get("type")}), True
-
-    def add_part(self, index: int, part: Json) -> None:
-        """Take a part of a message; what it holds of its text stands in place of what came so far."""
-        text = part.get(TEXT_FIELDS.get(str(part.get("type")), ""))
-        _, texts = self._parts.get(index, (part, []))
-        self._parts[index] = part, [text] if isinstance(text, str) and text else texts
-
-    def add_text(self, index: int, kind: str, text: str) -> None:
-        """Take a piece of a part's text."""
-        self._part(index, kind)[1].append(text)
-
-    def end_text(self, index: int, kind: str, text: str) -> None:
-        """Take a part's whole text; where the end does not say it, it is what came before it."""
-        if text:
-            self._part(index, kind)[1][:] = [text]
-
-    def add_arguments(self, text: str) -> None:
-        """Take a piece of a call's arguments."""
-        self._arguments.append(text)
-
-    def end_arguments(self, text: object) -> None:
-        """Take a call's whole arguments; where the end does not say them, they are what came before it."""
-        self._arguments_done = True
-        if isinstance(text, str) and text:
-            self._arguments = [text]
-
-    def item(self) -> Json:
-        """The item, as far as it has come."""
-        if self.done:
-            return self._item
-        if self._arguments:
-            field = INPUT_FIELDS.get(str(self._item.get("type")), "arguments")
-            return {**self._item, field: "".join(self._arguments)}
-        if not self._parts:
-            return self._item
-        pieces = (self._parts[index] for index in sorted(self._parts))
-        parts = [_holding(part, "".join(texts)) for part, texts in pieces]
-        return {**self._item, "content": parts}
-
-    def _part(self, index: int, kind: str) -> tuple[Json, list[str]]:
-        empty: Json = {"type": kind, "annotations": []} if kind == "output_text" else {"type": kind}
-        return self._parts.setdefault(index, (empty, []))
-
-
-class GrowingItems:
-    """All items of the output."""
-
-    def __init__(self) -> None:
-        self._items: list[_GrowingItem] = []
-
-    def begin(self, event: Json) -> None:
-        """Take an item that begins."""
-        item = event.get("item")
-        self._items.append(_GrowingItem(item if isinstance(item, Mapping) else {}, event.get("output_index")))
-
-    def end(self, event: Json) -> None:
-        """Take an item that is whole, in its own place."""
-        item = event.get("item")
-        if not isinstance(item, Mapping):
-            return
-        open_items = [each for each in self._items if not each.done]
-        named = [each for each in self._items if each.id is not None and each.id == item.get("id")]
-        index = event.get("output_index")
-        placed = [each for each in open_items if index is not None and each.index == index]
-        found = named or placed
-        if not found:
-            self.begin(event)
-        (found or self._items)[-1].end(item)
-
-    def of(self, event: Json) -> _GrowingItem:
-        """The item that an event goes on with; one that nobody has announced begins here."""
-        name, index = event.get("item_id"), event.get("output_index")
-        named = [each for each in self._items if name is not None and each.id == name]
-        placed = [each for each in self._items if index is None or each.index == index]
-        if not (found := named or placed):
-            found = [_GrowingItem({"type": "message", "id": name, "role": "assistant"}, index)]
-            self._items += found
-        return found[-1]
-
-    def are_whole(self) -> bool:
-        """Whether there is an item, and every item is whole."""
-        return bool(self._items) and all(item.is_whole for item in self._items)
-
-    def __bool__(self) -> bool:
-        return bool(self._items)
-
-    def completing(self, output: Sequence[object]) -> list[Any]:
-        """The items of the whole output that ends a stream, with what came and it leaves out or empty."""
-        return completed(output, self.output(), [each.counts for each in self._items])
-
-    def has_a_bare_call(self) -> bool:
-        """Whether a call has begun of whose arguments nothing came, nor that it is whole."""
-        return any(not each.is_whole and _is_bare(each.item()) for each in self._items)
-
-    def output(self) -> list[Json]:
-        """The items, in the order in which they began."""
-        return [item.item() for item in self._items]
-
-
-def _is_bare(item: Json) -> bool:
-    return _is_call(item) and not item.get(INPUT_FIELDS[str(item["type"])])
-
-
-def _is_call(item: Json) -> bool:
-    return str(item.get("type")) in INPUT_FIELDS
-
-
-def _holding(part: Json, text: str) -> Json:
-    field = TEXT_FIELDS.get(str(part.get("type")))
-    return {**part, field: text} if field else part
-
-
-_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
-_TEXT_DELTAS = {"response.output_text.delta": "output_text", "response.refusal.delta": "refusal"}
-
-
 async def streamed(
     data: AsyncIterator[bytes], silence_seconds: float | None = None, begun: bytes = b""
 ) -> AsyncGenerator[ModelPart, None]:
@@ -468,7 +81,7 @@ async def streamed(
         BadAnswerError: what came is no answer.
         ServerSaidError: an error came in place of an answer.
     """
-    parser, growing, done = EventParser(), _GrowingResponse(), False
+    parser, growing, done = EventParser(), GrowingResponse(), False
     async with aclosing(events_in(parser, data, growing, silence_seconds, begun)) as events:
         async for event in events:
             if event.data.strip() == DONE:
@@ -504,7 +117,7 @@ def whole(body: bytes) -> Answer:
     return answer_of(response, output)
 
 
-def _ended(growing: "_GrowingResponse", foreign: Sequence[bytes], *, done: bool) -> Answer:
+def _ended(growing: GrowingResponse, foreign: Sequence[bytes], *, done: bool) -> Answer:
     """The answer of a stream that has ended."""
     if growing.end is not None or (done and growing.items.are_whole()):
         return growing.answer()
@@ -516,114 +129,6 @@ def _ended(growing: "_GrowingResponse", foreign: Sequence[bytes], *, done: bool)
     if done and not growing.size:
         return growing.answer()
     raise ModelUnavailableError(BROKEN_OFF)
-
-
-class _GrowingResponse:
-    """A response as far as its events have come; `end` is what the last of them says of the whole.
-
-    `size` is how many events came that are a response's, and `is_other` says that only others came.
-    """
-
-    def __init__(self) -> None:
-        self.items = GrowingItems()
-        self.shown = ShownText()
-        self.end: Json | None = None
-        self.size = 0
-        self._others = 0
-
-    @property
-    def ending(self) -> Ending:
-        """Whether the last event has come, which comes once."""
-        return Ending.OPEN if self.end is None else Ending.SURE
-
-    @property
-    def is_other(self) -> bool:
-        """Whether events came, and none of a response."""
-        return self._others > 0 and not self.size
-
-    def add(self, event: ServerEvent) -> str:
-        """Take one event in; returns the text that came with it. Events of unknown types say nothing.
-
-        Raises:
-            ServerSaidError: it is an error.
-        """
-        with noting(begun=bool(self.items)):
-            said = said_in(event, begun=bool(self.items))
-            kind = str(said.get("type") or event.type)
-            if kind in ("error", "response.error") or said.get("error"):
-                raise ServerSaidError({**said, "type": None})
-            self._count(kind)
-            return self._take(kind, said)
-
-    def answer(self) -> Answer:
-        """What has come, as one answer; what came whole is in it also where the end leaves it out.
-
-        Raises:
-            ModelUnavailableError: nothing of a call's arguments came, nor that it is whole.
-            ServerSaidError: it failed.
-            BadAnswerError: it is no finished response.
-        """
-        end = self.end or {}
-        output = end.get("output")
-        with noting(begun=bool(self.items)):
-            if isinstance(output, list) and output:
-                return answer_of(end, self.items.completing(output))
-            answer = answer_of(end, self.items.output())
-        if answer.finish not in CUT_SHORT and self.items.has_a_bare_call():
-            raise ModelUnavailableError(BROKEN_OFF)
-        return answer
-
-    def _count(self, kind: str) -> None:
-        if kind.startswith("response."):
-            self.size += 1
-        else:
-            self._others += 1
-
-    def _take(self, kind: str, event: Json) -> str:
-        if kind in _ENDS:
-            response = event.get("response")
-            self.end = {"status": kind.removeprefix("response.")} | dict(
-                response if isinstance(response, Mapping) else {}
-            )
-        elif kind == "response.output_item.added":
-            self.items.begin(event)
-        elif kind == "response.output_item.done":
-            self.items.end(event)
-        elif kind in _TEXT_DELTAS:
-            return self._add_text(_TEXT_DELTAS[kind], event)
-        else:
-            self._add_piece(kind, event)
-        return ""
-
-    def _add_text(self, kind: str, event: Json) -> str:
-        delta = event.get("delta")
-        if not isinstance(delta, str):
-            return ""
-        item = self.items.of(event)
-        item.add_text(_index(event), kind, delta)
-        return self.shown.add(item, delta)
-
-    def _add_piece(self, kind: str, event: Json) -> None:
-        match kind, event:
-            case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta", {
-                "delta": str(delta)
-            }:
-                self.items.of(event).add_arguments(delta)
-            case "response.function_call_arguments.done", _:
-                self.items.of(event).end_arguments(event.get("arguments"))
-            case "response.custom_tool_call_input.done", _:
-                self.items.of(event).end_arguments(event.get("input"))
-            case "response.output_text.done", {"text": str(text)}:
-                self.items.of(event).end_text(_index(event), "output_text", text)
-            case "response.refusal.done", {"refusal": str(text)}:
-                self.items.of(event).end_text(_index(event), "refusal", text)
-            case "response.content_part.added" | "response.content_part.done", {"part": Mapping() as part}:
-                self.items.of(event).add_part(_index(event), part)
-
-
-def _index(event: Json) -> int:
-    index = event.get("content_index")
-    return index if isinstance(index, int) else 0
 
 
 _MISSING = "a server without the Responses API has chat completions: use OpenAIChat, or --api chat"
