@@ -1,20 +1,18 @@
-"""Shows a run's events: one log line each, the stream's reader, callbacks (was Watch).
+"""Shows a run's events: to the stream's reader, to callbacks, and to the host's log.
 
-Logging listens: where the host has configured structlog, each event of a run becomes one log line.
-
-Text deltas are left out.
+Where the host has configured structlog, each event of a run but its text deltas becomes one log line.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from agentloop._plumbing.host_logging import host_logger
 from agentloop.callbacks import CallbackList, Callbacks
 from agentloop.models import Retry, TextPart
-from agentloop.redaction import Held, Redact, redacted, redacted_or_said_why
+from agentloop.redaction import Held, Redact, redact_error, redacted, redacted_or_said_why
 from agentloop.stream import (
     AnyStreamEvent,
     CallbackFailed,
@@ -33,42 +31,20 @@ from agentloop.stream import (
     to_json,
 )
 
-_WARNINGS = (CallbackFailed, ContextWarning, Retrying)
-_NOTEWORTHY = (CompactionEnded, CompactionStarted, RunEnded, RunStarted)
-_LEFT_OUT = frozenset({"type", "time", "message", "output", "arguments"})
-
-
-def log_event(event: AnyStreamEvent) -> None:
-    """Log the event where the host listens; what was said stays out, also by a tool while it runs."""
-    logger = None if isinstance(event, TextDelta) else host_logger()
-    if logger is None:
-        return
-    left_out = _LEFT_OUT | {"text"} if isinstance(event, ToolProgress) else _LEFT_OUT
-    fields = {name: value for name, value in to_json(event).items() if name not in left_out}
-    _level(logger, event)(event_type(event), **fields)
-
-
-def _went_wrong(event: AnyStreamEvent) -> bool:
-    """Whether it ends a compaction that failed, or was done by other means than it should."""
-    return isinstance(event, CompactionEnded) and event.status in ("done", "failed") and bool(event.error)
-
-
-def _level(logger: Any, event: AnyStreamEvent) -> Callable[..., None]:
-    if isinstance(event, _WARNINGS) or _went_wrong(event):
-        level = "warning"
-    else:
-        level = "info" if isinstance(event, _NOTEWORTHY) else "debug"
-    method: Callable[..., None] = getattr(logger, level)
-    return method
-
+T = TypeVar("T")
 
 Sink: TypeAlias = Callable[[AnyStreamEvent], None]
+"""Takes the events of a run."""
 
 CALLBACK_SECONDS = 30.0
 """The time limit of one callback, unless the runner is given another."""
 
 _MAKES_TEXT_VOID = (CompactionStarted, ResultsCleared, Retrying, RunEnded)
 """What follows text that never became a message."""
+
+
+def unseen(event: AnyStreamEvent) -> None:
+    """A sink for what nobody watches."""
 
 
 @dataclass(slots=True)
@@ -96,6 +72,14 @@ class Emitter:
         self.callback_list = CallbackList(
             callbacks=self.callbacks, limit_seconds=self.limit_seconds, failed=self._failed
         )
+
+    def hide(self, value: T) -> T:
+        """The value without the secrets in it: as it is stored, and as the model sees it."""
+        return redacted(value, self.redact)
+
+    def hide_in(self, error: BaseException) -> None:
+        """Take the secrets out of what an error says, in place."""
+        redact_error(error, self.redact)
 
     async def emit(self, event: AnyStreamEvent) -> None:
         """Show the event, its session, run and time filled in; nothing is shown after `RunEnded`."""
@@ -144,7 +128,7 @@ class Emitter:
         if isinstance(event, RunEnded):
             yield redacted_or_said_why(event, self.redact)
         elif not isinstance(event, TextDelta):
-            yield redacted(event, self.redact)
+            yield self.hide(event)
 
     def _show(self, event: AnyStreamEvent) -> AnyStreamEvent:
         event = replace(event, session_id=self.session_id, run_id=self.run_id, time=time.time())
@@ -153,7 +137,7 @@ class Emitter:
         return event
 
     async def _failed(self, callback: str, point: str, error: str) -> None:
-        event = redacted(CallbackFailed(callback=callback, point=point, error=error), self.redact)
+        event = self.hide(CallbackFailed(callback=callback, point=point, error=error))
         if point != "on_event":
             await self.emit(event)
         elif (kind := (callback, error.partition(":")[0])) not in self._reported:
@@ -161,5 +145,30 @@ class Emitter:
             self._show(event)
 
 
-def unseen(event: AnyStreamEvent) -> None:
-    """A sink for what nobody watches."""
+_WARNINGS = (CallbackFailed, ContextWarning, Retrying)
+_NOTEWORTHY = (CompactionEnded, CompactionStarted, RunEnded, RunStarted)
+_LEFT_OUT = frozenset({"type", "time", "message", "output", "arguments"})
+
+
+def log_event(event: AnyStreamEvent) -> None:
+    """Log the event where the host listens; what was said stays out, also by a tool while it runs."""
+    logger = None if isinstance(event, TextDelta) else host_logger()
+    if logger is None:
+        return
+    left_out = _LEFT_OUT | {"text"} if isinstance(event, ToolProgress) else _LEFT_OUT
+    fields = {name: value for name, value in to_json(event).items() if name not in left_out}
+    _level(logger, event)(event_type(event), **fields)
+
+
+def _went_wrong(event: AnyStreamEvent) -> bool:
+    """Whether it ends a compaction that failed, or was done by other means than it should."""
+    return isinstance(event, CompactionEnded) and event.status in ("done", "failed") and bool(event.error)
+
+
+def _level(logger: Any, event: AnyStreamEvent) -> Callable[..., None]:
+    if isinstance(event, _WARNINGS) or _went_wrong(event):
+        level = "warning"
+    else:
+        level = "info" if isinstance(event, _NOTEWORTHY) else "debug"
+    method: Callable[..., None] = getattr(logger, level)
+    return method

@@ -1,21 +1,43 @@
-"""The runner: what users call. It checks what it is given, and hands runs and looks to what does them."""
+"""The runner: what users call. It checks what it is given, and hands runs and looks to what does them.
+
+Here alone it is said of which store, redaction and compaction the runs are; `run` knows what they do.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
-from dataclasses import replace
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from agentloop._plumbing.checks import above_zero
+from agentloop._plumbing.checks import above_zero, shown, text_or_none
 from agentloop.callbacks import Callbacks
-from agentloop.emitter import CALLBACK_SECONDS, Sink, unseen
-from agentloop.errors import SessionNotFoundError
+from agentloop.compaction import Compaction, Compactor, ContextKeeper
+from agentloop.context import Budget
+from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, unseen
+from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.events import EventFilter, Record, select
 from agentloop.messages import Message
-from agentloop.redaction import Redact, redacted
+from agentloop.redaction import Redact, checked_redaction, redacted
 from agentloop.results import CompactionPreview, RunResult
-from agentloop.run import Agent, Limits, as_user_message, execute_run, run_config
-from agentloop.sessions import Leases, Session, WhenBusy, check_seen, new_session_id, undone
+from agentloop.run import (
+    Agent,
+    Limits,
+    RunConfig,
+    as_user_message,
+    execute_run,
+    instances,
+    transcripts_folder,
+)
+from agentloop.sessions import (
+    Leases,
+    Rebase,
+    Session,
+    Sessions,
+    WhenBusy,
+    new_session_id,
+    rebase_any,
+    undone,
+)
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
 from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
@@ -65,21 +87,17 @@ class Runner:
         owner: str | None = None,
         ttl_seconds: float | None = None,
     ) -> None:
-        above_zero("callback_seconds", callback_seconds)
-        config = run_config(
+        self._config = run_config(
             agent,
             open_store(store),
             callbacks=callbacks,
             transcripts=transcripts,
             folder=folder,
-            redact=redact,
-        )
-        self._config = replace(
-            config,
-            leases=when_busy if isinstance(when_busy, Leases) else Leases(when_busy=when_busy),
-            owner=checked_owner(owner),
-            ttl_seconds=checked_ttl(ttl_seconds),
             callback_seconds=callback_seconds,
+            redact=redact,
+            when_busy=when_busy,
+            owner=owner,
+            ttl_seconds=ttl_seconds,
         )
 
     @property
@@ -90,7 +108,7 @@ class Runner:
     @property
     def store(self) -> SessionStore:
         """Where its sessions live."""
-        return self._config.store
+        return self._config.sessions.store
 
     async def run(
         self,
@@ -156,7 +174,7 @@ class Runner:
             SessionNotFoundError: there is no such session.
         """
         session = await self._existing(session_id)
-        async with self._config.beside(session_id) as keeper:
+        async with self._beside(session_id) as keeper:
             _, result = await keeper.asked(session, redacted(focus, self._config.redact))
         return result
 
@@ -170,7 +188,7 @@ class Runner:
             SessionNotFoundError: there is no such session.
         """
         session = await self._existing(session_id)
-        async with self._config.beside(session_id) as keeper:
+        async with self._beside(session_id) as keeper:
             _, result = await keeper.if_due(session)
         return result
 
@@ -181,7 +199,7 @@ class Runner:
             SessionNotFoundError: there is no such session.
         """
         session = await (await self._existing(session_id)).whole()
-        async with self._config.beside(session_id) as keeper:
+        async with self._beside(session_id) as keeper:
             return keeper.preview(session.context)
 
     async def undo(self, session_id: str) -> int | None:
@@ -200,7 +218,7 @@ class Runner:
         Raises:
             SessionNotFoundError: there is no such session.
         """
-        await self._check_seen(session_id)
+        await self._config.sessions.check_seen(session_id)
         records = await self.store.read(checked_session_id(session_id))
         if not records:
             raise SessionNotFoundError(f"there is no session {session_id!r}")
@@ -212,9 +230,8 @@ class Runner:
         Raises:
             SessionNotFoundError: it is another owner's.
         """
-        await self._check_seen(session_id)
-        session = await Session.open(session_id, self.store)
-        async with self._config.beside(session_id) as keeper:
+        session = await self._seen(session_id)
+        async with self._beside(session_id) as keeper:
             return keeper.status(session.context)
 
     async def close(self) -> None:
@@ -233,12 +250,73 @@ class Runner:
         session_id = new_session_id() if session_id is None else checked_session_id(session_id)
         return await execute_run(self._config, message, session_id, sink=sink, deps=deps, limits=limits)
 
-    async def _check_seen(self, session_id: str) -> None:
-        await check_seen(session_id, self.store, self._config.owner)
-
     async def _existing(self, session_id: str) -> Session:
-        await self._check_seen(session_id)
-        session = await Session.open(session_id, self.store)
+        session = await self._seen(session_id)
         if not session.context.length:
             raise SessionNotFoundError(f"there is no session {session_id!r}")
         return session
+
+    async def _seen(self, session_id: str) -> Session:
+        await self._config.sessions.check_seen(session_id)
+        return await self._config.sessions.open(session_id)
+
+    @contextlib.asynccontextmanager
+    async def _beside(self, session_id: str) -> AsyncIterator[ContextKeeper]:
+        """What looks at a session or compacts it, whoever runs on it."""
+        emitter = self._config.emitter(session_id, unseen)
+        with contextlib.closing(emitter.callback_list):
+            budget = await self._config.first_budget()
+            yield new_keeper(self._config, emitter, budget, rebase_any)
+
+
+def run_config(
+    agent: Agent,
+    store: SessionStore,
+    *,
+    callbacks: Iterable[Callbacks] = (),
+    transcripts: Path | str | None = None,
+    folder: str | None = None,
+    callback_seconds: float = CALLBACK_SECONDS,
+    redact: Redact | None = None,
+    when_busy: WhenBusy | Leases = "refuse",
+    owner: str | None = None,
+    ttl_seconds: float | None = None,
+) -> RunConfig:
+    """What the runs of this agent share; what its caller gave is checked.
+
+    Raises:
+        UsageError: see `Runner`.
+    """
+    above_zero("callback_seconds", callback_seconds)
+    if not isinstance(agent, Agent):
+        raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
+    text_or_none("folder", folder)
+    sessions = Sessions(
+        store=store,
+        leases=when_busy if isinstance(when_busy, Leases) else Leases(when_busy=when_busy),
+        owner=checked_owner(owner),
+        folder=folder,
+        ttl_seconds=checked_ttl(ttl_seconds),
+    )
+    return RunConfig(
+        agent=agent,
+        sessions=sessions,
+        new_keeper=new_keeper,
+        callbacks=instances(callbacks),
+        callback_seconds=callback_seconds,
+        transcripts=transcripts_folder(transcripts),
+        redact=None if redact is None else checked_redaction(redact),
+    )
+
+
+def new_keeper(config: RunConfig, emitter: Emitter, budget: Budget, rebase: Rebase) -> ContextKeeper:
+    """What keeps the context of one run inside this budget, by the agent's policy."""
+    policy = config.agent.compaction
+    compactor = Compactor(
+        policy=policy or Compaction(),
+        model=config.agent.model,
+        transcripts=config.transcripts,
+        emitter=emitter,
+        rebase=rebase,
+    )
+    return ContextKeeper(policy=policy, budget=budget, compactor=compactor)

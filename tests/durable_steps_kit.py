@@ -17,12 +17,12 @@ from typing import Any
 
 from agentloop import Agent, Limits, RunContext, Runner, tool
 from agentloop.context import Context, RunTools, next_step
-from agentloop.durable.execution import Deed, Execution, Flow, Live, Todo, WorkPlace
+from agentloop.durable.execution import Execution, HeldRun, StepWork, Todo, Workflow, WorkPlace
 from agentloop.durable.orders import Order
 from agentloop.events import Described, Event, MessageRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
-from agentloop.run import RunConfig
+from agentloop.runner import run_config
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import Reply, ScriptedModel, calls
@@ -47,43 +47,43 @@ class FatedSteps:
         self._kept: dict[int, tuple[str, Todo]] = {}
         self.next = 0
 
-    def __call__(self, name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
+    def __call__(self, name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
         place, self.next = self.next, self.next + 1
-        return self._done(place, name, deed)
+        return self._done(place, name, work)
 
-    async def _done(self, place: int, name: str, deed: Deed) -> Todo:
+    async def _done(self, place: int, name: str, work: StepWork) -> Todo:
         if place in self._kept:
             kept, todo = self._kept[place]
             assert kept == name
             return todo
-        await self._fated(next(self._fates), name, deed)
-        todo = await deed()
+        await self._fated(next(self._fates), name, work)
+        todo = await work()
         self._kept[place] = (name, todo)
         return todo
 
-    async def _fated(self, fate: str, name: str, deed: Deed) -> None:
+    async def _fated(self, fate: str, name: str, work: StepWork) -> None:
         match fate:
             case "record lost":
-                await deed()
+                await work()
             case "taken over":
-                await deed()
+                await work()
                 raise TakenOver
             case "cut off":
-                await self._world.cut_off(name, deed())
+                await self._world.cut_off(name, work())
                 raise TakenOver
             case "passed before":
                 raise self._world.passed_by(self._world.answered)
             case "passed after":
-                await deed()
+                await work()
                 raise self._world.passed_by(self._world.answered)
             case "passed in flight":
-                await self._world.cut_off(name, deed())
+                await self._world.cut_off(name, work())
                 raise self._world.passed_by(self._world.answered)
             case "left open":
-                await deed()
+                await work()
                 raise self._world.passed_by(self._world.cancelled)
             case "left unsaid":
-                await self._world.cut_off(name, deed())
+                await self._world.cut_off(name, work())
                 raise self._world.passed_by(self._world.only_begun)
             case "renamed":
                 self._world.is_renamed = True
@@ -118,13 +118,13 @@ class World:
         self._cut_off: dict[str, asyncio.Event] = {}
         self._others: list[Callable[[], Awaitable[None]]] = []
         self.model = ScriptedModel(repeat(self._reply), **model)
-        config = RunConfig(agent=Agent(self.model, tools=self.tools()), store=self.store)
+        config = run_config(Agent(self.model, tools=self.tools()), self.store)
         self.place = WorkPlace(config=config, limits=Limits(steps=9), sink=unseen)
         self._steps = FatedSteps(self, fates)
 
     def execution(self, *, since: int = 0) -> Execution:
         """What another worker begins with."""
-        return Execution(live=Live(place=self.place, order=ORDER, run_id=RUN, submitted=0.0, since=since))
+        return Execution(held=HeldRun(place=self.place, order=ORDER, run_id=RUN, submitted=0.0, since=since))
 
     async def cut_off(self, name: str, work: Awaitable[Todo]) -> None:
         """End the step where it is in a tool; one without a tool is done to its end."""
@@ -143,7 +143,7 @@ class World:
         while True:
             self._steps.next = 0
             with contextlib.suppress(TakenOver):
-                return await Flow(place=self.place, steps=self._steps).run(RUN, order)
+                return await Workflow(place=self.place, record=self._steps).run(RUN, order)
             while self._others:
                 await self._others.pop(0)()
 

@@ -17,6 +17,7 @@ from agentloop.compaction.ladder import STRIKES
 from agentloop.events import Compacted, MessageRecord
 from agentloop.messages import Message
 from agentloop.run import Agent
+from agentloop.run.execute import RunSteps
 from agentloop.run.loop import loop
 from agentloop.run.model_step import request_for
 from agentloop.sessions import Session
@@ -204,7 +205,7 @@ async def test_l14_a_compacted_session_runs_with_as_many_operations_whatever_its
         run.agent = Agent(ScriptedModel([calls(look={"path": "a"}), "It says so."]), tools=[look])
         session = await session.append(added(Message.user("Look once more.")))
         with operations() as of_the_run:
-            ended = await loop(run, session)
+            ended = await loop(RunSteps(run=run, session=session))
         assert ended.output == "It says so."
         counted.append(of_the_run.total())
     _, small, large = counted

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from agentloop import Agent
 from agentloop.durable import RunQueue
-from agentloop.durable.orders import dbos_schema
+from agentloop.durable.orders import schema_name
 from agentloop.errors import StoreError
 from agentloop.stores import PostgresStore, SessionStore
 from agentloop.stream import AnyStreamEvent, RunEnded
@@ -86,10 +86,10 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 
 @given(NAMES | st.from_regex(r"[a-z_-]{50,63}", fullmatch=True), NAMES)
 def test_no_two_schemas_share_one_of_dbos(one: str, other: str) -> None:
-    made = dbos_schema(one)
+    made = schema_name(one)
     assert len(made.encode()) <= 63
     for each in (other, made.removeprefix("dbos_")):
-        assert (made == dbos_schema(each)) == (one == each)
+        assert (made == schema_name(each)) == (one == each)
 
 
 async def refused(queue: RunQueue, run_id: str) -> None:

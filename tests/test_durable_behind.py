@@ -102,11 +102,11 @@ async def test_room_is_made_again_where_others_have_said_much_since_it_was_made(
     first = world.execution()
     await first.begin()
     made = (await first.make_room())["made"]
-    await first.live.let_go()
+    await first.held.let_go()
     length = len(await world.store.read("s"))
     much = MessageRecord(message=Message.user("And you? " * 2000), tokens=4000, run_id="theirs")
     await world.store.append("s", [RunStartRecord(run_id="theirs"), much], expect=length)
-    second = world.execution(since=first.live.since)
+    second = world.execution(since=first.held.since)
     assert await second.ask(made) == {"do": "make_room"}
-    await second.live.let_go()
+    await second.held.let_go()
     assert world.model.requests == []

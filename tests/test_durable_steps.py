@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from agentloop import Agent, Compaction, Limits
 from agentloop.compaction.ladder import STRIKES
 from agentloop.context import Context, wire_messages
-from agentloop.durable.execution import Deed, Execution, Flow, Live, Todo, WorkPlace
+from agentloop.durable.execution import Execution, HeldRun, StepWork, Todo, Workflow, WorkPlace
 from agentloop.durable.history import partial_in
 from agentloop.events import Described, MessageRecord, ModelCalled, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
-from agentloop.run import Run, RunConfig
+from agentloop.run import Run
+from agentloop.runner import run_config
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, CompactionStarted, RunEnded
 from agentloop.testing import ScriptedModel, calls
@@ -72,7 +73,7 @@ async def test_a_begin_that_was_cut_off_before_the_prompt_settles_what_was_in_fl
     for _ in range(2):
         execution = world.execution()
         await execution.begin()
-        await execution.live.let_go()
+        await execution.held.let_go()
     said = [r.event.message for r in await world.store.read("s") if isinstance(r.event, MessageRecord)]
     assert [message.text for message in said[2:]] == [INTERRUPTED, "often", "Do it."]
     assert [type(r.event) for r in await world.store.read("s")].count(RunStartRecord) == 1
@@ -81,8 +82,8 @@ async def test_a_begin_that_was_cut_off_before_the_prompt_settles_what_was_in_fl
 async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells_it() -> None:
     told: list[AnyStreamEvent] = []
 
-    async def steps(name: str, deed: Deed, /) -> Todo:
-        todo = await deed()
+    async def steps(name: str, work: StepWork, /) -> Todo:
+        todo = await work()
         if name.startswith("tool"):
             raise RuntimeError("it cannot be kept")
         return todo
@@ -91,7 +92,7 @@ async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells
     place = replace(world.place, sink=told.append)
     order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
     with pytest.raises(RuntimeError):
-        await Flow(place=place, steps=steps).run(RUN, order)
+        await Workflow(place=place, record=steps).run(RUN, order)
     last = (await world.store.read("s"))[-1].event
     assert isinstance(last, RunEndRecord)
     assert isinstance(told[-1], RunEnded)
@@ -101,9 +102,9 @@ async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells
 async def test_compaction_that_is_paused_costs_no_steps_and_none_falls_into_the_asking() -> None:
     done: list[str] = []
 
-    def steps(name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
+    def steps(name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
         done.append(name.split()[0])
-        return deed()  # type: ignore[return-value]
+        return work()  # type: ignore[return-value]
 
     def heard(event: AnyStreamEvent) -> None:
         if isinstance(event, CompactionStarted):
@@ -112,10 +113,10 @@ async def test_compaction_that_is_paused_costs_no_steps_and_none_falls_into_the_
     model = ScriptedModel([*[calls(often={})] * 12, "done"], window=100_000)
     policy = Compaction(trigger=TokenCount(60), micro=None)
     agent = Agent(model, tools=World(repeat("well")).tools(), compaction=policy)
-    config = RunConfig(agent=agent, store=InMemoryStore())
+    config = run_config(agent, InMemoryStore())
     place = WorkPlace(config=config, limits=Limits(steps=20), sink=heard)
     order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
-    await Flow(place=place, steps=steps).run(RUN, order)
+    await Workflow(place=place, record=steps).run(RUN, order)
     started = [before for before, name in pairwise(done) if name == "compaction"]
     assert started
     assert set(started) == {"make_room"}
@@ -131,9 +132,9 @@ async def test_at_a_limit_one_text_is_told_and_found_in_the_log_though_a_compact
     policy = Compaction(trigger=WindowFraction(0.5), micro=None)
     agent = Agent(ScriptedModel([half, *reads], window=4000), tools=[read], compaction=policy)
     store = InMemoryStore()
-    place = WorkPlace(config=RunConfig(agent=agent, store=store), limits=Limits(steps=8), sink=told.append)
+    place = WorkPlace(config=run_config(agent, store), limits=Limits(steps=8), sink=told.append)
     order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
-    await Flow(place=place, steps=lambda _, deed: deed()).run(RUN, order)  # type: ignore[arg-type, return-value]
+    await Workflow(place=place, record=lambda _, work: work()).run(RUN, order)  # type: ignore[arg-type, return-value]
     visible = Context.of(await store.read("s")).visible
     assert not any("Half of it." in entry.message.text for entry in visible if entry.kind == "said")
     assert isinstance(told[-1], RunEnded)
@@ -147,15 +148,15 @@ async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_repo
     model = ScriptedModel([*reads, "all read"], window=4000, usage=False, summary=summary)
     policy = Compaction(trigger=WindowFraction(0.5), micro=None)
     store = InMemoryStore()
-    config = RunConfig(agent=Agent(model, tools=[read], compaction=policy), store=store)
+    config = run_config(Agent(model, tools=[read], compaction=policy), store)
     place = WorkPlace(config=config, limits=Limits(steps=9), sink=unseen)
 
-    def live() -> Live:
-        return Live(place=place, order=ORDER, run_id=RUN, submitted=0.0, since=1)
+    def held() -> HeldRun:
+        return HeldRun(place=place, order=ORDER, run_id=RUN, submitted=0.0, since=1)
 
-    before, after = live(), live()
+    before, after = held(), held()
     await before.begin()
-    execution = Execution(live=before)
+    execution = Execution(held=before)
     while True:
         todo = await execution.ask(execution.id)
         if todo["do"] == "end":

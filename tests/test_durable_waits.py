@@ -37,11 +37,11 @@ async def test_who_waits_goes_on_when_a_database_that_went_away_is_there_again(
 ) -> None:
     is_missed = asyncio.Event()
 
-    def pause_after(_: int, error: BaseException, *, retry_seconds: float) -> float:
+    def retry_pause(_: int, error: BaseException, *, retry_seconds: float) -> float:
         is_missed.set()
         return retry_seconds / 100
 
-    monkeypatch.setattr(durable_database, "pause_after", pause_after)
+    monkeypatch.setattr(durable_database, "retry_pause", retry_pause)
     async with RunQueue(database) as queue:
         run_id = await queue.submit("Hello.")
         waiting = asyncio.create_task(over(queue, run_id))
@@ -57,11 +57,11 @@ async def test_who_waits_gives_up_on_a_database_that_stays_away(
 ) -> None:
     pauses: list[float | None] = []
 
-    def pause_after(number: int, error: BaseException, *, retry_seconds: float) -> float | None:
-        pauses.append(orders.pause_after(number, error, retry_seconds=retry_seconds / 10_000))
+    def retry_pause(number: int, error: BaseException, *, retry_seconds: float) -> float | None:
+        pauses.append(orders.retry_pause(number, error, retry_seconds=retry_seconds / 10_000))
         return pauses[-1]
 
-    monkeypatch.setattr(durable_database, "pause_after", pause_after)
+    monkeypatch.setattr(durable_database, "retry_pause", retry_pause)
     async with RunQueue(database) as queue:
         run_id = await queue.submit("Hello.")
         with (

@@ -438,7 +438,7 @@ async def test_a_tool_called_compact_must_make_way(tmp_path: Path) -> None:
 CHILD = """
     import asyncio, json, os, sys, time
     from pathlib import Path
-    from agentloop.run.state.agent import Agent
+    from agentloop.run import Agent
     from agentloop.runner import Runner
     from agentloop.testing.models import ScriptedModel
     from agentloop.messages import Message, ToolCall

@@ -31,8 +31,8 @@ from agentloop.durable.orders import (
     QueuedRun,
     QueueLimits,
     RunCancelledError,
-    dbos_schema,
-    pause_after,
+    retry_pause,
+    schema_name,
 )
 from agentloop.emitter import Sink, log_event
 from agentloop.errors import AgentLoopError, SessionBusyError, StoreError, UsageError
@@ -75,7 +75,7 @@ async def reached(url: str) -> DbosTables:
     place = URL.create("postgresql", told["user"], told.get("password"), database=told["dbname"])
     query = {name: value for name, value in (limits | dict(told)).items() if name not in ("user", "password")}
     written = place.set(query=query).render_as_string(hide_password=False)
-    return DbosTables(url=written, schema=dbos_schema(found.schema))
+    return DbosTables(url=written, schema=schema_name(found.schema))
 
 
 def quiet() -> None:
@@ -119,7 +119,7 @@ async def over_a_gap(look: Callable[[], Awaitable[T]]) -> T:
             return await look()
         except StoreError as error:
             tries += 1
-            pause = pause_after(tries, error, retry_seconds=RETRY_SECONDS)
+            pause = retry_pause(tries, error, retry_seconds=RETRY_SECONDS)
             if pause is None or not _is_away(error):
                 raise
         await asyncio.sleep(pause)

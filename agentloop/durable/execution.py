@@ -1,6 +1,12 @@
-"""The loop's steps as workflow steps.
+"""The steps of the loop as steps of a workflow, each harmless when done again.
 
-A run and its session as one execution of the run knows them: opened from the log, held by a lease.
+`Workflow.run` is what a worker does with one run: it gives `run.loop` the steps of `WorkflowSteps`. Each is
+recorded by DBOS with what is to be done next, and what stands recorded is not done again. What a step does
+stands in `Execution`, on the run and the session that `HeldRun` keeps from one step to the next.
+
+The log is the truth. A step that is done again, by this worker or another that took the run over, first
+looks whether its effect stands in the log; then it does nothing. What was in flight at a kill is known by the
+execution that the recorded step before it names: if that is another one, only an idempotent tool runs again.
 
 Who may write to the session, and when:
 
@@ -9,12 +15,6 @@ Who may write to the session, and when:
 - Others began before it came: its prompt again, behind them; where it had answered by then, its end alone.
 - Another run began since: nothing more (`TakenOverError`).
 - Another execution of its run put it out: nothing more, and no end (`ElsewhereError`).
-
-One execution of a run: the steps that a worker does of it, each harmless when done again.
-
-The log is the truth. A step that is done again, by this worker or another that took the run over, first
-looks whether its effect stands in the log; then it does nothing. What was in flight at a kill is known by the
-execution that the recorded step before it names: if that is another one, only an idempotent tool runs again.
 """
 
 import asyncio
@@ -33,16 +33,16 @@ from agentloop._plumbing.to_text import strict, told_by
 from agentloop.context import AskModel, Finish, RunTools, Step, next_step
 from agentloop.durable.engine import ElsewhereError, is_of_run, leases_of
 from agentloop.durable.history import (
-    Behind,
+    OvertakenRun,
     began_at,
-    found_behind,
+    found_overtaken,
     has_ended,
     has_said,
     of_run,
     partial_in,
     says_prompt,
 )
-from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, pause_after
+from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
 from agentloop.emitter import Sink
 from agentloop.errors import AgentLoopError, ConflictError, StoreError, TakenOverError
 from agentloop.events import Compacted, MessageRecord, ModelCalled, Record, RunStartRecord
@@ -53,6 +53,7 @@ from agentloop.redaction import redact_error, redacted
 from agentloop.results import status_of, unasked
 from agentloop.run import (
     Limits,
+    NextStep,
     Run,
     RunConfig,
     answer_one,
@@ -60,46 +61,33 @@ from agentloop.run import (
     came_to_nothing,
     compact,
     interrupted,
+    loop,
     may_run_again,
     parted,
     settle_and_say,
     start_run,
 )
-from agentloop.sessions import Holder, MovedOnError, Session, check_free, has_begun, part_of, rebase_same_run
+from agentloop.sessions import Holder, MovedOnError, Session, Sessions, has_begun, part_of, rebase_same_run
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded, RunStatus, ToolEnded
 
-
-def spend_again(run: Run, records: Sequence[Record]) -> None:
-    """Add what the run's requests in these records used; the first record is its beginning.
-
-    Its seconds are counted from there too, by the clock on the wall, also those that others had the session.
-    """
-    if records:
-        run.spending.started -= max(0.0, time.time() - records[0].event.time)
-    asked: ModelCalled | None = None
-    beside: list[ModelCalled] = []
-    for record in of_run(records, run.id):
-        match record.event:
-            case ModelCalled(purpose="agent") as called:
-                asked = called
-            case ModelCalled() as called:
-                beside.append(called)
-            case Compacted(tokens=tokens):
-                run.spending.add_beside(used_by(beside, tokens))
-                beside = []
-            case MessageRecord() as said if asked and said.message.role == "assistant":
-                run.spend(_answer(said, asked), asked.counted)
-                run.in_vain = run.in_vain + 1 if came_to_nothing(said.message, said.finish) else 0
-                asked = None
-    run.spending.add_beside(used_by(beside, 0))
-
-
-def _answer(said: MessageRecord, called: ModelCalled) -> Answer:
-    return Answer(message=said.message, usage=called.usage, finish=said.finish, cost=called.cost)
-
-
 T = TypeVar("T")
+
+Todo = dict[str, Any]
+"""What is to be done next, as plain data: `do` is a `NextStep`, the rest what that step must know."""
+
+StepWork: TypeAlias = Callable[[], Awaitable[Todo]]
+"""What a step does."""
+
+CONFLICTS = 5
+"""So often in a row somebody else may write to the log before a step gives up."""
+
+
+class Recorder(Protocol):
+    """Does the steps of a run, each at least once, and keeps what they came to for who goes on with it."""
+
+    def __call__(self, name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
+        """What the step came to, once that is awaited; its place among the others is that of this call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +98,351 @@ class WorkPlace:
     limits: Limits
     sink: Sink
 
-    @property
-    def store(self) -> SessionStore:
-        """Where the sessions live."""
-        return self.config.store
+
+@dataclass(slots=True, kw_only=True)
+class Workflow:
+    """What the workers of this process do with each run.
+
+    A step whose server or database is away is tried again after `retry_seconds`, see `retry_pause`.
+    """
+
+    place: WorkPlace
+    record: Recorder
+    retry_seconds: float = RETRY_SECONDS
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    under_way: dict[str, "asyncio.Task[Any]"] = field(default_factory=dict)
+
+    async def run(self, run_id: str, order: str) -> dict[str, Any]:
+        """Do one run to its end; what it came to.
+
+        Raises:
+            RunCancelledError: it was cancelled.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        self.under_way[run_id] = task
+        data = json.loads(order)
+        wanted = Order.from_json(data)
+        held = HeldRun(place=self.place, order=wanted, run_id=run_id, submitted=data["submitted"])
+        execution = Execution(held=held)
+        try:
+            return await loop(WorkflowSteps(workflow=self, execution=execution))
+        except RunCancelledError:
+            await execution.note_end("interrupted", "cancelled")
+            raise
+        except asyncio.CancelledError:
+            if self._stopping.is_set():
+                await held.hand_over()
+            raise
+        except Exception as error:  # DBOS failed at a step: for DBOS the run is over too; raised again
+            await execution.note_end("failed", told_by(error))
+            raise
+        finally:
+            if self.under_way.get(run_id) is task:
+                del self.under_way[run_id]
+            await held.let_go()
+
+    def stop(self, runs: Iterable[str]) -> None:
+        """End what is done of these runs here."""
+        for run_id in runs:
+            if (task := self.under_way.get(run_id)) is not None:
+                task.cancel()
+
+    def begin_no_more(self) -> None:
+        """From now on no step is begun, nor waited to be tried again; the runs are to be handed back."""
+        self._stopping.set()
+
+    def check_goes_on(self) -> None:
+        """End here, the run being handed back, where the worker is about to stop."""
+        if self._stopping.is_set():
+            raise asyncio.CancelledError("the worker stops")
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before a step is tried again, unless the worker is about to stop."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        self.check_goes_on()
 
 
 @dataclass(slots=True, kw_only=True)
-class Live:
+class WorkflowSteps:
+    """The steps of one run for the loop, each recorded; what is to be done next is what the last one said."""
+
+    workflow: Workflow
+    execution: "Execution"
+    _todo: Todo = field(default_factory=dict)
+
+    async def open(self) -> NextStep:
+        """Open the session and store that the run began, as one step."""
+        self.workflow.check_goes_on()
+        step = self._told(await self._recorded("begin", self.execution.begin))
+        self.execution.held.since = self._todo.get("since", 0)
+        return step
+
+    async def make_room(self) -> NextStep:
+        """Compact, since the asking found that it is time to."""
+        self.workflow.check_goes_on()
+        return self._told(await self._recorded("make_room", self.execution.make_room))
+
+    async def ask(self) -> NextStep:
+        """Ask the model, or say that room is to be made before."""
+        self.workflow.check_goes_on()
+        work = functools.partial(self.execution.ask, self._todo.get("made", ""))
+        return self._told(await self._recorded("ask", work))
+
+    async def run_tools(self) -> NextStep:
+        """All calls side by side, each a step of its own, begun in call order; the compact tool after."""
+        call_ids, to_compact, by = self._todo["calls"], self._todo["compact"], self._todo["by"]
+        share = len(call_ids) + len(to_compact)
+        works = [
+            self._recorded(f"tool {call_id}", functools.partial(self.execution.call, call_id, share, by))
+            for call_id in call_ids
+        ]
+        # All are waited for, since the first to fail would leave the others behind.
+        results = await asyncio.gather(*works, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+            if result.get("do") == "end":
+                return self._told(result)
+        if not to_compact:
+            return self._told({"do": "ask"})
+        work = functools.partial(self.execution.compact, to_compact)
+        return self._told(await self._recorded("compact", work))
+
+    async def end(self) -> Todo:
+        """Store how the run ended; what it came to, as the queue shows it."""
+        return await self._recorded("end", functools.partial(self.execution.end, self._todo))
+
+    def _told(self, todo: Todo) -> NextStep:
+        self._todo = todo
+        step: NextStep = todo["do"]
+        return step
+
+    def _recorded(self, name: str, work: StepWork) -> Coroutine[Any, Any, Todo]:
+        # The end is noted also of a run that was put out.
+        held = work if name == "end" else functools.partial(self.execution.held.done, work)
+        return self.workflow.record(_clean(name), functools.partial(self._done, held))
+
+    async def _done(self, work: StepWork) -> Todo:
+        """What the step comes to; its failure is plain data too, unless it may work later and has tries."""
+        tries = 0
+        while True:
+            try:
+                return await self._tried(work)
+            except AgentLoopError as error:
+                tries += 1
+                pause = retry_pause(tries, error, retry_seconds=self.workflow.retry_seconds)
+                if pause is None:
+                    return self._failed(error)
+                self._warn(error, pause)
+            await self.workflow.pause(pause)
+
+    async def _tried(self, work: StepWork) -> Todo:
+        """What the step comes to, its failure too.
+
+        Raises:
+            AgentLoopError: it failed, and may work later.
+        """
+        held = self.execution.held
+        for _ in range(CONFLICTS):
+            try:
+                return await work()
+            except MovedOnError as error:
+                held.distrust()
+                last = error
+            except Exception as error:  # every fault of a run has its word and its line, ours too
+                held.distrust()
+                if may_work_later(error):
+                    raise
+                return self._failed(error)
+            except BaseException as error:  # a model may raise what ends programs; what is meant to goes on
+                if _is_meant(error):
+                    raise
+                held.distrust()
+                return self._failed(unasked(error))
+        return self._failed(last)
+
+    def _warn(self, error: AgentLoopError, pause: float) -> None:
+        held = self.execution.held
+        words = redacted(told_by(error), held.redact)
+        warn("step_to_be_tried_again", run_id=held.run_id, error=words, after_seconds=pause)
+
+    def _failed(self, error: Exception) -> Todo:
+        redact = self.execution.held.redact
+        redact_error(error, redact)
+        text = str(redacted(told_by(error), redact))
+        todo: Todo = {"do": "end", "status": status_of(error), "error": strict(text)}
+        return {**todo, "unwritten": True} if isinstance(error, StoreError) else todo
+
+
+def _is_meant(error: BaseException) -> bool:
+    """Whether somebody ends the step: by cancelling it, by going on with it elsewhere, or by Ctrl-C."""
+    if isinstance(error, asyncio.CancelledError) and not isinstance(error, ElsewhereError):
+        return not is_leaked(error)
+    return isinstance(error, ElsewhereError) or is_ctrl_c(error)
+
+
+def _clean(name: str) -> str:
+    """A step's name as a database can hold it: the id of a call is whatever a server made it."""
+    return "".join(each if each.isprintable() else "?" for each in name)
+
+
+@dataclass(slots=True, kw_only=True)
+class Execution:
+    """One worker's part in one run; `id` is another for each worker that goes on with it."""
+
+    held: "HeldRun"
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _storing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _answers: dict[str, tuple[MessageRecord, ToolEnded]] = field(default_factory=dict)
+    """What calls have answered that is not known to be stored: the storing is tried again, not the tool."""
+
+    async def begin(self) -> Todo:
+        """Open the session and store that the run began, with its prompt."""
+        held = self.held
+        await held.hold()
+        await held.sessions.check_free(held.order.session_id)
+        if not await held.has_begun():
+            await held.begin()
+        elif not await held.has_said():
+            held.session = await settle_and_say(*await held.opened())
+        await held.opened()
+        return {**self._todo(), "since": held.since}
+
+    async def make_room(self) -> Todo:
+        """Compact, since it is time to."""
+        run, session = await self.held.opened()
+        if isinstance(self.held.step(), AskModel):
+            self.held.session = await run.keeper.make_room(session)
+        return {"do": "ask", "made": self.id}
+
+    async def ask(self, made: str) -> Todo:
+        """Ask the model once; `made` is the execution that has made room for it, if any.
+
+        Where that is another one, others may have said more since.
+        """
+        run, session = await self.held.opened()
+        if not isinstance(self.held.step(), AskModel):
+            return self._todo()
+        if made != self.id and not run.spending.limit_reached():
+            if run.keeper.is_due(session.context):
+                return {"do": "make_room"}
+            session = self.held.session = await run.keeper.make_room(session)
+        if reason := run.spending.limit_reached():
+            return {"do": "end", "status": "limit", "reason": reason}
+        self.held.session = await ask_model(run, session)
+        return self._todo()
+
+    async def call(self, call_id: str, share: int, by: str) -> Todo:
+        """Run one call of a batch of `share` and store its result; `by` is the execution that was told to."""
+        run, session = await self.held.opened()
+        call = next((call for call in self.held.open_calls() if call.id == call_id), None)
+        if call is None:
+            return {}
+        if by != self.id and not may_run_again(run, call):
+            await self._store_result(run, interrupted(run, call), None)
+            return {"interrupted": call_id}
+        if call_id not in self._answers:
+            self._answers[call_id] = await answer_one(run, session, call, share=share)
+        await to_its_end(self._store_result(run, *self._answers[call_id]))
+        del self._answers[call_id]
+        return {}
+
+    async def compact(self, call_ids: Sequence[str]) -> Todo:
+        """Answer the calls of the compact tool."""
+        run, session = await self.held.opened()
+        asked = [call for call in self.held.open_calls() if call.id in call_ids]
+        if asked:
+            self.held.session = await compact(run, session, asked)
+        return {"do": "ask"}
+
+    async def end(self, how: Mapping[str, Any]) -> Todo:
+        """Store how the run ended, where the log can take it; what it came to."""
+        status: RunStatus = how["status"]
+        error = how.get("error") or how.get("reason")
+        if not how.get("unwritten"):
+            await self._store_end(status, how.get("reason"))
+        run = self.held.run
+        if run is None:
+            self.held.say_end(status, error)
+            return {"status": status, "error": error}
+        self.held.place.config.learn(run)
+        await run.show_end(status, output=await self._output(run, status), error=error)
+        usage = {"input": run.spending.usage.input_tokens, "output": run.spending.usage.output_tokens}
+        return {"status": status, "error": error, "usage": usage, "cost": run.spending.cost}
+
+    async def note_end(self, status: RunStatus, error: str) -> None:
+        """Note an end that no step came to, where the run had begun and the log can be written."""
+        run, error = self.held.run, redacted(error, self.held.redact)
+        if run is None:
+            self.held.say_end(status, error)
+            return
+        with contextlib.suppress(StoreError):
+            await self._store_end_of_cut_off(status)
+        await run.show_end(status, error=error)
+
+    def _todo(self) -> Todo:
+        assert self.held.run
+        match self.held.step():
+            case Finish():
+                return {"do": "end", "status": "answered"}
+            case RunTools(calls=calls):
+                others, asked = parted(self.held.run, calls)
+                told = {"calls": [call.id for call in others], "compact": [call.id for call in asked]}
+                return {"do": "tools", "by": self.id, **told}
+            case AskModel():
+                return {"do": "ask"}
+
+    async def _store_result(self, run: Run, record: MessageRecord, ended: ToolEnded | None) -> None:
+        """Store the result at the log's end, wherever that is by now, unless the call has one."""
+        call_id, held = record.message.tool_call_id, self.held
+        async with self._storing:
+            for attempt in range(1, CONFLICTS + 1):
+                if held.session is None or call_id not in [call.id for call in held.open_calls()]:
+                    return
+                try:
+                    stored = await run.stored(held.session, record)
+                except MovedOnError:
+                    if attempt == CONFLICTS:
+                        raise
+                    held.session = await held.caught_up(held.session)
+                else:
+                    break
+            held.session = stored.session
+            if ended is not None:
+                await run.emitter.emit(ended)
+            await run.show(stored)
+
+    async def _store_end(self, status: RunStatus, reason: str | None) -> None:
+        if not await self.held.has_begun():
+            return
+        run, session = await self.held.reread()
+        if not await self.held.has_ended(status):
+            run.session = session
+            await to_its_end(run.end(status, reason))
+
+    async def _store_end_of_cut_off(self, status: RunStatus) -> None:
+        """Store that end, also where a tool that was cut off still stored its result meanwhile."""
+        for _ in range(CONFLICTS):
+            with contextlib.suppress(MovedOnError):
+                await self._store_end(status, None)
+                break
+
+    async def _output(self, run: Run, status: RunStatus) -> str:
+        """What is answered, or at a limit what there is of that."""
+        if self.held.session is None:
+            return ""
+        if status == "limit":
+            partial = await partial_in(self.held.store, self.held.order.session_id, run.id)
+            return redacted(partial, run.emitter.redact)
+        step = self.held.step() if status == "answered" else None
+        return redacted(step.answer, run.emitter.redact) if isinstance(step, Finish) else ""
+
+
+@dataclass(slots=True, kw_only=True)
+class HeldRun:
     """The run and its session, kept in memory between steps so that a step costs what is new.
 
     `since` is the position of the run's beginning, 0 until that is known.
@@ -134,10 +459,30 @@ class Live:
     """The session's lease, and what lets go of it; None until it is taken."""
     _is_distrusted: bool = False
     """Whether what is known of the session may be out of date."""
-    _behind: Behind = field(default_factory=Behind)
+    _overtaken: OvertakenRun = field(default_factory=OvertakenRun)
     """Whether others had the session since the run spoke."""
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     """The calls of a batch are steps side by side: one of them opens the session, the others find it open."""
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions as the run's owner sees them, held for all executions of the run."""
+        return replace(
+            self.place.config.sessions,
+            leases=leases_of(self.run_id),
+            owner=self.order.owner,
+            ttl_seconds=self.order.ttl_seconds,
+        )
+
+    @property
+    def store(self) -> SessionStore:
+        """Where the session lives."""
+        return self.place.config.sessions.store
+
+    @property
+    def redact(self) -> Callable[[str], str] | None:
+        """What takes secrets out of texts, None for nothing."""
+        return self.place.config.redact
 
     async def opened(self) -> tuple[Run, Session]:
         """The run and its session to go on with, from the log where it is not known or not trusted.
@@ -149,10 +494,10 @@ class Live:
         """
         async with self._opening:
             run, session = await self._known()
-            if self._behind.speaks_again:
+            if self._overtaken.speaks_again:
                 # What others left in flight is settled, and the prompt said behind it.
                 self.session = session = await settle_and_say(run, session, self.order.prompt)
-                self._behind = Behind()
+                self._overtaken = OvertakenRun()
             return run, session
 
     async def reread(self) -> tuple[Run, Session]:
@@ -190,8 +535,7 @@ class Live:
         """
         if self._held is None:
             stack = contextlib.AsyncExitStack()
-            leases = leases_of(self.run_id)
-            hold = await stack.enter_async_context(leases.held(self.order.session_id, self.place.store))
+            hold = await stack.enter_async_context(self.sessions.held(self.order.session_id))
             self._held = stack, hold
         return self._held[1]
 
@@ -213,11 +557,9 @@ class Live:
 
     async def begin(self) -> None:
         """Store that the run began, with its prompt."""
-        order = self.order
-        session = await Session.open(order.session_id, self.place.store)
-        config = replace(self.place.config, owner=order.owner, ttl_seconds=order.ttl_seconds)
+        session = await self.sessions.open(self.order.session_id)
         self.run = run = await self._new_run()
-        self.session = await start_run(config, run, session, order.prompt)
+        self.session = await start_run(run, session, self.order.prompt)
         # Asked of the log, since others may have written just before it.
         await self.has_begun()
 
@@ -238,17 +580,17 @@ class Live:
     async def has_begun(self) -> bool:
         """Whether the log has this run's beginning."""
         if not self.since:
-            order, store = self.order, self.place.store
-            self.since = await began_at(store, order.session_id, self.run_id, submitted=self.submitted)
+            place = self.store, self.order.session_id, self.run_id
+            self.since = await began_at(*place, submitted=self.submitted)
         return self.since > 0
 
     async def has_said(self) -> bool:
         """Whether the log has the run's prompt."""
-        return await has_said(self.place.store, self.order.session_id, self.run_id)
+        return await has_said(self.store, self.order.session_id, self.run_id)
 
     async def has_ended(self, status: RunStatus) -> bool:
         """Whether the log says that the run ended so."""
-        return await has_ended(self.place.store, self.order.session_id, self.run_id, status)
+        return await has_ended(self.store, self.order.session_id, self.run_id, status)
 
     async def caught_up(self, session: Session) -> Session:
         """The session with what was written since.
@@ -261,13 +603,13 @@ class Live:
         if has_begun(newer, other_than=self.run_id):
             raise TakenOverError(session.id)
         # Nobody else began; but the prompt may stand there though its write failed.
-        if self._behind.speaks_again and says_prompt(newer, self.run_id):
-            self._behind = Behind()
+        if self._overtaken.speaks_again and says_prompt(newer, self.run_id):
+            self._overtaken = OvertakenRun()
         return await session.having(newer)
 
     def step(self) -> Step:
         """The one thing to do next; a run that others came behind has its own answer."""
-        return self._behind.answer or next_step(self.session.context.messages if self.session else ())
+        return self._overtaken.answer or next_step(self.session.context.messages if self.session else ())
 
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls that have no result yet, in call order."""
@@ -284,27 +626,26 @@ class Live:
         return self.run, self.session
 
     async def _resumed(self) -> tuple[Run, Session]:
-        session = await Session.open(self.order.session_id, self.place.store)
-        records = await self.place.store.read(self.order.session_id, after=self.since - 1)
+        session = await self.sessions.open(self.order.session_id)
+        records = await self.store.read(self.order.session_id, after=self.since - 1)
         if not (records and self._is_begin(records[0])):
             raise ConflictError(session.id, expected=self.since, actual=0)
-        self._behind = found_behind(records, self.run_id)
+        self._overtaken = found_overtaken(records, self.run_id)
         run = await self._new_run()
         run.session = session
         spend_again(run, records)
         return run, session
 
     async def _new_run(self) -> Run:
-        place = self.place
-        run = await place.config.new_run(
+        config, hold = replace(self.place.config, sessions=self.sessions), await self.hold()
+        return await config.new_run(
             self.order.session_id,
-            place.sink,
+            self.place.sink,
             run_id=self.run_id,
             rebase=rebase_same_run,
-            limits=place.limits,
+            has_lapsed=hold.has_lapsed,
+            limits=self.place.limits,
         )
-        run.has_lapsed = (await self.hold()).has_lapsed
-        return run
 
     def _is_begin(self, record: Record) -> bool:
         return isinstance(record.event, RunStartRecord) and record.event.run_id == self.run_id
@@ -315,351 +656,30 @@ class Live:
             await self.run.check_alone()
 
 
-Todo = dict[str, Any]
-"""What is to be done next, as plain data: `do` is ask, make_room, tools or end."""
+def spend_again(run: Run, records: Sequence[Record]) -> None:
+    """Add what the run's requests in these records used; the first record is its beginning.
 
-CONFLICTS = 5
-"""So often in a row somebody else may write to the log before a step gives up."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Execution:
-    """One worker's part in one run; `id` is another for each worker that goes on with it."""
-
-    live: Live
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _storing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _answers: dict[str, tuple[MessageRecord, ToolEnded]] = field(default_factory=dict)
-    """What calls have answered that is not known to be stored: the storing is tried again, not the tool."""
-
-    async def begin(self) -> Todo:
-        """Open the session and store that the run began, with its prompt."""
-        live = self.live
-        await live.hold()
-        await check_free(live.order.session_id, live.place.store, live.order.owner)
-        if not await live.has_begun():
-            await live.begin()
-        elif not await live.has_said():
-            live.session = await settle_and_say(*await live.opened())
-        await live.opened()
-        return {**self._todo(), "since": live.since}
-
-    async def make_room(self) -> Todo:
-        """Compact, since it is time to."""
-        run, session = await self.live.opened()
-        if isinstance(self.live.step(), AskModel):
-            self.live.session = await run.keeper.make_room(session)
-        return {"do": "ask", "made": self.id}
-
-    async def ask(self, made: str) -> Todo:
-        """Ask the model once; `made` is the execution that has made room for it, if any.
-
-        Where that is another one, others may have said more since.
-        """
-        run, session = await self.live.opened()
-        if not isinstance(self.live.step(), AskModel):
-            return self._todo()
-        if made != self.id and not run.spending.limit_reached():
-            if run.keeper.is_due(session.context):
-                return {"do": "make_room"}
-            session = self.live.session = await run.keeper.make_room(session)
-        if reason := run.spending.limit_reached():
-            return {"do": "end", "status": "limit", "reason": reason}
-        self.live.session = await ask_model(run, session)
-        return self._todo()
-
-    async def call(self, call_id: str, share: int, by: str) -> Todo:
-        """Run one call of a batch of `share` and store its result; `by` is the execution that was told to."""
-        run, session = await self.live.opened()
-        call = next((call for call in self.live.open_calls() if call.id == call_id), None)
-        if call is None:
-            return {}
-        if by != self.id and not may_run_again(run, call):
-            await self._store_result(run, interrupted(run, call), None)
-            return {"interrupted": call_id}
-        if call_id not in self._answers:
-            self._answers[call_id] = await answer_one(run, session, call, share=share)
-        await to_its_end(self._store_result(run, *self._answers[call_id]))
-        del self._answers[call_id]
-        return {}
-
-    async def compact(self, call_ids: Sequence[str]) -> Todo:
-        """Answer the calls of the compact tool."""
-        run, session = await self.live.opened()
-        asked = [call for call in self.live.open_calls() if call.id in call_ids]
-        if asked:
-            self.live.session = await compact(run, session, asked)
-        return {"do": "ask"}
-
-    async def end(self, how: Mapping[str, Any]) -> Todo:
-        """Store how the run ended, where the log can take it; what it came to."""
-        status: RunStatus = how["status"]
-        error = how.get("error") or how.get("reason")
-        if not how.get("unwritten"):
-            await self._store_end(status, how.get("reason"))
-        run = self.live.run
-        if run is None:
-            self.live.say_end(status, error)
-            return {"status": status, "error": error}
-        self.live.place.config.learn(run)
-        await run.show_end(status, output=await self._output(run, status), error=error)
-        usage = {"input": run.spending.usage.input_tokens, "output": run.spending.usage.output_tokens}
-        return {"status": status, "error": error, "usage": usage, "cost": run.spending.cost}
-
-    async def note_end(self, status: RunStatus, error: str) -> None:
-        """Note an end that no step came to, where the run had begun and the log can be written."""
-        run, error = self.live.run, redacted(error, self.live.place.config.redact)
-        if run is None:
-            self.live.say_end(status, error)
-            return
-        with contextlib.suppress(StoreError):
-            await self._store_end_of_cut_off(status)
-        await run.show_end(status, error=error)
-
-    def _todo(self) -> Todo:
-        assert self.live.run
-        match self.live.step():
-            case Finish():
-                return {"do": "end", "status": "answered"}
-            case RunTools(calls=calls):
-                others, asked = parted(self.live.run, calls)
-                told = {"calls": [call.id for call in others], "compact": [call.id for call in asked]}
-                return {"do": "tools", "by": self.id, **told}
-            case AskModel():
-                return {"do": "ask"}
-
-    async def _store_result(self, run: Run, record: MessageRecord, ended: ToolEnded | None) -> None:
-        """Store the result at the log's end, wherever that is by now, unless the call has one."""
-        call_id, live = record.message.tool_call_id, self.live
-        async with self._storing:
-            for attempt in range(1, CONFLICTS + 1):
-                if live.session is None or call_id not in [call.id for call in live.open_calls()]:
-                    return
-                try:
-                    stored = await run.stored(live.session, record)
-                except MovedOnError:
-                    if attempt == CONFLICTS:
-                        raise
-                    live.session = await live.caught_up(live.session)
-                else:
-                    break
-            live.session = stored.session
-            if ended is not None:
-                await run.emitter.emit(ended)
-            await run.show(stored)
-
-    async def _store_end(self, status: RunStatus, reason: str | None) -> None:
-        if not await self.live.has_begun():
-            return
-        run, session = await self.live.reread()
-        if not await self.live.has_ended(status):
-            run.session = session
-            await to_its_end(run.end(status, reason))
-
-    async def _store_end_of_cut_off(self, status: RunStatus) -> None:
-        """Store that end, also where a tool that was cut off still stored its result meanwhile."""
-        for _ in range(CONFLICTS):
-            with contextlib.suppress(MovedOnError):
-                await self._store_end(status, None)
-                break
-
-    async def _output(self, run: Run, status: RunStatus) -> str:
-        """What is answered, or at a limit what there is of that."""
-        if self.live.session is None:
-            return ""
-        if status == "limit":
-            partial = await partial_in(self.live.place.store, self.live.order.session_id, run.id)
-            return redacted(partial, run.emitter.redact)
-        step = self.live.step() if status == "answered" else None
-        return redacted(step.answer, run.emitter.redact) if isinstance(step, Finish) else ""
-
-
-Deed: TypeAlias = Callable[[], Awaitable[Todo]]
-"""What a step does; whatever fails in it is plain data too."""
-
-
-class Steps(Protocol):
-    """Does the steps of a run, each at least once, and keeps what they came to for who goes on with it."""
-
-    def __call__(self, name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
-        """What the step came to, once that is awaited; its place among the others is that of this call."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Flow:
-    """What the workers of this process do with each run.
-
-    A step whose server or database is away is tried again after `retry_seconds`, see `tries`.
+    Its seconds are counted from there too, by the clock on the wall, also those that others had the session.
     """
-
-    place: WorkPlace
-    steps: Steps
-    retry_seconds: float = RETRY_SECONDS
-    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    under_way: dict[str, "asyncio.Task[Any]"] = field(default_factory=dict)
-
-    async def run(self, run_id: str, order: str) -> dict[str, Any]:
-        """Do one run to its end; what it came to.
-
-        Raises:
-            RunCancelledError: it was cancelled.
-        """
-        task = asyncio.current_task()
-        assert task is not None
-        self.under_way[run_id] = task
-        data = json.loads(order)
-        wanted = Order.from_json(data)
-        live = Live(place=self.place, order=wanted, run_id=run_id, submitted=data["submitted"])
-        execution = Execution(live=live)
-        try:
-            return await self._all_steps(execution)
-        except RunCancelledError:
-            await execution.note_end("interrupted", "cancelled")
-            raise
-        except asyncio.CancelledError:
-            if self._stopping.is_set():
-                await live.hand_over()
-            raise
-        except Exception as error:  # DBOS failed at a step: for DBOS the run is over too; raised again
-            await execution.note_end("failed", told_by(error))
-            raise
-        finally:
-            if self.under_way.get(run_id) is task:
-                del self.under_way[run_id]
-            await live.let_go()
-
-    def stop(self, runs: Iterable[str]) -> None:
-        """End what is done of these runs here."""
-        for run_id in runs:
-            if (task := self.under_way.get(run_id)) is not None:
-                task.cancel()
-
-    def begin_no_more(self) -> None:
-        """From now on no step is begun, nor waited to be tried again; the runs are to be handed back."""
-        self._stopping.set()
-
-    async def pause(self, seconds: float) -> None:
-        """Wait before a step is tried again, unless the worker is about to stop."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        self._may_go_on()
-
-    async def _all_steps(self, execution: Execution) -> dict[str, Any]:
-        self._may_go_on()
-        todo = await self._step("begin", execution, execution.begin)
-        execution.live.since = todo.get("since", 0)
-        while todo["do"] != "end":
-            match todo["do"]:
-                case "make_room":
-                    self._may_go_on()
-                    todo = await self._step("make_room", execution, execution.make_room)
-                case "tools":
-                    todo = await self._tools(execution, todo)
-                case _:
-                    self._may_go_on()
-                    made = todo.get("made", "")
-                    todo = await self._step("ask", execution, functools.partial(execution.ask, made))
-        return await self._step("end", execution, functools.partial(execution.end, todo))
-
-    async def _tools(self, execution: Execution, todo: Todo) -> Todo:
-        """All calls side by side, each a step of its own, begun in call order; the compact tool after."""
-        share = len(todo["calls"]) + len(todo["compact"])
-        works = [
-            self._step(
-                f"tool {call_id}", execution, functools.partial(execution.call, call_id, share, todo["by"])
-            )
-            for call_id in todo["calls"]
-        ]
-        # All are waited for, since the first to fail would leave the others behind.
-        results = await asyncio.gather(*works, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-            if result.get("do") == "end":
-                return result
-        if not todo["compact"]:
-            return {"do": "ask"}
-        return await self._step("compact", execution, functools.partial(execution.compact, todo["compact"]))
-
-    def _may_go_on(self) -> None:
-        """End here, the run being handed back, where the worker is about to stop."""
-        if self._stopping.is_set():
-            raise asyncio.CancelledError("the worker stops")
-
-    def _step(
-        self, name: str, execution: Execution, work: Callable[[], Awaitable[Todo]]
-    ) -> Coroutine[Any, Any, Todo]:
-        # The end is noted also of a run that was put out.
-        held = work if name == "end" else functools.partial(execution.live.done, work)
-        return self.steps(_clean(name), _Deed(self, execution, held))
+    if records:
+        run.spending.started -= max(0.0, time.time() - records[0].event.time)
+    asked: ModelCalled | None = None
+    beside: list[ModelCalled] = []
+    for record in of_run(records, run.id):
+        match record.event:
+            case ModelCalled(purpose="agent") as called:
+                asked = called
+            case ModelCalled() as called:
+                beside.append(called)
+            case Compacted(tokens=tokens):
+                run.spending.add_beside(used_by(beside, tokens))
+                beside = []
+            case MessageRecord() as said if asked and said.message.role == "assistant":
+                run.spend(_answer(said, asked), asked.counted)
+                run.in_vain = run.in_vain + 1 if came_to_nothing(said.message, said.finish) else 0
+                asked = None
+    run.spending.add_beside(used_by(beside, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class _Deed:
-    """A step's work whose failure is plain data, but for what may work later."""
-
-    flow: Flow
-    execution: Execution
-    work: Callable[[], Awaitable[Todo]]
-
-    async def __call__(self) -> Todo:
-        tries = 0
-        while True:
-            try:
-                return await self._tried()
-            except AgentLoopError as error:
-                tries += 1
-                pause = pause_after(tries, error, retry_seconds=self.flow.retry_seconds)
-                if pause is None:
-                    return self._failed(error)
-                self._warn(error, pause)
-            await self.flow.pause(pause)
-
-    async def _tried(self) -> Todo:
-        """What the step comes to, its failure too.
-
-        Raises:
-            AgentLoopError: it failed, and may work later.
-        """
-        for _ in range(CONFLICTS):
-            try:
-                return await self.work()
-            except MovedOnError as error:
-                self.execution.live.distrust()
-                last = error
-            except Exception as error:  # every fault of a run has its word and its line, ours too
-                self.execution.live.distrust()
-                if may_work_later(error):
-                    raise
-                return self._failed(error)
-            except BaseException as error:  # a model may raise what ends programs; what is meant to goes on
-                if _is_meant(error):
-                    raise
-                self.execution.live.distrust()
-                return self._failed(unasked(error))
-        return self._failed(last)
-
-    def _warn(self, error: AgentLoopError, pause: float) -> None:
-        live = self.execution.live
-        words = redacted(told_by(error), live.place.config.redact)
-        warn("step_to_be_tried_again", run_id=live.run_id, error=words, after_seconds=pause)
-
-    def _failed(self, error: Exception) -> Todo:
-        redact = self.execution.live.place.config.redact
-        redact_error(error, redact)
-        text = str(redacted(told_by(error), redact))
-        todo: Todo = {"do": "end", "status": status_of(error), "error": strict(text)}
-        return {**todo, "unwritten": True} if isinstance(error, StoreError) else todo
-
-
-def _is_meant(error: BaseException) -> bool:
-    """Whether somebody ends the step: by cancelling it, by going on with it elsewhere, or by Ctrl-C."""
-    if isinstance(error, asyncio.CancelledError) and not isinstance(error, ElsewhereError):
-        return not is_leaked(error)
-    return isinstance(error, ElsewhereError) or is_ctrl_c(error)
-
-
-def _clean(name: str) -> str:
-    """A step's name as a database can hold it: the id of a call is whatever a server made it."""
-    return "".join(each if each.isprintable() else "?" for each in name)
+def _answer(said: MessageRecord, called: ModelCalled) -> Answer:
+    return Answer(message=said.message, usage=called.usage, finish=said.finish, cost=called.cost)

@@ -1,6 +1,4 @@
-"""One run's part of a log.
-
-A run whose session others had since it began: what of the log is its own, and whether it speaks again.
+"""One run's part of a log, also where others had the session since the run began.
 
 Others come in where the run was cancelled, or where nobody went on with it before its lease ran out. What
 they left stands; who goes on with the run does so behind them.
@@ -131,7 +129,7 @@ async def _by_model(store: SessionStore, session_id: str, run_id: str) -> Sequen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Behind:
+class OvertakenRun:
     """Whether other runs spoke since this one said its prompt, and what it had answered before they came.
 
     Without both nobody did, or they only went on with what it had asked for: the log's end says what is to be
@@ -148,11 +146,11 @@ class Behind:
         return self.passed and self.answer is None
 
 
-def found_behind(records: Sequence[Record], run_id: str) -> Behind:
+def found_overtaken(records: Sequence[Record], run_id: str) -> OvertakenRun:
     """How the run stands by its records, from its beginning to the log's end."""
     events = [record.event for record in records]
     is_its_turn = all(mine for _, mine in deque(turns_of(events, run_id), maxlen=1))
-    return Behind() if is_its_turn else Behind(passed=True, answer=_answer_of(events, run_id))
+    return OvertakenRun() if is_its_turn else OvertakenRun(passed=True, answer=_answer_of(events, run_id))
 
 
 def says_prompt(records: Iterable[Record], run_id: str) -> bool:

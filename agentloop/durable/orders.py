@@ -1,10 +1,4 @@
-"""What is queued, and how it is shown.
-
-How often a step is tried whose server or database is away, and how long it waits in between.
-
-The waits are ours, within the step: those of DBOS notice neither that the run was cancelled nor that the
-worker is asked to stop.
-"""
+"""What is queued and how it is shown: orders, queues and their limits, and when a step is tried again."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,12 +24,12 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,57}")
 """What is taken over as it is; with what stands before it, it stays shorter than every hashed name."""
 
 
-def dbos_schema(sessions: str) -> str:
+def schema_name(sessions: str) -> str:
     """The schema for DBOS's tables where the sessions' stand in that one; no two have the same.
 
-    >>> dbos_schema("public"), dbos_schema("tenant_a")
+    >>> schema_name("public"), schema_name("tenant_a")
     ('dbos', 'dbos_tenant_a')
-    >>> len(dbos_schema("a" * 63))
+    >>> len(schema_name("a" * 63))
     63
     """
     if sessions == "public":
@@ -154,7 +148,8 @@ def checked_url(store: str) -> str:
 
 TRIES = 5
 """So often a step is tried, with waits that double from the first (2, 4, 8, 16 s), on top of the model's own
-retries."""
+retries. The waits are ours, within the step: those of DBOS notice neither that the run was cancelled nor that
+the worker is asked to stop."""
 
 RETRY_SECONDS = 2.0
 
@@ -169,12 +164,12 @@ def may_work_later(error: BaseException) -> bool:
     return isinstance(error, ModelUnavailableError | StoreError) and not isinstance(error, _FOR_GOOD)
 
 
-def pause_after(tries: int, error: BaseException, *, retry_seconds: float) -> float | None:
+def retry_pause(tries: int, error: BaseException, *, retry_seconds: float) -> float | None:
     """How long to wait after so many tries, in seconds, as the server asks; None where it was the last one.
 
-    >>> [pause_after(tries, ModelUnavailableError("away"), retry_seconds=2.0) for tries in range(1, 6)]
+    >>> [retry_pause(tries, ModelUnavailableError("away"), retry_seconds=2.0) for tries in range(1, 6)]
     [2.0, 4.0, 8.0, 16.0, None]
-    >>> pause_after(1, ModelUnavailableError("busy", retry_after_seconds=90), retry_seconds=2.0)
+    >>> retry_pause(1, ModelUnavailableError("busy", retry_after_seconds=90), retry_seconds=2.0)
     90
     """
     advice = (error.retry_after_seconds if isinstance(error, ModelUnavailableError) else None) or 0.0
@@ -258,7 +253,7 @@ OPEN = ("ENQUEUED", "DELAYED", "PENDING")
 CAN_GO_ON = ("CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 
 
-def seen(status: WorkflowStatus) -> QueuedRun:
+def as_queued_run(status: WorkflowStatus) -> QueuedRun:
     """The run that this is the workflow of."""
     attributes = status.attributes or {}
     outcome = status.output if isinstance(status.output, dict) else {}

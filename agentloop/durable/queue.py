@@ -1,4 +1,4 @@
-"""RunQueue."""
+"""RunQueue: durable runs put in a queue, looked at, cancelled and waited for."""
 
 import asyncio
 import json
@@ -33,9 +33,9 @@ from agentloop.durable.orders import (
     WORKFLOW,
     Order,
     QueuedRun,
+    as_queued_run,
     checked_queue,
     checked_url,
-    seen,
     with_steps,
 )
 from agentloop.errors import StoreError, UsageError
@@ -126,7 +126,7 @@ def _client(tables: DbosTables) -> DBOSClient:
     return client
 
 
-async def check_free_for(owner: str, session_id: str, store: SessionStore, client: QueueClient) -> None:
+async def check_owner(owner: str, session_id: str, store: SessionStore, client: QueueClient) -> None:
     """Refuse a session that is somebody else's, or will be once its first run begins.
 
     Raises:
@@ -186,7 +186,7 @@ class RunQueue:
         message = redacted(as_user_message(prompt), self._redact)
         session = new_session_id() if session_id is None else checked_session_id(session_id)
         if session_id is not None and self._owner is not None:
-            await check_free_for(self._owner, session, self._store, self._client)
+            await check_owner(self._owner, session, self._store, self._client)
         ttl_seconds = checked_ttl(ttl_seconds)
         order = Order(session_id=session, prompt=message, owner=self._owner, ttl_seconds=ttl_seconds)
         run_id = uuid.uuid4().hex
@@ -289,12 +289,12 @@ class RunQueue:
         """
         status = await self._status(run_id)
         if status.status not in CAN_GO_ON:
-            found = seen(status)
+            found = as_queued_run(status)
             raise UsageError(
                 f"run {run_id!r} is {found.state}: what was cancelled or given up can be resumed; to go on "
                 f"in its session, submit another prompt: `agentloop submit --session {found.session_id} …`"
             )
-        queue = seen(status).queue
+        queue = as_queued_run(status).queue
         await self._client.asked(lambda client: client.resume_workflow(run_id, queue_name=queue))
         return await self._one(run_id)
 
@@ -326,7 +326,7 @@ class RunQueue:
         return self._shown(await self._status(run_id))
 
     def _shown(self, status: WorkflowStatus) -> QueuedRun:
-        found = seen(status)
+        found = as_queued_run(status)
         error, prompt = redacted((found.error, found.prompt), self._redact)
         return replace(found, error=error, prompt=prompt)
 

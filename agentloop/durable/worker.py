@@ -1,4 +1,4 @@
-"""Worker."""
+"""Worker: does the runs of a database's queues, and takes over those of dead workers."""
 
 import asyncio
 import contextvars
@@ -28,7 +28,7 @@ from agentloop.durable.engine import (
     sign_of,
     unheard,
 )
-from agentloop.durable.execution import Deed, Flow, Todo, WorkPlace
+from agentloop.durable.execution import StepWork, Todo, Workflow, WorkPlace
 from agentloop.durable.orders import (
     QUEUE,
     RETRY_SECONDS,
@@ -40,22 +40,23 @@ from agentloop.durable.orders import (
 from agentloop.emitter import Sink, unseen
 from agentloop.errors import UsageError
 from agentloop.redaction import Redact
-from agentloop.run import Agent, Limits, RunConfig, check_priced, limited, run_config
+from agentloop.run import Agent, Limits, RunConfig, check_priced, limited
+from agentloop.runner import run_config
 from agentloop.stores import open_store
 from agentloop.stores.postgres import HeldLock
 
 
-def recorded_steps(name: str, deed: Deed, /) -> Coroutine[Any, Any, Todo]:
+def recorded(name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
     """A step of the workflow that calls: its result, from DBOS's tables where it stands there."""
-    return _done(DBOS.reserve_step(), name, deed)
+    return _done(DBOS.reserve_step(), name, work)
 
 
-async def _done(place: StepReservation, name: str, deed: Deed) -> Todo:
-    async def work() -> Todo:
-        return await deed()
+async def _done(place: StepReservation, name: str, work: StepWork) -> Todo:
+    async def done() -> Todo:
+        return await work()
 
     try:
-        return await place.run_async({"name": name, "preemptible": name != "end"}, work)
+        return await place.run_async({"name": name, "preemptible": name != "end"}, done)
     except dbos_error.DBOSWorkflowCancelledError as error:
         raise RunCancelledError from error
     except dbos_error.DBOSWorkflowConflictIDError as error:
@@ -149,7 +150,7 @@ class Worker:
             redact=redact,
         )
         place = _place(config, limits, on_event)
-        self._flow = Flow(place=place, steps=recorded_steps, retry_seconds=retry_seconds)
+        self._workflow = Workflow(place=place, record=recorded, retry_seconds=retry_seconds)
         self._choice = EngineChoice(
             url=url,
             worker=self.id,
@@ -182,7 +183,7 @@ class Worker:
         self._was_run = True
         try:
             await self._life.keep()
-            dbos = await engine.started(self._choice, self._flow.run)
+            dbos = await engine.started(self._choice, self._workflow.run)
         except BaseException:  # whatever keeps it from starting, nothing stays open; raised again
             await self._close()
             raise
@@ -226,11 +227,11 @@ class Worker:
 
     async def _stop_forgotten(self) -> None:
         """Stop runs that were deleted before they had a session: of those DBOS tells nothing."""
-        if runs := list(self._flow.under_way):
-            self._flow.stop(await engine.forgotten(runs))
+        if runs := list(self._workflow.under_way):
+            self._workflow.stop(await engine.forgotten(runs))
 
     async def _wind_up(self, dbos: DBOS, looking: "asyncio.Task[None]") -> None:
-        self._flow.begin_no_more()
+        self._workflow.begin_no_more()
         engine.take_no_more(dbos)
         looking.cancel()
         try:
@@ -244,7 +245,7 @@ class Worker:
                 await self._close()
 
     async def _let_end(self, dbos: DBOS) -> None:
-        tasks = list(self._flow.under_way.values())
+        tasks = list(self._workflow.under_way.values())
         if tasks:
             await asyncio.wait(tasks, timeout=self._grace_seconds)
         engine.abandon_all(dbos)

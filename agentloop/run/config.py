@@ -1,51 +1,115 @@
 """What all runs of a runner share; what a caller gave, checked."""
 
-import contextlib
 import copy
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from agentloop._plumbing.checks import shown, text_or_none
+from agentloop._plumbing.checks import shown
 from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks
-from agentloop.compaction import Compaction, Compactor, ContextKeeper
-from agentloop.context import Budget, Context, TokenCounter, counter_for
-from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, unseen
+from agentloop.context import Budget, TokenCounter, counter_for
+from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink
 from agentloop.errors import UsageError
-from agentloop.events import MessageRecord, Record
 from agentloop.messages import Message
 from agentloop.models import AsksWindow
-from agentloop.redaction import Redact, checked_redaction
 from agentloop.run.agent import Agent
 from agentloop.run.limits import Limits
-from agentloop.run.state import Run
-from agentloop.sessions import Holder, Leases, Rebase, rebase_any, rebase_beside
-from agentloop.stores.base import SessionStore
+from agentloop.run.state import KeepsContext, Run, unheld
+from agentloop.sessions import Holder, Rebase, Sessions, rebase_beside
 
-MOST_TITLE_CHARS = 60
+NewKeeper: TypeAlias = Callable[["RunConfig", Emitter, Budget, Rebase], KeepsContext]
+"""Makes what keeps a run's requests inside this budget, shown by that emitter."""
+
+
+@dataclass(slots=True)
+class Learnt:
+    """What the runs so far learnt of the server; None before the first of them."""
+
+    budget: Budget | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """Who runs, in which sessions, what keeps the context, where files go, who watches, what hides secrets.
+
+    What one run learns of the server, the next begins with.
+    """
+
+    agent: Agent
+    sessions: Sessions
+    new_keeper: NewKeeper
+    callbacks: tuple[Callbacks, ...] = ()
+    callback_seconds: float = CALLBACK_SECONDS
+    transcripts: Path | None = None
+    redact: Callable[[str], str] | None = None
+    learnt: Learnt = field(default_factory=Learnt)
+
+    @property
+    def counter(self) -> TokenCounter:
+        """What counts the agent's tokens."""
+        return counter_for(self.agent.model.name)
+
+    async def new_run(
+        self,
+        session_id: str,
+        sink: Sink,
+        *,
+        run_id: str | None = None,
+        rebase: Rebase | None = None,
+        hold: Holder | None = None,
+        has_lapsed: Callable[[], Awaitable[bool]] = unheld,
+        deps: Any = None,
+        limits: Limits | None = None,
+    ) -> Run:
+        """A run that has not begun; `sink` takes its events.
+
+        `rebase` says when what it writes still holds though others wrote: by default as `rebase_beside`.
+        """
+        emitter = self.emitter(session_id, sink, run_id=run_id)
+        rebase = rebase or rebase_beside(emitter.run_id)
+        return Run(
+            agent=self.agent,
+            sessions=self.sessions,
+            keeper=self.new_keeper(self, emitter, await self.first_budget(), rebase),
+            emitter=emitter,
+            counter=self.counter,
+            rebase=rebase,
+            spills=self.transcripts,
+            limits=limits or Limits(),
+            hold=hold,
+            has_lapsed=has_lapsed,
+            deps=deps,
+        )
+
+    def emitter(self, session_id: str, sink: Sink, *, run_id: str | None = None) -> Emitter:
+        """What shows the events of a run, a new one where its id is not given."""
+        run_id = uuid.uuid4().hex if run_id is None else run_id
+        return Emitter(session_id, run_id, sink, self.callbacks, self.callback_seconds, self.redact)
+
+    def learn(self, run: Run) -> None:
+        """Keep what this run learnt of the server for the next one."""
+        self.learnt.budget = self._budget().keeping(run.keeper.budget)
+
+    async def first_budget(self) -> Budget:
+        """What the next run begins with; models whose window nobody knows ask their servers before."""
+        if self.learnt.budget is None:
+            for model in self.agent.models:
+                if model.window is None and isinstance(model, AsksWindow):
+                    await model.ask_window()
+        return self._budget()
+
+    def _budget(self) -> Budget:
+        """Made when first asked for, since counting loads a vocabulary."""
+        if self.learnt.budget is None:
+            agent = self.agent
+            self.learnt.budget = Budget.of(agent.model, agent.instructions, agent.schemas, self.counter)
+        return self.learnt.budget
+
 
 _METHODS = [name for name in vars(Callbacks) if not name.startswith("_")]
-
-
-def title_of(message: Message) -> str:
-    """The first words of what is said, on one line of at most 60 characters."""
-    title = " ".join(message.text.split())
-    if len(title) <= MOST_TITLE_CHARS:
-        return title
-    return head(title, MOST_TITLE_CHARS - 1).rstrip() + "…"
-
-
-def check_prompt(budget: Budget, said: MessageRecord | None) -> None:
-    """Refuse what can never fit before anything is stored.
-
-    Raises:
-        ContextOverflowError: the fixed part, or it together with the prompt, is larger than the window.
-    """
-    alone = [Record(seq=1, event=said)] if said else []
-    budget.check(Context.of(alone))
 
 
 def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
@@ -62,16 +126,6 @@ def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
             raise UsageError(f"callbacks takes objects, not classes: give {each.__name__}() instead")
         if not any(hasattr(type(each), method) for method in _METHODS):
             raise UsageError(f"callbacks must be a list of Callbacks objects, with no {shown(each)} in it")
-    return given
-
-
-def folder_of(given: str | None) -> str | None:
-    """The folder that new sessions belong to.
-
-    Raises:
-        UsageError: it is no text.
-    """
-    text_or_none("folder", given)
     return given
 
 
@@ -103,130 +157,12 @@ def as_user_message(prompt: object) -> Message:
     return copy.deepcopy(message)
 
 
-@dataclass(slots=True)
-class Learnt:
-    """What the runs so far learnt of the server; None before the first of them."""
-
-    budget: Budget | None = None
+MOST_TITLE_CHARS = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig:
-    """Who runs, where sessions live and how runs come by them, where files go, who watches.
-
-    What one run learns of the server, the next begins with.
-    """
-
-    agent: Agent
-    store: SessionStore
-    leases: Leases = field(default_factory=Leases)
-    callbacks: tuple[Callbacks, ...] = ()
-    transcripts: Path | None = None
-    folder: str | None = None
-    owner: str | None = None
-    ttl_seconds: float | None = None
-    callback_seconds: float = CALLBACK_SECONDS
-    redact: Redact | None = None
-    learnt: Learnt = field(default_factory=Learnt)
-
-    @property
-    def counter(self) -> TokenCounter:
-        """What counts the agent's tokens."""
-        return counter_for(self.agent.model.name)
-
-    async def new_run(
-        self,
-        session_id: str,
-        sink: Sink,
-        *,
-        run_id: str | None = None,
-        rebase: Rebase | None = None,
-        hold: Holder | None = None,
-        deps: Any = None,
-        limits: Limits | None = None,
-    ) -> Run:
-        """A run that has not begun; `sink` takes its events.
-
-        `rebase` says when what it writes still holds though others wrote: by default as `rebase_beside`.
-        """
-        emitter = self._emitter(session_id, uuid.uuid4().hex if run_id is None else run_id, sink)
-        rebase = rebase or rebase_beside(emitter.run_id)
-        keeper = await self._keeper(emitter, rebase)
-        return Run(
-            agent=self.agent,
-            keeper=keeper,
-            emitter=emitter,
-            counter=self.counter,
-            rebase=rebase,
-            spills=self.transcripts,
-            limits=limits or Limits(),
-            hold=hold,
-            deps=deps,
-        )
-
-    @contextlib.asynccontextmanager
-    async def beside(self, session_id: str) -> AsyncIterator[ContextKeeper]:
-        """Room for looking at a session or compacting it, whoever runs on it."""
-        emitter = self._emitter(session_id, uuid.uuid4().hex, unseen)
-        with contextlib.closing(emitter.callback_list):
-            yield await self._keeper(emitter, rebase_any)
-
-    def _emitter(self, session_id: str, run_id: str, sink: Sink) -> Emitter:
-        return Emitter(session_id, run_id, sink, self.callbacks, self.callback_seconds, self.redact)
-
-    async def _keeper(self, emitter: Emitter, rebase: Rebase) -> ContextKeeper:
-        await self._ask_windows()
-        policy = self.agent.compaction
-        compactor = Compactor(
-            policy=policy or Compaction(),
-            model=self.agent.model,
-            transcripts=self.transcripts,
-            emitter=emitter,
-            rebase=rebase,
-        )
-        return ContextKeeper(policy=policy, budget=self._first_budget(), compactor=compactor)
-
-    def learn(self, run: Run) -> None:
-        """Keep what this run learnt of the server for the next one."""
-        self.learnt.budget = self._first_budget().keeping(run.keeper.budget)
-
-    async def _ask_windows(self) -> None:
-        """Let models whose window nobody knows ask their servers, before it is first reckoned with."""
-        if self.learnt.budget is None:
-            for model in self.agent.models:
-                if model.window is None and isinstance(model, AsksWindow):
-                    await model.ask_window()
-
-    def _first_budget(self) -> Budget:
-        """What the next run begins with; made when first asked for, since counting loads a vocabulary."""
-        if self.learnt.budget is None:
-            agent = self.agent
-            self.learnt.budget = Budget.of(agent.model, agent.instructions, agent.schemas, self.counter)
-        return self.learnt.budget
-
-
-def run_config(
-    agent: Agent,
-    store: SessionStore,
-    *,
-    callbacks: Iterable[Callbacks],
-    transcripts: Path | str | None,
-    folder: str | None,
-    redact: Redact | None,
-) -> RunConfig:
-    """The setting of the runs of this agent; what its caller gave is checked.
-
-    Raises:
-        UsageError: the agent or a callback is none, `redact` is no function or gives no text, or
-            `transcripts` or `folder` is no path.
-    """
-    if not isinstance(agent, Agent):
-        raise UsageError(f"agent must be an Agent(model, …), not {shown(agent)}")
-    return RunConfig(
-        agent=agent,
-        store=store,
-        callbacks=instances(callbacks),
-        transcripts=transcripts_folder(transcripts),
-        folder=folder_of(folder),
-        redact=None if redact is None else checked_redaction(redact),
-    )
+def title_of(message: Message) -> str:
+    """The first words of what is said, on one line of at most 60 characters."""
+    title = " ".join(message.text.split())
+    if len(title) <= MOST_TITLE_CHARS:
+        return title
+    return head(title, MOST_TITLE_CHARS - 1).rstrip() + "…"

@@ -1,4 +1,4 @@
-"""Limits, and what was spent."""
+"""Limits of a run, and what it has used of them."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -1,41 +1,55 @@
-"""The loop: what to do next is read from the log; what it does stands elsewhere."""
+"""The loop: one step of a run after another, each of which says from the log what comes next."""
 
-from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
-from agentloop.context import AskModel, Finish, RunTools, next_step, partial_answer
-from agentloop.run.model_step import ask_model
-from agentloop.run.state import Run
-from agentloop.run.tool_step import run_tools
-from agentloop.sessions import Session
-from agentloop.stream import RunStatus
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How a run ended in order: `status` is `answered`, or `limit` for the `reason` given."""
-
-    session: Session
-    status: RunStatus
-    output: str
-    reason: str | None = None
+NextStep: TypeAlias = Literal["make_room", "ask", "tools", "end"]
+"""What is to be done next; durable runs keep these words in their database."""
 
 
-async def loop(run: Run, session: Session) -> Ended:
-    """Run the session to its answer, or to a limit.
+class Steps(Protocol[T_co]):
+    """The steps of one run on its session.
+
+    Each stores what it did before it returns, so that a run that is cut off goes on from its log.
+    """
+
+    async def open(self) -> NextStep:
+        """Store that the run began, with its prompt."""
+        ...
+
+    async def make_room(self) -> NextStep:
+        """Make the next request fit the window."""
+        ...
+
+    async def ask(self) -> NextStep:
+        """Ask the model, and store its answer."""
+        ...
+
+    async def run_tools(self) -> NextStep:
+        """Run the calls that have no result yet, and store their results."""
+        ...
+
+    async def end(self) -> T_co:
+        """What the run came to."""
+        ...
+
+
+async def loop(steps: Steps[T]) -> T:
+    """Run to the answer, or to a limit.
 
     Raises:
         AgentLoopError: the run cannot go on; the log is valid.
     """
+    step = await steps.open()
     while True:
-        match next_step(session.context.messages):
-            case Finish(answer=text):
-                return Ended(session=session, status="answered", output=text)
-            case RunTools(calls=calls):
-                session = await run_tools(run, session, calls)
-            case AskModel():
-                if not run.spending.limit_reached():
-                    session = await run.keeper.make_room(session)
-                if reason := run.spending.limit_reached():
-                    partial = partial_answer(session.context.visible)
-                    return Ended(session=session, status="limit", output=partial, reason=reason)
-                session = await ask_model(run, session)
+        match step:
+            case "make_room":
+                step = await steps.make_room()
+            case "ask":
+                step = await steps.ask()
+            case "tools":
+                step = await steps.run_tools()
+            case "end":
+                return await steps.end()

@@ -7,7 +7,6 @@ from agentloop.messages import Message
 from agentloop.model_call import call_model
 from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
 from agentloop.prompts import NOT_RUN
-from agentloop.redaction import redacted
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import TextDelta
@@ -100,7 +99,7 @@ async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled)
         BadAnswerError: it is the last of `VAIN_TRIES` in a row that came to nothing; it is stored too.
     """
     run.spend(answer, called.counted)
-    message = run.call_ids(session).of_message(redacted(answer.message, run.emitter.redact))
+    message = run.call_ids(session).of_message(run.emitter.hide(answer.message))
     said = [run.added(message, finish=answer.finish)]
     in_vain = came_to_nothing(message, answer.finish)
     if message.tool_calls and answer.finish in CUT_SHORT:

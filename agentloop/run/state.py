@@ -1,27 +1,55 @@
-"""What one run carries along: its agent, its room, its watchers, and its session as it last stored it."""
+"""What one run carries along: its agent, its context's keeper, its watchers, its session as last stored."""
 
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agentloop._plumbing.aio import to_its_end
-from agentloop.compaction import ContextKeeper
-from agentloop.context import TokenCounter, count_message
+from agentloop.context import Budget, Context, TokenCounter, count_message
 from agentloop.emitter import Emitter
-from agentloop.errors import TakenOverError
+from agentloop.errors import ContextTooLongError, TakenOverError
 from agentloop.events import Event, MessageRecord, RunEndRecord
 from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer
-from agentloop.redaction import redacted
 from agentloop.run.agent import Agent
 from agentloop.run.limits import Limits, Spending
-from agentloop.sessions import Holder, Rebase, Session, appended, has_begun
-from agentloop.stream import MessageAdded, RunEnded, RunStatus, ToolProgress
+from agentloop.sessions import Holder, Rebase, Session, Sessions, appended, has_begun
+from agentloop.stream import CompactionResult, ContextStatus, MessageAdded, RunEnded, RunStatus, ToolProgress
 from agentloop.tools import RunContext
+
+
+class KeepsContext(Protocol):
+    """Keeps the requests of one run inside the window, for a budget that it may correct."""
+
+    budget: Budget
+
+    @property
+    def outcomes(self) -> Sequence[CompactionResult]:
+        """What the run's compactions came to so far."""
+        ...
+
+    async def make_room(self, session: Session) -> Session:
+        """The session with a next request that fits."""
+        ...
+
+    async def shrink(self, session: Session, error: ContextTooLongError) -> Session:
+        """The session made smaller after the server refused its request as too long."""
+        ...
+
+    async def wished(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
+        """Compact since the model asked; None where nothing was done."""
+        ...
+
+    def is_due(self, context: Context) -> bool:
+        """Whether a compaction is due before the next request."""
+        ...
+
+    def status(self, context: Context) -> ContextStatus:
+        """How full the window is."""
+        ...
 
 
 async def unheld() -> bool:
@@ -49,7 +77,8 @@ class Run:
     """
 
     agent: Agent
-    keeper: ContextKeeper
+    sessions: Sessions
+    keeper: KeepsContext
     emitter: Emitter
     counter: TokenCounter
     rebase: Rebase
@@ -64,11 +93,10 @@ class Run:
     _call_ids: CallIds | None = None
 
     def __post_init__(self) -> None:
-        policy = self.agent.compaction
         self.spending = Spending(
             limits=self.limits,
             model=self.agent.model,
-            writer=(policy and policy.model) or self.agent.model,
+            writer=self.agent.models[-1],
             counter=self.counter,
             outcomes=self.keeper.outcomes,
         )
@@ -98,7 +126,7 @@ class Run:
         finish: str | None = None,
     ) -> MessageRecord:
         """The record of this message, redacted where that is asked for, its tokens counted."""
-        message = redacted(message, self.emitter.redact)
+        message = self.emitter.hide(message)
         return MessageRecord(
             message=message,
             tokens=count_message(message, self.counter),
@@ -164,8 +192,8 @@ class Run:
         session, self.session = self.session, None
         try:
             if session is not None:
-                reason = redacted(reason, self.emitter.redact)
-                ended = RunEndRecord(run_id=self.id, status=status, usage=self.spending.usage, reason=reason)
+                usage, reason = self.spending.usage, self.emitter.hide(reason)
+                ended = RunEndRecord(run_id=self.id, status=status, usage=usage, reason=reason)
                 await self._appended(session, [ended])
         finally:
             if self.hold is not None:
@@ -213,7 +241,7 @@ class Run:
                 deps=self.deps,
                 usage=self.spending.usage,
                 on_progress=progress,
-                redact=partial(redacted, redact=self.emitter.redact),
+                redact=self.emitter.hide,
             )
         finally:
             under_way = False

@@ -13,7 +13,6 @@ from agentloop.context import fits, fitted
 from agentloop.events import MessageRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import INTERRUPTED
-from agentloop.redaction import redacted
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import MessageAdded, ToolEnded, ToolStarted, ToolStatus
@@ -186,7 +185,7 @@ async def _replied(run: Run, call: ToolCall) -> _Reply:
 
 async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageRecord:
     """The record of a result; a long one stands there head and tail, the whole in a file."""
-    text, spilled = redacted(reply.answer.text, run.emitter.redact), None
+    text, spilled = run.emitter.hide(reply.answer.text), None
     most_tokens = min(max(LEAST_RESULT_TOKENS, most_tokens), MOST_RESULT_TOKENS)
     if not fits(text, max_tokens=most_tokens, counter=run.counter):
         spilled, rest = await _spilled(run, text, reply.call)

@@ -9,3 +9,7 @@ from agentloop.sessions.lease import describe, is_dead, new_lease, part_of, work
 from agentloop.sessions.transcripts import listed, load, save
 from agentloop.sessions.export import heading, to_blocks, to_openai
 from agentloop.sessions.importing import points_at
+from agentloop.sessions.lease import LEASE_SECONDS, Claim, Holder, Leases, WhenBusy, is_dead, new_lease
+from agentloop.sessions.lease import part_of, describe, working_for
+from agentloop.sessions.session import Session, Sessions, check_free, check_seen, new_session_id
+from agentloop.sessions.transcripts import listed, load, save

@@ -1,4 +1,4 @@
-"""A session: an id, its log in a store, and the context folded from it; opened, read on, appended to.
+"""A session: an id, its log in a store, and the context folded from it; and the sessions of a store.
 
 A store that keeps checkpoints is given one now and then, so that opening a long session reads the end of its
 log alone. Its context then holds what a step needs; `whole` reads the rest for what needs more.
@@ -6,7 +6,8 @@ log alone. Its context then holds what a step needs; `whole` reads the rest for 
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from agentloop._plumbing.aio import in_thread
@@ -14,8 +15,9 @@ from agentloop._plumbing.host_logging import note
 from agentloop._plumbing.to_text import told_by
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, BegunAnewError, ConflictError, SessionNotFoundError, UsageError
-from agentloop.events import Event, Record, Restored
+from agentloop.events import Described, Event, Record, Restored
 from agentloop.sessions.checkpoint import CHECKPOINT_EVERY, agree, checkpoint_of, context_in, is_due
+from agentloop.sessions.lease import Holder, Leases
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
 
 
@@ -119,6 +121,14 @@ class Session:
             raise BegunAnewError(self.id, length=length)
         return records[1:]
 
+    async def since(self, seq: int) -> Sequence[Record]:
+        """The records that it knows of behind that position.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+        return await self.store.read(self.id, after=seq, most=self.context.length - seq)
+
     async def having(self, newer: Sequence[Record]) -> Self:
         """This session with these records, which the log holds behind what it knows of."""
         events = [record.event for record in newer]
@@ -176,6 +186,41 @@ class Session:
         except Exception as error:  # noqa: BLE001 — the log is written; what is kept beside it can be lost
             _note("a checkpoint could not be kept", self.id, error)
         return replace(self, kept=self.context.length)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """The sessions of a store, as one owner sees them: opened, and held by one run at a time.
+
+    Without an `owner` all are seen. New ones are the owner's and belong to the `folder`; they may be swept
+    `ttl_seconds` after their newest record, None for never.
+    """
+
+    store: SessionStore
+    leases: Leases = field(default_factory=Leases)
+    owner: str | None = None
+    folder: str | None = None
+    ttl_seconds: float | None = None
+
+    async def open(self, session_id: str) -> Session:
+        """See `Session.open`."""
+        return await Session.open(session_id, self.store)
+
+    def held(self, session_id: str) -> AbstractAsyncContextManager[Holder]:
+        """See `Leases.held`."""
+        return self.leases.held(session_id, self.store)
+
+    async def check_seen(self, session_id: str) -> None:
+        """See `check_seen`."""
+        await check_seen(session_id, self.store, self.owner)
+
+    async def check_free(self, session_id: str) -> None:
+        """See `check_free`."""
+        await check_free(session_id, self.store, self.owner)
+
+    def description(self, title: str | None) -> Described:
+        """What a new one is called, and whose it is."""
+        return Described(title=title, folder=self.folder, owner=self.owner, ttl_seconds=self.ttl_seconds)
 
 
 def new_session_id() -> str:

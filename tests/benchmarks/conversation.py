@@ -9,7 +9,8 @@ from agentloop.emitter import Emitter
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.run import Agent, Run
-from agentloop.sessions import Session, rebase_beside
+from agentloop.sessions import Session, Sessions, rebase_beside
+from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import ScriptedModel
 
@@ -47,6 +48,7 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
     budget = Budget(window=window, max_output_tokens=4096, fixed=1000, model=MODEL, counter=counter)
     return Run(
         agent=Agent(model, compaction=policy),
+        sessions=Sessions(store=InMemoryStore()),
         keeper=ContextKeeper(policy=policy, budget=budget, compactor=compactor),
         emitter=emitter,
         counter=counter,
