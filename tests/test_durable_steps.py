@@ -5,6 +5,7 @@ import json
 from collections.abc import Coroutine
 from dataclasses import replace
 from itertools import pairwise, repeat
+from traceback import walk_stack
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from agentloop.durable.history import partial_in
 from agentloop.events import Described, MessageRecord, ModelCalled, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
-from agentloop.run import Run
+from agentloop.run import Run, loop
 from agentloop.runner import run_config
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, CompactionStarted, RunEnded
@@ -59,6 +60,19 @@ def test_the_log_is_that_of_one_run_whatever_becomes_of_its_steps(fates: list[st
         assert ended["usage"]["input"] == sum(usage.input_tokens for usage in used)
 
     asyncio.run(whole())
+
+
+async def test_each_step_is_begun_by_the_loop_of_all_runs() -> None:
+    begun: dict[str, bool] = {}
+
+    def record(name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
+        begun[name.split()[0]] = any(frame.f_code is loop.__code__ for frame, _ in walk_stack(None))
+        return work()  # type: ignore[return-value]
+
+    world = World(repeat("well"))
+    order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+    await Workflow(place=world.place, record=record).run(RUN, order)
+    assert begun == dict.fromkeys(("begin", "ask", "tool", "end"), True)
 
 
 async def test_a_begin_that_was_cut_off_before_the_prompt_settles_what_was_in_flight_and_says_it() -> None:

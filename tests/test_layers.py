@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from importlib import import_module
@@ -131,6 +132,27 @@ def test_imports_point_up_the_order() -> None:
         if module.startswith("agentloop.") and ORDER.index(module.split(".")[1]) > ORDER.index(room_of(path))
     ]
     assert wrong == []
+
+
+def test_what_runs_names_no_provider_store_or_redaction() -> None:
+    unknown = {"providers", "stores", "redaction"}
+    wrong = [
+        f"{path} imports {module}"
+        for path, tree in modules()
+        for module, _ in imports(tree)
+        if path.parts[0] == "run" and unknown & set(module.split("."))
+    ]
+    assert wrong == []
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    names = Counter(
+        each.name
+        for _, tree in modules()
+        for each in tree.body
+        if isinstance(each, ast.ClassDef) and not each.name.startswith("_")
+    )
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 def test_other_packages_are_entered_by_their_face() -> None:
