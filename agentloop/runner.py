@@ -7,11 +7,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from agentloop._plumbing.checks import above_zero, shown, text_or_none
 from agentloop.callbacks import Callbacks
-from agentloop.compaction import Compaction, Compactor, ContextKeeper
+from agentloop.compaction import Compaction
 from agentloop.context import Budget
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, unseen
 from agentloop.errors import SessionNotFoundError, UsageError
@@ -41,6 +41,9 @@ from agentloop.sessions import (
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
 from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
+
+if TYPE_CHECKING:
+    from agentloop.compaction import ContextKeeper
 
 
 class Runner:
@@ -261,7 +264,7 @@ class Runner:
         return await self._config.sessions.open(session_id)
 
     @contextlib.asynccontextmanager
-    async def _beside(self, session_id: str) -> AsyncIterator[ContextKeeper]:
+    async def _beside(self, session_id: str) -> AsyncIterator["ContextKeeper"]:
         """What looks at a session or compacts it, whoever runs on it."""
         emitter = self._config.emitter(session_id, unseen)
         with contextlib.closing(emitter.callback_list):
@@ -309,8 +312,10 @@ def run_config(
     )
 
 
-def new_keeper(config: RunConfig, emitter: Emitter, budget: Budget, rebase: Rebase) -> ContextKeeper:
+def new_keeper(config: RunConfig, emitter: Emitter, budget: Budget, rebase: Rebase) -> "ContextKeeper":
     """What keeps the context of one run inside this budget, by the agent's policy."""
+    from agentloop.compaction import Compactor, ContextKeeper  # here, so that they load with the first run
+
     policy = config.agent.compaction
     compactor = Compactor(
         policy=policy or Compaction(),

@@ -1,9 +1,8 @@
-"""DBOS: its tables, leases of runs, who is dead.
+"""DBOS as workers and queues use it: its tables, who holds a run's session, who is dead, and its life here.
 
-How the executions of a run hold its session: by leases that say which run they are of.
-
-Such a lease stands at a place that no process is at. So to others it does not end with its process, but by
-its time alone: another execution of the run is to find the session as the last one left it.
+The executions of a run hold its session by leases that say which run they are of (`leases_of`). Such a lease
+stands at a place that no process is at. So to others it does not end with its process, but by its time alone:
+another execution of the run is to find the session as the last one left it.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""When what one was about to write to a session still holds, though others wrote to it meanwhile.
+"""What still holds of what one was about to write though others wrote meanwhile; and undo.
 
-What the log's length refused may be written at its end as it stands now (`appended`), where a `Rebase` says
-so: mostly where the records that came between begin, say and end nothing. A compaction is taken back the same
-way (`undone`).
+What the log's length refused may be written at its end as it stands now, where the records that came between
+begin, say and end nothing.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence

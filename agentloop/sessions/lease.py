@@ -1,14 +1,11 @@
-"""One run at a time: taken, renewed, let go, taken over.
+"""Who works on a session: one run at a time, by a lease that it renews for as long as it lives.
 
-Work that another run puts out: it is cancelled, and that comes out as an error of its own.
+`Leases.held` takes the lease: it refuses, waits, or takes over where another run has it. The `Holder` renews
+it, and lets go of it at the end. What a holder does that is put out is cancelled, in all its tasks, and that
+comes out of it as an error of its own (`TakeOver`).
 
-Several pieces of work may go on side by side, each in a task of its own.
-
-Who works on a session: one run at a time, for as long as it renews its lease.
-
-A lease keeps two runs from working on one session side by side. The log does not rest on it: whoever writes
-to it without, or after a lease ran out, meets its compare-and-swap. They look first whether it is the same
-log still: one that was begun anew may be as long.
+The log does not rest on leases. Whoever writes to it without one, or after it ran out, meets the log's
+compare-and-swap. They look first whether it is the same log still: one that was begun anew may be as long.
 """
 
 import asyncio
