@@ -14,7 +14,7 @@ from psycopg import sql
 
 from agentloop import Agent
 from agentloop.durable import RunQueue
-from agentloop.durable.orders import schema_name
+from agentloop.durable.engine import schema_name
 from agentloop.errors import StoreError
 from agentloop.stores import PostgresStore, SessionStore
 from agentloop.stream import AnyStreamEvent, RunEnded

@@ -8,12 +8,14 @@ another execution of the run is to find the session as the last one left it.
 import asyncio
 import contextlib
 import logging
+import re
 import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
@@ -31,7 +33,6 @@ from agentloop.durable.orders import (
     QueueLimits,
     RunCancelledError,
     retry_pause,
-    schema_name,
 )
 from agentloop.emitter import Sink, log_event
 from agentloop.errors import AgentLoopError, SessionBusyError, StoreError, UsageError
@@ -75,6 +76,31 @@ async def reached(url: str) -> DbosTables:
     query = {name: value for name, value in (limits | dict(told)).items() if name not in ("user", "password")}
     written = place.set(query=query).render_as_string(hide_password=False)
     return DbosTables(url=written, schema=schema_name(found.schema))
+
+
+_OF_PUBLIC = "dbos"
+"""DBOS's own name, which the databases that know no other schema than `public` have."""
+
+_LONGEST = 63
+"""Bytes of a name in PostgreSQL: https://www.postgresql.org/docs/current/sql-syntax-lexical.html"""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,57}")
+"""What is taken over as it is; with what stands before it, it stays shorter than every hashed name."""
+
+
+def schema_name(sessions: str) -> str:
+    """The schema for DBOS's tables where the sessions' stand in that one; no two have the same.
+
+    >>> schema_name("public"), schema_name("tenant_a")
+    ('dbos', 'dbos_tenant_a')
+    >>> len(schema_name("a" * 63))
+    63
+    """
+    if sessions == "public":
+        return _OF_PUBLIC
+    if _PLAIN.fullmatch(sessions):
+        return f"{_OF_PUBLIC}_{sessions}"
+    return f"{_OF_PUBLIC}_{sha256(sessions.encode()).hexdigest()}"[:_LONGEST]
 
 
 def quiet() -> None:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 from dbos import StepInfo, WorkflowStatus
@@ -14,31 +13,6 @@ from agentloop.errors import ConflictError, ModelUnavailableError, StoreError, T
 from agentloop.messages import Message, Usage
 from agentloop.stream import RunStatus
 
-_OF_PUBLIC = "dbos"
-"""DBOS's own name, which the databases that know no other schema than `public` have."""
-
-_LONGEST = 63
-"""Bytes of a name in PostgreSQL: https://www.postgresql.org/docs/current/sql-syntax-lexical.html"""
-
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,57}")
-"""What is taken over as it is; with what stands before it, it stays shorter than every hashed name."""
-
-
-def schema_name(sessions: str) -> str:
-    """The schema for DBOS's tables where the sessions' stand in that one; no two have the same.
-
-    >>> schema_name("public"), schema_name("tenant_a")
-    ('dbos', 'dbos_tenant_a')
-    >>> len(schema_name("a" * 63))
-    63
-    """
-    if sessions == "public":
-        return _OF_PUBLIC
-    if _PLAIN.fullmatch(sessions):
-        return f"{_OF_PUBLIC}_{sessions}"
-    return f"{_OF_PUBLIC}_{sha256(sessions.encode()).hexdigest()}"[:_LONGEST]
-
-
 APPLICATION = "agentloop"
 WORKFLOW = "agentloop_run"
 """What DBOS knows the runs of this package by."""
@@ -48,8 +22,6 @@ QUEUE = "agentloop"
 
 RunState: TypeAlias = Literal["queued", "running", "cancelled"] | RunStatus
 """Where a run stands: it waits, it is worked on, it was cancelled, or the word of the exit table."""
-
-_QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,67 +87,54 @@ class QueuedRun:
         return self.state not in ("queued", "running")
 
 
-class RunCancelledError(Exception):
-    """Somebody cancelled the run; its next step says so."""
+_STATES: dict[str, RunState] = {
+    "ENQUEUED": "queued",
+    "DELAYED": "queued",
+    "PENDING": "running",
+    "CANCELLED": "cancelled",
+}
+OPEN = ("ENQUEUED", "DELAYED", "PENDING")
+CAN_GO_ON = ("CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 
 
-def checked_queue(name: str) -> str:
-    """The name of a queue itself.
-
-    Raises:
-        UsageError: it is not 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit.
-    """
-    if isinstance(name, str) and _QUEUE_NAME.fullmatch(name):
-        return name
-    raise UsageError(
-        f"bad queue {ascii(name)[:40]}: use 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit"
+def as_queued_run(status: WorkflowStatus) -> QueuedRun:
+    """The run that this is the workflow of."""
+    attributes = status.attributes or {}
+    outcome = status.output if isinstance(status.output, dict) else {}
+    used = outcome.get("usage")
+    return QueuedRun(
+        id=status.workflow_id,
+        session_id=attributes.get("session", ""),
+        queue=status.queue_name or attributes.get("queue"),
+        state=_STATES.get(status.status) or outcome.get("status", "failed"),
+        tries=status.recovery_attempts or 0,
+        submitted=(status.created_at or 0) / 1000,
+        started=_seconds(status.dequeued_at),
+        ended=_seconds(status.completed_at),
+        worker=status.executor_id,
+        usage=Usage(input_tokens=used["input"], output_tokens=used["output"]) if used else None,
+        cost=outcome.get("cost"),
+        error=outcome.get("error") or _error_of(status),
+        prompt=attributes.get("prompt", ""),
     )
 
 
-def checked_url(store: str) -> str:
-    """The URL of a PostgreSQL database itself.
-
-    Raises:
-        UsageError: it is another store's.
-    """
-    if isinstance(store, str) and store.startswith(("postgresql://", "postgres://")):
-        return store.replace("postgres://", "postgresql://", 1) if store.startswith("postgres://") else store
-    shown = store.partition(":")[0][:20] if isinstance(store, str) else type(store).__name__
-    raise UsageError(
-        f"durable runs need a PostgreSQL store, not {shown!r}: its URL begins with postgresql://"
-    )
+def with_steps(run: QueuedRun, steps: Sequence[StepInfo]) -> QueuedRun:
+    """The run with what its steps tell: what it is doing, and when it began where a cancel took that away."""
+    if not steps:
+        return run
+    began = _seconds(steps[0]["started_at_epoch_ms"]) if run.is_over else None
+    return replace(run, doing=steps[-1]["function_name"], started=run.started or began)
 
 
-TRIES = 5
-"""So often a step is tried, with waits that double from the first (2, 4, 8, 16 s), on top of the model's own
-retries. The waits are ours, within the step: those of DBOS notice neither that the run was cancelled nor that
-the worker is asked to stop."""
-
-RETRY_SECONDS = 2.0
-
-LONGEST_ADVICE_SECONDS = 600.0
-"""A server that asks for a longer wait ends the run, which keeps its place meanwhile. Our own figure."""
-
-_FOR_GOOD = (ConflictError, TakenOverError)
+def _error_of(status: WorkflowStatus) -> str | None:
+    if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
+        return f"given up: {status.recovery_attempts} workers began it and died or stopped"
+    return first_line(status.error) if status.error else None
 
 
-def may_work_later(error: BaseException) -> bool:
-    """Whether the same step may do when it is tried again."""
-    return isinstance(error, ModelUnavailableError | StoreError) and not isinstance(error, _FOR_GOOD)
-
-
-def retry_pause(tries: int, error: BaseException, *, retry_seconds: float) -> float | None:
-    """How long to wait after so many tries, in seconds, as the server asks; None where it was the last one.
-
-    >>> [retry_pause(tries, ModelUnavailableError("away"), retry_seconds=2.0) for tries in range(1, 6)]
-    [2.0, 4.0, 8.0, 16.0, None]
-    >>> retry_pause(1, ModelUnavailableError("busy", retry_after_seconds=90), retry_seconds=2.0)
-    90
-    """
-    advice = (error.retry_after_seconds if isinstance(error, ModelUnavailableError) else None) or 0.0
-    if tries >= TRIES or advice > LONGEST_ADVICE_SECONDS:
-        return None
-    return max(retry_seconds * 2.0 ** (tries - 1), advice)
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,51 +202,67 @@ def with_limits(queues: Iterable[str | QueueLimits], concurrency: int) -> Sequen
     return list(found.values())
 
 
-_STATES: dict[str, RunState] = {
-    "ENQUEUED": "queued",
-    "DELAYED": "queued",
-    "PENDING": "running",
-    "CANCELLED": "cancelled",
-}
-OPEN = ("ENQUEUED", "DELAYED", "PENDING")
-CAN_GO_ON = ("CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def as_queued_run(status: WorkflowStatus) -> QueuedRun:
-    """The run that this is the workflow of."""
-    attributes = status.attributes or {}
-    outcome = status.output if isinstance(status.output, dict) else {}
-    used = outcome.get("usage")
-    return QueuedRun(
-        id=status.workflow_id,
-        session_id=attributes.get("session", ""),
-        queue=status.queue_name or attributes.get("queue"),
-        state=_STATES.get(status.status) or outcome.get("status", "failed"),
-        tries=status.recovery_attempts or 0,
-        submitted=(status.created_at or 0) / 1000,
-        started=_seconds(status.dequeued_at),
-        ended=_seconds(status.completed_at),
-        worker=status.executor_id,
-        usage=Usage(input_tokens=used["input"], output_tokens=used["output"]) if used else None,
-        cost=outcome.get("cost"),
-        error=outcome.get("error") or _error_of(status),
-        prompt=attributes.get("prompt", ""),
+def checked_queue(name: str) -> str:
+    """The name of a queue itself.
+
+    Raises:
+        UsageError: it is not 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit.
+    """
+    if isinstance(name, str) and _QUEUE_NAME.fullmatch(name):
+        return name
+    raise UsageError(
+        f"bad queue {ascii(name)[:40]}: use 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit"
     )
 
 
-def with_steps(run: QueuedRun, steps: Sequence[StepInfo]) -> QueuedRun:
-    """The run with what its steps tell: what it is doing, and when it began where a cancel took that away."""
-    if not steps:
-        return run
-    began = _seconds(steps[0]["started_at_epoch_ms"]) if run.is_over else None
-    return replace(run, doing=steps[-1]["function_name"], started=run.started or began)
+def checked_url(store: str) -> str:
+    """The URL of a PostgreSQL database itself.
+
+    Raises:
+        UsageError: it is another store's.
+    """
+    if isinstance(store, str) and store.startswith(("postgresql://", "postgres://")):
+        return store.replace("postgres://", "postgresql://", 1) if store.startswith("postgres://") else store
+    shown = store.partition(":")[0][:20] if isinstance(store, str) else type(store).__name__
+    raise UsageError(
+        f"durable runs need a PostgreSQL store, not {shown!r}: its URL begins with postgresql://"
+    )
 
 
-def _error_of(status: WorkflowStatus) -> str | None:
-    if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
-        return f"given up: {status.recovery_attempts} workers began it and died or stopped"
-    return first_line(status.error) if status.error else None
+class RunCancelledError(Exception):
+    """Somebody cancelled the run; its next step says so."""
 
 
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+TRIES = 5
+"""So often a step is tried, with waits that double from the first (2, 4, 8, 16 s), on top of the model's own
+retries. The waits are ours, within the step: those of DBOS notice neither that the run was cancelled nor that
+the worker is asked to stop."""
+
+RETRY_SECONDS = 2.0
+
+LONGEST_ADVICE_SECONDS = 600.0
+"""A server that asks for a longer wait ends the run, which keeps its place meanwhile. Our own figure."""
+
+_FOR_GOOD = (ConflictError, TakenOverError)
+
+
+def may_work_later(error: BaseException) -> bool:
+    """Whether the same step may do when it is tried again."""
+    return isinstance(error, ModelUnavailableError | StoreError) and not isinstance(error, _FOR_GOOD)
+
+
+def retry_pause(tries: int, error: BaseException, *, retry_seconds: float) -> float | None:
+    """How long to wait after so many tries, in seconds, as the server asks; None where it was the last one.
+
+    >>> [retry_pause(tries, ModelUnavailableError("away"), retry_seconds=2.0) for tries in range(1, 6)]
+    [2.0, 4.0, 8.0, 16.0, None]
+    >>> retry_pause(1, ModelUnavailableError("busy", retry_after_seconds=90), retry_seconds=2.0)
+    90
+    """
+    advice = (error.retry_after_seconds if isinstance(error, ModelUnavailableError) else None) or 0.0
+    if tries >= TRIES or advice > LONGEST_ADVICE_SECONDS:
+        return None
+    return max(retry_seconds * 2.0 ** (tries - 1), advice)
