@@ -75,6 +75,40 @@ async def test_each_step_is_begun_by_the_loop_of_all_runs() -> None:
     assert begun == dict.fromkeys(("begin", "ask", "tool", "end"), True)
 
 
+async def test_steps_are_called_and_kept_as_older_workers_did_and_replayed() -> None:
+    kept: list[tuple[str, Todo]] = []
+
+    def record(name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
+        async def done() -> Todo:
+            kept.append((name, json.loads(json.dumps(await work()))))
+            return kept[-1][1]
+
+        return done()
+
+    world = World(repeat("well"))
+    order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
+    ended = await Workflow(place=world.place, record=record).run(RUN, order)
+    by = kept[1][1]["by"]
+    batches = [kept[at][1]["calls"] for at in (1, 4)]
+    older: list[tuple[str, Todo]] = [("begin", {"do": "ask", "since": 1})]
+    for batch in batches:
+        older += [("ask", {"do": "tools", "by": by, "calls": batch, "compact": []})]
+        older += [(f"tool {call_id}", {}) for call_id in batch]
+    older += [("ask", {"do": "end", "status": "answered"}), ("end", ended)]
+    assert kept == older
+
+    def replay(name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
+        async def done() -> Todo:
+            assert name == older[0][0]
+            return older.pop(0)[1]
+
+        return done()
+
+    length = len(await world.store.read("s"))
+    assert await Workflow(place=world.place, record=replay).run(RUN, order) == ended
+    assert (older, len(await world.store.read("s"))) == ([], length)
+
+
 async def test_a_begin_that_was_cut_off_before_the_prompt_settles_what_was_in_flight_and_says_it() -> None:
     world = World(repeat("well"))
     pending = Message.assistant(None, calls(once={}, often={}))

@@ -436,9 +436,9 @@ class Execution:
             return ""
         if status == "limit":
             partial = await partial_in(self.held.store, self.held.order.session_id, run.id)
-            return redacted(partial, run.emitter.redact)
+            return run.emitter.hide(partial)
         step = self.held.step() if status == "answered" else None
-        return redacted(step.answer, run.emitter.redact) if isinstance(step, Finish) else ""
+        return run.emitter.hide(step.answer) if isinstance(step, Finish) else ""
 
 
 @dataclass(slots=True, kw_only=True)
