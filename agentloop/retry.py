@@ -18,7 +18,7 @@ from typing import TypeAlias
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_exponential
 
 from agentloop._plumbing.checks import above_zero, at_least, called, shown, whole
-from agentloop.errors import ModelUnavailableError, UsageError
+from agentloop.errors import ModelError, ModelUnavailableError, UsageError
 from agentloop.models import ModelPart, Retry
 
 Attempt: TypeAlias = Callable[[], AsyncGenerator[ModelPart, None]]
@@ -74,11 +74,14 @@ class RetryPolicy:
         for name, function in (("clock", self.clock), ("chance", self.chance), ("now", self.now)):
             called(name, function, "a function that gives a number")
 
-    async def run(self, attempt: Attempt) -> AsyncGenerator[ModelPart, None]:
+    async def run(
+        self, attempt: Attempt, given_up: Callable[[ModelUnavailableError], ModelError]
+    ) -> AsyncGenerator[ModelPart, None]:
         """The parts of the first attempt that succeeds, with a `Retry` before each wait.
 
         Raises:
-            ModelUnavailableError: the last attempt failed, or the next would come too late.
+            ModelError: what `given_up` makes of the failure of the last attempt; ModelUnavailableError as a
+                rule.
         """
         waits: list[float] = []
         failures: list[str] = []
@@ -97,6 +100,8 @@ class RetryPolicy:
                     with this_try:
                         raise
         except ModelUnavailableError as error:
+            if (failure := given_up(error)) is not error:
+                raise failure from error
             if not error.retry_after_seconds:
                 raise
             text = f"{error}; {come_back(error.retry_after_seconds, self.now())}"

@@ -1,6 +1,6 @@
 """A conversation and its log: opened, written by one run at a time, exported and imported."""
 
-from agentloop.sessions.session import Session, check_free, check_seen, new_session_id
+from agentloop.sessions.session import Session, Sessions, check_free, check_seen, new_session_id
 from agentloop.sessions.checkpoint import checkpoint_of
 from agentloop.sessions.conflicts import MovedOnError, Rebase, appended, has_begun, undone
 from agentloop.sessions.conflicts import rebase_any, rebase_beside, rebase_same_run
@@ -9,7 +9,3 @@ from agentloop.sessions.lease import describe, is_dead, new_lease, part_of, work
 from agentloop.sessions.transcripts import listed, load, save
 from agentloop.sessions.export import heading, to_blocks, to_openai
 from agentloop.sessions.importing import points_at
-from agentloop.sessions.lease import LEASE_SECONDS, Claim, Holder, Leases, WhenBusy, is_dead, new_lease
-from agentloop.sessions.lease import part_of, describe, working_for
-from agentloop.sessions.session import Session, Sessions, check_free, check_seen, new_session_id
-from agentloop.sessions.transcripts import listed, load, save

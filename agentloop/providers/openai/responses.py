@@ -8,7 +8,6 @@ from typing import Any
 from agentloop._plumbing.checks import named_tokens_or_none, shown
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json
-from agentloop.model_call import RetryPolicy
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.providers.openai.client import ServerChoice
 from agentloop.providers.openai.dialect import Dialect
@@ -22,6 +21,7 @@ from agentloop.providers.openai.responses_answer import (
     check_not_failed,
 )
 from agentloop.providers.openai.sse import BROKEN_OFF, DONE, EventParser, decoded, drain, events_in
+from agentloop.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
