@@ -1,1 +1,1 @@
-"""agentloop/_plumbing."""
+"""Small helpers that know nothing of agents."""

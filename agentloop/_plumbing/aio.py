@@ -1,10 +1,6 @@
-"""Time limits, work that must end, threads, real Ctrl-C.
-
-Work that must not last for ever, and work that must not be torn in two.
+"""Work that must not last for ever, must not be torn in two, or must not stop the event loop.
 
 Cancelled work is awaited, so that it can put things in order, but only for so long.
-
-Work that must not stop the event loop.
 
 `asyncio.to_thread` keeps a pool that is joined when the interpreter exits, so one stuck function hangs
 the program. Here each call has a daemon thread of its own, or its turn on one, and who stops waiting leaves
@@ -25,6 +21,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from agentloop._plumbing.callables import without_partials
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 CANCEL_GRACE_SECONDS = 5.0
@@ -145,10 +143,6 @@ def _code_of(handler: object) -> CodeType | None:
     called = without_partials(handler)
     code = getattr(getattr(called, "__func__", called), "__code__", None)
     return code if isinstance(code, CodeType) else None
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,10 +1,9 @@
-"""Arguments held to their range; "128k", "30d" read; one line says what is wrong.
+"""What a user gives, held to its range or read as a number: one clear line names what is wrong.
 
-What a user gives, held to its range: one clear line names what is wrong.
-
-Each check takes the argument's name and its value. One whose name ends in `_or_none` lets None pass, which
-says that there is no limit; every other refuses it, and that is all in which the two of a pair differ. No
-check takes True or False for a number.
+Each check takes an argument's name and its value, and raises a `UsageError` with the name and the range. One
+whose name ends in `_or_none` lets None pass, which says that there is no limit; every other refuses it, and
+that is all in which the two of a pair differ. No check takes True or False for a number. Behind the checks
+stands what reads sizes and times, such as `"128k"` and `"30d"`, and how an error shows a value.
 """
 
 import re
@@ -18,6 +17,16 @@ from agentloop.errors import UsageError
 
 MOST_KEPT = 2**53 - 1
 """The largest whole number that all readers of JSON agree on (RFC 8259, section 6; RFC 7493, section 2.2)."""
+
+MOST_COUNT = 2**31 - 1
+"""The largest count that a database column of four bytes holds."""
+
+MOST_TOKENS = 1_000_000_000
+"""More than any model takes; a larger number is a slip of the hand."""
+
+LEAST_WINDOW = 256
+"""No model in use takes fewer tokens: a smaller window, named or guessed, is none, and what was refused has
+another reason. Our own figure; the smallest windows in use are several times as large."""
 
 
 def is_kept_whole(value: object) -> TypeGuard[int]:
@@ -42,16 +51,116 @@ def is_kept_number(value: object) -> TypeGuard[float]:
     return abs(value) <= sys.float_info.max
 
 
+def whole(name: str, value: int, least: int, *, most: int | None = None) -> None:
+    """Refuse what is no whole number of at least `least`, and at most `most` where that is given."""
+    if not _is_whole(value) or value < least or (most is not None and value > most):
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise UsageError(f"{name} must be a whole number {wanted}, not {shown(value)}")
+
+
+def whole_or_none(name: str, value: int | None, least: int, *, most: int | None = None) -> None:
+    """The same, None let pass."""
+    if value is not None:
+        whole(name, value, least, most=most)
+
+
+def any_whole(name: str, value: int) -> None:
+    """Refuse what is no whole number."""
+    _hold(name, value, "a whole number", so=_is_whole(value))
+
+
+def finite(name: str, value: float) -> None:
+    """Refuse what is no number that a float has room for."""
+    _hold(name, value, "a finite number", so=is_kept_number(value))
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    """Refuse what is no finite number of at least `least`."""
+    _hold(name, value, f"a number of at least {least:g}", so=is_kept_number(value) and least <= value)
+
+
+def at_least_or_none(name: str, value: float | None, least: float) -> None:
+    """The same, None let pass."""
+    if value is not None:
+        at_least(name, value, least)
+
+
+def from_to(name: str, value: float, least: float, most: float) -> None:
+    """Refuse what is no number from `least` to `most`."""
+    so = is_kept_number(value) and least <= value <= most
+    _hold(name, value, f"a number from {least:g} to {most:g}", so=so)
+
+
+def above_zero(name: str, value: float) -> None:
+    """Refuse what is no number above 0; infinity is one, and says that there is no limit."""
+    so = (is_kept_number(value) and value > 0) or value == inf
+    _hold(name, value, "a number above 0", so=so)
+
+
+def finite_above_zero(name: str, value: float) -> None:
+    """Refuse what is no finite number above 0."""
+    _hold(name, value, "a finite number above 0", so=is_kept_number(value) and value > 0)
+
+
+def finite_above_zero_or_none(name: str, value: float | None) -> None:
+    """The same, None let pass."""
+    if value is not None:
+        finite_above_zero(name, value)
+
+
+def up_to(name: str, value: float, most: float) -> None:
+    """Refuse what is no number above 0 and at most `most`."""
+    so = is_kept_number(value) and 0 < value <= most
+    _hold(name, value, f"above 0 and at most {most:g}", so=so)
+
+
+def fraction(name: str, value: float, *, most: float = 1.0) -> None:
+    """Refuse a share that is not above 0 and at most `most`."""
+    up_to(name, value, most)
+
+
+def fraction_or_none(name: str, value: float | None) -> None:
+    """Refuse a share that is not above 0 and at most 1, None let pass."""
+    if value is not None:
+        fraction(name, value)
+
+
+def share_below_one(name: str, value: float) -> None:
+    """Refuse a share that is not at least 0 and below 1."""
+    _hold(name, value, "at least 0 and below 1", so=is_kept_number(value) and 0 <= value < 1)
+
+
+def text(name: str, value: str) -> None:
+    """Refuse what is no text."""
+    _hold(name, value, "a text", so=isinstance(value, str))
+
+
+def text_or_none(name: str, value: str | None) -> None:
+    """The same, None let pass."""
+    if value is not None:
+        text(name, value)
+
+
+def called(name: str, value: object, wanted: str = "a function of a context and a budget") -> None:
+    """Refuse what cannot be called as it is: also a class, which is still to be made, and what is async."""
+    so = callable(value) and not isinstance(value, type) and not is_async(value)
+    _hold(name, value, f"{wanted}, no class and not async", so=so)
+
+
+def _hold(name: str, value: object, wanted: str, *, so: bool) -> None:
+    if not so:
+        raise UsageError(f"{name} must be {wanted}, not {shown(value)}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 _SIZE = pattern(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
 _AMOUNT = pattern(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _TIME = pattern(r"(\d+(?:\.\d*)?|\.\d+)\s*([smhdw]?)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
-MOST_TOKENS = 1_000_000_000
-"""More than any model takes; a larger number is a slip of the hand."""
-LEAST_WINDOW = 256
-"""No model in use takes fewer tokens: a smaller window, named or guessed, is none, and what was refused has
-another reason. Our own figure; the smallest windows in use are several times as large."""
 
 
 def tokens_of(size: int | str) -> int:
@@ -121,181 +230,6 @@ def _parsed(size: object) -> int | None:
     number, unit = found.groups()
     exact = float(number.replace(",", "").replace("_", "")) * _FACTORS[unit.lower()]
     return int(exact) if exact.is_integer() else None
-
-
-MOST_COUNT = 2**31 - 1
-"""The largest count that a database column of four bytes holds."""
-
-
-def whole(name: str, value: int, least: int, *, most: int | None = None) -> None:
-    """Refuse what is no whole number of at least `least`, and at most `most` where that is given.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or value < least or (most is not None and value > most):
-        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise UsageError(f"{name} must be a whole number {wanted}, not {shown(value)}")
-
-
-def any_whole(name: str, value: int) -> None:
-    """Refuse what is no whole number.
-
-    Raises:
-        UsageError: with the name.
-    """
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise UsageError(f"{name} must be a whole number, not {shown(value)}")
-
-
-def whole_or_none(name: str, value: int | None, least: int, *, most: int | None = None) -> None:
-    """The same, None let pass.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if value is not None:
-        whole(name, value, least, most=most)
-
-
-def at_least(name: str, value: float, least: float) -> None:
-    """Refuse what is no finite number of at least `least`.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if not (is_kept_number(value) and least <= value):
-        raise UsageError(f"{name} must be a number of at least {least:g}, not {shown(value)}")
-
-
-def at_least_or_none(name: str, value: float | None, least: float) -> None:
-    """The same, None let pass.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if value is not None:
-        at_least(name, value, least)
-
-
-def from_to(name: str, value: float, least: float, most: float) -> None:
-    """Refuse what is no number from `least` to `most`.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if not (is_kept_number(value) and least <= value <= most):
-        raise UsageError(f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}")
-
-
-def finite(name: str, value: float) -> None:
-    """Refuse what is no number that a float has room for.
-
-    Raises:
-        UsageError: with the name.
-    """
-    if not is_kept_number(value):
-        raise UsageError(f"{name} must be a finite number, not {shown(value)}")
-
-
-def above_zero(name: str, value: float) -> None:
-    """Refuse what is no number above 0; infinity is one, and says that there is no limit.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if not ((is_kept_number(value) and value > 0) or value == inf):
-        raise UsageError(f"{name} must be a number above 0, not {shown(value)}")
-
-
-def finite_above_zero(name: str, value: float) -> None:
-    """Refuse what is no finite number above 0.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if not (is_kept_number(value) and value > 0):
-        raise UsageError(f"{name} must be a finite number above 0, not {shown(value)}")
-
-
-def finite_above_zero_or_none(name: str, value: float | None) -> None:
-    """The same, None let pass.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if value is not None:
-        finite_above_zero(name, value)
-
-
-def fraction(name: str, value: float, *, most: float = 1.0) -> None:
-    """Refuse a share that is not above 0 and at most `most`.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    up_to(name, value, most)
-
-
-def up_to(name: str, value: float, most: float) -> None:
-    """Refuse what is no number above 0 and at most `most`.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if not (is_kept_number(value) and 0 < value <= most):
-        raise UsageError(f"{name} must be above 0 and at most {most:g}, not {shown(value)}")
-
-
-def fraction_or_none(name: str, value: float | None) -> None:
-    """Refuse a share that is not above 0 and at most 1, None let pass.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if value is not None:
-        fraction(name, value)
-
-
-def share_below_one(name: str, value: float) -> None:
-    """Refuse a share that is not at least 0 and below 1.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    if not (is_kept_number(value) and 0 <= value < 1):
-        raise UsageError(f"{name} must be at least 0 and below 1, not {shown(value)}")
-
-
-def text(name: str, value: str) -> None:
-    """Refuse what is no text.
-
-    Raises:
-        UsageError: with the name.
-    """
-    if not isinstance(value, str):
-        raise UsageError(f"{name} must be a text, not {shown(value)}")
-
-
-def text_or_none(name: str, value: str | None) -> None:
-    """The same, None let pass.
-
-    Raises:
-        UsageError: with the name.
-    """
-    if value is not None:
-        text(name, value)
-
-
-def called(name: str, value: object, wanted: str = "a function of a context and a budget") -> None:
-    """Refuse what cannot be called as it is: also a class, which is still to be made, and an async function.
-
-    Raises:
-        UsageError: with the name and what is wanted of it.
-    """
-    if not callable(value) or isinstance(value, type) or is_async(value):
-        raise UsageError(f"{name} must be {wanted}, no class and not async, not {shown(value)}")
 
 
 def shown(value: object) -> str:

@@ -1,6 +1,4 @@
-"""Head and tail of a long text; the line that says what failed.
-
-Long texts shown in part: their beginning, their last lines, or head and tail around a marker.
+"""Long texts shown in part: the beginning, the last lines, both around a marker, or the line that failed.
 
 Texts are cut between whole characters, never inside one that is made of several code points: a base and its
 marks, an emoji joined to another, a flag, a syllable of Hangul in parts, the two halves of a surrogate pair.

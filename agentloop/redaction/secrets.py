@@ -1,4 +1,8 @@
-"""Known values and shapes taken out of a text."""
+"""Known values and what has the shape of a secret, taken out of a text: a mark stands there.
+
+A known value is looked for in each form in which JSON, URLs and base64 write it. What is found are spans of
+the text; `Secrets` finds them, and says how much of a text in pieces is settled.
+"""
 
 import json
 import re
@@ -63,6 +67,9 @@ def _base64(data: bytes, before: int) -> str:
 
 MARK = "[redacted: "
 """How a mark begins; the kind of what stood there and a bracket follow."""
+
+KNOWN = "known value"
+"""The kind of a value that was given; that of a shape is its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +284,3 @@ def _begun(text: str, form: str) -> int:
         if form.startswith(text[start:]):
             return start
     return len(text)
-
-
-KNOWN = "known value"

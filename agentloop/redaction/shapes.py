@@ -1,6 +1,4 @@
-"""What keys look like; PEM blocks; words.
-
-What keys of known providers look like.
+"""What keys of known providers look like: one table of shapes, and what is found in a text without a pattern.
 
 The prefixes and lengths are what providers document or show, and what secret scanning at GitHub
 (https://docs.github.com/en/code-security/secret-scanning/introduction/supported-secret-scanning-patterns)
@@ -10,6 +8,9 @@ digits a key.
 
 Each pattern takes time linear in the text: it begins with letters that stand for themselves, or can begin
 only where a run of such characters does; what repeats is bounded, or is never given back.
+
+`Shape` comes first, then what patterns are put together from, then the table. Behind it stand the blocks in
+PEM form that no pattern finds in linear time, and the words that a text in pieces is parted at.
 """
 
 import re
@@ -21,100 +22,9 @@ from functools import cache
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 
-MOST_LINES = 200
-"""A private key of 16,384 bits has 198 lines; more is none."""
-
-MOST_CHARS = 32_000
-"""So much of a block is looked at: `MOST_LINES` of 100 characters with a name and a number before each."""
-
-NUMBERED = r"(?:(?:[^\s:]{1,40}:)?[ \t]{0,8}\d{1,6}(?:\t|[:-] ?))?+"
-"""What listings and searches write before a line."""
-
-_LABEL = r"[A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
-_BEGIN = rf"-----BEGIN {_LABEL}"
-_BLOCK_GAP = rf"(?:\s|\\[rn]){{1,4}}+{NUMBERED}"
-PATTERN = (
-    rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{MOST_CHARS}}}+-----END {_LABEL}"
-    # One that was cut off: the lines of letters below the first.
-    rf"|(?:{_BLOCK_GAP}[A-Za-z0-9+/=]{{20,100}}+){{0,{MOST_LINES}}}+"
-    rf"(?:{_BLOCK_GAP}(?=[A-Za-z+/=]{{0,18}}[0-9])[A-Za-z0-9+/=]{{4,19}})?+)"
-)
-"""A block with its first line."""
-
-_MOST_MARKER_CHARS = 100
-_BEGINS = pattern(_BEGIN)
-_ENDS = pattern(rf"-----END {_LABEL}")
-_BASE64 = string.ascii_letters + string.digits + "+/="
-_LEAST_LONG_CHARS, _MOST_LONG_CHARS, _LEAST_LAST_CHARS = 40, 100, 4
-_MOST_LINE_CHARS = 400
-
-
-def open_block(text: str) -> int:
-    """Where a block begins whose end may still come; the text's length where there is none."""
-    start = text.rfind("-----BEGIN ", max(0, len(text) - MOST_CHARS - _MOST_MARKER_CHARS))
-    begun = _BEGINS.match(text, start) if start >= 0 else None
-    if begun is None:
-        return len(text)
-    after = text.find("-----", begun.end())
-    return len(text) if 0 <= after < len(text) - _MOST_MARKER_CHARS else start
-
-
-def body_start(text: str, at: int) -> int:
-    """Where the lines of a block begin whose last line this position is in; `at` where there are none.
-
-    They end with 40 to 100 characters of base64, the last of them with 4 or more; what a listing writes
-    before them is no part of them.
-    """
-    line = _line_start(text, at)
-    if line > 0 and _LEAST_LAST_CHARS <= _tail(text, line - 1) < _LEAST_LONG_CHARS:
-        line = _line_start(text, line - 1)
-    start = at
-    for _ in range(MOST_LINES):
-        chars = _tail(text, line - 1) if line > 0 else 0
-        if not _LEAST_LONG_CHARS <= chars <= _MOST_LONG_CHARS:
-            break
-        start = _line_end(text, line) - chars
-        line = _line_start(text, line - 1)
-    return start
-
-
-def headless(text: str) -> Iterator[tuple[int, int]]:
-    """From where to where blocks reach of which the text has only the last lines."""
-    for end in _ENDS.finditer(text):
-        if (start := body_start(text, end.start())) < end.start():
-            yield start, end.end()
-
-
-def _line_start(text: str, at: int) -> int:
-    """Where the line begins that this position is in; 0 where that is further than a line of a block goes."""
-    return text.rfind("\n", max(0, at - _MOST_LINE_CHARS), at) + 1
-
-
-def _line_end(text: str, following: int) -> int:
-    """Where the line ends behind which the following one begins."""
-    return following - (2 if text.startswith("\r\n", following - 2) else 1)
-
-
-def _tail(text: str, at: int) -> int:
-    """How many characters of base64 stand at the end of the line that ends at this line feed."""
-    end = _line_end(text, at + 1)
-    near = text[max(0, end - _MOST_LONG_CHARS - 1) : end]
-    return len(near) - len(near.rstrip(_BASE64))
-
-
 MOST_WORDS = 6
 """So many words of one line a match has at the most, with at most eight blanks between them: an assignment
 has three, the head of a block in PEM form up to five."""
-
-RUN = r"[A-Za-z0-9_-]"
-_ESCAPES = (
-    r"\\[abefnrtv0]",
-    r"\\u[0-9A-Fa-f]{4}",
-    r"\\x[0-9A-Fa-f]{2}",
-    r"%[0-9A-Fa-f]{2}",
-    *(rf"[\[;][0-9]{{{digits}}}[A-Za-z]" for digits in range(4)),
-)
-"""Escapes of JSON and other languages and of URLs, and the ends of those of terminals: no part of a word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +79,17 @@ def _ours(*, kind: str, pattern: str, hints: Iterable[str], words: int = MOST_WO
     return shape
 
 
+RUN = r"[A-Za-z0-9_-]"
+_ESCAPES = (
+    r"\\[abefnrtv0]",
+    r"\\u[0-9A-Fa-f]{4}",
+    r"\\x[0-9A-Fa-f]{2}",
+    r"%[0-9A-Fa-f]{2}",
+    *(rf"[\[;][0-9]{{{digits}}}[A-Za-z]" for digits in range(4)),
+)
+"""Escapes of JSON and other languages and of URLs, and the ends of those of terminals: no part of a word."""
+
+
 def apart(begun: str, behind: str = "[A-Za-z0-9]") -> str:
     """That what has just begun stands not behind a character of this class, or right behind an escape."""
     before = "|".join(rf"(?<={escape}{begun})" for escape in _ESCAPES)
@@ -180,45 +101,6 @@ def prefixed(kind: str, *prefixes: str, rest: str, behind: str = "[A-Za-z0-9]") 
     begun = (re.escape(prefix) for prefix in prefixes)
     starts = "|".join(rf"{prefix}{apart(prefix, behind)}" for prefix in begun)
     return _ours(kind=kind, pattern=f"(?:{starts}){rest}", hints=prefixes, words=1)
-
-
-_LETTER = r"!-~\x1b"
-"""An escape character begins a colour code, which may stand in the middle of what is one secret."""
-
-WORD = pattern(rf"[{_LETTER}]+")
-NO_WORD = pattern(rf"[^{_LETTER}]")
-LINE_BREAK = pattern(rf"[^{_LETTER} \t]+|[ \t]{{9,}}")
-"""What stands between two words that no match has both of."""
-
-
-def has_break(text: str) -> bool:
-    """Whether a word ends in the text."""
-    return NO_WORD.search(text) is not None
-
-
-def word_start(text: str, at: int) -> int:
-    """Where the word begins that this position is in."""
-    if not 0 < at < len(text):
-        return at
-    while at and WORD.match(text, at - 1):
-        at -= 1
-    return at
-
-
-def words_end(text: str, openers: tuple[str, ...], *, most: int) -> int:
-    """Where the last `most` words of the last line begin that may be a part of what is still to come.
-
-    That is the last one where it has no end yet, and the first of them that holds an opener in small letters.
-    """
-    line = 0
-    for match in LINE_BREAK.finditer(text):
-        line = match.end()
-    words = [match.span() for match in WORD.finditer(text, line)][-most:]
-    for start, end in words:
-        word = text[start:end].lower()
-        if end == len(text) or any(opener in word for opener in openers):
-            return start
-    return len(text)
 
 
 _NEVER_SECRET = r"(?!\\?[\"']?(?:\$[\w{(]|\{\{|\{[\w.]{1,60}\}|<|%\w{0,60}%|\*{3}|\.{3}))"
@@ -266,6 +148,26 @@ _KEY = (
 def _assigned(kind: str, names: str, value: str, *hints: str) -> Shape:
     return _ours(kind=kind, pattern=f"(?i:{names}){_IS}{_NEVER_SECRET}{value}", hints=hints)
 
+
+MOST_LINES = 200
+"""A private key of 16,384 bits has 198 lines; more is none."""
+
+MOST_CHARS = 32_000
+"""So much of a block is looked at: `MOST_LINES` of 100 characters with a name and a number before each."""
+
+NUMBERED = r"(?:(?:[^\s:]{1,40}:)?[ \t]{0,8}\d{1,6}(?:\t|[:-] ?))?+"
+"""What listings and searches write before a line."""
+
+_LABEL = r"[A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_BEGIN = rf"-----BEGIN {_LABEL}"
+_BLOCK_GAP = rf"(?:\s|\\[rn]){{1,4}}+{NUMBERED}"
+PATTERN = (
+    rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{MOST_CHARS}}}+-----END {_LABEL}"
+    # One that was cut off: the lines of letters below the first.
+    rf"|(?:{_BLOCK_GAP}[A-Za-z0-9+/=]{{20,100}}+){{0,{MOST_LINES}}}+"
+    rf"(?:{_BLOCK_GAP}(?=[A-Za-z+/=]{{0,18}}[0-9])[A-Za-z0-9+/=]{{4,19}})?+)"
+)
+"""A block with its first line."""
 
 PRIVATE_KEY = _ours(kind="private key", pattern=PATTERN, hints=("-----begin",))
 """One whose first line is missing is found by its last one: no pattern does that in linear time."""
@@ -448,3 +350,102 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     ),
 )
 """Shapes of keys, tokens, private keys and assignments that are taken for secrets by default."""
+
+_MOST_MARKER_CHARS = 100
+_BEGINS = pattern(_BEGIN)
+_ENDS = pattern(rf"-----END {_LABEL}")
+_BASE64 = string.ascii_letters + string.digits + "+/="
+_LEAST_LONG_CHARS, _MOST_LONG_CHARS, _LEAST_LAST_CHARS = 40, 100, 4
+_MOST_LINE_CHARS = 400
+
+
+def open_block(text: str) -> int:
+    """Where a block begins whose end may still come; the text's length where there is none."""
+    start = text.rfind("-----BEGIN ", max(0, len(text) - MOST_CHARS - _MOST_MARKER_CHARS))
+    begun = _BEGINS.match(text, start) if start >= 0 else None
+    if begun is None:
+        return len(text)
+    after = text.find("-----", begun.end())
+    return len(text) if 0 <= after < len(text) - _MOST_MARKER_CHARS else start
+
+
+def body_start(text: str, at: int) -> int:
+    """Where the lines of a block begin whose last line this position is in; `at` where there are none.
+
+    They end with 40 to 100 characters of base64, the last of them with 4 or more; what a listing writes
+    before them is no part of them.
+    """
+    line = _line_start(text, at)
+    if line > 0 and _LEAST_LAST_CHARS <= _tail(text, line - 1) < _LEAST_LONG_CHARS:
+        line = _line_start(text, line - 1)
+    start = at
+    for _ in range(MOST_LINES):
+        chars = _tail(text, line - 1) if line > 0 else 0
+        if not _LEAST_LONG_CHARS <= chars <= _MOST_LONG_CHARS:
+            break
+        start = _line_end(text, line) - chars
+        line = _line_start(text, line - 1)
+    return start
+
+
+def headless(text: str) -> Iterator[tuple[int, int]]:
+    """From where to where blocks reach of which the text has only the last lines."""
+    for end in _ENDS.finditer(text):
+        if (start := body_start(text, end.start())) < end.start():
+            yield start, end.end()
+
+
+def _line_start(text: str, at: int) -> int:
+    """Where the line begins that this position is in; 0 where that is further than a line of a block goes."""
+    return text.rfind("\n", max(0, at - _MOST_LINE_CHARS), at) + 1
+
+
+def _line_end(text: str, following: int) -> int:
+    """Where the line ends behind which the following one begins."""
+    return following - (2 if text.startswith("\r\n", following - 2) else 1)
+
+
+def _tail(text: str, at: int) -> int:
+    """How many characters of base64 stand at the end of the line that ends at this line feed."""
+    end = _line_end(text, at + 1)
+    near = text[max(0, end - _MOST_LONG_CHARS - 1) : end]
+    return len(near) - len(near.rstrip(_BASE64))
+
+
+_LETTER = r"!-~\x1b"
+"""An escape character begins a colour code, which may stand in the middle of what is one secret."""
+
+WORD = pattern(rf"[{_LETTER}]+")
+NO_WORD = pattern(rf"[^{_LETTER}]")
+LINE_BREAK = pattern(rf"[^{_LETTER} \t]+|[ \t]{{9,}}")
+"""What stands between two words that no match has both of."""
+
+
+def has_break(text: str) -> bool:
+    """Whether a word ends in the text."""
+    return NO_WORD.search(text) is not None
+
+
+def word_start(text: str, at: int) -> int:
+    """Where the word begins that this position is in."""
+    if not 0 < at < len(text):
+        return at
+    while at and WORD.match(text, at - 1):
+        at -= 1
+    return at
+
+
+def words_end(text: str, openers: tuple[str, ...], *, most: int) -> int:
+    """Where the last `most` words of the last line begin that may be a part of what is still to come.
+
+    That is the last one where it has no end yet, and the first of them that holds an opener in small letters.
+    """
+    line = 0
+    for match in LINE_BREAK.finditer(text):
+        line = match.end()
+    words = [match.span() for match in WORD.finditer(text, line)][-most:]
+    for start, end in words:
+        word = text[start:end].lower()
+        if end == len(text) or any(opener in word for opener in openers):
+            return start
+    return len(text)

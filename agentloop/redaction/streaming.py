@@ -1,4 +1,4 @@
-"""A text in pieces; a user's own redaction, checked."""
+"""A redaction at work on a text that comes in pieces or is cut, and a user's own redaction, checked."""
 
 import inspect
 from collections.abc import Iterable

@@ -1,6 +1,4 @@
-"""Inside messages, events, errors, URLs.
-
-Where in our values people, models and programs speak: only there is anything taken out.
+"""Secrets inside of addresses, messages, events and errors: only where people, models and programs speak.
 
 Roles, statuses, kinds, reasons, finish reasons, names of tools, models and callbacks, and ids of sessions,
 runs and calls make up a session. They are never rewritten, whatever they look like: a value that happens to
