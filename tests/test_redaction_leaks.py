@@ -280,7 +280,7 @@ def test_values_that_are_words_of_the_structure_ruin_no_run(tmp_path: Path) -> N
     assert result.messages[1].tool_calls[0].name == "look"
     assert "known value" in result.messages[2].text
     assert result.output == "the [redacted: known value] has [redacted: known value]"
-    assert kinds[-1] == "RunEnded"
+    assert kinds[-1] == "RunEndRecord"
 
 
 def test_every_record_and_event_says_where_it_is_free_text() -> None:
