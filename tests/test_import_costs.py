@@ -47,3 +47,8 @@ def test_the_main_names_load_no_provider(loaded: list[str]) -> None:
 
 def test_no_pattern_is_compiled_by_an_import() -> None:
     assert printed(COMPILED) == []
+
+
+def test_what_makes_room_is_loaded_by_the_first_run(loaded: list[str]) -> None:
+    compaction = {name.split(".")[2] for name in loaded if name.startswith("agentloop.compaction.")}
+    assert compaction == {"policy", "tool"}
