@@ -7,12 +7,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from agentloop._plumbing.host_logging import host_logger
 from agentloop.callbacks import CallbackList, Callbacks
 from agentloop.models import Retry, TextPart
-from agentloop.redaction import Held, Redact, redact_error, redacted, redacted_or_said_why
 from agentloop.stream import (
     AnyStreamEvent,
     CallbackFailed,
@@ -47,39 +46,75 @@ def unseen(event: AnyStreamEvent) -> None:
     """A sink for what nobody watches."""
 
 
+class HoldsText(Protocol):
+    """Holds back what of a text in pieces may still become a secret."""
+
+    def add(self, piece: str) -> str:
+        """What can be shown with this piece; it is often nothing."""
+        ...
+
+    def rest(self) -> str:
+        """What is left, now that nothing follows."""
+        ...
+
+    def drop(self) -> None:
+        """Forget what is held back."""
+        ...
+
+
+class Hides(Protocol):
+    """Takes secrets out of all that a run says."""
+
+    def hide(self, value: T) -> T:
+        """The value without the secrets in it, itself where it has none."""
+        ...
+
+    def hide_or_say_why(self, value: T) -> T:
+        """The same; where that fails, the words of the error stand for every text."""
+        ...
+
+    def hide_in(self, error: BaseException) -> None:
+        """Take the secrets out of what an error says, in place."""
+        ...
+
+    def held(self) -> HoldsText | None:
+        """What holds back a text in pieces, None where all can be shown at once."""
+        ...
+
+
 @dataclass(slots=True)
 class Emitter:
     """One run's watchers. `sink` takes each event at once; callbacks are awaited after it.
 
-    With `redact` all that is shown is redacted. Of an answer's text what may still become a secret is held
-    back until more of it is there, at the latest until the answer stands in the log.
+    What is shown is without what `redaction` hides. Of an answer's text what may still become a secret is
+    held back until more of it is there, at the latest until the answer stands in the log.
     """
 
     session_id: str
     run_id: str
     sink: Sink
+    redaction: Hides
     callbacks: tuple[Callbacks, ...] = ()
     limit_seconds: float = CALLBACK_SECONDS
-    redact: Redact | None = None
     callback_list: CallbackList = field(init=False)
-    _held: Held | None = field(default=None, init=False)
+    _held: HoldsText | None = field(default=None, init=False)
     _reported: set[tuple[str, str]] = field(default_factory=set, init=False)
     _beside: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _ended: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self._held = Held(self.redact) if self.redact else None
+        self._held = self.redaction.held()
         self.callback_list = CallbackList(
             callbacks=self.callbacks, limit_seconds=self.limit_seconds, failed=self._failed
         )
 
     def hide(self, value: T) -> T:
         """The value without the secrets in it: as it is stored, and as the model sees it."""
-        return redacted(value, self.redact)
+        return self.redaction.hide(value)
 
     def hide_in(self, error: BaseException) -> None:
         """Take the secrets out of what an error says, in place."""
-        redact_error(error, self.redact)
+        self.redaction.hide_in(error)
 
     async def emit(self, event: AnyStreamEvent) -> None:
         """Show the event, its session, run and time filled in; nothing is shown after `RunEnded`."""
@@ -94,7 +129,7 @@ class Emitter:
         """Show the event while the run goes on with something else; dropped once the run has ended."""
         if self._ended:
             return
-        event = self._show(redacted_or_said_why(event, self.redact))
+        event = self._show(self.redaction.hide_or_say_why(event))
         if self.callbacks:
             task = asyncio.create_task(self.callback_list.on_event(event))
             self._beside.add(task)
@@ -126,7 +161,7 @@ class Emitter:
         if text:
             yield TextDelta(text=text)
         if isinstance(event, RunEnded):
-            yield redacted_or_said_why(event, self.redact)
+            yield self.redaction.hide_or_say_why(event)
         elif not isinstance(event, TextDelta):
             yield self.hide(event)
 

@@ -17,7 +17,7 @@ from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, unseen
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.events import EventFilter, Record, select
 from agentloop.messages import Message
-from agentloop.redaction import Redact, checked_redaction, redacted
+from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.results import CompactionPreview, RunResult
 from agentloop.run import (
     Agent,
@@ -178,7 +178,7 @@ class Runner:
         """
         session = await self._existing(session_id)
         async with self._beside(session_id) as keeper:
-            _, result = await keeper.asked(session, redacted(focus, self._config.redact))
+            _, result = await keeper.asked(session, self._config.redaction.hide(focus))
         return result
 
     async def compact_if_due(self, session_id: str) -> CompactionResult | None:
@@ -305,10 +305,10 @@ def run_config(
         agent=agent,
         sessions=sessions,
         new_keeper=new_keeper,
+        redaction=Redaction(None if redact is None else checked_redaction(redact)),
         callbacks=instances(callbacks),
         callback_seconds=callback_seconds,
         transcripts=transcripts_folder(transcripts),
-        redact=None if redact is None else checked_redaction(redact),
     )
 
 

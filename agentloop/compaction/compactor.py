@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TypeVar
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop.callbacks import Focus, Replace, Veto
@@ -32,7 +31,6 @@ from agentloop.errors import (
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.model_call import used_by
 from agentloop.models import ChatModel
-from agentloop.redaction import redacted
 from agentloop.sessions import Rebase, Session, appended, rebase_any, save
 from agentloop.strategies import Computed, Digest, Summary
 from agentloop.stream import (
@@ -44,8 +42,6 @@ from agentloop.stream import (
     Positioned,
     StreamEvent,
 )
-
-T = TypeVar("T")
 
 INDEX_SHARE = 0.15
 """The index beside a summary may take this share of the longest summary."""
@@ -148,7 +144,7 @@ class Compactor:
         async with self._announced(session, plan, budget) as outcome:
             focus, replacement = await self._asked_first(outcome)
             await self._keep_transcript(outcome)
-            outcome.replacement = self._redacted(replacement or await self._write(outcome, focus))
+            outcome.replacement = self.emitter.hide(replacement or await self._write(outcome, focus))
             record = self._record(outcome)
             await to_its_end(self._append(record, outcome))
             await self.emitter.callback_list.after_compaction(outcome.result)
@@ -162,20 +158,20 @@ class Compactor:
             ConflictError: the session is not what it was: it is another's, or gone.
         """
         self.refused = False
-        plan = replace(plan, occasion=self._redacted(plan.occasion))
+        plan = replace(plan, occasion=self.emitter.hide(plan.occasion))
         outcome = _Outcome(plan=plan, budget=budget, before=session.context, session=session)
         try:
             await self.emitter.emit(_started(outcome))
             yield outcome
         except _EndedError as error:
-            outcome.end(error.status, self._redacted(str(error)))
+            outcome.end(error.status, self.emitter.hide(str(error)))
         except (ConflictError, TakenOverError) as error:
-            outcome.end("conflict", self._redacted(str(error)))
+            outcome.end("conflict", self.emitter.hide(str(error)))
             raise
         except AgentLoopError as error:
-            outcome.end("failed", self._redacted(str(error)))
+            outcome.end("failed", self.emitter.hide(str(error)))
         except Exception as error:  # noqa: BLE001 — a model of the user's own may raise anything
-            outcome.end("failed", self._redacted(f"{type(error).__name__}: {error}"))
+            outcome.end("failed", self.emitter.hide(f"{type(error).__name__}: {error}"))
         finally:
             result = outcome.result
             await self.emitter.emit(
@@ -194,7 +190,7 @@ class Compactor:
             tokens_before=outcome.budget.size(outcome.before),
             focus=plan.occasion.focus,
         )
-        replies = await self.emitter.callback_list.before_compaction(self._redacted(request))
+        replies = await self.emitter.callback_list.before_compaction(self.emitter.hide(request))
         for reply in replies:
             if isinstance(reply, Veto):
                 raise _EndedError("vetoed", reply.reason)
@@ -212,7 +208,7 @@ class Compactor:
         try:
             outcome.transcript = await self._save_transcript(outcome.before)
         except StoreError as error:
-            outcome.unsaved = self._redacted(f"the transcript could not be saved: {error}")
+            outcome.unsaved = self.emitter.hide(f"the transcript could not be saved: {error}")
             if self.policy.transcript_failure == "stop":
                 raise _EndedError("failed", outcome.unsaved) from error
 
@@ -223,7 +219,7 @@ class Compactor:
 
         def saved() -> Path:
             # A log may be older than its redaction.
-            history = (self._redacted(entry.original) for entry in context.said)
+            history = (self.emitter.hide(entry.original) for entry in context.said)
             return save(folder, history, epoch=int(time.time()))
 
         return (await to_its_end(in_thread(saved))).name
@@ -287,7 +283,7 @@ class Compactor:
         after = before.add(Record(seq=before.length + 1, event=record))
         if after.tokens >= before.tokens:
             raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
-        lost = self._redacted(_lost(outcome.plan, after))
+        lost = self.emitter.hide(_lost(outcome.plan, after))
         size = budget.size_of_rewritten(before, after)
         return replace(record, before=budget.size(before), after=size, lost=lost)
 
@@ -309,10 +305,7 @@ class Compactor:
         outcome.session = await appended(session, (*outcome.calls, record), rebase)
         outcome.record = record
         faults = "; ".join(filter(None, (outcome.replacement.fault, outcome.unsaved)))
-        outcome.end("done", self._redacted(faults or None))
-
-    def _redacted(self, value: T) -> T:
-        return redacted(value, self.emitter.redact)
+        outcome.end("done", self.emitter.hide(faults or None))
 
 
 def _started(outcome: _Outcome) -> CompactionStarted:

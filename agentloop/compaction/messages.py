@@ -40,6 +40,7 @@ from agentloop.events import Compacted, Event, MessageRecord, Noted
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel
 from agentloop.prompts import COMPRESSED, NOTE, SHADOW, question_message, summary_message
+from agentloop.redaction import Redaction
 from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import (
@@ -218,7 +219,7 @@ async def compact_messages_async(
     )
     policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
     session = await _session_of(messages, counter, _shadows(policy.strategy))
-    emitter = Emitter(session.id, "", unseen, tuple(callbacks), CALLBACK_SECONDS)
+    emitter = Emitter(session.id, "", unseen, Redaction(), tuple(callbacks), CALLBACK_SECONDS)
     compactor = Compactor(policy=policy, model=model, transcripts=None, emitter=emitter)
     keeper = ContextKeeper(policy=policy, budget=budget, compactor=compactor)
     with closing(emitter.callback_list):

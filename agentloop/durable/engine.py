@@ -34,9 +34,8 @@ from agentloop.durable.orders import (
     RunCancelledError,
     retry_pause,
 )
-from agentloop.emitter import Sink, log_event
+from agentloop.emitter import Hides, Sink, log_event
 from agentloop.errors import AgentLoopError, SessionBusyError, StoreError, UsageError
-from agentloop.redaction import Redact, redacted
 from agentloop.sessions import LEASE_SECONDS, Claim, Leases, is_dead, new_lease, working_for
 from agentloop.stores.base import GrantsLeases, Lease, SessionStore
 from agentloop.stores.postgres import fault_of, found_at, held_among, is_away
@@ -285,7 +284,7 @@ class Listener:
     """A sink of a user's own; one that raises is reported in the host's log, once a run and kind."""
 
     on_event: Sink
-    redact: Redact | None = None
+    redaction: Hides
     _reported: set[tuple[str, str]] = field(default_factory=set)
 
     def __call__(self, event: AnyStreamEvent) -> None:
@@ -311,7 +310,7 @@ class Listener:
             run_id=event.run_id,
             time=time.time(),
         )
-        log_event(redacted(failed, self.redact))
+        log_event(self.redaction.hide(failed))
 
 
 @dataclass(slots=True, kw_only=True)

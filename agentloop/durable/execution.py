@@ -43,13 +43,12 @@ from agentloop.durable.history import (
     says_prompt,
 )
 from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
-from agentloop.emitter import Sink
+from agentloop.emitter import Hides, Sink
 from agentloop.errors import AgentLoopError, ConflictError, StoreError, TakenOverError
 from agentloop.events import Compacted, MessageRecord, ModelCalled, Record, RunStartRecord
 from agentloop.messages import ToolCall, Usage
 from agentloop.model_call import used_by
 from agentloop.models import Answer
-from agentloop.redaction import redact_error, redacted
 from agentloop.results import status_of, unasked
 from agentloop.run import (
     Limits,
@@ -266,13 +265,13 @@ class WorkflowSteps:
 
     def _warn(self, error: AgentLoopError, pause: float) -> None:
         held = self.execution.held
-        words = redacted(told_by(error), held.redact)
+        words = held.redaction.hide(told_by(error))
         warn("step_to_be_tried_again", run_id=held.run_id, error=words, after_seconds=pause)
 
     def _failed(self, error: Exception) -> Todo:
-        redact = self.execution.held.redact
-        redact_error(error, redact)
-        text = str(redacted(told_by(error), redact))
+        redaction = self.execution.held.redaction
+        redaction.hide_in(error)
+        text = redaction.hide(told_by(error))
         todo: Todo = {"do": "end", "status": status_of(error), "error": strict(text)}
         return {**todo, "unwritten": True} if isinstance(error, StoreError) else todo
 
@@ -375,7 +374,7 @@ class Execution:
 
     async def note_end(self, status: RunStatus, error: str) -> None:
         """Note an end that no step came to, where the run had begun and the log can be written."""
-        run, error = self.held.run, redacted(error, self.held.redact)
+        run, error = self.held.run, self.held.redaction.hide(error)
         if run is None:
             self.held.say_end(status, error)
             return
@@ -480,9 +479,9 @@ class HeldRun:
         return self.place.config.sessions.store
 
     @property
-    def redact(self) -> Callable[[str], str] | None:
-        """What takes secrets out of texts, None for nothing."""
-        return self.place.config.redact
+    def redaction(self) -> Hides:
+        """What takes secrets out of all that is said."""
+        return self.place.config.redaction
 
     async def opened(self) -> tuple[Run, Session]:
         """The run and its session to go on with, from the log where it is not known or not trusted.

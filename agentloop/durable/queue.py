@@ -40,7 +40,7 @@ from agentloop.durable.orders import (
 )
 from agentloop.errors import StoreError, UsageError
 from agentloop.messages import Message
-from agentloop.redaction import Redact, checked_redaction, redacted
+from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.run import as_user_message, title_of
 from agentloop.sessions import check_free, new_session_id
 from agentloop.stores import open_store
@@ -161,7 +161,7 @@ class RunQueue:
     def __init__(self, store: str, *, owner: str | None = None, redact: Redact | None = None) -> None:
         self._url = checked_url(store)
         self._owner = checked_owner(owner)
-        self._redact = None if redact is None else checked_redaction(redact)
+        self._redaction = Redaction(None if redact is None else checked_redaction(redact))
         self._store = open_store(self._url)
         self._client = QueueClient(self._url)
 
@@ -183,7 +183,7 @@ class RunQueue:
                 with somebody else's run, or `ttl_seconds` is no number above 0.
             StoreError: the database could not be reached.
         """
-        message = redacted(as_user_message(prompt), self._redact)
+        message = self._redaction.hide(as_user_message(prompt))
         session = new_session_id() if session_id is None else checked_session_id(session_id)
         if session_id is not None and self._owner is not None:
             await check_owner(self._owner, session, self._store, self._client)
@@ -250,7 +250,7 @@ class RunQueue:
         """
         with not_lost(run_id):
             found = await over_a_gap(lambda: self._one(run_id))
-        return redacted(await answer_of(found, self._store), self._redact)
+        return self._redaction.hide(await answer_of(found, self._store))
 
     async def wait(self, run_id: str, *, poll_seconds: float = _POLL_SECONDS) -> QueuedRun:
         """The run once it is over.
@@ -327,7 +327,7 @@ class RunQueue:
 
     def _shown(self, status: WorkflowStatus) -> QueuedRun:
         found = as_queued_run(status)
-        error, prompt = redacted((found.error, found.prompt), self._redact)
+        error, prompt = self._redaction.hide((found.error, found.prompt))
         return replace(found, error=error, prompt=prompt)
 
     async def _status(self, run_id: str) -> WorkflowStatus:

@@ -287,4 +287,4 @@ def _checked_version(version: str) -> str:
 def _place(config: RunConfig, limits: Limits | None, sink: Sink) -> WorkPlace:
     limits = limited(limits, config.agent.max_steps)
     check_priced(limits, *config.agent.models)
-    return WorkPlace(config=config, limits=limits, sink=Listener(on_event=sink, redact=config.redact))
+    return WorkPlace(config=config, limits=limits, sink=Listener(on_event=sink, redaction=config.redaction))

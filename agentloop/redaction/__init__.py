@@ -2,7 +2,7 @@
 
 from agentloop.redaction.values import known_in_address, secrets_in_address, without_credentials
 from agentloop.redaction.streaming import checked_redaction
-from agentloop.redaction.streaming import Held, HoldsBack
+from agentloop.redaction.streaming import Held, HoldsBack, Redaction
 from agentloop.redaction.values import redact_error, redacted, redacted_or_said_why
 from agentloop.redaction.shapes import KNOWN_SHAPES
 from agentloop.redaction.secrets import LEAST_VALUE_CHARS, Redact, Secrets
@@ -15,6 +15,7 @@ __all__ = [
     "Held",
     "HoldsBack",
     "Redact",
+    "Redaction",
     "Secrets",
     "Shape",
     "checked_redaction",

@@ -4,12 +4,15 @@ import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
 from agentloop.redaction.secrets import Redact, Secrets
 from agentloop.redaction.shapes import has_break
+from agentloop.redaction.values import redact_error, redacted, redacted_or_said_why
+
+T = TypeVar("T")
 
 _GROWTH = 8
 """What is held back is looked at again once it has grown by one part in so many."""
@@ -66,6 +69,29 @@ class Held:
 
 SLACK_CHARS = 32 * 1024
 """So much beyond a cut is looked at; a secret that is longer may be shown in part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """A redaction of all that a run says; without `redact` nothing is hidden."""
+
+    redact: Redact | None = None
+
+    def hide(self, value: T) -> T:
+        """See `redacted`."""
+        return redacted(value, self.redact)
+
+    def hide_or_say_why(self, value: T) -> T:
+        """See `redacted_or_said_why`."""
+        return redacted_or_said_why(value, self.redact)
+
+    def hide_in(self, error: BaseException) -> None:
+        """See `redact_error`."""
+        redact_error(error, self.redact)
+
+    def held(self) -> Held | None:
+        """What holds back a text in pieces, None where all can be shown at once."""
+        return Held(self.redact) if self.redact else None
 
 
 def head_before(text: str, slack: int, redact: Redact) -> str:

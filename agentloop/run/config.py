@@ -11,7 +11,7 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks
 from agentloop.context import Budget, TokenCounter, counter_for
-from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink
+from agentloop.emitter import CALLBACK_SECONDS, Emitter, Hides, Sink
 from agentloop.errors import UsageError
 from agentloop.messages import Message
 from agentloop.models import AsksWindow
@@ -41,10 +41,10 @@ class RunConfig:
     agent: Agent
     sessions: Sessions
     new_keeper: NewKeeper
+    redaction: Hides
     callbacks: tuple[Callbacks, ...] = ()
     callback_seconds: float = CALLBACK_SECONDS
     transcripts: Path | None = None
-    redact: Callable[[str], str] | None = None
     learnt: Learnt = field(default_factory=Learnt)
 
     @property
@@ -87,7 +87,7 @@ class RunConfig:
     def emitter(self, session_id: str, sink: Sink, *, run_id: str | None = None) -> Emitter:
         """What shows the events of a run, a new one where its id is not given."""
         run_id = uuid.uuid4().hex if run_id is None else run_id
-        return Emitter(session_id, run_id, sink, self.callbacks, self.callback_seconds, self.redact)
+        return Emitter(session_id, run_id, sink, self.redaction, self.callbacks, self.callback_seconds)
 
     def learn(self, run: Run) -> None:
         """Keep what this run learnt of the server for the next one."""

@@ -1,11 +1,23 @@
 """A conversation and its log: opened, written by one run at a time, exported and imported."""
 
+from typing import TYPE_CHECKING
+
+from agentloop._plumbing.faces import loaded_later
 from agentloop.sessions.session import Session, Sessions, check_free, check_seen, new_session_id
 from agentloop.sessions.checkpoint import checkpoint_of
 from agentloop.sessions.conflicts import MovedOnError, Rebase, appended, has_begun, undone
 from agentloop.sessions.conflicts import rebase_any, rebase_beside, rebase_same_run
 from agentloop.sessions.lease import LEASE_SECONDS, Claim, Holder, Leases, WhenBusy
 from agentloop.sessions.lease import describe, is_dead, new_lease, part_of, working_for
-from agentloop.sessions.transcripts import listed, load, save
-from agentloop.sessions.export import heading, to_blocks, to_openai
-from agentloop.sessions.importing import points_at
+
+if TYPE_CHECKING:
+    from agentloop.sessions.export import heading, to_blocks, to_openai
+    from agentloop.sessions.importing import points_at
+    from agentloop.sessions.transcripts import listed, load, save
+else:
+    __getattr__, __dir__ = loaded_later(
+        __name__,
+        export="heading to_blocks to_openai",
+        importing="points_at",
+        transcripts="listed load save",
+    )

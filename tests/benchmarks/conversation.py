@@ -8,6 +8,7 @@ from agentloop.context import Budget, TokenCounter, counter_for, next_step
 from agentloop.emitter import Emitter
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall, Usage
+from agentloop.redaction import Redaction
 from agentloop.run import Agent, Run
 from agentloop.sessions import Session, Sessions, rebase_beside
 from agentloop.stores import InMemoryStore
@@ -43,7 +44,7 @@ def conversation(*, words: tuple[int, int, int] = (13, 163, 21)) -> Iterator[Mes
 def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) -> Run:
     """A run that holds its session, with this policy and a window of so many tokens, watched by nobody."""
     model = ScriptedModel([], name=MODEL)
-    emitter = Emitter("bench", "run", _unseen)
+    emitter = Emitter("bench", "run", _unseen, Redaction())
     compactor = Compactor(policy=policy, model=model, transcripts=None, emitter=emitter)
     budget = Budget(window=window, max_output_tokens=4096, fixed=1000, model=MODEL, counter=counter)
     return Run(
