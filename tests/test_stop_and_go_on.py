@@ -107,7 +107,7 @@ def saved_slowly(*arguments, **named):
 
 
 async def appended_slowly(self, session_id, events, *, expect):
-    if any(isinstance(each, MessageAdded) and each.message.role == "tool" for each in events):
+    if any(isinstance(each, MessageRecord) and each.message.role == "tool" for each in events):
         await in_thread(hang)
     return await append(self, session_id, events, expect=expect)
 
