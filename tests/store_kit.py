@@ -30,7 +30,7 @@ from agentloop.stores import open_store
 async def write(store, name, records):
     length = 0
     for number in range(records):
-        event = MessageAdded(message=Message.user(f"{name} {number}"), tokens=1)
+        event = MessageRecord(message=Message.user(f"{name} {number}"), tokens=1)
         while True:
             try:
                 length = await store.append("shared", [event], expect=length)

@@ -100,7 +100,7 @@ def test_what_a_killed_writer_left_goes_with_a_later_save(tmp_path: Path) -> Non
         "import os, sys\n"
         "from pathlib import Path\n"
         "from agentloop.messages import Message\n"
-        "from agentloop.sessions.session.transcripts import save\n"
+        "from agentloop.sessions.transcripts import save\n"
         "def said():\n"
         "    yield Message.user('one')\n"
         "    os.kill(os.getpid(), 9)\n"
@@ -214,7 +214,7 @@ def test_a_disc_that_refuses_leaves_nothing_behind(tmp_path: Path) -> None:
         "import resource, sys\n"
         "from pathlib import Path\n"
         "from agentloop.messages import Message\n"
-        "from agentloop.sessions.session.transcripts import save\n"
+        "from agentloop.sessions.transcripts import save\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
         "save(Path(sys.argv[1]), [Message.user('x' * 20_000)], epoch=7)\n"
     )
