@@ -217,16 +217,6 @@ async def info(session_id: str, connection: AsyncConnection) -> SessionInfo | No
     return await _line(row, connection) if row else None
 
 
-async def written_line(session_id: str, connection: AsyncConnection) -> SessionInfo | None:
-    """The session's line as it stands there; None where there is none.
-
-    Raises:
-        DamagedError: it is damaged.
-    """
-    row = await one_row(connection, _INFO, (session_id,))
-    return line_of("", row) if row else None
-
-
 async def listed(scope: SessionScope, connection: AsyncConnection) -> tuple[SessionInfo, ...]:
     """The lines of that folder and owner, newest update first.
 
@@ -430,10 +420,11 @@ async def _faults_of_session(label: str, session_id: str, connection: AsyncConne
     log, faults = LogCheck(label, session_id, partial(record_of, label, session_id)), list[str]()
     async with connection.transaction():
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        row = await one_row(connection, _INFO, (session_id,))
         try:
-            listed = await written_line(session_id, connection)
+            listed = line_of(label, row) if row else None
         except DamagedError as error:
-            return [f"{label}: {error}"]
+            return [str(error)]
         read = ROWS_AT_ONCE
         while read == ROWS_AT_ONCE:
             rows = await _page(connection, session_id, log.seq)

@@ -11,9 +11,8 @@ begun anew (`mended_for`), and searches fill it again.
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -25,6 +24,7 @@ from agentloop.stores.sqlite.schema import (
     MAKE_WORDS,
     SEQ_BITS,
     WORDS_TABLES,
+    as_made,
     record_of,
     to_column,
     word_rows,
@@ -267,17 +267,9 @@ def _is_whole(connection: sqlite3.Connection) -> bool:
             return False
         raise
     # The look-through passes over what a changed word there means: an `id` that is no row id any more.
-    if not _as_made() <= set(connection.execute(_ENTRIES)):
+    if not as_made(_ENTRIES) <= set(connection.execute(_ENTRIES)):
         return False
     return bool(connection.execute(_WRONG).fetchone() == (0,))
-
-
-@cache
-def _as_made() -> frozenset[tuple[str, str, str]]:
-    """What the schema says of an index that is just made."""
-    with closing(sqlite3.connect(":memory:")) as made:
-        made.execute(MAKE_WORDS)
-        return frozenset(made.execute(_ENTRIES))
 
 
 def _begin_anew(connection: sqlite3.Connection) -> None:

@@ -10,10 +10,8 @@ clock is set back, leases hold longer by as much.
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from functools import cache, partial
-from itertools import chain
+from functools import partial
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.checks import shown
@@ -50,7 +48,7 @@ from agentloop.stores.lines import (
 from agentloop.stores.sqlite.file import SQLiteFile, is_of_index
 from agentloop.stores.sqlite.schema import (
     IS_NUMBERED,
-    MIGRATIONS,
+    as_made,
     record_of,
     record_sum,
     row_of,
@@ -204,16 +202,6 @@ def line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> S
     """
     row = connection.execute(_LINE, (session_id,)).fetchone()
     return _line(connection, row, file) if row else None
-
-
-def written_line(connection: sqlite3.Connection, session_id: str, file: SQLiteFile) -> SessionInfo | None:
-    """The session's line as it stands there; None where there is none.
-
-    Raises:
-        DamagedError: it is damaged.
-    """
-    row = connection.execute(_LINE, (session_id,)).fetchone()
-    return line_of(str(file.path), row) if row else None
 
 
 def listed(scope: SessionScope, file: SQLiteFile) -> tuple[SessionInfo, ...]:
@@ -372,18 +360,10 @@ def check_form(file: SQLiteFile) -> tuple[str, ...]:
     found = (each for (text,) in rows if text != "ok" for each in text.splitlines())
     faults = [each for each in found if not is_of_index(each)]
     if file.exists():
-        lacking = _as_made() - set(file.rows(_COLUMNS))
+        # No sum covers the names of tables and columns in the file.
+        lacking = as_made(_COLUMNS) - set(file.rows(_COLUMNS))
         faults += [f"the table {table!r} has no column {column!r}" for table, column in sorted(lacking)]
     return tuple(f"{file.path}: {fault}" for fault in faults)
-
-
-@cache
-def _as_made() -> frozenset[tuple[str, str]]:
-    """The tables and columns of a file that is just made: no sum covers their names in the file."""
-    with closing(sqlite3.connect(":memory:")) as made:
-        for statement in chain.from_iterable(MIGRATIONS):
-            made.execute(statement)
-        return frozenset(made.execute(_COLUMNS))
 
 
 def names(file: SQLiteFile) -> list[object]:
@@ -398,8 +378,9 @@ def check_session(session_id: object, file: SQLiteFile) -> tuple[str, ...]:
         return (f"{file.path}: a session's id is damaged: {shown(session_id)}: restore a copy",)
     log = LogCheck(str(file.path), session_id, partial(record_of, file.path, session_id))
     with file.transaction("BEGIN") as connection:
+        row = connection.execute(_LINE, (session_id,)).fetchone()
         try:
-            listed = written_line(connection, session_id, file)
+            listed = line_of(str(file.path), row) if row else None
         except DamagedError as error:
             return (str(error),)
         rows = connection.execute(LOG, (session_id,))
