@@ -120,7 +120,10 @@ class AsksForNothing(InMemoryStore):
         (Stale, "renews_what_a_lease_says: a lease taken again from elsewhere"),
         (TellsForEver, "tells_of_no_lease_that_has_run_out: who holds a session whose lease has run out"),
         (TellsByAsking, "tells_without_asking: the lease of a session just told of"),
-        (AsksForNothing, "refuses_a_search_out_of_bounds: a search with {'most': 0} must raise UsageError"),
+        (
+            AsksForNothing,
+            "refuses_a_bad_search: a search with {'most': 0} must raise UsageError",
+        ),
     ],
 )
 async def test_the_contract_finds_a_bad_store(store: type[InMemoryStore], says: str) -> None:
