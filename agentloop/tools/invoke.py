@@ -22,7 +22,7 @@ from agentloop.errors import RetryTool
 from agentloop.messages import Json
 
 Status: TypeAlias = Literal["ok", "error", "timeout"]
-Given: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
+BoundArguments: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 _MOST_YIELDED = 10_000
 
@@ -39,20 +39,25 @@ class ToolAnswer:
     status: Status
 
 
-async def answered(
-    name: str, function: Callable[..., Any], given: Callable[[Json], Given], text: str, *, seconds: float
+async def answer_call(
+    name: str,
+    function: Callable[..., Any],
+    bind: Callable[[Json], BoundArguments],
+    text: str,
+    *,
+    seconds: float,
 ) -> ToolAnswer:
     """Call the function with the arguments in `text`, and say what came of it.
 
-    `given` checks and converts them. Raises nothing but `asyncio.CancelledError`, and that only when the
+    `bind` checks and converts them. Raises nothing but `asyncio.CancelledError`, and that only when the
     caller is cancelled, and the `KeyboardInterrupt` of a real Ctrl-C; one that the tool raises is an answer.
     """
     try:
-        args, kwargs = given(_object(text))
+        args, kwargs = bind(_object(text))
     except ArgumentsError as error:
         return ToolAnswer(f"{name} was not called, since its arguments do not fit: {error}", "error")
     except Exception as error:  # noqa: BLE001 — a validator of the tool's author may raise anything
-        return _failed(name, error)
+        return _failure(name, error)
     call = functools.partial(function, *args, **kwargs)
     done: list[ToolAnswer] = []
 
@@ -78,48 +83,48 @@ async def answered(
 
 async def _outcome(name: str, call: Callable[[], Any]) -> ToolAnswer:
     try:
-        value = call() if is_async(call) else await in_thread(_called, name, call)
+        value = call() if is_async(call) else await in_thread(_run_in_thread, name, call)
         if inspect.isawaitable(value):
             value = await value
         if isinstance(value, AsyncIterator):
-            value = await _collected(value)
+            value = await _collect(value)
         if isinstance(value, ToolAnswer):
             return value
-        return _succeeded(value) if isinstance(value, str) else await in_thread(_succeeded, value)
+        return _success(value) if isinstance(value, str) else await in_thread(_success, value)
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:  # a tool may raise anything, SystemExit too: all are answers
         if is_ctrl_c(error):
             raise
-        return _failed(name, error)
+        return _failure(name, error)
 
 
-def _called(name: str, call: Callable[[], Any]) -> ToolAnswer | Awaitable[Any] | AsyncIterator[Any]:
+def _run_in_thread(name: str, call: Callable[[], Any]) -> ToolAnswer | Awaitable[Any] | AsyncIterator[Any]:
     """Runs in the tool's own thread, the making of the text included: both may take long."""
     try:
         value = call()
         later = inspect.isawaitable(value) or isinstance(value, AsyncIterator)
-        return value if later else _succeeded(value)
+        return value if later else _success(value)
     except BaseException as error:  # noqa: BLE001 — nothing raised in a tool's thread may reach the event loop
-        return _failed(name, error)
+        return _failure(name, error)
 
 
-def _succeeded(value: object) -> ToolAnswer:
-    return ToolAnswer(as_text(_begun(value) if isinstance(value, Generator) else value), "ok")
+def _success(value: object) -> ToolAnswer:
+    return ToolAnswer(as_text(_start_values(value) if isinstance(value, Generator) else value), "ok")
 
 
-def _begun(values: Generator[Any, Any, Any]) -> Iterator[Any]:
+def _start_values(values: Generator[Any, Any, Any]) -> Iterator[Any]:
     """The same values; raises what is raised in place of the first: then nothing is a result."""
     return itertools.chain(list(itertools.islice(values, 1)), values)
 
 
-def _failed(name: str, error: BaseException) -> ToolAnswer:
+def _failure(name: str, error: BaseException) -> ToolAnswer:
     if isinstance(error, RetryTool):
         return ToolAnswer(f"Call {name} again, differently: {error}".rstrip(": "), "error")
     return ToolAnswer(f"{name} failed: {error_text(error)}", "error")
 
 
-async def _collected(values: AsyncIterator[Any]) -> list[Any]:
+async def _collect(values: AsyncIterator[Any]) -> list[Any]:
     """What it yields; where it raises midway, what came before is a result, with a note, as of a list."""
     collected: list[Any] = []
     try:

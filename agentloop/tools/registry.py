@@ -15,7 +15,7 @@ from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json, ToolCall
-from agentloop.tools.invoke import ToolAnswer, answered
+from agentloop.tools.invoke import ToolAnswer, answer_call
 from agentloop.tools.run_context import RunContext
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def tool(
         ToolDefinitionError: it takes no marks, as built-in functions and bound methods.
     """
     options = _Options(name=name, idempotent=idempotent, timeout_seconds=timeout_seconds, keep=keep)
-    mark = functools.partial(_marked, options=options)
+    mark = functools.partial(_mark, options=options)
     return mark(function) if function is not None else mark
 
 
@@ -180,8 +180,8 @@ class ToolRegistry(Mapping[str, Tool]):
         tool = self._tools.get(call.name)
         if tool is None or tool.signature is None:
             return ToolAnswer(self._unknown(call.name), "error")
-        given = functools.partial(tool.signature.given, context)
-        return await answered(tool.name, tool.function, given, call.arguments, seconds=tool.timeout_seconds)
+        bind = functools.partial(tool.signature.bind, context)
+        return await answer_call(tool.name, tool.function, bind, call.arguments, seconds=tool.timeout_seconds)
 
     def _unknown(self, name: str) -> str:
         close = difflib.get_close_matches(name[:100], self.names, n=1)
@@ -194,7 +194,7 @@ def _is_time(seconds: object) -> bool:
     return isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0
 
 
-def _marked(function: F, options: _Options) -> F:
+def _mark(function: F, options: _Options) -> F:
     target = function.__func__ if isinstance(function, staticmethod | classmethod) else function
     try:
         setattr(target, _MARK, options)

@@ -1,14 +1,8 @@
-"""Type hints and docstring to JSON schema; the door to pydantic and docstring-parser.
+"""How a function looks to a model, read from its type hints and its docstring; and its arguments, checked.
 
-What a function's docstring says of it and of its parameters, in Google, NumPy or Sphinx style.
-
-The one door to docstring-parser.
-
-How a function looks to a model, read from its type hints and its docstring.
-
-The one door to pydantic. A parameter without a type hint takes any
-JSON value. A parameter already bound by `functools.partial` is not shown, nor is one annotated with
-`RunContext`, which is filled in.
+The one door to pydantic and docstring-parser. A parameter without a type hint takes any JSON value. One
+already bound by `functools.partial` is not shown, nor is one annotated with `RunContext`, which is filled in.
+Docstrings are read in Google, NumPy or Sphinx style.
 """
 
 import contextlib
@@ -33,56 +27,13 @@ from agentloop._plumbing.callables import inner_function, without_partials
 from agentloop._plumbing.truncate import beginning
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json
-from agentloop.tools.invoke import ArgumentsError, Given
+from agentloop.tools.invoke import ArgumentsError, BoundArguments
 from agentloop.tools.run_context import RunContext
 
 _STYLES = (DocstringStyle.GOOGLE, DocstringStyle.NUMPYDOC, DocstringStyle.REST)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Documentation:
-    """The summary and the long description as one text, and a line for each parameter described."""
-
-    description: str
-    parameters: Mapping[str, str]
-
-
-def documentation_of(function: Callable[..., Any]) -> Documentation:
-    """Read the docstring of a function, or of a callable object's `__call__` or else its class."""
-    text = inner_function(function).__doc__
-    called = without_partials(function)
-    if not text and not inspect.isroutine(called):
-        text = type(called).__doc__
-    read = max(_parsed(inspect.cleandoc(text or "")), key=_fitness)
-    lines = {each.arg_name: " ".join((each.description or "").split()) for each in read.params}
-    return Documentation(description=(read.description or "").strip(), parameters=lines)
-
-
-def _parsed(text: str) -> Iterator[docstring_parser.Docstring]:
-    """The text as each style reads it, and last as nothing but a description."""
-    for style in _STYLES:
-        # docstring-parser answers text that it cannot read with ParseError, IndexError and others
-        with contextlib.suppress(Exception):
-            yield docstring_parser.parse(text, style)
-    plain = docstring_parser.Docstring()
-    plain.short_description = text
-    yield plain
-
-
-def _fitness(read: docstring_parser.Docstring) -> tuple[int, int]:
-    """How much a style found; the parser's own choice also counts what no style means, like `:note`."""
-    return len(read.params), bool(read.returns) + len(read.raises)
-
-
 _MOST_FAULTS = 10
 _NAMED_SCHEMAS = ("properties", "$defs", "patternProperties", "dependentSchemas")
 _DATA = ("default", "const", "enum", "examples")
-
-
-class _Schema(GenerateJsonSchema):
-    """Says nothing of a default that JSON cannot hold; the schema then has none."""
-
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 — pydantic's own type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +50,7 @@ class Signature:
     contexts: tuple[str, ...]
     checks: TypeAdapter[Any]
 
-    def given(self, context: RunContext[Any], arguments: Json) -> Given:
+    def bind(self, context: RunContext[Any], arguments: Json) -> BoundArguments:
         """What to call the function with: the arguments checked and converted, defaults filled in.
 
         Raises:
@@ -111,6 +62,20 @@ class Signature:
             raise ArgumentsError(_faults(error)) from None
         values |= dict.fromkeys(self.contexts, context)
         return tuple(values.pop(name) for name in self.positional), values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documentation:
+    """The summary and the long description as one text, and a line for each parameter described."""
+
+    description: str
+    parameters: Mapping[str, str]
+
+
+class _Schema(GenerateJsonSchema):
+    """Says nothing of a default that JSON cannot hold; the schema then has none."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 — pydantic's own type
 
 
 def signature_of(function: Callable[..., Any]) -> Signature:
@@ -237,6 +202,44 @@ def _untitled_part(key: str, part: Any) -> Any:
     return part if key in _DATA else _untitled(part)
 
 
+def _no_json(error: Exception) -> str:
+    lines = str(error).strip().split("\n")
+    reason = lines[-1].strip() if isinstance(error, SchemaError) else lines[0]
+    return f"a parameter has a type that JSON cannot give ({reason}); use str, int, lists, data classes"
+
+
+def _undefinable(function: Callable[..., Any], reason: str) -> ToolDefinitionError:
+    name = getattr(inner_function(function), "__qualname__", repr(function))
+    return ToolDefinitionError(f"{name} cannot become a tool: {reason}")
+
+
+def documentation_of(function: Callable[..., Any]) -> Documentation:
+    """Read the docstring of a function, or of a callable object's `__call__` or else its class."""
+    text = inner_function(function).__doc__
+    called = without_partials(function)
+    if not text and not inspect.isroutine(called):
+        text = type(called).__doc__
+    read = max(_parsed(inspect.cleandoc(text or "")), key=_fitness)
+    lines = {each.arg_name: " ".join((each.description or "").split()) for each in read.params}
+    return Documentation(description=(read.description or "").strip(), parameters=lines)
+
+
+def _parsed(text: str) -> Iterator[docstring_parser.Docstring]:
+    """The text as each style reads it, and last as nothing but a description."""
+    for style in _STYLES:
+        # docstring-parser answers text that it cannot read with ParseError, IndexError and others
+        with contextlib.suppress(Exception):
+            yield docstring_parser.parse(text, style)
+    plain = docstring_parser.Docstring()
+    plain.short_description = text
+    yield plain
+
+
+def _fitness(read: docstring_parser.Docstring) -> tuple[int, int]:
+    """How much a style found; the parser's own choice also counts what no style means, like `:note`."""
+    return len(read.params), bool(read.returns) + len(read.raises)
+
+
 def _faults(error: ValidationError) -> str:
     faults = error.errors(include_url=False, include_context=False)
     texts = [_fault(fault) for fault in faults[:_MOST_FAULTS]]
@@ -258,14 +261,3 @@ def _fault(fault: Mapping[str, Any]) -> str:
 
 def _shown(value: Any) -> str:
     return beginning(repr(value), 60)
-
-
-def _no_json(error: Exception) -> str:
-    lines = str(error).strip().split("\n")
-    reason = lines[-1].strip() if isinstance(error, SchemaError) else lines[0]
-    return f"a parameter has a type that JSON cannot give ({reason}); use str, int, lists, data classes"
-
-
-def _undefinable(function: Callable[..., Any], reason: str) -> ToolDefinitionError:
-    name = getattr(inner_function(function), "__qualname__", repr(function))
-    return ToolDefinitionError(f"{name} cannot become a tool: {reason}")

@@ -1,3 +1,3 @@
-"""agentloop/providers/offline."""
+"""The offline model, which needs no key and no network."""
 
 from agentloop.providers.offline.model import OfflineModel

@@ -1,10 +1,8 @@
-"""Reading files of a kind and saying what each does.
+"""The offline model's one job: list the files, read them a few side by side, note what each says, answer.
 
-The job: list the files, read them a few side by side, note what each says of itself, answer.
-
-Where it stands is read from the messages alone: listings, reads not yet noted, its own notes, and the
-records of what was compacted. A listing that was shortened counts for the part in sight; one that is
-gone is made again. No file that is noted is read again.
+Where it stands is read from the messages alone: listings, reads not yet noted, its own notes, and the records
+of what was compacted. A listing that was shortened counts for the part in sight; one that is gone is made
+again. No file that is noted is read again. What a file says of itself is found by its kind (`_FINDERS`).
 """
 
 import re
@@ -15,7 +13,7 @@ from pathlib import PurePosixPath
 
 from agentloop.messages import Message
 from agentloop.providers.offline.view import (
-    CallDone,
+    CallMade,
     FileTask,
     View,
     note_lines,
@@ -26,36 +24,7 @@ from agentloop.providers.offline.view import (
 
 LONGEST = 120
 _MOST_NAMES = 6
-
 Finder = Callable[[str], str | None]
-
-
-def described(path: str, lines: Sequence[str]) -> str:
-    """The first that the file has of: its own description, a leading comment, its names, a line."""
-    text = "\n".join(line.rstrip() for line in lines).lstrip("\ufeff")
-    if not text.strip():
-        return "is empty"
-    for finder in (*_FINDERS.get(PurePosixPath(path).suffix.lower(), (_comment, _definitions)), _first_line):
-        if what := finder(text):
-            return what
-    return "says nothing of itself"
-
-
-def first_sentence(text: str, longest: int = LONGEST) -> str:
-    """The first sentence of the first paragraph on one line, cut between words at `longest` characters."""
-    paragraph = " ".join(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0].split())
-    found = _SENTENCE.match(paragraph)
-    return shortened(found.group() if found else paragraph, longest)
-
-
-def shortened(text: str, longest: int) -> str:
-    """The text itself, or its beginning up to `longest` characters, cut between words and marked with …."""
-    if len(text) <= longest:
-        return text
-    cut = text[: max(1, longest - 1)]
-    return (cut.rpartition(" ")[0] or cut).rstrip(" ,;:.-") + "…"
-
-
 _SENTENCE = re.compile(r".+?(?<!\be\.g)(?<!\bi\.e)(?<!\bcf)(?<!\bvs)(?<!\betc)[.!?](?=\s|$)", re.IGNORECASE)
 _DOCSTRING = re.compile(
     r"\A(?:[ \t]*(?:\#[^\n]*)?\n)*[rRuU]{0,2}(\"\"\"|'''|\"|')(?P<text>.*?)(?:(?<!\\)\1|\Z)", re.DOTALL
@@ -83,6 +52,185 @@ _SECTION = re.compile(r"^\[+([^\[\]\n]+)\]+[ \t]*(?:#.*)?$", re.MULTILINE)
 _KEY = re.compile(r"^([A-Za-z_][\w.-]*)[ \t]*[:=]", re.MULTILINE)
 _FIELD = re.compile(r'^(?:\{?[ \t]{1,4}|\{)"([^"\n]+)"[ \t]*:', re.MULTILINE)
 _TITLE = re.compile(r"<title[^>]*>(?P<text>.*?)</title>", re.IGNORECASE | re.DOTALL)
+LISTED_AT_ONCE = 100
+LINES_READ = 60
+TRIES = 2
+_LEFT_OUT = " characters left out]"
+_NUMBERED = re.compile(r"^\s*\d+\t(.*)$")
+_CUT = re.compile(r"\.\.\. \[[^\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The paths of one pattern in sight, and where the next listing begins; None at the end of the list."""
+
+    paths: tuple[str, ...]
+    goes_on_at: int | None
+    complaint: str | None = None
+
+
+def reading_step(task: FileTask, view: View, side_by_side: int) -> Message:
+    """The next message of the job: notes of what was just read, beside the next calls; or the answer."""
+    if missing := {"list_files", "read_file"} - view.tool_names:
+        return Message.assistant(f"To read files I need the tool {' and '.join(sorted(missing))}.")
+    noted = _notes_made(view)
+    fresh = {path: what for path, what in _read(view) if path not in noted}
+    known = noted | fresh
+    listings = {pattern: _listing(pattern, task, view) for pattern in task.patterns}
+    wanted = [*task.paths, *(path for listing in listings.values() for path in listing.paths)]
+    wanted += [path for record in view.records for path in to_read_in(record) if task.takes_in(path)]
+    known = _read_before_the_cut(wanted, known, view) | known
+    pending = [path for path in dict.fromkeys(wanted) if path not in known]
+    notes = "\n".join(note_lines(fresh))
+    if pending:
+        calls = [{"path": path, "limit": LINES_READ} for path in pending[:side_by_side]]
+        return _call_message(view, "read_file", calls, notes)
+    open_lists = {
+        pattern: each.goes_on_at for pattern, each in listings.items() if each.goes_on_at is not None
+    }
+    if open_lists:
+        calls = [_list_call(pattern, offset) for pattern, offset in open_lists.items()]
+        return _call_message(view, "list_files", calls, notes or "I look which files there are.")
+    return Message.assistant(_answer(task, wanted, known, listings))
+
+
+def _call_message(view: View, tool: str, arguments: list[dict[str, object]], text: str) -> Message:
+    calls = [view.call(tool, each, number) for number, each in enumerate(arguments, 1)]
+    return Message.assistant(text or None, calls)
+
+
+def _list_call(pattern: str, offset: int) -> dict[str, object]:
+    call: dict[str, object] = {"pattern": pattern, "limit": LISTED_AT_ONCE}
+    return call | ({"offset": offset} if offset else {})
+
+
+def _notes_made(view: View) -> dict[str, str]:
+    notes: dict[str, str] = {}
+    for record in view.records:
+        notes |= notes_in_record(record)
+    for message in view.since:
+        if message.role == "assistant":
+            notes |= notes_in(message.text)
+    return notes
+
+
+def _read(view: View) -> Iterator[tuple[str, str]]:
+    """The files read since it was asked, each with what it says of itself."""
+    broken_off: Counter[str] = Counter()
+    for done in view.calls_made():
+        path = done.arguments.get("path")
+        if done.name != "read_file" or not isinstance(path, str):
+            continue
+        if not done.broken_off:
+            yield path, _describe_result(path, done.result or "")
+        else:
+            broken_off[path] += 1
+            if broken_off[path] >= TRIES:
+                yield path, f"could not be read: broken off {TRIES} times"
+
+
+def _describe_result(path: str, result: str) -> str:
+    lines = list(_numbered(_CUT.sub("", result)))
+    if lines:
+        return describe_file(path, lines)
+    first = " ".join(result.split())[:120]
+    if remark := re.fullmatch(r"\[.*? (is [^\]]*)\]", first):
+        return remark[1]
+    if not first or re.search(r"\bempty\b", first, re.IGNORECASE):
+        return "is empty"
+    return f"could not be read: {first}"
+
+
+def _numbered(result: str) -> Iterator[str]:
+    """The lines of the file: the first stretch of numbered lines."""
+    begun = False
+    for line in result.split("\n"):
+        if numbered := _NUMBERED.match(line):
+            begun = True
+            yield numbered.group(1)
+        elif begun:
+            return
+
+
+def _listing(pattern: str, task: FileTask, view: View) -> _Listing:
+    lists = [
+        done
+        for done in view.calls_made()
+        if done.name == "list_files" and done.arguments.get("pattern") == pattern
+    ]
+    whole = [done for done in lists if not done.broken_off]
+    if not whole:
+        gave_up = len(lists) >= TRIES
+        return _Listing((), None if gave_up else 0, "the list was broken off" if gave_up else None)
+    paths = tuple(path for done in whole for path in _paths(done, task))
+    newest = whole[-1]
+    found, lines = len(_paths(newest, task)), len((newest.result or "").strip().split("\n"))
+    at = _offset(newest) + found
+    ended = found == 0 or (found == lines and found < LISTED_AT_ONCE)
+    return _Listing(paths, None if ended else at, None if paths else newest.result)
+
+
+def _offset(done: CallMade) -> int:
+    offset = done.arguments.get("offset", 0)
+    return offset if isinstance(offset, int) else 0
+
+
+def _paths(done: CallMade, task: FileTask) -> list[str]:
+    """The paths in sight: whole lines up to where the listing was cut, if it was."""
+    whole, cut, _ = (done.result or "").partition("... [")
+    lines = whole.split("\n")
+    if cut:
+        lines.pop()
+    return [line for line in lines if line and not line.startswith(("[", "(", ".. ")) and task.takes_in(line)]
+
+
+def _read_before_the_cut(wanted: list[str], known: dict[str, str], view: View) -> dict[str, str]:
+    """The files whose notes a record had no room for: those before the last that is known.
+
+    Files are read in order, so these were read. Reading them again would push out other notes, without end.
+    """
+    if not any(_LEFT_OUT in record for record in view.records):
+        return {}
+    last = max((at for at, path in enumerate(wanted) if path in known), default=0)
+    return dict.fromkeys(wanted[:last], "was read; what it says is no longer in sight")
+
+
+def _answer(task: FileTask, wanted: list[str], known: dict[str, str], listings: dict[str, _Listing]) -> str:
+    paths = set(wanted) | {path for path in known if task.takes_in(path)}
+    lines = [f"{path}: {known[path]}" for path in sorted(paths) if path in known]
+    if lines:
+        return "\n".join(lines)
+    complaints = [" ".join(each.complaint.split())[:200] for each in listings.values() if each.complaint]
+    pattern = ", ".join(task.patterns)
+    return f"I found no file of the kind {pattern} here." + "".join(
+        f" list_files: {text}" for text in complaints
+    )
+
+
+def describe_file(path: str, lines: Sequence[str]) -> str:
+    """The first that the file has of: its own description, a leading comment, its names, a line."""
+    text = "\n".join(line.rstrip() for line in lines).lstrip("\ufeff")
+    if not text.strip():
+        return "is empty"
+    for finder in (*_FINDERS.get(PurePosixPath(path).suffix.lower(), (_comment, _definitions)), _first_line):
+        if what := finder(text):
+            return what
+    return "says nothing of itself"
+
+
+def first_sentence(text: str, longest: int = LONGEST) -> str:
+    """The first sentence of the first paragraph on one line, cut between words at `longest` characters."""
+    paragraph = " ".join(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0].split())
+    found = _SENTENCE.match(paragraph)
+    return shorten(found.group() if found else paragraph, longest)
+
+
+def shorten(text: str, longest: int) -> str:
+    """The text itself, or its beginning up to `longest` characters, cut between words and marked with …."""
+    if len(text) <= longest:
+        return text
+    cut = text[: max(1, longest - 1)]
+    return (cut.rpartition(" ")[0] or cut).rstrip(" ,;:.-") + "…"
 
 
 def _docstring(text: str) -> str | None:
@@ -120,29 +268,9 @@ def _columns(text: str) -> str | None:
     return _named("has the columns", re.split(r"[,;\t]", text.strip().split("\n")[0]))
 
 
-def _definitions(text: str) -> str | None:
-    return _named("defines", _DEFINITION.findall(text))
-
-
 def _exports(text: str) -> str | None:
     found = _ALL.search(text)
     return _named("exports", re.findall(r"['\"](\w+)['\"]", found[1])) if found else None
-
-
-def _assignments(text: str) -> str | None:
-    return _named("sets", _ASSIGNMENT.findall(text))
-
-
-def _sections(text: str) -> str | None:
-    return _named("has the sections", _SECTION.findall(text))
-
-
-def _keys(text: str) -> str | None:
-    return _named("sets", _KEY.findall(text))
-
-
-def _fields(text: str) -> str | None:
-    return _named("has the fields", _FIELD.findall(text))
 
 
 def _first_line(text: str) -> str | None:
@@ -155,10 +283,19 @@ def _named(lead: str, names: Sequence[str]) -> str | None:
     ordered = sorted(found, key=lambda name: name.startswith("_"))
     more = len(ordered) - _MOST_NAMES
     shown = ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-    return shortened(f"{lead} {shown}", LONGEST) if ordered else None
+    return shorten(f"{lead} {shown}", LONGEST) if ordered else None
 
 
-_PYTHON = (_docstring, _comment, _definitions, _exports, _assignments)
+def _names_by(lead: str, pattern: re.Pattern[str]) -> Finder:
+    return lambda text: _named(lead, pattern.findall(text))
+
+
+_definitions = _names_by("defines", _DEFINITION)
+_keys = _names_by("sets", _KEY)
+_sections = _names_by("has the sections", _SECTION)
+_PYTHON = (_docstring, _comment, _definitions, _exports, _names_by("sets", _ASSIGNMENT))
+
+
 _FINDERS: dict[str, tuple[Finder, ...]] = {
     ".py": _PYTHON,
     ".pyi": _PYTHON,
@@ -168,7 +305,7 @@ _FINDERS: dict[str, tuple[Finder, ...]] = {
     ".txt": (_first_line,),
     ".html": (_title, _comment),
     ".htm": (_title, _comment),
-    ".json": (_fields,),
+    ".json": (_names_by("has the fields", _FIELD),),
     ".csv": (_columns,),
     ".toml": (_comment, _sections, _keys),
     ".ini": (_comment, _sections, _keys),
@@ -176,157 +313,3 @@ _FINDERS: dict[str, tuple[Finder, ...]] = {
     ".yaml": (_comment, _keys),
     ".yml": (_comment, _keys),
 }
-
-
-LISTED_AT_ONCE = 100
-LINES_READ = 60
-TRIES = 2
-_LEFT_OUT = " characters left out]"
-
-_NUMBERED = re.compile(r"^\s*\d+\t(.*)$")
-_CUT = re.compile(r"\.\.\. \[[^\n]*")
-
-
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """The paths of one pattern in sight, and where the next listing begins; None at the end of the list."""
-
-    paths: tuple[str, ...]
-    goes_on_at: int | None
-    complaint: str | None = None
-
-
-def reading_step(task: FileTask, view: View, side_by_side: int) -> Message:
-    """The next message of the job: notes of what was just read, beside the next calls; or the answer."""
-    if missing := {"list_files", "read_file"} - view.tool_names:
-        return Message.assistant(f"To read files I need the tool {' and '.join(sorted(missing))}.")
-    noted = _noted(view)
-    fresh = {path: what for path, what in _read(view) if path not in noted}
-    known = noted | fresh
-    listings = {pattern: _listing(pattern, task, view) for pattern in task.patterns}
-    wanted = [*task.paths, *(path for listing in listings.values() for path in listing.paths)]
-    wanted += [path for record in view.records for path in to_read_in(record) if task.takes_in(path)]
-    known = _lost(wanted, known, view) | known
-    pending = [path for path in dict.fromkeys(wanted) if path not in known]
-    notes = "\n".join(note_lines(fresh))
-    if pending:
-        calls = [{"path": path, "limit": LINES_READ} for path in pending[:side_by_side]]
-        return _asks(view, "read_file", calls, notes)
-    open_lists = {
-        pattern: each.goes_on_at for pattern, each in listings.items() if each.goes_on_at is not None
-    }
-    if open_lists:
-        calls = [_list_call(pattern, offset) for pattern, offset in open_lists.items()]
-        return _asks(view, "list_files", calls, notes or "I look which files there are.")
-    return Message.assistant(_answer(task, wanted, known, listings))
-
-
-def _asks(view: View, tool: str, arguments: list[dict[str, object]], text: str) -> Message:
-    calls = [view.call(tool, each, number) for number, each in enumerate(arguments, 1)]
-    return Message.assistant(text or None, calls)
-
-
-def _list_call(pattern: str, offset: int) -> dict[str, object]:
-    call: dict[str, object] = {"pattern": pattern, "limit": LISTED_AT_ONCE}
-    return call | ({"offset": offset} if offset else {})
-
-
-def _noted(view: View) -> dict[str, str]:
-    notes: dict[str, str] = {}
-    for record in view.records:
-        notes |= notes_in_record(record)
-    for message in view.since:
-        if message.role == "assistant":
-            notes |= notes_in(message.text)
-    return notes
-
-
-def _lost(wanted: list[str], known: dict[str, str], view: View) -> dict[str, str]:
-    """The files whose notes a record had no room for: those before the last that is known.
-
-    Files are read in order, so these were read. Reading them again would push out other notes, without end.
-    """
-    if not any(_LEFT_OUT in record for record in view.records):
-        return {}
-    last = max((at for at, path in enumerate(wanted) if path in known), default=0)
-    return dict.fromkeys(wanted[:last], "was read; what it says is no longer in sight")
-
-
-def _read(view: View) -> Iterator[tuple[str, str]]:
-    """The files read since it was asked, each with what it says of itself."""
-    broken_off: Counter[str] = Counter()
-    for done in view.done():
-        path = done.arguments.get("path")
-        if done.name != "read_file" or not isinstance(path, str):
-            continue
-        if not done.broken_off:
-            yield path, _learnt(path, done.result or "")
-        else:
-            broken_off[path] += 1
-            if broken_off[path] >= TRIES:
-                yield path, f"could not be read: broken off {TRIES} times"
-
-
-def _learnt(path: str, result: str) -> str:
-    lines = list(_numbered(_CUT.sub("", result)))
-    if lines:
-        return described(path, lines)
-    first = " ".join(result.split())[:120]
-    if remark := re.fullmatch(r"\[.*? (is [^\]]*)\]", first):
-        return remark[1]
-    if not first or re.search(r"\bempty\b", first, re.IGNORECASE):
-        return "is empty"
-    return f"could not be read: {first}"
-
-
-def _numbered(result: str) -> Iterator[str]:
-    """The lines of the file: the first stretch of numbered lines."""
-    begun = False
-    for line in result.split("\n"):
-        if numbered := _NUMBERED.match(line):
-            begun = True
-            yield numbered.group(1)
-        elif begun:
-            return
-
-
-def _listing(pattern: str, task: FileTask, view: View) -> _Listing:
-    lists = [
-        done for done in view.done() if done.name == "list_files" and done.arguments.get("pattern") == pattern
-    ]
-    whole = [done for done in lists if not done.broken_off]
-    if not whole:
-        gave_up = len(lists) >= TRIES
-        return _Listing((), None if gave_up else 0, "the list was broken off" if gave_up else None)
-    paths = tuple(path for done in whole for path in _paths(done, task))
-    newest = whole[-1]
-    found, lines = len(_paths(newest, task)), len((newest.result or "").strip().split("\n"))
-    at = _offset(newest) + found
-    ended = found == 0 or (found == lines and found < LISTED_AT_ONCE)
-    return _Listing(paths, None if ended else at, None if paths else newest.result)
-
-
-def _offset(done: CallDone) -> int:
-    offset = done.arguments.get("offset", 0)
-    return offset if isinstance(offset, int) else 0
-
-
-def _paths(done: CallDone, task: FileTask) -> list[str]:
-    """The paths in sight: whole lines up to where the listing was cut, if it was."""
-    whole, cut, _ = (done.result or "").partition("... [")
-    lines = whole.split("\n")
-    if cut:
-        lines.pop()
-    return [line for line in lines if line and not line.startswith(("[", "(", ".. ")) and task.takes_in(line)]
-
-
-def _answer(task: FileTask, wanted: list[str], known: dict[str, str], listings: dict[str, _Listing]) -> str:
-    paths = set(wanted) | {path for path in known if task.takes_in(path)}
-    lines = [f"{path}: {known[path]}" for path in sorted(paths) if path in known]
-    if lines:
-        return "\n".join(lines)
-    complaints = [" ".join(each.complaint.split())[:200] for each in listings.values() if each.complaint]
-    pattern = ", ".join(task.patterns)
-    return f"I found no file of the kind {pattern} here." + "".join(
-        f" list_files: {text}" for text in complaints
-    )

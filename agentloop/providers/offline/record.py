@@ -1,4 +1,4 @@
-"""Its summaries: the state of the job."""
+"""The offline model's summaries: the state of its job, what speaks of the focus, and a digest of the rest."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -8,141 +8,34 @@ from agentloop.compaction.digest import NAMED, digest
 from agentloop.context import Entry, TokenCounter, neutral, parse, summary_in
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
-from agentloop.providers.offline.reading import shortened
+from agentloop.providers.offline.reading import shorten
 from agentloop.providers.offline.view import (
     FOCUS,
     READ,
     TO_READ,
     FileTask,
-    asked_in,
-    dashed,
     file_task,
     is_note,
     is_record,
     note_lines,
     notes_in,
     notes_in_record,
+    questions_in,
     sections,
     to_read_in,
     to_read_lines,
+    with_dashes,
 )
 
 _WIDTHS = (120, 80, 50, 30, 15)
 _LEAST_WIDTH_WITH_LIST = 80
 _OWN_TOOLS = ("list_files", "read_file")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """The notes of the files that were read, and the paths of those that were not."""
-
-    notes: Mapping[str, str] = field(default_factory=dict)
-    to_read: tuple[str, ...] = ()
-
-    def text(self, *, most_tokens: int, counter: TokenCounter, again: bool = False) -> str:
-        """The job as sections of a record; what does not fit is told in fewer words, then the oldest goes."""
-        job = self
-        for width in _WIDTHS[2 if again else 0 :]:
-            notes = {path: shortened(what, width) for path, what in job.notes.items()}
-            job = Job(notes=notes, to_read=job.to_read if width >= _LEAST_WIDTH_WITH_LIST else ())
-            if counter(job._written()) <= most_tokens:
-                return job._written()
-        left = list(job.notes.items())
-        while left and counter(job._written()) > most_tokens:
-            left = left[len(left) // 8 + 1 :]
-            job = replace(job, notes=dict(left))
-        return job._written()
-
-    def _written(self) -> str:
-        parts = ((READ, note_lines(self.notes)), (TO_READ, to_read_lines(list(self.to_read))))
-        return "\n\n".join("\n".join((title, *lines)) for title, lines in parts if lines)
-
-
-def job_of(record: str, messages: Sequence[Message]) -> tuple[Job, list[Message]]:
-    """The job by an earlier record and by what was said since, and what of that is no part of the job."""
-    asked = [*asked_in(record), *(message.text for message in messages if message.role == "user")]
-    is_own = any(map(_is_own, messages)) or any(map(file_task, asked))
-    if asked and READ not in record and not is_own:
-        return Job(), list(messages)
-    notes = notes_in_record(record)
-    for message in messages:
-        if message.role == "assistant":
-            notes |= notes_in(message.text)
-    task = file_task(asked[-1]) if asked else FileTask(patterns=("*",))
-    listed = [*to_read_in(record), *_listed(messages)]
-    pending = [path for path in dict.fromkeys(listed) if task and task.takes_in(path) and path not in notes]
-    return Job(notes=notes, to_read=tuple(pending)), list(_beside(messages, task, notes))
-
-
-def _is_own(message: Message) -> bool:
-    return any(call.name in _OWN_TOOLS for call in message.tool_calls)
-
-
-def _listed(messages: Sequence[Message]) -> Iterator[str]:
-    lists = {call.id for message in messages for call in message.tool_calls if call.name == "list_files"}
-    for message in messages:
-        if message.role == "tool" and (message.name == "list_files" or message.tool_call_id in lists):
-            yield from _whole_lines(message.text)
-
-
-def _beside(
-    messages: Sequence[Message], task: FileTask | None, notes: Mapping[str, str]
-) -> Iterator[Message]:
-    """The messages without notes, and without the calls and results that lead to them."""
-    calls = [call for message in messages for call in message.tool_calls]
-    own = {call.id for call in calls if call.name == "list_files" or _is_read(call, task, notes)}
-    for message in messages:
-        if message.role == "tool" and (message.name == "list_files" or message.tool_call_id in own):
-            continue
-        others = tuple(call for call in message.tool_calls if call.id not in own)
-        text = _without_notes(message.text) if message.role == "assistant" else message.text
-        if text.strip() or others or message.role == "tool":
-            yield replace(message, content=text or None, tool_calls=others)
-
-
-def _is_read(call: ToolCall, task: FileTask | None, notes: Mapping[str, str]) -> bool:
-    path = (call.decoded() or {}).get("path") if call.name == "read_file" else None
-    return isinstance(path, str) and (path in notes or bool(task and task.takes_in(path)))
-
-
-def _without_notes(text: str) -> str:
-    return "\n".join(line for line in text.split("\n") if not is_note(line))
-
-
-def _whole_lines(text: str) -> list[str]:
-    """The lines before a cut, or all, without remarks."""
-    whole, cut, _ = text.partition("... [")
-    lines = whole.strip().split("\n")
-    return [line for line in (lines[:-1] if cut else lines) if line and not line.startswith("[")]
-
-
-def beside_the_job(record: str, notes: Collection[str]) -> str:
-    """The record without the stand-in's own sections, and without the notes of these paths."""
-    return "\n\n".join(part for part in _others(record, notes) if part)
-
-
-def _others(record: str, notes: Collection[str]) -> Iterator[str]:
-    for title, body in sections(record):
-        if title not in (READ, TO_READ, FOCUS):
-            lines = [line for line in body.strip("\n").split("\n") if not _is_note_of(line, notes)]
-            text = "\n".join(lines).rstrip()
-            yield f"{title}\n{text}" if title and text else text
-
-
-def _is_note_of(line: str, notes: Collection[str]) -> bool:
-    """Whether a line is a note of one of these paths, with or without its dash."""
-    return any(path in notes for path in notes_in(dashed(line.removeprefix("  "))))
-
-
 DIGEST_SHARE = 0.3
 """The digest has at least this share of the record, as far as it can fill it but for its index."""
-
 FOCUS_SHARE = 0.25
 """What speaks of the focus takes at most this share."""
-
 SHORTER = 0.6
 """A record that is asked for again takes at most this share of what it may."""
-
 _CONVERSATION = re.compile(r"<conversation>(.*)</conversation>(.*)", re.DOTALL)
 _FOCUS = re.compile(re.escape(SUMMARY_FOCUS).replace(r"\{focus\}", r"(.+)"))
 _FACT = re.compile(
@@ -161,6 +54,32 @@ class _Question:
     again: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The notes of the files that were read, and the paths of those that were not."""
+
+    notes: Mapping[str, str] = field(default_factory=dict)
+    to_read: tuple[str, ...] = ()
+
+    def text(self, *, most_tokens: int, counter: TokenCounter, again: bool = False) -> str:
+        """The job as sections of a record; what does not fit is told in fewer words, then the oldest goes."""
+        job = self
+        for width in _WIDTHS[2 if again else 0 :]:
+            notes = {path: shorten(what, width) for path, what in job.notes.items()}
+            job = Job(notes=notes, to_read=job.to_read if width >= _LEAST_WIDTH_WITH_LIST else ())
+            if counter(job._as_text()) <= most_tokens:
+                return job._as_text()
+        left = list(job.notes.items())
+        while left and counter(job._as_text()) > most_tokens:
+            left = left[len(left) // 8 + 1 :]
+            job = replace(job, notes=dict(left))
+        return job._as_text()
+
+    def _as_text(self) -> str:
+        parts = ((READ, note_lines(self.notes)), (TO_READ, to_read_lines(list(self.to_read))))
+        return "\n\n".join("\n".join((title, *lines)) for title, lines in parts if lines)
+
+
 def record_of(question: str, *, most_tokens: int, counter: TokenCounter) -> str:
     """The record of the conversation that the question holds, in at most about `most_tokens`.
 
@@ -170,8 +89,8 @@ def record_of(question: str, *, most_tokens: int, counter: TokenCounter) -> str:
     asked = _read(question)
     most = int(most_tokens * (SHORTER if asked.again else 1))
     job, said = job_of(asked.earlier, asked.said)
-    focused = _focused(asked, int(most * FOCUS_SHARE), counter)
-    entries = _entries(said, beside_the_job(asked.earlier, job.notes))
+    focused = _focus_section(asked, int(most * FOCUS_SHARE), counter)
+    entries = _entries(said, rest_of_record(asked.earlier, job.notes))
     left = most - counter(focused)
     least = digest(entries, max_tokens=max(1, int(left * DIGEST_SHARE)), counter=counter)
     least_tokens = counter(least.partition(NAMED)[0])
@@ -202,18 +121,7 @@ def _read(question: str) -> _Question:
     )
 
 
-def _entries(said: Iterable[Message], rest: str) -> list[Entry]:
-    entries = [
-        Entry(seq=seq, at=seq, message=message, original=message, tokens=0)
-        for seq, message in enumerate(said, 1)
-    ]
-    if not rest:
-        return entries
-    summary = Message.user(summary_message(rest, None))
-    return [Entry(seq=0, message=summary, original=summary, tokens=0, kind="summary"), *entries]
-
-
-def _focused(asked: _Question, most_tokens: int, counter: TokenCounter) -> str:
+def _focus_section(asked: _Question, most_tokens: int, counter: TokenCounter) -> str:
     """The sentences that have a word of the focus, the newest that fit."""
     wanted = set(re.findall(r"\w{4,}|\d+", asked.focus.lower()))
     if not wanted:
@@ -232,3 +140,90 @@ def _focused(asked: _Question, most_tokens: int, counter: TokenCounter) -> str:
 
 def _texts(message: Message) -> tuple[str, ...]:
     return (message.text, *(f"{call.name}({call.arguments})" for call in message.tool_calls))
+
+
+def _entries(said: Iterable[Message], rest: str) -> list[Entry]:
+    entries = [
+        Entry(seq=seq, at=seq, message=message, original=message, tokens=0)
+        for seq, message in enumerate(said, 1)
+    ]
+    if not rest:
+        return entries
+    summary = Message.user(summary_message(rest, None))
+    return [Entry(seq=0, message=summary, original=summary, tokens=0, kind="summary"), *entries]
+
+
+def job_of(record: str, messages: Sequence[Message]) -> tuple[Job, list[Message]]:
+    """The job by an earlier record and by what was said since, and what of that is no part of the job."""
+    asked = [*questions_in(record), *(message.text for message in messages if message.role == "user")]
+    is_own = any(map(_is_own, messages)) or any(map(file_task, asked))
+    if asked and READ not in record and not is_own:
+        return Job(), list(messages)
+    notes = notes_in_record(record)
+    for message in messages:
+        if message.role == "assistant":
+            notes |= notes_in(message.text)
+    task = file_task(asked[-1]) if asked else FileTask(patterns=("*",))
+    listed = [*to_read_in(record), *_listed(messages)]
+    pending = [path for path in dict.fromkeys(listed) if task and task.takes_in(path) and path not in notes]
+    return Job(notes=notes, to_read=tuple(pending)), list(_messages_beside(messages, task, notes))
+
+
+def _is_own(message: Message) -> bool:
+    return any(call.name in _OWN_TOOLS for call in message.tool_calls)
+
+
+def _listed(messages: Sequence[Message]) -> Iterator[str]:
+    lists = {call.id for message in messages for call in message.tool_calls if call.name == "list_files"}
+    for message in messages:
+        if message.role == "tool" and (message.name == "list_files" or message.tool_call_id in lists):
+            yield from _whole_lines(message.text)
+
+
+def _whole_lines(text: str) -> list[str]:
+    """The lines before a cut, or all, without remarks."""
+    whole, cut, _ = text.partition("... [")
+    lines = whole.strip().split("\n")
+    return [line for line in (lines[:-1] if cut else lines) if line and not line.startswith("[")]
+
+
+def _messages_beside(
+    messages: Sequence[Message], task: FileTask | None, notes: Mapping[str, str]
+) -> Iterator[Message]:
+    """The messages without notes, and without the calls and results that lead to them."""
+    calls = [call for message in messages for call in message.tool_calls]
+    own = {call.id for call in calls if call.name == "list_files" or _is_read(call, task, notes)}
+    for message in messages:
+        if message.role == "tool" and (message.name == "list_files" or message.tool_call_id in own):
+            continue
+        others = tuple(call for call in message.tool_calls if call.id not in own)
+        text = _without_notes(message.text) if message.role == "assistant" else message.text
+        if text.strip() or others or message.role == "tool":
+            yield replace(message, content=text or None, tool_calls=others)
+
+
+def _is_read(call: ToolCall, task: FileTask | None, notes: Mapping[str, str]) -> bool:
+    path = (call.decoded() or {}).get("path") if call.name == "read_file" else None
+    return isinstance(path, str) and (path in notes or bool(task and task.takes_in(path)))
+
+
+def _without_notes(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if not is_note(line))
+
+
+def rest_of_record(record: str, notes: Collection[str]) -> str:
+    """The record without the stand-in's own sections, and without the notes of these paths."""
+    return "\n\n".join(part for part in _other_sections(record, notes) if part)
+
+
+def _other_sections(record: str, notes: Collection[str]) -> Iterator[str]:
+    for title, body in sections(record):
+        if title not in (READ, TO_READ, FOCUS):
+            lines = [line for line in body.strip("\n").split("\n") if not _is_note_of(line, notes)]
+            text = "\n".join(lines).rstrip()
+            yield f"{title}\n{text}" if title and text else text
+
+
+def _is_note_of(line: str, notes: Collection[str]) -> bool:
+    """Whether a line is a note of one of these paths, with or without its dash."""
+    return any(path in notes for path in notes_in(with_dashes(line.removeprefix("  "))))
