@@ -219,8 +219,8 @@ async def takes_a_repeated_append_as_written(store: SessionStore) -> None:
 @law()
 async def tells_equal_looking_events_apart(store: SessionStore) -> None:
     """Events of another writer that only look the same conflict; so does a half that is the same."""
-    name, events = new_id(), [said("yes"), said("go on")]
-    await store.append(name, events, expect=0)
+    events = [said("yes"), said("go on")]
+    name = await begin(store, *events)
     await conflicts(store, name, [said("yes"), said("go on")], expect=0, actual=2)
     await conflicts(store, name, [events[0], said("go on")], expect=0, actual=2)
     await conflicts(store, name, [*events, said("more")], expect=0, actual=2)
