@@ -10,7 +10,7 @@ import pytest
 from agentloop.cli.build import DEFAULT, LONGEST_CHARS, default_instructions
 from agentloop.cli.chat import Command, command_in
 from agentloop.cli.durable import RunEdges
-from agentloop.cli.progress import Happenings, RunFigures, bar, call_in_brief, short, status_line
+from agentloop.cli.progress import EventLines, RunFigures, bar, call_text, short, status_line
 from agentloop.cli.run import json_line
 from agentloop.cli.settings import ENVIRONMENT, settings_for
 from agentloop.cli.terminal import printable
@@ -112,7 +112,7 @@ def test_the_bar_marks_where_compaction_fires() -> None:
 
 
 def test_each_happening_has_its_line_in_words() -> None:
-    happenings = Happenings()
+    happenings = EventLines()
     assert happenings.line(ToolStarted(**AT, call_id="1", name="read", arguments='{"path":"a.py"}')) is None
     told = [
         str(happenings.line(event))
@@ -158,7 +158,7 @@ def test_a_worker_says_which_runs_begin_go_on_here_and_end() -> None:
 
 def test_no_line_of_a_run_steers_a_terminal() -> None:
     bad = "x\x1b[2J\x07\ny\u202e"
-    happenings = Happenings()
+    happenings = EventLines()
     told = [
         str(happenings.line(event))
         for event in (
@@ -175,8 +175,8 @@ def test_no_line_of_a_run_steers_a_terminal() -> None:
         )
     ]  # fmt: skip
     assert [line for line in told if not line.isprintable()] == []
-    assert call_in_brief(bad, "{").isprintable()
-    assert call_in_brief(bad, json.dumps({bad: bad})).isprintable()
+    assert call_text(bad, "{").isprintable()
+    assert call_text(bad, json.dumps({bad: bad})).isprintable()
     assert status_line(RunFigures(model=bad)).isprintable()
 
 
@@ -184,7 +184,7 @@ def test_no_line_of_a_run_steers_a_terminal() -> None:
     "arguments", ["", "{}", "{", "[]", "null", '{"a": "' + "x" * 9_000 + '"}', '{"a": "\\u001b[2J\\n"}']
 )
 def test_a_call_in_brief_is_one_short_line(arguments: str) -> None:
-    brief = call_in_brief("read", arguments)
+    brief = call_text("read", arguments)
     assert brief.startswith("read(")
     assert len(brief) <= 100
     assert brief.isprintable()

@@ -11,7 +11,7 @@ import pytest
 
 from agentloop.cli.sessions.check import faults_of
 from agentloop.cli.sessions.command import Opened
-from agentloop.cli.sessions.show import PAGE_RECORDS, good_pages, pages
+from agentloop.cli.sessions.pages import PAGE_RECORDS, good_pages, pages
 from agentloop.cli.settings import settings_for
 from agentloop.errors import StoreError
 from agentloop.events import Compacted, Described, Event, EventFilter, MessageRecord, Record, Restored

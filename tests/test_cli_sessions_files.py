@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from agentloop.cli.output_file import whole_file
 from agentloop.cli.sessions.command import Opened
-from agentloop.cli.sessions.show import PAGE_RECORDS, pages, texts_of
-from agentloop.cli.sessions.transfer import check_there, whole_file
+from agentloop.cli.sessions.pages import PAGE_RECORDS, pages
+from agentloop.cli.sessions.transfer import check_there, export_texts
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import StoreError, UsageError
@@ -179,7 +180,7 @@ async def test_a_long_log_is_read_page_by_page_and_written_whole(shape: str, tmp
     opened, store = await opened_on(count, tmp_path)
     info = await store.info("s")
     assert info
-    text = "".join([piece async for piece in texts_of(opened, info, shape)])
+    text = "".join([piece async for piece in export_texts(opened, info, shape)])
     assert records_read(store) == [PAGE_RECORDS] * 3 + [1]
     places = [text.index(f"number {n}") for n in range(count)]
     assert places == sorted(places)

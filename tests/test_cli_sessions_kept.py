@@ -9,7 +9,7 @@ import pytest
 
 from agentloop import Agent, Runner
 from agentloop.cli.sessions.command import Opened
-from agentloop.cli.sessions.delete import expired
+from agentloop.cli.sessions.delete import expired_sessions
 from agentloop.cli.sessions.rename import describe
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
@@ -154,8 +154,8 @@ async def test_who_looks_what_a_sweep_would_take_asks_for_no_session(tmp_path: P
         await store.append(name, [said("a"), life("Old", 60)], expect=0)
     await InMemoryStore.take_lease(store, "held", new_lease(), seconds=60)
     opened = Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)}))
-    assert [info.id for info in await expired(opened, LONG_AGO + 61)] == ["s"]
-    assert await expired(opened, LONG_AGO + 59) == []
+    assert [info.id for info in await expired_sessions(opened, LONG_AGO + 61)] == ["s"]
+    assert await expired_sessions(opened, LONG_AGO + 59) == []
 
 
 async def test_a_look_at_what_a_sweep_would_take_writes_nothing(place: Path) -> None:
@@ -169,8 +169,8 @@ async def test_of_a_store_that_tells_of_no_leases_all_that_has_expired_is_listed
     store = LogAlone()
     await store.append("s", [said("a"), life("Old", 60)], expect=0)
     opened = Opened(store=store, settings=settings_for({}, {"AGENTLOOP_HOME": str(tmp_path)}))
-    assert [info.id for info in await expired(opened, LONG_AGO + 61)] == ["s"]
-    assert await expired(opened, LONG_AGO + 59) == []
+    assert [info.id for info in await expired_sessions(opened, LONG_AGO + 61)] == ["s"]
+    assert await expired_sessions(opened, LONG_AGO + 59) == []
 
 
 @pytest.mark.parametrize(("answer", "goes"), [("n\n", False), ("y\n", True)])

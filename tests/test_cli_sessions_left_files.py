@@ -7,7 +7,7 @@ import pytest
 
 from agentloop import Agent, Compaction, Runner
 from agentloop.cli.sessions.command import Opened
-from agentloop.cli.sessions.show import history_of, with_shared
+from agentloop.cli.sessions.delete import history_of, mark_shared
 from agentloop.cli.settings import settings_for
 from agentloop.events import Compacted, Event, MessageRecord, Noted
 from agentloop.messages import Message
@@ -188,6 +188,6 @@ async def test_only_logs_that_may_name_the_files_are_read(tmp_path: Path) -> Non
     assert info
     history = await history_of(opened, info)
     read = len(store.moved)
-    (found,) = await with_shared(opened, [history])
+    (found,) = await mark_shared(opened, [history])
     assert (list(found.files), found.own) == ([name], [])
     assert [count for verb, count in store.moved[read:] if verb == "read"] == [2]

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from agentloop.cli.run import find_session
+from agentloop.cli.session_choice import find_session
 from agentloop.cli.sessions.check import faults_of
 from agentloop.cli.sessions.command import Opened
+from agentloop.cli.sessions.pages import PAGE_RECORDS
 from agentloop.cli.sessions.search import searchable_store
-from agentloop.cli.sessions.show import PAGE_RECORDS
 from agentloop.cli.settings import settings_for
 from agentloop.context import Context
 from agentloop.errors import SessionNotFoundError, UsageError

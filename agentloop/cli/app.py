@@ -1,9 +1,7 @@
 """The program's commands, one call from its words to its exit status.
 
-The program's commands; a call that names none is a run or the chat.
-
-Commands live in modules of their own that load when they are called, so that `--help` and the stored
-sessions need neither a model's client nor a terminal library.
+A call that names no command is a run or the chat. Commands live in modules of their own that load when they
+are called, so that `--help` and the stored sessions need neither a model's client nor a terminal library.
 """
 
 import importlib
@@ -55,52 +53,17 @@ _OF_A_RUN = frozenset(
     {"prompt", *(each.name for each in (*SESSION, *BUSY, *TTL, *LIMITS, *OUTPUT))} - {"verbose"}
 )
 """What no command heeds before it, also where it has an option of that name."""
-
-
-def load(place: str) -> Any:
-    """What stands at `module:name`."""
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
-def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked:
-        click.echo(f"agentloop {agentloop.__version__}")
-        context.exit()
-
-
-def _refuse_what_is_not_heeded(context: click.Context, command: str) -> None:
-    """Options before a command that it would not heed: the user believes that they count."""
-    given, heeded = flags_of(context), _heeded_by(load(COMMANDS[command][0])) - _OF_A_RUN
-    for parameter in context.command.params:
-        if parameter.name in given and parameter.name not in heeded:
-            raise UsageError(
-                f"{parameter.opts[-1]} has no effect on `{command}`: leave it out, "
-                "or write an option of the command's own behind it"
-            )
-
-
-def _heeded_by(command: click.Command) -> frozenset[str | None]:
-    """What is heeded before any command, and its own options; of a group, those that each of it has."""
-    each = command.commands.values() if isinstance(command, click.Group) else (command,)
-    own = [frozenset(option.name for option in one.params) for one in each]
-    return frozenset.intersection(*own) | {"verbose"}
-
-
-def _start_logs(flags: Mapping[str, Any]) -> None:
-    """Logs load only where somebody asks for them."""
-    if flags.get("verbose") or os.environ.get(LOG_VARIABLE, "").strip():
-        load("agentloop.cli.terminal:configure")(verbose=bool(flags.get("verbose")))
-
-
-def _refuse_mistyped(words: Sequence[str]) -> None:
-    """A word that is nearly a command is hardly a prompt, and a model's answer to it is paid for."""
-    meant = get_close_matches(words[0], COMMANDS, n=1, cutoff=_NEARLY)
-    if meant:
-        said = shlex.quote(" ".join(takewhile(lambda word: not word.startswith("-"), words)))
-        raise UsageError(
-            f"no command {words[0]!r}: did you mean {meant[0]!r}? As a prompt: agentloop -p {said}"
-        )
+EXIT_STATUS: Mapping[RunStatus, int] = {
+    "answered": 0,
+    "failed": 1,
+    "usage": 2,
+    "limit": 3,
+    "needs_approval": 4,
+    "too_large": 5,
+    "try_later": 75,
+    "interrupted": 130,
+}
+"""The words of the exit table and their numbers."""
 
 
 class Program(click.Group):
@@ -130,6 +93,12 @@ class Program(click.Group):
         return click.Command.parse_args(self, ctx, args)
 
 
+def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(f"agentloop {agentloop.__version__}")
+        context.exit()
+
+
 @click.command(
     cls=Program,
     invoke_without_command=True,
@@ -156,30 +125,44 @@ def program(context: click.Context, /, **_: Any) -> Any:
     return load("agentloop.cli.run:start")(flags, tuple(context.args))
 
 
-EXIT_STATUS: Mapping[RunStatus, int] = {
-    "answered": 0,
-    "failed": 1,
-    "usage": 2,
-    "limit": 3,
-    "needs_approval": 4,
-    "too_large": 5,
-    "try_later": 75,
-    "interrupted": 130,
-}
-"""The words of the exit table and their numbers."""
+def _start_logs(flags: Mapping[str, Any]) -> None:
+    """Logs load only where somebody asks for them."""
+    if flags.get("verbose") or os.environ.get(LOG_VARIABLE, "").strip():
+        load("agentloop.cli.terminal:configure_logs")(verbose=bool(flags.get("verbose")))
 
 
-def exit_status(word: RunStatus) -> int:
-    """The number for a word of the exit table; one that a newer version has stored counts as `failed`."""
-    return EXIT_STATUS.get(word, EXIT_STATUS["failed"])
+def _refuse_what_is_not_heeded(context: click.Context, command: str) -> None:
+    """Options before a command that it would not heed: the user believes that they count."""
+    given, heeded = flags_of(context), _heeded_by(load(COMMANDS[command][0])) - _OF_A_RUN
+    for parameter in context.command.params:
+        if parameter.name in given and parameter.name not in heeded:
+            raise UsageError(
+                f"{parameter.opts[-1]} has no effect on `{command}`: leave it out, "
+                "or write an option of the command's own behind it"
+            )
 
 
-def one_line(error: BaseException) -> str:
-    """What went wrong in one line; an error that is not ours is named as an internal one."""
-    text = " ".join(told_by(error).split())
-    if isinstance(error, AgentLoopError):
-        return text
-    return f"internal error, {type(error).__name__}: {text} (AGENTLOOP_LOG=debug shows where)"
+def _heeded_by(command: click.Command) -> frozenset[str | None]:
+    """What is heeded before any command, and its own options; of a group, those that each of it has."""
+    each = command.commands.values() if isinstance(command, click.Group) else (command,)
+    own = [frozenset(option.name for option in one.params) for one in each]
+    return frozenset.intersection(*own) | {"verbose"}
+
+
+def _refuse_mistyped(words: Sequence[str]) -> None:
+    """A word that is nearly a command is hardly a prompt, and a model's answer to it is paid for."""
+    meant = get_close_matches(words[0], COMMANDS, n=1, cutoff=_NEARLY)
+    if meant:
+        said = shlex.quote(" ".join(takewhile(lambda word: not word.startswith("-"), words)))
+        raise UsageError(
+            f"no command {words[0]!r}: did you mean {meant[0]!r}? As a prompt: agentloop -p {said}"
+        )
+
+
+def load(place: str) -> Any:
+    """What stands at `module:name`."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def status_of_call(arguments: Sequence[str]) -> int:
@@ -198,7 +181,7 @@ def status_after(error: BaseException, arguments: Sequence[str]) -> int:
     """Say what went wrong, in JSON where the words ask a run for that; the exit status for it."""
     shape = shape_of(arguments)
     if shape != "text":
-        return int(import_module("agentloop.cli.run").ended_early(shape, error))
+        return int(import_module("agentloop.cli.run").report_early_end(shape, error))
     if isinstance(error, click.Abort | KeyboardInterrupt | BrokenPipeError):
         return EXIT_STATUS["interrupted"]
     # What reports faults loads only when there is one, so that help is quick.
@@ -229,3 +212,16 @@ def shape_of(arguments: Sequence[str]) -> str:
 
 def _is_flag(option: click.Parameter) -> bool:
     return isinstance(option, click.Option) and option.is_flag
+
+
+def exit_status(word: RunStatus) -> int:
+    """The number for a word of the exit table; one that a newer version has stored counts as `failed`."""
+    return EXIT_STATUS.get(word, EXIT_STATUS["failed"])
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong in one line; an error that is not ours is named as an internal one."""
+    text = " ".join(told_by(error).split())
+    if isinstance(error, AgentLoopError):
+        return text
+    return f"internal error, {type(error).__name__}: {text} (AGENTLOOP_LOG=debug shows where)"

@@ -1,7 +1,9 @@
-"""Model, tools, instructions, runner."""
+"""What runs, made of the settings: model, tools, callbacks, instructions, runner.
 
-import contextlib
-import importlib
+`build` is the whole of it. Below it stand what users name by `MODULE:NAME`, whose code may do anything while
+it loads, and the instructions that the files of a project give.
+"""
+
 import os
 import stat
 import sys
@@ -37,6 +39,7 @@ from agentloop.tools import Tool, is_tool
 from agentloop.triggers import WindowFraction
 from agentloop.workspace import workspace_tools
 
+AnyTool: TypeAlias = Tool | Callable[..., Any]
 DEFAULT = (
     "You are a careful assistant that works with tools. Do what the user asks, completely: use the tools "
     "for facts instead of guessing, and when the work is done, answer with the result alone."
@@ -47,185 +50,12 @@ LONGEST_CHARS = 32_000
 _MOST_BYTES = 4 * LONGEST_CHARS + 1
 """Enough to tell that a file is longer: a character has at most four bytes."""
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-
-
-def default_instructions(workdir: Path, *, window: int | None) -> tuple[str, str | None]:
-    """The system prompt for that folder, and a notice where files had to be cut.
-
-    The files of the folders from the root of the project (the nearest folder above with a `.git`) down
-    to `workdir` follow the default, the nearest one last. Together they get at most `LONGEST_CHARS`, and
-    in a small window, given in tokens, half a character a token, which is about an eighth of it. A file
-    that leads out of the project is passed over: what it holds was never meant for a model's server.
-    """
-    room = LONGEST_CHARS if window is None else min(LONGEST_CHARS, window // 2)
-    root, paths = _files(workdir)
-    parts, cut, outside = [DEFAULT], [], []
-    for path in paths:
-        real = Path(os.path.realpath(path))
-        if not real.is_relative_to(root):
-            outside.append(path)
-            continue
-        text = _text(real)
-        if not text:
-            continue
-        if len(text) > room:
-            cut.append(path)
-            text = f"{head(text, room)}\n[cut: {FILE} is longer than its share of {room:,} characters]"
-        parts.append(f"Instructions from {path}:\n{text}")
-        room = max(0, room - len(text))
-    return "\n\n".join(parts), _notice(cut, outside)
-
-
-def _notice(cut: Sequence[Path], outside: Sequence[Path]) -> str | None:
-    told = [
-        (cut, "cut, the files do not fit their share of the window"),
-        (outside, "not read, a link that leads out of the project"),
-    ]
-    return "; ".join(f"{', '.join(map(str, paths))}: {what}" for paths, what in told if paths) or None
-
-
-def _files(workdir: Path) -> tuple[Path, Sequence[Path]]:
-    """The real root of the project, and the files that are there."""
-    folders = [workdir, *workdir.parents]
-    root = next((folder for folder in folders if (folder / ".git").exists()), workdir)
-    down = reversed(folders[: folders.index(root) + 1])
-    paths = [folder / FILE for folder in down if (folder / FILE).is_file()]
-    return Path(os.path.realpath(root)), paths
-
-
-def _text(path: Path) -> str:
-    """What the file says; nothing where it is none, or was swapped for something else meanwhile."""
-    try:
-        with os.fdopen(os.open(path, _OPEN), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return ""
-            return file.read(_MOST_BYTES).decode("utf-8-sig", "replace").strip()
-    except OSError:
-        return ""
-
-
-AnyTool: TypeAlias = Tool | Callable[..., Any]
-
-
-def load_tools(names: Sequence[str]) -> list[AnyTool]:
-    """The tools of each `MODULE` or `MODULE:NAME`, in order, one that is named twice only once.
-
-    Raises:
-        UsageError: a module does not import, or what it names holds no tool.
-    """
-    found: dict[int, AnyTool] = {}
-    for name in names:
-        found |= {id(tool): tool for tool in _tools_of(name)}
-    return list(found.values())
-
-
-def load_callbacks(names: Sequence[str]) -> list[Callbacks]:
-    """The callbacks at each `MODULE:NAME`: a class, which is called without arguments, or an object.
-
-    Raises:
-        UsageError: a module does not import, or what it names is no callback.
-    """
-    return [_callback(name) for name in names]
-
-
-def load_redaction(option: str, spec: str) -> Redact:
-    """The redaction at `MODULE:NAME`: a function from text to text, or an object that is called like one.
-
-    Raises:
-        UsageError: the module does not import, or what it names takes no text and gives none.
-    """
-    module_name, _, name = spec.partition(":")
-    if not name:
-        raise UsageError(f"{option}: {spec!r} names no function: write MODULE:NAME, or off")
-    value = _attribute(option, _imported(option, module_name), name)
-    with _told(option, f"{spec} takes no text"):
-        try:
-            return checked_redaction(value)
-        except UsageError as error:
-            fault = error
-    raise UsageError(f"{option}: {spec} is no redaction: {fault}") from fault
-
-
-def _tools_of(spec: str) -> list[AnyTool]:
-    module_name, _, name = spec.partition(":")
-    module = _imported("--tools", module_name)
-    if not name:
-        tools = [value for value in vars(module).values() if is_tool(value)]
-        if not tools:
-            raise UsageError(f"--tools: module {module_name!r} holds no tool: put @tool above a function")
-        return tools
-    value = _attribute("--tools", module, name)
-    tools = list(value) if isinstance(value, list | tuple) else [value]
-    for tool in tools:
-        if not is_tool(tool) and (not callable(tool) or isinstance(tool, type)):
-            raise UsageError(
-                f"--tools: {spec}: {type(tool).__name__} is no tool: name a function or a list of them"
-            )
-    if not tools:
-        raise UsageError(f"--tools: {spec} is an empty list: it holds no tool")
-    return tools
-
-
-def _callback(spec: str) -> Callbacks:
-    module_name, _, name = spec.partition(":")
-    if not name:
-        raise UsageError(f"--callbacks: {spec!r} names no object: write MODULE:NAME")
-    value = _attribute("--callbacks", _imported("--callbacks", module_name), name)
-    if isinstance(value, type):
-        with _told("--callbacks", f"{spec} cannot be made without arguments"):
-            value = value()
-    if not isinstance(value, Callbacks):
-        raise UsageError(f"--callbacks: {spec} is no callback: derive its class from agentloop.Callbacks")
-    return value
-
-
-def _imported(option: str, name: str) -> ModuleType:
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
-    if name.endswith(".py") or "/" in name:
-        raise UsageError(f"{option}: {name!r} is a file: name the module, e.g. {Path(name).stem}")
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise UsageError(f"{option}: {name!r} is no module name: write it as in import")
-    with _told(option, f"module {name!r} does not import"):
-        return importlib.import_module(name)
-
-
-def _attribute(option: str, module: ModuleType, name: str) -> Any:
-    with _told(option, f"module {module.__name__!r} does not give {name!r}"):
-        if hasattr(module, name):
-            return getattr(module, name)
-    raise UsageError(f"{option}: module {module.__name__!r} has no {name!r}")
-
-
-@contextlib.contextmanager
-def _told(option: str, what: str) -> Iterator[None]:
-    """A user's code may raise anything, and end the program: all of it becomes one line with its place."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a user's module may do anything while it loads, also call sys.exit
-        reason = " ".join(str(error).split())
-        raise UsageError(f"{option}: {what}: {type(error).__name__}: {reason}{_place(error)}") from error
-
-
-def _place(error: BaseException) -> str:
-    if isinstance(error, SyntaxError) and error.filename:
-        return "" if "line" in str(error) else f" ({error.filename}, line {error.lineno})"
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [
-        frame for frame in frames[1:] if "importlib" not in frame.filename and frame.filename != __file__
-    ]
-    return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
-
-
 MEMORY = "memory:"
 _MODELS = {"chat": "OpenAIChat", "responses": "OpenAIResponses"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class AgentSetup:
     """What runs, and what the user should know about how it was chosen."""
 
     agent: Agent
@@ -233,13 +63,13 @@ class Built:
     notices: tuple[str, ...]
 
 
-def build(settings: Settings) -> Built:
+def build(settings: Settings) -> AgentSetup:
     """The agent of a call.
 
     Raises:
         UsageError: a tool, a callback or the model cannot be had as asked for.
     """
-    model = model_named(settings.model, settings)
+    model = make_model(settings.model, settings)
     compaction = _compaction(settings)
     instructions, cut = _instructions(settings, settings.window or model.window)
     agent = Agent(
@@ -250,14 +80,44 @@ def build(settings: Settings) -> Built:
         max_steps=settings.max_steps,
     )
     _check_cost_limit(settings.limits, agent)
-    return Built(
+    return AgentSetup(
         agent=agent,
         callbacks=tuple(load_callbacks(settings.callbacks)),
         notices=tuple(notice for notice in (cut, _fallback_notice(settings)) if notice),
     )
 
 
-def model_named(name: str, settings: Settings) -> ChatModel:
+def _compaction(settings: Settings) -> Compaction | None:
+    if settings.compact_at is None:
+        return None
+    writer = make_model(settings.summary_model, settings) if settings.summary_model else None
+    return Compaction(trigger=WindowFraction(settings.compact_at), model=writer)
+
+
+def _instructions(settings: Settings, window: int | None) -> tuple[str, str | None]:
+    if settings.system is not None:
+        return settings.system, None
+    return default_instructions(settings.workdir, window=window)
+
+
+def _fallback_notice(settings: Settings) -> str | None:
+    if not settings.model_is_fallback:
+        return None
+    return (
+        "no OPENAI_API_KEY and no base URL: the offline model answers, a rule-based stand-in that only "
+        "reads files and says what each one does"
+    )
+
+
+def _check_cost_limit(limits: Limits, agent: Agent) -> None:
+    try:
+        check_priced(limits, *agent.models)
+    except UsageError as error:
+        what = str(error).partition("; ")[0]  # what follows is advice for Python
+        raise UsageError(f"--max-cost: {what}: limit --max-tokens instead") from error
+
+
+def make_model(name: str, settings: Settings) -> ChatModel:
     """The offline model, or the one of that name on the server of the settings."""
     if name == OFFLINE:
         return OfflineModel(window=settings.window)
@@ -288,7 +148,7 @@ def window_notice(model: ChatModel) -> str | None:
     )
 
 
-def runner_for(built: Built, settings: Settings, console: Console) -> Runner:
+def make_runner(built: AgentSetup, settings: Settings, console: Console) -> Runner:
     """A runner for the settings' store, to be closed at the end; a run that has to wait says so."""
 
     def waits(lease: Lease) -> None:
@@ -308,7 +168,7 @@ def runner_for(built: Built, settings: Settings, console: Console) -> Runner:
 
 
 @contextmanager
-def stored_nowhere(settings: Settings, *, transcripts_given: bool) -> Iterator[Settings]:
+def store_nothing(settings: Settings, *, transcripts_given: bool) -> Iterator[Settings]:
     """The settings of a call that leaves nothing behind: transcripts go at its end, unless asked for."""
     folder = TemporaryDirectory(prefix="agentloop-")
     with folder, before_leaving(folder.cleanup):
@@ -316,31 +176,170 @@ def stored_nowhere(settings: Settings, *, transcripts_given: bool) -> Iterator[S
         yield replace(settings, store=MEMORY, transcripts=transcripts)
 
 
-def _compaction(settings: Settings) -> Compaction | None:
-    if settings.compact_at is None:
-        return None
-    writer = model_named(settings.summary_model, settings) if settings.summary_model else None
-    return Compaction(trigger=WindowFraction(settings.compact_at), model=writer)
+def load_tools(names: Sequence[str]) -> list[AnyTool]:
+    """The tools of each `MODULE` or `MODULE:NAME`, in order, one that is named twice only once.
+
+    Raises:
+        UsageError: a module does not import, or what it names holds no tool.
+    """
+    found: dict[int, AnyTool] = {}
+    for name in names:
+        found |= {id(tool): tool for tool in _tools_of(name)}
+    return list(found.values())
 
 
-def _instructions(settings: Settings, window: int | None) -> tuple[str, str | None]:
-    if settings.system is not None:
-        return settings.system, None
-    return default_instructions(settings.workdir, window=window)
+def _tools_of(spec: str) -> list[AnyTool]:
+    module_name, _, name = spec.partition(":")
+    module = _import("--tools", module_name)
+    if not name:
+        tools = [value for value in vars(module).values() if is_tool(value)]
+        if not tools:
+            raise UsageError(f"--tools: module {module_name!r} holds no tool: put @tool above a function")
+        return tools
+    value = _attribute("--tools", module, name)
+    tools = list(value) if isinstance(value, list | tuple) else [value]
+    for tool in tools:
+        if not is_tool(tool) and (not callable(tool) or isinstance(tool, type)):
+            raise UsageError(
+                f"--tools: {spec}: {type(tool).__name__} is no tool: name a function or a list of them"
+            )
+    if not tools:
+        raise UsageError(f"--tools: {spec} is an empty list: it holds no tool")
+    return tools
 
 
-def _fallback_notice(settings: Settings) -> str | None:
-    if not settings.model_is_fallback:
-        return None
-    return (
-        "no OPENAI_API_KEY and no base URL: the offline model answers, a rule-based stand-in that only "
-        "reads files and says what each one does"
-    )
+def load_callbacks(names: Sequence[str]) -> list[Callbacks]:
+    """The callbacks at each `MODULE:NAME`: a class, which is called without arguments, or an object.
+
+    Raises:
+        UsageError: a module does not import, or what it names is no callback.
+    """
+    return [_callback(name) for name in names]
 
 
-def _check_cost_limit(limits: Limits, agent: Agent) -> None:
+def _callback(spec: str) -> Callbacks:
+    value = _object("--callbacks", spec, "names no object: write MODULE:NAME")
+    if isinstance(value, type):
+        with _explain_faults("--callbacks", f"{spec} cannot be made without arguments"):
+            value = value()
+    if not isinstance(value, Callbacks):
+        raise UsageError(f"--callbacks: {spec} is no callback: derive its class from agentloop.Callbacks")
+    return value
+
+
+def load_redaction(option: str, spec: str) -> Redact:
+    """The redaction at `MODULE:NAME`: a function from text to text, or an object that is called like one.
+
+    Raises:
+        UsageError: the module does not import, or what it names takes no text and gives none.
+    """
+    value = _object(option, spec, "names no function: write MODULE:NAME, or off")
+    with _explain_faults(option, f"{spec} takes no text"):
+        try:
+            return checked_redaction(value)
+        except UsageError as error:
+            fault = error
+    raise UsageError(f"{option}: {spec} is no redaction: {fault}") from fault
+
+
+def _object(option: str, spec: str, fault: str) -> Any:
+    module_name, _, name = spec.partition(":")
+    if not name:
+        raise UsageError(f"{option}: {spec!r} {fault}")
+    return _attribute(option, _import(option, module_name), name)
+
+
+def _import(option: str, name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    if name.endswith(".py") or "/" in name:
+        raise UsageError(f"{option}: {name!r} is a file: name the module, e.g. {Path(name).stem}")
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UsageError(f"{option}: {name!r} is no module name: write it as in import")
+    with _explain_faults(option, f"module {name!r} does not import"):
+        return import_module(name)
+
+
+def _attribute(option: str, module: ModuleType, name: str) -> Any:
+    with _explain_faults(option, f"module {module.__name__!r} does not give {name!r}"):
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise UsageError(f"{option}: module {module.__name__!r} has no {name!r}")
+
+
+@contextmanager
+def _explain_faults(option: str, what: str) -> Iterator[None]:
+    """A user's code may raise anything, and end the program: all of it becomes one line with its place."""
     try:
-        check_priced(limits, *agent.models)
-    except UsageError as error:
-        what = str(error).partition("; ")[0]  # what follows is advice for Python
-        raise UsageError(f"--max-cost: {what}: limit --max-tokens instead") from error
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a user's module may do anything while it loads, also call sys.exit
+        reason = " ".join(str(error).split())
+        raise UsageError(f"{option}: {what}: {type(error).__name__}: {reason}{_place(error)}") from error
+
+
+def _place(error: BaseException) -> str:
+    if isinstance(error, SyntaxError) and error.filename:
+        return "" if "line" in str(error) else f" ({error.filename}, line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [
+        frame for frame in frames[1:] if "importlib" not in frame.filename and frame.filename != __file__
+    ]
+    return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+
+
+def default_instructions(workdir: Path, *, window: int | None) -> tuple[str, str | None]:
+    """The system prompt for that folder, and a notice where files had to be cut.
+
+    The files of the folders from the root of the project (the nearest folder above with a `.git`) down
+    to `workdir` follow the default, the nearest one last. Together they get at most `LONGEST_CHARS`, and
+    in a small window, given in tokens, half a character a token, which is about an eighth of it. A file
+    that leads out of the project is passed over: what it holds was never meant for a model's server.
+    """
+    room = LONGEST_CHARS if window is None else min(LONGEST_CHARS, window // 2)
+    root, paths = _instruction_files(workdir)
+    parts, cut, outside = [DEFAULT], [], []
+    for path in paths:
+        real = Path(os.path.realpath(path))
+        if not real.is_relative_to(root):
+            outside.append(path)
+            continue
+        text = _read_file(real)
+        if not text:
+            continue
+        if len(text) > room:
+            cut.append(path)
+            text = f"{head(text, room)}\n[cut: {FILE} is longer than its share of {room:,} characters]"
+        parts.append(f"Instructions from {path}:\n{text}")
+        room = max(0, room - len(text))
+    return "\n\n".join(parts), _cut_notice(cut, outside)
+
+
+def _instruction_files(workdir: Path) -> tuple[Path, Sequence[Path]]:
+    """The real root of the project, and the files that are there."""
+    folders = [workdir, *workdir.parents]
+    root = next((folder for folder in folders if (folder / ".git").exists()), workdir)
+    down = reversed(folders[: folders.index(root) + 1])
+    paths = [folder / FILE for folder in down if (folder / FILE).is_file()]
+    return Path(os.path.realpath(root)), paths
+
+
+def _read_file(path: Path) -> str:
+    """What the file says; nothing where it is none, or was swapped for something else meanwhile."""
+    try:
+        with os.fdopen(os.open(path, _OPEN), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""
+            return file.read(_MOST_BYTES).decode("utf-8-sig", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _cut_notice(cut: Sequence[Path], outside: Sequence[Path]) -> str | None:
+    told = [
+        (cut, "cut, the files do not fit their share of the window"),
+        (outside, "not read, a link that leads out of the project"),
+    ]
+    return "; ".join(f"{', '.join(map(str, paths))}: {what}" for paths, what in told if paths) or None

@@ -1,4 +1,4 @@
-"""The chat."""
+"""The chat: one session in a terminal, until the user ends it."""
 
 import asyncio
 import re
@@ -14,12 +14,13 @@ from rich.console import Console
 
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
 from agentloop.cli.app import one_line
-from agentloop.cli.build import MEMORY, Built, runner_for, window_notice
-from agentloop.cli.compact import compacted, previewed, undone
+from agentloop.cli.build import MEMORY, AgentSetup, make_runner, window_notice
+from agentloop.cli.compact import compaction_text, preview_text, undo_text
 from agentloop.cli.faults import show_where
-from agentloop.cli.process import before_leaving, first_to, on_interrupt
+from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
-from agentloop.cli.run import Past, SessionChoice, past_of, resume_hint, session_id_for
+from agentloop.cli.run import resume_hint
+from agentloop.cli.session_choice import Past, SessionChoice, read_past, session_id_for
 from agentloop.cli.settings import Settings
 from agentloop.cli.terminal import StandardOutput, error_console, say, show
 from agentloop.redaction import Redact, redacted
@@ -36,8 +37,8 @@ HELP = """\
 /help             this list
 /quit, /exit      end the chat, as Ctrl-D does; the session is kept
 Ctrl-C ends an answer and not the chat."""
-
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
+_PROMPT = "> "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,158 @@ class Command:
 
     name: str
     rest: str = ""
+
+
+async def chat(settings: Settings, built: AgentSetup, choice: SessionChoice, first: str | None) -> int:
+    """Talk until the user ends it; the exit status. `first` is the first message, if there is one."""
+    console = error_console()
+    for notice in built.notices:
+        say(console, notice, style="yellow")
+    with before_leaving(end_all):
+        return await _talk(settings, built, choice, first, console)
+
+
+async def _talk(
+    settings: Settings, built: AgentSetup, choice: SessionChoice, first: str | None, console: Console
+) -> int:
+    async with make_runner(built, settings, console) as runner:
+        session_id = await session_id_for(choice, runner.store, settings.workdir, owner=settings.owner)
+        talk = Chat(runner, session_id, console, _history(settings), settings.limits)
+        say(console, f"session {session_id}; /help lists the commands, Ctrl-D ends", style="dim")
+        try:
+            if choice.continues:
+                await talk.catch_up()
+            await talk.go_on(first)
+        finally:
+            if talk.spoke and settings.store != MEMORY:
+                say(console, resume_hint(session_id, settings), style="dim")
+    return 0
+
+
+class Chat:
+    """One session in a terminal."""
+
+    def __init__(
+        self, runner: Runner, session_id: str, console: Console, history: History, limits: Limits
+    ) -> None:
+        self.spoke = False
+        self._runner = runner
+        self._session_id = session_id
+        self._console = console
+        self._limits = limits
+        self._tally = RunFigures(model=runner.agent.model.name)
+        self._line: PromptSession[str] = PromptSession(history=history)
+
+    async def go_on(self, message: str | None) -> None:
+        """Answer the message, if there is one, then read the next, until the user ends it."""
+        while True:
+            if message is not None and message.strip() and not await self._handle(message.strip()):
+                return
+            try:
+                message = await self._line.prompt_async(_PROMPT, bottom_toolbar=self._toolbar)
+            except KeyboardInterrupt:
+                message = None
+            except EOFError:
+                return
+
+    async def answer(self, message: str | None) -> None:
+        """One run, shown as it goes; None goes on with what is pending."""
+        view = ChatView(self._console, StandardOutput(1), self._tally)
+        try:
+            run = self._runner.stream(message, session_id=self._session_id, limits=self._limits)
+            async with aclosing(run) as events:
+                async for event in events:
+                    self._note_window()
+                    self.spoke = True
+                    self._tally.add(event)
+                    await view.show(event)
+        finally:
+            await view.stop()
+        self._console.print(final_line(self._tally))
+        if self._tally.ended and self._tally.ended.error:
+            say(self._console, self._tally.ended.error, style="bold red")
+
+    def _note_window(self) -> None:
+        """With the first answer, say that the window is not known, if it is not."""
+        if not self.spoke and (notice := window_notice(self._runner.agent.model)):
+            say(self._console, notice, style="yellow")
+
+    async def catch_up(self) -> None:
+        """Show where the session stands, and go on with a run that was left unfinished."""
+        await self.interruptible(self._go_on_with_pending())
+
+    async def _go_on_with_pending(self) -> None:
+        if (await self._status()).pending:
+            say(self._console, "a run was left unfinished: going on with it", style="yellow")
+            await self.answer(None)
+
+    async def _status(self) -> Past:
+        past = await read_past(self._session_id, self._runner.store)
+        self._tally.earlier, self._tally.compactions = past.compactions, 0
+        self._tally.context = await self._runner.status(self._session_id)
+        self._console.print(final_line(self._tally))
+        return past
+
+    async def interruptible(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do it; Ctrl-C ends it and not the program, unless it is stuck and a second one comes.
+
+        What goes wrong is one line.
+        """
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+
+        def stop(*_: object) -> None:
+            loop.call_soon_threadsafe(task.cancel)
+
+        try:
+            with on_interrupt(leave_on_second(stop)):
+                await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        if task.cancelled():
+            say(self._console, "interrupted: what is finished is kept", style="yellow")
+        elif error := task.exception():
+            show_where(error)
+            say(self._console, one_line(error), style="bold red")
+
+    async def _handle(self, message: str) -> bool:
+        """Do what the message asks; False where it ends the chat."""
+        command = command_in(message)
+        match command:
+            case None:
+                await self.interruptible(self.answer(message))
+            case Command(name="quit" | "exit"):
+                return False
+            case Command(name="help"):
+                self._console.print(HELP)
+            case Command(name="status"):
+                await self.interruptible(self._status())
+            case Command(name="compact", rest=focus):
+                await self.interruptible(self._compact(focus or None))
+            case Command(name="preview"):
+                await self.interruptible(self._preview())
+            case Command(name="undo"):
+                await self.interruptible(self._undo())
+            case _:
+                say(self._console, f"no command /{command.name}: /help lists them", style="bold red")
+        return True
+
+    async def _compact(self, focus: str | None) -> None:
+        result = await self._runner.compact(self._session_id, focus=focus)
+        show(self._console, compaction_text(result))
+        await self._status()
+
+    async def _preview(self) -> None:
+        show(self._console, preview_text(await self._runner.preview(self._session_id)))
+
+    async def _undo(self) -> None:
+        show(self._console, undo_text(await self._runner.undo(self._session_id)))
+        await self._status()
+
+    def _toolbar(self) -> str:
+        return status_line(self._tally) if self._tally.context else ""
 
 
 def command_in(message: str) -> Command | None:
@@ -96,161 +249,6 @@ class ChatView:
             await self._output.write("\n")
             self._text = ""
             self._progress.go_on()
-
-
-_PROMPT = "> "
-
-
-async def chat(settings: Settings, built: Built, choice: SessionChoice, first: str | None) -> int:
-    """Talk until the user ends it; the exit status. `first` is the first message, if there is one."""
-    console = error_console()
-    for notice in built.notices:
-        say(console, notice, style="yellow")
-    with before_leaving(end_all):
-        return await _talked(settings, built, choice, first, console)
-
-
-async def _talked(
-    settings: Settings, built: Built, choice: SessionChoice, first: str | None, console: Console
-) -> int:
-    async with runner_for(built, settings, console) as runner:
-        session_id = await session_id_for(choice, runner.store, settings.workdir, owner=settings.owner)
-        talk = Chat(runner, session_id, console, _history(settings), settings.limits)
-        say(console, f"session {session_id}; /help lists the commands, Ctrl-D ends", style="dim")
-        try:
-            if choice.continues:
-                await talk.catch_up()
-            await talk.go_on(first)
-        finally:
-            if talk.spoke and settings.store != MEMORY:
-                say(console, resume_hint(session_id, settings), style="dim")
-    return 0
-
-
-class Chat:
-    """One session in a terminal."""
-
-    def __init__(
-        self, runner: Runner, session_id: str, console: Console, history: History, limits: Limits
-    ) -> None:
-        self.spoke = False
-        self._runner = runner
-        self._session_id = session_id
-        self._console = console
-        self._limits = limits
-        self._tally = RunFigures(model=runner.agent.model.name)
-        self._line: PromptSession[str] = PromptSession(history=history)
-
-    async def go_on(self, message: str | None) -> None:
-        """Answer the message, if there is one, then read the next, until the user ends it."""
-        while True:
-            if message is not None and message.strip() and not await self._handled(message.strip()):
-                return
-            try:
-                message = await self._line.prompt_async(_PROMPT, bottom_toolbar=self._toolbar)
-            except KeyboardInterrupt:
-                message = None
-            except EOFError:
-                return
-
-    async def answer(self, message: str | None) -> None:
-        """One run, shown as it goes; None goes on with what is pending."""
-        view = ChatView(self._console, StandardOutput(1), self._tally)
-        try:
-            run = self._runner.stream(message, session_id=self._session_id, limits=self._limits)
-            async with aclosing(run) as events:
-                async for event in events:
-                    self._note_window()
-                    self.spoke = True
-                    self._tally.add(event)
-                    await view.show(event)
-        finally:
-            await view.stop()
-        self._console.print(final_line(self._tally))
-        if self._tally.ended and self._tally.ended.error:
-            say(self._console, self._tally.ended.error, style="bold red")
-
-    def _note_window(self) -> None:
-        """With the first answer, say that the window is not known, if it is not."""
-        if not self.spoke and (notice := window_notice(self._runner.agent.model)):
-            say(self._console, notice, style="yellow")
-
-    async def catch_up(self) -> None:
-        """Show where the session stands, and go on with a run that was left unfinished."""
-        await self.interruptible(self._caught_up())
-
-    async def _caught_up(self) -> None:
-        if (await self._status()).pending:
-            say(self._console, "a run was left unfinished: going on with it", style="yellow")
-            await self.answer(None)
-
-    async def _status(self) -> Past:
-        past = await past_of(self._session_id, self._runner.store)
-        self._tally.earlier, self._tally.compactions = past.compactions, 0
-        self._tally.context = await self._runner.status(self._session_id)
-        self._console.print(final_line(self._tally))
-        return past
-
-    async def interruptible(self, work: Coroutine[Any, Any, object]) -> None:
-        """Do it; Ctrl-C ends it and not the program, unless it is stuck and a second one comes.
-
-        What goes wrong is one line.
-        """
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-
-        def stop(*_: object) -> None:
-            loop.call_soon_threadsafe(task.cancel)
-
-        try:
-            with on_interrupt(first_to(stop)):
-                await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait({task})
-            raise
-        if task.cancelled():
-            say(self._console, "interrupted: what is finished is kept", style="yellow")
-        elif error := task.exception():
-            show_where(error)
-            say(self._console, one_line(error), style="bold red")
-
-    async def _handled(self, message: str) -> bool:
-        """Do what the message asks; False where it ends the chat."""
-        command = command_in(message)
-        match command:
-            case None:
-                await self.interruptible(self.answer(message))
-            case Command(name="quit" | "exit"):
-                return False
-            case Command(name="help"):
-                self._console.print(HELP)
-            case Command(name="status"):
-                await self.interruptible(self._status())
-            case Command(name="compact", rest=focus):
-                await self.interruptible(self._compact(focus or None))
-            case Command(name="preview"):
-                await self.interruptible(self._preview())
-            case Command(name="undo"):
-                await self.interruptible(self._undo())
-            case _:
-                say(self._console, f"no command /{command.name}: /help lists them", style="bold red")
-        return True
-
-    async def _compact(self, focus: str | None) -> None:
-        result = await self._runner.compact(self._session_id, focus=focus)
-        show(self._console, compacted(result))
-        await self._status()
-
-    async def _preview(self) -> None:
-        show(self._console, previewed(await self._runner.preview(self._session_id)))
-
-    async def _undo(self) -> None:
-        show(self._console, undone(await self._runner.undo(self._session_id)))
-        await self._status()
-
-    def _toolbar(self) -> str:
-        return status_line(self._tally) if self._tally.context else ""
 
 
 def _history(settings: Settings) -> History:

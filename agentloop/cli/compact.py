@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 import click
 
 from agentloop.cli.app import EXIT_STATUS
-from agentloop.cli.build import build, runner_for, window_notice
+from agentloop.cli.build import build, make_runner, window_notice
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, options
-from agentloop.cli.progress import compacted_line, short
-from agentloop.cli.run import find_session
+from agentloop.cli.progress import compaction_line, short
+from agentloop.cli.session_choice import find_session
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.results import CompactionPreview
@@ -34,10 +34,10 @@ def compact(name: str, focus: str | None, preview: bool, **_: Any) -> int:
 
     async def work(runner: Runner, session_id: str) -> _Done:
         if preview:
-            return "answered", previewed(await runner.preview(session_id))
+            return "answered", preview_text(await runner.preview(session_id))
         result = await runner.compact(session_id, focus=focus)
         failed = result is not None and result.status != "done"
-        return "failed" if failed else "answered", compacted(result)
+        return "failed" if failed else "answered", compaction_text(result)
 
     return _on_session(name, settings_for(flags_of(click.get_current_context())), work)
 
@@ -49,18 +49,18 @@ def undo(name: str, **_: Any) -> int:
     """Take the newest compaction of a session back."""
 
     async def work(runner: Runner, session_id: str) -> _Done:
-        return "answered", undone(await runner.undo(session_id))
+        return "answered", undo_text(await runner.undo(session_id))
 
     settings = settings_for(flags_of(click.get_current_context()))
     return _on_session(name, replace(settings, model=OFFLINE, model_is_fallback=False), work)
 
 
-def compacted(result: CompactionResult | None) -> str:
+def compaction_text(result: CompactionResult | None) -> str:
     """What a compaction came to, in one line."""
-    return NOTHING if result is None else compacted_line(result)
+    return NOTHING if result is None else compaction_line(result)
 
 
-def previewed(preview: CompactionPreview | None) -> str:
+def preview_text(preview: CompactionPreview | None) -> str:
     """What a compaction would do, in one line."""
     if preview is None:
         return NOTHING
@@ -78,7 +78,7 @@ def _costs(preview: CompactionPreview) -> Iterator[str]:
         yield f"the lost cache costs ${preview.cache_cost:.4f} once"
 
 
-def undone(position: int | None) -> str:
+def undo_text(position: int | None) -> str:
     """What `undo` did, in one line."""
     return "there is no compaction to take back" if position is None else f"taken back: compaction {position}"
 
@@ -90,7 +90,7 @@ def _on_session(name: str, settings: Settings, work: _Work) -> int:
         say(console, notice, style="yellow")
 
     async def whole() -> int:
-        async with runner_for(built, settings, console) as runner:
+        async with make_runner(built, settings, console) as runner:
             info = await find_session(name, runner.store, owner=settings.owner)
             word, line = await work(runner, info.id)
             if notice := window_notice(built.agent.model):

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from agentloop.cli import settings
 from agentloop.cli.demo_svg import Curve, picture
+from agentloop.cli.output_file import whole_file
 from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import RunFigures
-from agentloop.cli.sessions.transfer import whole_file
 from agentloop.cli.terminal import run_to_end
 from agentloop.compaction import Compaction
 from agentloop.errors import ContextOverflowError, UsageError
@@ -69,7 +69,7 @@ def demo(path: str | None) -> int:
     """
     if path == "":
         raise UsageError("--svg is empty: name a file, or leave it out")
-    without, with_it = run_to_end(_both())
+    without, with_it = run_to_end(_run_both())
     console = Console(highlight=False)
     with console.capture() as shown:
         console.print(Group(_table(without, with_it), Text(proof(without, with_it))))
@@ -77,8 +77,8 @@ def demo(path: str | None) -> int:
     sys.stdout.write(shown.get())
     sys.stdout.flush()
     if path is not None:
-        with whole_file(settings.path(path)) as file:
-            file.write(drawn(without, with_it))
+        with whole_file(settings.read_path(path)) as file:
+            file.write(draw(without, with_it))
     return 0 if without.survived < TURNS == with_it.survived else 1
 
 
@@ -114,7 +114,7 @@ def proof(without: DemoReport, with_it: DemoReport) -> str:
     )
 
 
-def drawn(without: DemoReport, with_it: DemoReport) -> str:
+def draw(without: DemoReport, with_it: DemoReport) -> str:
     """The two runs as an SVG."""
     return picture(_curve(without), _curve(with_it), window=WINDOW, most=WINDOW - RESERVE)
 
@@ -127,7 +127,7 @@ def _curve(report: DemoReport) -> Curve:
     )
 
 
-async def _both() -> tuple[DemoReport, DemoReport]:
+async def _run_both() -> tuple[DemoReport, DemoReport]:
     return await asyncio.gather(conversation(None), conversation(Compaction(tool=False)))
 
 

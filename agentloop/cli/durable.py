@@ -1,4 +1,4 @@
-"""Worker, submit, runs."""
+"""`worker`, `submit` and `runs`: the queue of durable runs on the command line."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ from agentloop.cli.terminal import (
     SHOWN,
     StandardOutput,
     columns,
-    configure,
+    configure_logs,
     error_console,
     exact_moment,
     few,
@@ -58,16 +58,13 @@ from agentloop.errors import UsageError
 from agentloop.stream import AnyStreamEvent, RunEnded, RunStarted, RunStatus
 from agentloop.workspace import end_all
 
+_Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]
 HEADING = columns("run", "state", "session", "queue", "submitted", "took", "tries", "prompt", "error")
-
-
-def word_of(run: QueuedRun) -> RunStatus:
-    """The word of the exit table for a run that is over."""
-    match run.state:
-        case "queued" | "running" | "cancelled":
-            return "interrupted"
-        case word:
-            return word
+_MOST = 50
+_VERBS = ("cancel", "resume", "delete")
+_LONGEST_SHOWN = 100
+_COUNT = re.compile(r"0*([0-9]{1,10})")
+_RATE = re.compile(r"(\d{1,9})/(\d{1,9}(?:\.\d{1,9})?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,53 +86,188 @@ class RunEdges:
         return f"run {event.run_id} {how}, session {event.session_id}"
 
 
-def row(run: QueuedRun) -> str:
-    """A run as one line, its fields as `HEADING` names them."""
-    where = (run.id, run.state, run.session_id, run.queue or "-")
-    when = (exact_moment(run.submitted), _took(run), str(run.tries))
-    return columns(*where, *when, run.prompt or "-", run.error or "-")
+@click.command()
+@click.option(
+    "--concurrency",
+    metavar="N",
+    type=click.IntRange(min=1, max=MOST_COUNT),
+    default=CONCURRENCY,
+    show_default=True,
+    help="Runs of a queue side by side in each worker.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    metavar="NAME[:N]",
+    multiple=True,
+    help=f"Work off this queue, N runs at once over all workers. Repeatable. [{QUEUE}]",
+)
+@click.option(
+    "--rate", metavar="N/SECONDS", help="Begin no more than N runs of a queue in any so many seconds."
+)
+@click.option("--verbose", is_flag=True, help="Say more on standard error.")
+@options(MODEL, COMPACTION, AGENT, LIMITS, WORKER_STORE)
+def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose: bool, **_: Any) -> int:
+    """Do the runs of the queue, on as many machines as you like.
+
+    Takes over those of workers that died, until a signal comes. Then what is in flight may end, and its runs
+    are handed back. Limits of a queue hold for all workers: the numbers of the worker that started last.
+    """
+    if verbose:
+        configure_logs(verbose=True)
+    StandardOutput.claimed()
+    flags = flags_of(click.get_current_context())
+    if "owner" in flags:
+        raise UsageError("--owner has no effect on `worker`: it does the runs of all; give it to `submit`")
+    settings = settings_for(flags)
+    if settings.model_is_fallback:
+        raise UsageError(
+            "a worker does the runs of all: name its model with -m, and its server by OPENAI_API_KEY or "
+            "--base-url; -m offline needs none"
+        )
+    limits = _limits_of(queues or (QUEUE,), concurrency, rate)
+    built, console = build(settings), error_console()
+    for notice in built.notices:
+        say(console, notice, style="yellow")
+
+    at_work = Worker(
+        built.agent,
+        settings.store,
+        queues=limits,
+        limits=settings.limits,
+        callbacks=built.callbacks,
+        transcripts=settings.transcripts,
+        folder=str(settings.workdir),
+        redact=settings.redact,
+        on_event=functools.partial(_say_edge, console, RunEdges()),
+        on_notice=functools.partial(say, console, style="dim"),
+    )
+    with before_leaving(end_all):
+        return run_to_end(_work_until_stopped(at_work))
 
 
-def page(run: QueuedRun, answer: str) -> str:
-    """All that is known of a run, a line each, and its answer."""
-    lines = (f"{name}: {printable(' '.join(value.split()))}\n" for name, value in _fields(run))
-    return "".join(lines) + (f"\n{printable(answer)}\n" if answer else "")
+async def _work_until_stopped(worker: Worker) -> int:
+    with contextlib.suppress(asyncio.CancelledError):
+        await worker.run()
+    return 0
 
 
-def _fields(run: QueuedRun) -> Iterator[tuple[str, str]]:
-    yield "run", run.id
-    yield "session", run.session_id
-    yield "queue", run.queue or "-"
-    yield "prompt", run.prompt or "-"
-    yield "state", run.state
-    yield "tries", str(run.tries)
-    yield "submitted", exact_moment(run.submitted)
-    if run.started is not None:
-        yield "started", exact_moment(run.started)
-    if run.ended is not None:
-        yield "ended", exact_moment(run.ended)
-    if run.worker:
-        yield "worker", run.worker
-    if run.doing:
-        yield "last step", run.doing
-    if run.usage:
-        yield "tokens", f"{run.usage.input_tokens} in, {run.usage.output_tokens} out"
-    if run.cost is not None:
-        yield "cost", f"${run.cost:.4f}"
-    if run.error:
-        yield "error", run.error
+def _say_edge(console: Console, edges: RunEdges, event: AnyStreamEvent) -> None:
+    if line := edges.line(event):
+        say(console, line, style="dim")
 
 
-def _took(run: QueuedRun) -> str:
-    if run.started is None or run.ended is None:
-        return "-"
-    return f"{run.ended - run.started:.1f} s"
+def _limits_of(queues: Sequence[str], concurrency: int, rate: str | None) -> list[QueueLimits]:
+    return [_limit_of(queue, concurrency, _rate(rate)) for queue in queues]
 
 
-_Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]
+def _limit_of(queue: str, concurrency: int, rate: Rate | None) -> QueueLimits:
+    name, colon, most = queue.partition(":")
+    found = _COUNT.fullmatch(most)
+    if colon and not (found and 0 < int(found[1]) <= MOST_COUNT):
+        wanted = f"write NAME or NAME:N, N a whole number from 1 to {MOST_COUNT}"
+        raise UsageError(f"--queue: {queue[:_LONGEST_SHOWN]!r}: {wanted}")
+    return QueueLimits(name=name, most=int(found[1]) if found else None, each=concurrency, rate=rate)
 
-_MOST = 50
-_VERBS = ("cancel", "resume", "delete")
+
+def _rate(text: str | None) -> Rate | None:
+    if text is None:
+        return None
+    found = _RATE.fullmatch(text.strip())
+    if not found or not int(found[1]) or not float(found[2]):
+        raise UsageError(f"--rate: {text!r} is no rate: write N/SECONDS, e.g. 10/60")
+    return Rate(runs=int(found[1]), seconds=float(found[2]))
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="PROMPT")
+@click.option("--session", metavar="ID", help="In this session: continued if it exists. [default: a new one]")
+@click.option("--queue", metavar="NAME", default=QUEUE, show_default=True, help="In this queue.")
+@click.option("--wait", is_flag=True, help="Wait for the end and print the answer.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object.")
+@options(TTL, QUEUE_STORE)
+def submit(
+    words: tuple[str, ...], session: str | None, queue: str, wait: bool, as_json: bool, **_: Any
+) -> int:
+    """Put a prompt in the queue of durable runs.
+
+    Prints the id of its run; - or no prompt reads standard input. Workers do the runs of a queue, those of
+    one session one after the other.
+    """
+    output, settings = StandardOutput.claimed(), settings_for(flags_of(click.get_current_context()))
+    option, said = ("-", ()) if words == ("-",) else (None, words)
+    prompt = prompt_for(option, said, continues=False, call="agentloop submit")
+    for notice in prompt.notices:
+        say(error_console(), notice, style="yellow")
+
+    async def work() -> int:
+        async with RunQueue(settings.store, owner=settings.owner, redact=settings.redact) as runs:
+            run_id = await runs.submit(
+                prompt.text or "", session_id=session, queue=queue, ttl_seconds=settings.ttl_seconds
+            )
+            if wait:
+                return await _wait_for(run_id, runs, output, _answer_as_json if as_json else _answer)
+            await output.write(f"{await _order_as_json(run_id, runs) if as_json else run_id}\n")
+            return 0
+
+    return run_to_end(work())
+
+
+async def _wait_for(
+    run_id: str, runs: RunQueue, output: StandardOutput, shown: Callable[[QueuedRun, str], str]
+) -> int:
+    """Wait for the end of the run and show it; the exit status."""
+    console = error_console()
+    with not_lost(run_id):
+        seen = await runs.run(run_id)
+    say(console, f"run {run_id} waits for a worker", style="dim")
+    try:
+        seen = await runs.wait(run_id)
+        answer = await runs.answer(run_id)
+    except asyncio.CancelledError:
+        output.write_at_once(shown(seen, ""))
+        say(console, f"not waited for any longer: {_stays(run_id)}", style="yellow")
+        raise
+    await output.write(shown(seen, answer))
+    if line := seen.error or _cancelled(seen):
+        say(console, line, style="bold red")
+    return exit_status(exit_word(seen))
+
+
+async def _order_as_json(run_id: str, runs: RunQueue) -> str:
+    """What was put in the queue; `run_id` is the older name of its `id`."""
+    with not_lost(run_id):
+        seen = await runs.run(run_id)
+    return json.dumps({"id": run_id, "run_id": run_id, "session_id": seen.session_id, "queue": seen.queue})
+
+
+def _stays(run_id: str) -> str:
+    return (
+        f"run {run_id} stays in the queue: `agentloop runs {run_id}` shows it, "
+        f"`agentloop runs cancel {run_id}` takes it out"
+    )
+
+
+def _cancelled(run: QueuedRun) -> str | None:
+    again = f"`agentloop runs resume {run.id}` puts it back in the queue"
+    return f"run {run.id} was cancelled: {again}" if run.state == "cancelled" else None
+
+
+def _answer(_: QueuedRun, answer: str) -> str:
+    return f"{answer}\n" if answer else ""
+
+
+def _answer_as_json(run: QueuedRun, answer: str) -> str:
+    return json.dumps(asdict(run) | {"output": answer}) + "\n"
+
+
+def exit_word(run: QueuedRun) -> RunStatus:
+    """The word of the exit table for a run that is over."""
+    match run.state:
+        case "queued" | "running" | "cancelled":
+            return "interrupted"
+        case word:
+            return word
 
 
 @click.command()
@@ -165,7 +297,7 @@ def runs(
     most = None if without_limit else (limit or _MOST)
     output, settings = StandardOutput.claimed(), settings_for(flags_of(click.get_current_context()))
     shown = _as_json if as_json else partial(_as_lines, output)
-    work = _on_one(words, as_json) if words else _listed(session, most, shown)
+    work = _one_run_work(words, as_json) if words else _list_work(session, most, shown)
 
     async def whole() -> int:
         async with RunQueue(settings.store, owner=settings.owner, redact=settings.redact) as queue:
@@ -175,7 +307,7 @@ def runs(
     return run_to_end(whole())
 
 
-def _listed(session: str | None, most: int | None, shown: Callable[[Sequence[QueuedRun]], str]) -> _Work:
+def _list_work(session: str | None, most: int | None, shown: Callable[[Sequence[QueuedRun]], str]) -> _Work:
     async def work(queue: RunQueue) -> str:
         found = await queue.runs(session_id=session, most=most)
         if not found:
@@ -193,7 +325,7 @@ def _as_json(found: Sequence[QueuedRun]) -> str:
     return json.dumps([asdict(run) for run in found], indent=2) + "\n"
 
 
-def _on_one(words: tuple[str, ...], as_json: bool) -> _Work:
+def _one_run_work(words: tuple[str, ...], as_json: bool) -> _Work:
     verb, name = ("show", words[0]) if len(words) == 1 else (words[0], words[1])
     if verb not in ("show", *_VERBS) or len(words) > 2 or name in _VERBS:
         raise UsageError("write `runs`, `runs ID`, `runs cancel ID`, `runs resume ID` or `runs delete ID`")
@@ -235,181 +367,44 @@ async def _id_of(queue: RunQueue, name: str) -> str:
     raise UsageError(f"{name!r} may be any of {few(ids[:SHOWN])}{more}: write more of the id")
 
 
-@click.command()
-@click.argument("words", nargs=-1, metavar="PROMPT")
-@click.option("--session", metavar="ID", help="In this session: continued if it exists. [default: a new one]")
-@click.option("--queue", metavar="NAME", default=QUEUE, show_default=True, help="In this queue.")
-@click.option("--wait", is_flag=True, help="Wait for the end and print the answer.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object.")
-@options(TTL, QUEUE_STORE)
-def submit(
-    words: tuple[str, ...], session: str | None, queue: str, wait: bool, as_json: bool, **_: Any
-) -> int:
-    """Put a prompt in the queue of durable runs.
-
-    Prints the id of its run; - or no prompt reads standard input. Workers do the runs of a queue, those of
-    one session one after the other.
-    """
-    output, settings = StandardOutput.claimed(), settings_for(flags_of(click.get_current_context()))
-    option, said = ("-", ()) if words == ("-",) else (None, words)
-    prompt = prompt_for(option, said, continues=False, call="agentloop submit")
-    for notice in prompt.notices:
-        say(error_console(), notice, style="yellow")
-
-    async def work() -> int:
-        async with RunQueue(settings.store, owner=settings.owner, redact=settings.redact) as runs:
-            run_id = await runs.submit(
-                prompt.text or "", session_id=session, queue=queue, ttl_seconds=settings.ttl_seconds
-            )
-            if wait:
-                return await _waited(run_id, runs, output, _answer_as_json if as_json else _answer)
-            await output.write(f"{await _order_as_json(run_id, runs) if as_json else run_id}\n")
-            return 0
-
-    return run_to_end(work())
+def row(run: QueuedRun) -> str:
+    """A run as one line, its fields as `HEADING` names them."""
+    where = (run.id, run.state, run.session_id, run.queue or "-")
+    when = (exact_moment(run.submitted), _took(run), str(run.tries))
+    return columns(*where, *when, run.prompt or "-", run.error or "-")
 
 
-async def _waited(
-    run_id: str, runs: RunQueue, output: StandardOutput, shown: Callable[[QueuedRun, str], str]
-) -> int:
-    """Wait for the end of the run and show it; the exit status."""
-    console = error_console()
-    with not_lost(run_id):
-        seen = await runs.run(run_id)
-    say(console, f"run {run_id} waits for a worker", style="dim")
-    try:
-        seen = await runs.wait(run_id)
-        answer = await runs.answer(run_id)
-    except asyncio.CancelledError:
-        output.write_at_once(shown(seen, ""))
-        say(console, f"not waited for any longer: {_stays(run_id)}", style="yellow")
-        raise
-    await output.write(shown(seen, answer))
-    if line := seen.error or _cancelled(seen):
-        say(console, line, style="bold red")
-    return exit_status(word_of(seen))
+def _took(run: QueuedRun) -> str:
+    if run.started is None or run.ended is None:
+        return "-"
+    return f"{run.ended - run.started:.1f} s"
 
 
-async def _order_as_json(run_id: str, runs: RunQueue) -> str:
-    """What was put in the queue; `run_id` is the older name of its `id`."""
-    with not_lost(run_id):
-        seen = await runs.run(run_id)
-    return json.dumps({"id": run_id, "run_id": run_id, "session_id": seen.session_id, "queue": seen.queue})
+def page(run: QueuedRun, answer: str) -> str:
+    """All that is known of a run, a line each, and its answer."""
+    lines = (f"{name}: {printable(' '.join(value.split()))}\n" for name, value in _fields(run))
+    return "".join(lines) + (f"\n{printable(answer)}\n" if answer else "")
 
 
-def _stays(run_id: str) -> str:
-    return (
-        f"run {run_id} stays in the queue: `agentloop runs {run_id}` shows it, "
-        f"`agentloop runs cancel {run_id}` takes it out"
-    )
-
-
-def _cancelled(run: QueuedRun) -> str | None:
-    again = f"`agentloop runs resume {run.id}` puts it back in the queue"
-    return f"run {run.id} was cancelled: {again}" if run.state == "cancelled" else None
-
-
-def _answer(_: QueuedRun, answer: str) -> str:
-    return f"{answer}\n" if answer else ""
-
-
-def _answer_as_json(run: QueuedRun, answer: str) -> str:
-    return json.dumps(asdict(run) | {"output": answer}) + "\n"
-
-
-_LONGEST_SHOWN = 100
-_COUNT = re.compile(r"0*([0-9]{1,10})")
-_RATE = re.compile(r"(\d{1,9})/(\d{1,9}(?:\.\d{1,9})?)")
-
-
-@click.command()
-@click.option(
-    "--concurrency",
-    metavar="N",
-    type=click.IntRange(min=1, max=MOST_COUNT),
-    default=CONCURRENCY,
-    show_default=True,
-    help="Runs of a queue side by side in each worker.",
-)
-@click.option(
-    "--queue",
-    "queues",
-    metavar="NAME[:N]",
-    multiple=True,
-    help=f"Work off this queue, N runs at once over all workers. Repeatable. [{QUEUE}]",
-)
-@click.option(
-    "--rate", metavar="N/SECONDS", help="Begin no more than N runs of a queue in any so many seconds."
-)
-@click.option("--verbose", is_flag=True, help="Say more on standard error.")
-@options(MODEL, COMPACTION, AGENT, LIMITS, WORKER_STORE)
-def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose: bool, **_: Any) -> int:
-    """Do the runs of the queue, on as many machines as you like.
-
-    Takes over those of workers that died, until a signal comes. Then what is in flight may end, and its runs
-    are handed back. Limits of a queue hold for all workers: the numbers of the worker that started last.
-    """
-    if verbose:
-        configure(verbose=True)
-    StandardOutput.claimed()
-    flags = flags_of(click.get_current_context())
-    if "owner" in flags:
-        raise UsageError("--owner has no effect on `worker`: it does the runs of all; give it to `submit`")
-    settings = settings_for(flags)
-    if settings.model_is_fallback:
-        raise UsageError(
-            "a worker does the runs of all: name its model with -m, and its server by OPENAI_API_KEY or "
-            "--base-url; -m offline needs none"
-        )
-    limits = _limits_of(queues or (QUEUE,), concurrency, rate)
-    built, console = build(settings), error_console()
-    for notice in built.notices:
-        say(console, notice, style="yellow")
-
-    at_work = Worker(
-        built.agent,
-        settings.store,
-        queues=limits,
-        limits=settings.limits,
-        callbacks=built.callbacks,
-        transcripts=settings.transcripts,
-        folder=str(settings.workdir),
-        redact=settings.redact,
-        on_event=functools.partial(_told, console, RunEdges()),
-        on_notice=functools.partial(say, console, style="dim"),
-    )
-    with before_leaving(end_all):
-        return run_to_end(_done(at_work))
-
-
-async def _done(worker: Worker) -> int:
-    with contextlib.suppress(asyncio.CancelledError):
-        await worker.run()
-    return 0
-
-
-def _told(console: Console, edges: RunEdges, event: AnyStreamEvent) -> None:
-    if line := edges.line(event):
-        say(console, line, style="dim")
-
-
-def _limits_of(queues: Sequence[str], concurrency: int, rate: str | None) -> list[QueueLimits]:
-    return [_limit_of(queue, concurrency, _rate(rate)) for queue in queues]
-
-
-def _limit_of(queue: str, concurrency: int, rate: Rate | None) -> QueueLimits:
-    name, colon, most = queue.partition(":")
-    found = _COUNT.fullmatch(most)
-    if colon and not (found and 0 < int(found[1]) <= MOST_COUNT):
-        wanted = f"write NAME or NAME:N, N a whole number from 1 to {MOST_COUNT}"
-        raise UsageError(f"--queue: {queue[:_LONGEST_SHOWN]!r}: {wanted}")
-    return QueueLimits(name=name, most=int(found[1]) if found else None, each=concurrency, rate=rate)
-
-
-def _rate(text: str | None) -> Rate | None:
-    if text is None:
-        return None
-    found = _RATE.fullmatch(text.strip())
-    if not found or not int(found[1]) or not float(found[2]):
-        raise UsageError(f"--rate: {text!r} is no rate: write N/SECONDS, e.g. 10/60")
-    return Rate(runs=int(found[1]), seconds=float(found[2]))
+def _fields(run: QueuedRun) -> Iterator[tuple[str, str]]:
+    yield "run", run.id
+    yield "session", run.session_id
+    yield "queue", run.queue or "-"
+    yield "prompt", run.prompt or "-"
+    yield "state", run.state
+    yield "tries", str(run.tries)
+    yield "submitted", exact_moment(run.submitted)
+    if run.started is not None:
+        yield "started", exact_moment(run.started)
+    if run.ended is not None:
+        yield "ended", exact_moment(run.ended)
+    if run.worker:
+        yield "worker", run.worker
+    if run.doing:
+        yield "last step", run.doing
+    if run.usage:
+        yield "tokens", f"{run.usage.input_tokens} in, {run.usage.output_tokens} out"
+    if run.cost is not None:
+        yield "cost", f"${run.cost:.4f}"
+    if run.error:
+        yield "error", run.error

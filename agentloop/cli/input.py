@@ -1,4 +1,7 @@
-"""The prompt, and standard input."""
+"""The prompt of a call: its own words, and what standard input adds to them.
+
+Standard input is read in a thread, so that a silent pipe keeps no signal waiting.
+"""
 
 import os
 import queue
@@ -18,18 +21,132 @@ MOST_MEGABYTES = 10
 _MOST_BYTES = MOST_MEGABYTES * 1_000_000
 _LOOK_UP_SECONDS = 0.25
 """How late a signal is answered at most while nothing comes."""
+_LABEL = "standard_input"
+_CLOSING = re.compile(rf"<(?=/?\s*{_LABEL})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class InputText:
     """What was read, and what the user should know about it."""
 
     text: str
     notice: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What the user asks, None to go on with what is pending; `notices` are what the user should know."""
+
+    text: str | None
+    notices: tuple[str, ...] = ()
+
+
 class SilentInputError(Exception):
     """The pipe is open and has said nothing so far."""
+
+
+def prompt_for(
+    option: str | None, words: tuple[str, ...], *, continues: bool, call: str = "agentloop -p"
+) -> Prompt:
+    """Put the prompt together; `continues` says that the call names a session that may have work pending.
+
+    `call` is what a prompt is written behind.
+
+    Raises:
+        UsageError: there is no prompt, or more than one.
+    """
+    given = one_prompt(option, words)
+    if option == "-":
+        return _prompt(_read_prompt())
+    if given is None:
+        return _from_input(call, continues=continues)
+    typed = InputText(text=given, notice=_misread_notice(option or words[0]))
+    if is_terminal():
+        return _prompt(typed)
+    try:
+        piped = read_if_ready()
+    except SilentInputError:
+        return _prompt(typed, _silence_notice())
+    return _prompt(replace(typed, text=append_piped(given, piped.text)), piped.notice)
+
+
+def _prompt(heard: InputText, *more: str | None) -> Prompt:
+    return Prompt(text=heard.text, notices=tuple(notice for notice in (heard.notice, *more) if notice))
+
+
+def _read_prompt() -> InputText:
+    if is_terminal():
+        raise UsageError("-p - reads a pipe or a file, and standard input is a terminal: pipe the prompt in")
+    heard = read_all()
+    if not heard.text.strip():
+        raise UsageError("the prompt is empty: standard input ended without one")
+    return heard
+
+
+def _from_input(call: str, *, continues: bool) -> Prompt:
+    heard = InputText(text="")
+    if not is_terminal():
+        try:
+            heard = read_if_ready() if continues else read_all()
+        except SilentInputError:
+            return Prompt(text=None, notices=(_silence_notice(),))
+    if heard.text.strip():
+        return _prompt(heard)
+    if continues:
+        return Prompt(text=None)
+    raise UsageError(f'the prompt is empty: say what to do, e.g. {call} "…", or pipe it in')
+
+
+def _silence_notice() -> str:
+    return (
+        f"standard input said nothing for {FIRST_WORD_SECONDS:g} s and was left alone "
+        "(< /dev/null avoids the wait)"
+    )
+
+
+def _misread_notice(typed: str) -> str | None:
+    """That the prompt of the call was not to be read whole, where that is so."""
+    if "\ufffd" in typed or "\ufffd" not in decode_typed(typed):
+        return None
+    return "the prompt is not in UTF-8: � stands for each byte that cannot be read"
+
+
+def one_prompt(option: str | None, words: tuple[str, ...]) -> str | None:
+    """The one prompt of the call itself, None where it has none.
+
+    Raises:
+        UsageError: it has several, or an empty one.
+    """
+    if len(words) > 1:
+        raise UsageError(f"{words[1]!r} is too many: put the prompt in quotes; --help lists the commands")
+    if option is not None and words:
+        raise UsageError(f"two prompts, -p and {words[0]!r}: give one")
+    given = option if option is not None else (words[0] if words else None)
+    given = None if given is None else decode_typed(given)
+    if given is not None and not given.strip():
+        raise UsageError("the prompt is empty: say what to do")
+    return given
+
+
+def decode_typed(text: str) -> str:
+    """A text of the command line as UTF-8, also where the locale, such as C, had Python take it for ASCII.
+
+    What is no UTF-8 either becomes U+FFFD. Paths are to stay as Python has them: it finds them by that.
+    """
+    if not any("\udc80" <= char <= "\udcff" for char in text):
+        return text
+    try:
+        return os.fsencode(text).decode("utf-8", "replace")
+    except UnicodeEncodeError:  # it holds what no command line can
+        return text
+
+
+def append_piped(prompt: str, piped: str) -> str:
+    """The prompt, and what was piped beside it in a labelled block that it cannot close itself."""
+    if not piped.strip():
+        return prompt
+    body = _CLOSING.sub("&lt;", piped.rstrip("\n"))
+    return f"{prompt}\n\n<{_LABEL}>\n{body}\n</{_LABEL}>"
 
 
 def is_terminal() -> bool:
@@ -37,14 +154,14 @@ def is_terminal() -> bool:
     return sys.stdin is not None and os.isatty(0)
 
 
-def read_all() -> Heard:
+def read_all() -> InputText:
     """Everything up to the end of standard input, however long that takes; a signal ends the wait.
 
     Raises:
         UsageError: it holds more than `MOST_MEGABYTES`.
         KeyboardInterrupt: a signal came.
     """
-    return _heard(read_bytes())
+    return _decode(read_bytes())
 
 
 def read_bytes() -> bytes:
@@ -57,7 +174,7 @@ def read_bytes() -> bytes:
     return _Pump().rest(None)
 
 
-def read_if_it_speaks() -> Heard:
+def read_if_ready() -> InputText:
     """Everything up to its end, if it begins or ends in time.
 
     Raises:
@@ -65,7 +182,16 @@ def read_if_it_speaks() -> Heard:
         UsageError: it holds more than `MOST_MEGABYTES`.
         KeyboardInterrupt: a signal came.
     """
-    return _heard(_Pump().rest(FIRST_WORD_SECONDS))
+    return _decode(_Pump().rest(FIRST_WORD_SECONDS))
+
+
+def _decode(data: bytes) -> InputText:
+    try:
+        return InputText(text=data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        notice = f"line {line} of standard input is not in UTF-8: � stands for each byte that cannot be read"
+        return InputText(text=data.decode("utf-8-sig", "replace"), notice=notice)
 
 
 class _Pump:
@@ -108,128 +234,3 @@ class _Pump:
             pass  # what cannot be read has ended
         finally:
             self._pieces.put(b"")
-
-
-def _heard(data: bytes) -> Heard:
-    try:
-        return Heard(text=data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        notice = f"line {line} of standard input is not in UTF-8: � stands for each byte that cannot be read"
-        return Heard(text=data.decode("utf-8-sig", "replace"), notice=notice)
-
-
-_LABEL = "standard_input"
-_CLOSING = re.compile(rf"<(?=/?\s*{_LABEL})", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """What the user asks, None to go on with what is pending; `notices` are what the user should know."""
-
-    text: str | None
-    notices: tuple[str, ...] = ()
-
-
-def prompt_for(
-    option: str | None, words: tuple[str, ...], *, continues: bool, call: str = "agentloop -p"
-) -> Prompt:
-    """Put the prompt together; `continues` says that the call names a session that may have work pending.
-
-    `call` is what a prompt is written behind.
-
-    Raises:
-        UsageError: there is no prompt, or more than one.
-    """
-    given = checked_words(option, words)
-    if option == "-":
-        return _prompt(_asked_for())
-    if given is None:
-        return _from_input(call, continues=continues)
-    typed = Heard(text=given, notice=_misread(option or words[0]))
-    if is_terminal():
-        return _prompt(typed)
-    try:
-        piped = read_if_it_speaks()
-    except SilentInputError:
-        return _prompt(typed, _silent())
-    return _prompt(replace(typed, text=with_piped(given, piped.text)), piped.notice)
-
-
-def _prompt(heard: Heard, *more: str | None) -> Prompt:
-    return Prompt(text=heard.text, notices=tuple(notice for notice in (heard.notice, *more) if notice))
-
-
-def checked_words(option: str | None, words: tuple[str, ...]) -> str | None:
-    """The one prompt of the call itself, None where it has none.
-
-    Raises:
-        UsageError: it has several, or an empty one.
-    """
-    if len(words) > 1:
-        raise UsageError(f"{words[1]!r} is too many: put the prompt in quotes; --help lists the commands")
-    if option is not None and words:
-        raise UsageError(f"two prompts, -p and {words[0]!r}: give one")
-    given = option if option is not None else (words[0] if words else None)
-    given = None if given is None else as_typed(given)
-    if given is not None and not given.strip():
-        raise UsageError("the prompt is empty: say what to do")
-    return given
-
-
-def as_typed(text: str) -> str:
-    """A text of the command line as UTF-8, also where the locale, such as C, had Python take it for ASCII.
-
-    What is no UTF-8 either becomes U+FFFD. Paths are to stay as Python has them: it finds them by that.
-    """
-    if not any("\udc80" <= char <= "\udcff" for char in text):
-        return text
-    try:
-        return os.fsencode(text).decode("utf-8", "replace")
-    except UnicodeEncodeError:  # it holds what no command line can
-        return text
-
-
-def _misread(typed: str) -> str | None:
-    """That the prompt of the call was not to be read whole, where that is so."""
-    if "\ufffd" in typed or "\ufffd" not in as_typed(typed):
-        return None
-    return "the prompt is not in UTF-8: � stands for each byte that cannot be read"
-
-
-def with_piped(prompt: str, piped: str) -> str:
-    """The prompt, and what was piped beside it in a labelled block that it cannot close itself."""
-    if not piped.strip():
-        return prompt
-    body = _CLOSING.sub("&lt;", piped.rstrip("\n"))
-    return f"{prompt}\n\n<{_LABEL}>\n{body}\n</{_LABEL}>"
-
-
-def _asked_for() -> Heard:
-    if is_terminal():
-        raise UsageError("-p - reads a pipe or a file, and standard input is a terminal: pipe the prompt in")
-    heard = read_all()
-    if not heard.text.strip():
-        raise UsageError("the prompt is empty: standard input ended without one")
-    return heard
-
-
-def _from_input(call: str, *, continues: bool) -> Prompt:
-    heard = Heard(text="")
-    if not is_terminal():
-        try:
-            heard = read_if_it_speaks() if continues else read_all()
-        except SilentInputError:
-            return Prompt(text=None, notices=(_silent(),))
-    if heard.text.strip():
-        return _prompt(heard)
-    if continues:
-        return Prompt(text=None)
-    raise UsageError(f'the prompt is empty: say what to do, e.g. {call} "…", or pipe it in')
-
-
-def _silent() -> str:
-    return (
-        f"standard input said nothing for {FIRST_WORD_SECONDS:g} s and was left alone "
-        "(< /dev/null avoids the wait)"
-    )

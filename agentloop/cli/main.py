@@ -9,10 +9,10 @@ from typing import NoReturn
 
 from agentloop.cli.process import (
     fill_closed_descriptors,
-    first_to,
     interrupt,
     leave,
     leave_at_once,
+    leave_on_second,
     take_signals,
 )
 
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave with the status of the exit table; never with a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
     # Whoever reads JSON is told the end, also that of a call that has hardly begun.
-    take_signals(first_to(interrupt) if _may_ask_for_json(words) else leave_at_once)
+    take_signals(leave_on_second(interrupt) if _may_ask_for_json(words) else leave_at_once)
     closed = fill_closed_descriptors()
     _settle_terminal()
     status = _status(words, output_closed=1 in closed)

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from agentloop.cli.options import flags_of
+from agentloop.cli.options import BASE_URL, flags_of
 from agentloop.cli.settings import OFFLINE, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import BadAnswerError
@@ -15,7 +15,7 @@ _SECONDS = 30.0
 
 
 @click.command()
-@click.option("--base-url", metavar="URL", help="An OpenAI-compatible server. [default: OpenAI's]")
+@BASE_URL
 def models(**_: Any) -> int:
     """List the models that the server offers."""
     settings = settings_for(flags_of(click.get_current_context()))

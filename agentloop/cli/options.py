@@ -4,7 +4,7 @@ What each stands for is said in `settings`, which `--help` does without.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import click
@@ -37,133 +37,122 @@ class KnownOption:
         return with_it
 
 
-def _option(*declared: str, variable: str | None = None, **shown: Any) -> KnownOption:
+def _option(
+    *declared: str, variable: str | None = None, may_be_empty: bool = False, **shown: Any
+) -> KnownOption:
     name = click.Option(declared).name
     assert name is not None
-    return KnownOption(name=name, shown=click.option(*declared, **shown), variable=variable)
+    option = click.option(*declared, **shown)
+    return KnownOption(name=name, shown=option, variable=variable, may_be_empty=may_be_empty)
 
 
-def _empty(option: KnownOption) -> KnownOption:
-    return replace(option, may_be_empty=True)
+def _valued(flag: str, metavar: str, help: str | None = None, **more: Any) -> KnownOption:
+    return _option(flag, metavar=metavar, help=help, **more)
 
 
 def _store(where: str) -> KnownOption:
-    return _option("--store", variable="AGENTLOOP_STORE", metavar="URL", help=where)
+    return _valued("--store", "URL", where, variable="AGENTLOOP_STORE")
 
 
-def _owner(**shown: Any) -> KnownOption:
-    return _option("--owner", variable="AGENTLOOP_OWNER", metavar="NAME", **shown)
+def _owner(help: str | None = None, **more: Any) -> KnownOption:
+    return _valued("--owner", "NAME", help, variable="AGENTLOOP_OWNER", **more)
 
 
-_REDACT = _option(
+_DATABASE = _store("The database of the runs and their sessions: postgresql://USER@HOST/DATABASE")
+_REDACT = _valued(
     "--redact",
+    "off|MODULE:NAME",
+    "What takes secrets out of all that is written. [known keys, and those of the environment]",
     variable="AGENTLOOP_REDACT",
-    metavar="off|MODULE:NAME",
-    help="What takes secrets out of all that is written. [known keys, and those of the environment]",
 )
 STORE: Sequence[KnownOption] = (
     _store("Where sessions lie: sqlite:///FILE, postgresql://USER@HOST/DATABASE or memory:"),
-    _owner(help="See this owner's sessions alone; new ones are theirs."),
+    _owner("See this owner's sessions alone; new ones are theirs."),
     _REDACT,
 )
-_DATABASE = _store("The database of the runs and their sessions: postgresql://USER@HOST/DATABASE")
 QUEUE_STORE: Sequence[KnownOption] = (
     _DATABASE,
-    _owner(help="See this owner's runs and sessions alone; new ones are theirs."),
+    _owner("See this owner's runs and sessions alone; new ones are theirs."),
     _REDACT,
 )
 """The same for what works on the queue of durable runs."""
-
 WORKER_STORE: Sequence[KnownOption] = (_DATABASE, _owner(hidden=True), _REDACT)
 """The same for a worker, which refuses an owner in words of its own."""
-
-TTL: Sequence[KnownOption] = (
-    _option(
-        "--ttl",
-        variable="AGENTLOOP_TTL",
-        metavar="TIME",
-        help="New sessions may be swept after so long, e.g. 30d. [never]",
-    ),
-)
+_TIME_TO_LIVE = "New sessions may be swept after so long, e.g. 30d. [never]"
+TTL: Sequence[KnownOption] = (_valued("--ttl", "TIME", _TIME_TO_LIVE, variable="AGENTLOOP_TTL"),)
+_BUSY = "What to do when another run works on the session. [refuse]"
 BUSY: Sequence[KnownOption] = (
-    _option(
-        "--when-busy",
-        variable="AGENTLOOP_WHEN_BUSY",
-        metavar="refuse|wait|take-over",
-        help="What to do when another run works on the session. [refuse]",
-    ),
+    _valued("--when-busy", "refuse|wait|take-over", _BUSY, variable="AGENTLOOP_WHEN_BUSY"),
+)
+BASE_URL = _valued(
+    "--base-url", "URL", "An OpenAI-compatible server. [default: OpenAI's]", variable="OPENAI_BASE_URL"
 )
 MODEL: Sequence[KnownOption] = (
     _option(
-        *("-m", "--model"),
+        "-m",
+        "--model",
         variable="AGENTLOOP_MODEL",
         metavar="NAME",
         help="The model; `offline` needs no key and no network.",
     ),
-    _option(
-        "--base-url",
-        variable="OPENAI_BASE_URL",
-        metavar="URL",
-        help="An OpenAI-compatible server. [default: OpenAI's]",
+    BASE_URL,
+    _valued(
+        "--api", "chat|responses", "The API that the server speaks. [default: chat]", variable="AGENTLOOP_API"
     ),
-    _option(
-        "--api",
-        variable="AGENTLOOP_API",
-        metavar="chat|responses",
-        help="The API that the server speaks. [default: chat]",
-    ),
-    _option(
+    _valued(
         "--summary-model",
+        "NAME",
+        "Who writes summaries. [default: the same model]",
         variable="AGENTLOOP_SUMMARY_MODEL",
-        metavar="NAME",
-        help="Who writes summaries. [default: the same model]",
     ),
-    _option(
+    _valued(
         "--window",
+        "TOKENS",
+        "The model's window, e.g. 128k. [default: as known]",
         variable="AGENTLOOP_WINDOW",
-        metavar="TOKENS",
-        help="The model's window, e.g. 128k. [default: as known]",
     ),
 )
 COMPACTION: Sequence[KnownOption] = (
-    _option(
+    _valued(
         "--compact-at",
+        "FRACTION",
+        "Compact at this share of the window; off. [0.8]",
         variable="AGENTLOOP_COMPACT_AT",
-        metavar="FRACTION",
-        help="Compact at this share of the window; off. [0.8]",
     ),
-    _option(
+    _valued(
         "--transcripts",
+        "DIR",
+        "Where full transcripts go. [default: .transcripts]",
         variable="AGENTLOOP_TRANSCRIPTS",
-        metavar="DIR",
-        help="Where full transcripts go. [default: .transcripts]",
     ),
 )
 SESSION: Sequence[KnownOption] = (
     _option("-c", "--continue", "latest", is_flag=True, help="Go on with this folder's newest session."),
     # An empty id is refused where it is looked for, with how to see the ids.
-    _empty(_option("-r", "--resume", metavar="ID", help="Go on with a session: id, unique prefix, title.")),
-    _empty(
-        _option("--session", metavar="ID", help="Use exactly this id: continued if it exists, else begun.")
+    _option(
+        "-r",
+        "--resume",
+        metavar="ID",
+        help="Go on with a session: id, unique prefix, title.",
+        may_be_empty=True,
     ),
+    _valued("--session", "ID", "Use exactly this id: continued if it exists, else begun.", may_be_empty=True),
     _option("--no-session", is_flag=True, help="Store nothing."),
 )
 AGENT: Sequence[KnownOption] = (
-    _empty(_option("--system", metavar="TEXT", help="The system prompt, instead of the default one.")),
-    _option("--system-file", metavar="PATH", help="The same, from a file."),
-    _option("--tools", metavar="MODULE[:NAME]", multiple=True, help="Tools of a module. Repeatable."),
-    _option("--callbacks", metavar="MODULE:NAME", multiple=True, help="A callback. Repeatable."),
-    _option("--workdir", metavar="DIR", help="What built-in tools cannot leave. [default: this folder]"),
-    _option("--allow", metavar="write|shell", multiple=True, help="Allow tools that change things."),
-    _option(
-        "--max-steps", metavar="N", type=click.IntRange(min=1), help=f"Model calls in a run. [{MOST_STEPS}]"
-    ),
+    _valued("--system", "TEXT", "The system prompt, instead of the default one.", may_be_empty=True),
+    _valued("--system-file", "PATH", "The same, from a file."),
+    _valued("--tools", "MODULE[:NAME]", "Tools of a module. Repeatable.", multiple=True),
+    _valued("--callbacks", "MODULE:NAME", "A callback. Repeatable.", multiple=True),
+    _valued("--workdir", "DIR", "What built-in tools cannot leave. [default: this folder]"),
+    _valued("--allow", "write|shell", "Allow tools that change things.", multiple=True),
+    _valued("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]", type=click.IntRange(min=1)),
     _option("--no-stream", is_flag=True, help="Ask the server without streaming."),
 )
 LIMITS: Sequence[KnownOption] = (
-    _option("--max-tokens", metavar="N", help="Tokens of a run, in and out, e.g. 200k. [no limit]"),
-    _option("--max-cost", metavar="USD", help="What a run may cost, in US dollars. [no limit]"),
-    _option("--max-seconds", metavar="N", help="How long a run may ask the model on. [no limit]"),
+    _valued("--max-tokens", "N", "Tokens of a run, in and out, e.g. 200k. [no limit]"),
+    _valued("--max-cost", "USD", "What a run may cost, in US dollars. [no limit]"),
+    _valued("--max-seconds", "N", "How long a run may ask the model on. [no limit]"),
 )
 OUTPUT: Sequence[KnownOption] = (
     _option("--json", "as_json", is_flag=True, help="Short for --output-format stream-json."),

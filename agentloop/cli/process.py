@@ -43,7 +43,7 @@ def interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def first_to(react: OnSignal) -> OnSignal:
+def leave_on_second(react: OnSignal) -> OnSignal:
     """Let `react` answer the first signal; a second one ends the process, whatever is stuck."""
     first: list[float] = []
 

@@ -1,11 +1,13 @@
-"""A run shown on standard error."""
+"""A run shown on standard error: a line for each event that is worth one, and in a terminal a live one below.
+
+`RunFigures` are what is summed up over a run; the status line and the report at its end are made of them.
+"""
 
 import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -35,6 +37,12 @@ from agentloop.stream import (
 )
 
 _BAR = 10
+_ARGUMENT_CHARS = 40
+_LINE_CHARS = 100
+_REASON_CHARS = 200
+_CUT_SHORT = {"length": "the output limit", "content_filter": "a content filter"}
+_REFRESHES_PER_SECOND = 8
+_TAIL_CHARS = 60
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,45 +98,203 @@ class RunFigures:
                 self.cost = (self.cost or 0.0) + event.cost
 
 
+class Progress:
+    """Shows one run: a line for what is worth one."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lines = EventLines()
+
+    def show(self, event: StreamEvent) -> None:
+        """Something happened, which the tally has taken in already: print its line, if it has one."""
+        line = self._lines.line(event)
+        if line is not None:
+            self._console.print(line)
+
+    def stop(self) -> None:
+        """Leave the terminal as it was; harmless when called again."""
+
+    def go_on(self) -> None:
+        """After `stop`: take the terminal again."""
+
+
+class LiveProgress(Progress):
+    """The same lines, and below them one that lives: what is under way, and how full the window is."""
+
+    def __init__(self, console: Console, tally: RunFigures) -> None:
+        super().__init__(console)
+        self._tally = tally
+        self._doing = "starting"
+        self._since = time.monotonic()
+        self._text = ""
+        self._spinner = Spinner("dots")
+        self._live = Live(
+            console=console,
+            get_renderable=self._line,
+            refresh_per_second=_REFRESHES_PER_SECOND,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def show(self, event: StreamEvent) -> None:
+        """Bring the live line up to date, and print the event's own above it, if it has one."""
+        match event:
+            case TextDelta():
+                self._text += event.text
+                self._doing = " ".join(printable(self._text[-_TAIL_CHARS:]).split())
+                return
+            case ToolStarted():
+                self._do(f"{event.name} …")
+            case ToolProgress():
+                self._do(event.text)
+            case CompactionStarted():
+                self._do("compacting …")
+            case Retrying():
+                self._do(f"waiting, try {event.attempt + 1}")
+            case MessageAdded() | ToolEnded() | CompactionEnded():
+                self._do(f"step {self._tally.steps + 1}")
+        if self._live.is_started:
+            self._live.refresh()
+        super().show(event)
+
+    def stop(self) -> None:
+        """Take the live line away."""
+        self._live.stop()
+
+    def go_on(self) -> None:
+        """Show the live line again."""
+        self._live.start()
+
+    def _do(self, what: str) -> None:
+        self._doing, self._since, self._text = printable(what), time.monotonic(), ""
+
+    def _line(self) -> Spinner:
+        took = seconds(time.monotonic() - self._since)
+        filling = f"{bar(self._tally.context)} " if self._tally.context else ""
+        text = Text(f"{filling}{status_line(self._tally)} · {self._doing} {took}", style="cyan")
+        text.truncate(max(10, self._console.width - 3), overflow="ellipsis")
+        self._spinner.update(text=text)
+        return self._spinner
+
+
+def progress_on(console: Console, tally: RunFigures) -> Progress:
+    """Live on a terminal, plain elsewhere."""
+    alive = console.is_terminal and not console.is_dumb_terminal
+    return LiveProgress(console, tally) if alive else Progress(console)
+
+
+@dataclass(slots=True)
+class EventLines:
+    """Turns events into lines; remembers the calls under way by their ids."""
+
+    calls: dict[str, str] = field(default_factory=dict)
+
+    def line(self, event: StreamEvent) -> Text | None:
+        """The line for this event, None where it is worth none."""
+        match event:
+            case RunStarted():
+                return Text(_one_line(f"{event.model} · session {event.session_id}"), style="dim")
+            case ToolStarted():
+                self.calls[event.call_id] = call_text(event.name, event.arguments)
+            case ToolEnded():
+                return self._tool(event)
+            case CompactionStarted():
+                why = _one_line(event.why or event.strategy)
+                return Text(f"⇣ compacting ({event.reason}: {why})", style="yellow")
+            case CompactionEnded():
+                return _compacted(event)
+            case ResultsCleared():
+                return _cleared(event)
+            case _:
+                return _trouble(event)
+        return None
+
+    def _tool(self, event: ToolEnded) -> Text:
+        call = self.calls.pop(event.call_id, None) or _cut(_one_line(event.name), _LINE_CHARS)
+        text = f"• {call} {seconds(event.duration_seconds)}"
+        return Text(text) if event.status == "ok" else Text(f"{text} {event.status}", style="red")
+
+
+def _compacted(event: CompactionEnded) -> Text:
+    return Text(f"⇣ {compaction_line(event)}", style="yellow" if event.status == "done" else "red")
+
+
+def compaction_line(what: CompactionEnded | CompactionResult) -> str:
+    """What a compaction came to, on one line."""
+    if what.status != "done":
+        reason = _cut(_one_line(what.error or "the history is as it was"), _REASON_CHARS)
+        return f"not compacted, {what.status}: {reason}"
+    sizes = f"{short(what.tokens_before)} → {short(what.tokens_after)} tokens"
+    messages = f"{what.messages_before} → {what.messages_after} messages"
+    kept = f", {_one_line(what.transcript)}" if what.transcript else ""
+    return f"compacted: {sizes}, {messages}, {seconds(what.duration_seconds)}{kept}"
+
+
+def _cleared(event: ResultsCleared) -> Text:
+    count = len(event.positions)
+    what = f"⇣ micro: {count} old message{'' if count == 1 else 's'} shortened"
+    return Text(f"{what}, {short(event.tokens_before)} → {short(event.tokens_after)} tokens", style="yellow")
+
+
+def _trouble(event: StreamEvent) -> Text | None:
+    match event:
+        case Retrying():
+            wait = seconds(event.wait_seconds)
+            return _red(f"↻ try {event.attempt} failed, again in {wait}: {event.error}")
+        case CallbackFailed():
+            return _red(f"! callback {event.callback}.{event.point}: {event.error}")
+        case MessageAdded(finish=finish) if finish in _CUT_SHORT:
+            return _red(f"! the answer was cut off by {_CUT_SHORT[finish]}")
+        case ContextWarning(level="critical"):
+            return _red(f"! the window is nearly full: {short(event.tokens)} of {short(event.window)} tokens")
+    return None
+
+
+def _red(text: str) -> Text:
+    return Text(_cut(_one_line(text), 300), style="red")
+
+
+def call_text(name: str, arguments: str) -> str:
+    """E.g. `read_file(path="a.py", offset=200)`, long values cut, on one line whatever is in them."""
+    try:
+        values = json.loads(arguments or "{}")
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        return _cut(f"{_one_line(name)}({_cut(_one_line(arguments), _ARGUMENT_CHARS)})", _LINE_CHARS)
+    pairs = ", ".join(f"{key}={_value(value)}" for key, value in values.items())
+    return _cut(f"{_one_line(name)}({_one_line(pairs)})", _LINE_CHARS)
+
+
+def _value(value: object) -> str:
+    return _cut(json.dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(printable(text).split())
+
+
+def seconds(duration: float) -> str:
+    """E.g. `0.1s`, `75s`."""
+    return f"{duration:.1f}s" if duration < 10 else f"{duration:.0f}s"
+
+
+def final_line(tally: RunFigures) -> Text:
+    """The status line as it stands when a run is over, its bar in front."""
+    filling = f"{bar(tally.context)} " if tally.context else ""
+    return Text(filling + status_line(tally), style="cyan")
+
+
 def status_line(tally: RunFigures) -> str:
     """E.g. `gpt-5-mini · 52.1k/128k 41% (measured) · auto at 102k · 2 compactions · $0.42 · cache 91%`."""
     parts = [part(tally) for part in _PARTS]
     return printable(" · ".join(part for part in parts if part))
-
-
-def compacted_and_kept(tally: RunFigures, transcripts: Path) -> tuple[str, ...]:
-    """What the run's compactions hid of its messages, and where all of them can still be read."""
-    if not tally.compactions:
-        return ()
-    hidden = sum(holds(tally.hidden, seq) for seq in tally.seqs)
-    times = "once" if tally.compactions == 1 else f"{tally.compactions} times"
-    whole = len(tally.seqs)
-    files = f"{tally.transcripts} transcript{'' if tally.transcripts == 1 else 's'}"
-    return (
-        f"compacted {times}: {hidden} of this run's {whole} messages are no longer shown to the model",
-        printable(f"kept: all {whole} in the session's log, and {files} in {transcripts}"),
-    )
-
-
-def bar(context: ContextStatus) -> str:
-    """The filling of the window, with a mark where automatic compaction fires."""
-    cells = ["━" if cell < _cell(context.tokens, context) else "─" for cell in range(_BAR)]
-    if context.threshold is not None:
-        cells[min(_BAR - 1, _cell(context.threshold, context))] = "┃"
-    return "".join(cells)
-
-
-def short(tokens: int) -> str:
-    """Tokens as people read them: 812, 52.1k, 128k, 1.05m."""
-    if tokens < 1_000:
-        return str(tokens)
-    unit, size = ("k", tokens / 1_000) if tokens < 999_500 else ("m", tokens / 1_000_000)
-    digits = 1 if size < 100 else 0
-    return f"{size:.{digits}f}".removesuffix(".0") + unit
-
-
-def _cell(tokens: int, context: ContextStatus) -> int:
-    return round(_BAR * min(1.0, tokens / context.window)) if context.window else 0
 
 
 def _filling(tally: RunFigures) -> str:
@@ -164,6 +330,41 @@ def _cache(tally: RunFigures) -> str:
     return f"cache {round(100 * tally.usage.cached_tokens / tally.usage.input_tokens)}%"
 
 
+def bar(context: ContextStatus) -> str:
+    """The filling of the window, with a mark where automatic compaction fires."""
+    cells = ["━" if cell < _cell(context.tokens, context) else "─" for cell in range(_BAR)]
+    if context.threshold is not None:
+        cells[min(_BAR - 1, _cell(context.threshold, context))] = "┃"
+    return "".join(cells)
+
+
+def _cell(tokens: int, context: ContextStatus) -> int:
+    return round(_BAR * min(1.0, tokens / context.window)) if context.window else 0
+
+
+def short(tokens: int) -> str:
+    """Tokens as people read them: 812, 52.1k, 128k, 1.05m."""
+    if tokens < 1_000:
+        return str(tokens)
+    unit, size = ("k", tokens / 1_000) if tokens < 999_500 else ("m", tokens / 1_000_000)
+    digits = 1 if size < 100 else 0
+    return f"{size:.{digits}f}".removesuffix(".0") + unit
+
+
+def compaction_report(tally: RunFigures, transcripts: Path) -> tuple[str, ...]:
+    """What the run's compactions hid of its messages, and where all of them can still be read."""
+    if not tally.compactions:
+        return ()
+    hidden = sum(holds(tally.hidden, seq) for seq in tally.seqs)
+    times = "once" if tally.compactions == 1 else f"{tally.compactions} times"
+    whole = len(tally.seqs)
+    files = f"{tally.transcripts} transcript{'' if tally.transcripts == 1 else 's'}"
+    return (
+        f"compacted {times}: {hidden} of this run's {whole} messages are no longer shown to the model",
+        printable(f"kept: all {whole} in the session's log, and {files} in {transcripts}"),
+    )
+
+
 _PARTS: tuple[Callable[[RunFigures], str], ...] = (
     lambda tally: " ".join(tally.model.split()),
     _filling,
@@ -172,223 +373,3 @@ _PARTS: tuple[Callable[[RunFigures], str], ...] = (
     _cost,
     _cache,
 )
-
-
-_ARGUMENT_CHARS = 40
-_LINE_CHARS = 100
-_REASON_CHARS = 200
-_CUT_SHORT = {"length": "the output limit", "content_filter": "a content filter"}
-
-
-@dataclass(slots=True)
-class Happenings:
-    """Turns events into lines; remembers the calls under way by their ids."""
-
-    calls: dict[str, str] = field(default_factory=dict)
-
-    def line(self, event: StreamEvent) -> Text | None:
-        """The line for this event, None where it is worth none."""
-        match event:
-            case RunStarted():
-                return Text(_one_line(f"{event.model} · session {event.session_id}"), style="dim")
-            case ToolStarted():
-                self.calls[event.call_id] = call_in_brief(event.name, event.arguments)
-            case ToolEnded():
-                return self._tool(event)
-            case CompactionStarted():
-                why = _one_line(event.why or event.strategy)
-                return Text(f"⇣ compacting ({event.reason}: {why})", style="yellow")
-            case CompactionEnded():
-                return _compacted(event)
-            case ResultsCleared():
-                return _cleared(event)
-            case _:
-                return _trouble(event)
-        return None
-
-    def _tool(self, event: ToolEnded) -> Text:
-        call = self.calls.pop(event.call_id, None) or _cut(_one_line(event.name), _LINE_CHARS)
-        text = f"• {call} {seconds(event.duration_seconds)}"
-        return Text(text) if event.status == "ok" else Text(f"{text} {event.status}", style="red")
-
-
-def call_in_brief(name: str, arguments: str) -> str:
-    """E.g. `read_file(path="a.py", offset=200)`, long values cut, on one line whatever is in them."""
-    try:
-        values = json.loads(arguments or "{}")
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        return _cut(f"{_one_line(name)}({_cut(_one_line(arguments), _ARGUMENT_CHARS)})", _LINE_CHARS)
-    pairs = ", ".join(f"{key}={_value(value)}" for key, value in values.items())
-    return _cut(f"{_one_line(name)}({_one_line(pairs)})", _LINE_CHARS)
-
-
-def seconds(duration: float) -> str:
-    """E.g. `0.1s`, `75s`."""
-    return f"{duration:.1f}s" if duration < 10 else f"{duration:.0f}s"
-
-
-def _value(value: object) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
-def _cleared(event: ResultsCleared) -> Text:
-    count = len(event.positions)
-    what = f"⇣ micro: {count} old message{'' if count == 1 else 's'} shortened"
-    return Text(f"{what}, {short(event.tokens_before)} → {short(event.tokens_after)} tokens", style="yellow")
-
-
-def compacted_line(what: CompactionEnded | CompactionResult) -> str:
-    """What a compaction came to, on one line."""
-    if what.status != "done":
-        reason = _cut(_one_line(what.error or "the history is as it was"), _REASON_CHARS)
-        return f"not compacted, {what.status}: {reason}"
-    sizes = f"{short(what.tokens_before)} → {short(what.tokens_after)} tokens"
-    messages = f"{what.messages_before} → {what.messages_after} messages"
-    kept = f", {_one_line(what.transcript)}" if what.transcript else ""
-    return f"compacted: {sizes}, {messages}, {seconds(what.duration_seconds)}{kept}"
-
-
-def _compacted(event: CompactionEnded) -> Text:
-    return Text(f"⇣ {compacted_line(event)}", style="yellow" if event.status == "done" else "red")
-
-
-def _trouble(event: StreamEvent) -> Text | None:
-    match event:
-        case Retrying():
-            wait = seconds(event.wait_seconds)
-            return _red(f"↻ try {event.attempt} failed, again in {wait}: {event.error}")
-        case CallbackFailed():
-            return _red(f"! callback {event.callback}.{event.point}: {event.error}")
-        case MessageAdded(finish=finish) if finish in _CUT_SHORT:
-            return _red(f"! the answer was cut off by {_CUT_SHORT[finish]}")
-        case ContextWarning(level="critical"):
-            return _red(f"! the window is nearly full: {short(event.tokens)} of {short(event.window)} tokens")
-    return None
-
-
-def _red(text: str) -> Text:
-    return Text(_cut(_one_line(text), 300), style="red")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(printable(text).split())
-
-
-_REFRESHES_PER_SECOND = 8
-_TAIL_CHARS = 60
-
-
-class Progress(Protocol):
-    """Shows one run."""
-
-    def show(self, event: StreamEvent, /) -> None:
-        """Something happened; the tally has taken it in already."""
-        ...
-
-    def stop(self) -> None:
-        """Leave the terminal as it was; harmless when called again."""
-        ...
-
-    def go_on(self) -> None:
-        """After `stop`: take the terminal again."""
-        ...
-
-
-class PlainProgress:
-    """A line for what is worth one."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._happenings = Happenings()
-
-    def show(self, event: StreamEvent) -> None:
-        """Print its line, if it has one."""
-        line = self._happenings.line(event)
-        if line is not None:
-            self._console.print(line)
-
-    def stop(self) -> None:
-        """Nothing to take back."""
-
-    def go_on(self) -> None:
-        """Nothing to take."""
-
-
-class LiveProgress:
-    """The same lines, and below them one that lives: what is under way, and how full the window is."""
-
-    def __init__(self, console: Console, tally: RunFigures) -> None:
-        self._console = console
-        self._plain = PlainProgress(console)
-        self._tally = tally
-        self._doing = "starting"
-        self._since = time.monotonic()
-        self._text = ""
-        self._spinner = Spinner("dots")
-        self._live = Live(
-            console=console,
-            get_renderable=self._line,
-            refresh_per_second=_REFRESHES_PER_SECOND,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        self._live.start()
-
-    def show(self, event: StreamEvent) -> None:
-        """Bring the live line up to date, and print the event's own above it, if it has one."""
-        match event:
-            case TextDelta():
-                self._text += event.text
-                self._doing = " ".join(printable(self._text[-_TAIL_CHARS:]).split())
-                return
-            case ToolStarted():
-                self._do(f"{event.name} …")
-            case ToolProgress():
-                self._do(event.text)
-            case CompactionStarted():
-                self._do("compacting …")
-            case Retrying():
-                self._do(f"waiting, try {event.attempt + 1}")
-            case MessageAdded() | ToolEnded() | CompactionEnded():
-                self._do(f"step {self._tally.steps + 1}")
-        if self._live.is_started:
-            self._live.refresh()
-        self._plain.show(event)
-
-    def stop(self) -> None:
-        """Take the live line away."""
-        self._live.stop()
-
-    def go_on(self) -> None:
-        """Show the live line again."""
-        self._live.start()
-
-    def _do(self, what: str) -> None:
-        self._doing, self._since, self._text = printable(what), time.monotonic(), ""
-
-    def _line(self) -> Spinner:
-        took = seconds(time.monotonic() - self._since)
-        filling = f"{bar(self._tally.context)} " if self._tally.context else ""
-        text = Text(f"{filling}{status_line(self._tally)} · {self._doing} {took}", style="cyan")
-        text.truncate(max(10, self._console.width - 3), overflow="ellipsis")
-        self._spinner.update(text=text)
-        return self._spinner
-
-
-def progress_on(console: Console, tally: RunFigures) -> Progress:
-    """Live on a terminal, plain elsewhere."""
-    alive = console.is_terminal and not console.is_dumb_terminal
-    return LiveProgress(console, tally) if alive else PlainProgress(console)
-
-
-def final_line(tally: RunFigures) -> Text:
-    """The status line as it stands when a run is over, its bar in front."""
-    filling = f"{bar(tally.context)} " if tally.context else ""
-    return Text(filling + status_line(tally), style="cyan")

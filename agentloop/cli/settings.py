@@ -1,9 +1,8 @@
-"""Flag, environment, default.
+"""What one call uses: each setting from its flag, else from the environment, else by default.
 
-Where settings come from: layers, each a mapping from a setting's name to its text.
-
-The first layer that names a setting wins: a flag beats the environment, which beats the default. More
-layers, such as configuration files, stand behind these two.
+`_FIELDS` is the table of settings, each with how its text is read and its default; the flags and their
+variables are those of `options`. `settings_for` puts them together. The first layer that names a setting
+wins; more layers, such as configuration files, would stand behind these two.
 """
 
 import os
@@ -27,6 +26,26 @@ from agentloop.stores.base import checked_owner
 
 T = TypeVar("T")
 Names: TypeAlias = Mapping[str, str]
+APIS = ("chat", "responses")
+_ALLOWED = ("write", "shell")
+_WHEN_BUSY: Mapping[str, WhenBusy] = {"refuse": "refuse", "wait": "wait", "take-over": "take_over"}
+_SHOWN_CHARS = 200
+LEAST_CHARS = 8
+"""A shorter value of the environment is as good as a word of its own."""
+_NAMES = re.compile(r"(?:^|_)(?:API|ACCESS)?KEYS?(?:_|$)|APIKEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL")
+_NO_SECRET = re.compile(
+    r"[0-9.,:-]+|true|false|enabled|disabled|required|optional|(?:[~.]*|[A-Za-z]:)[/\\].*|[a-z+]+://[^@]*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Numbers, switches, paths and addresses."""
+ENVIRONMENT: Mapping[str, str] = {
+    **{each.name: each.variable for each in KNOWN if each.variable},
+    "api_key": "OPENAI_API_KEY",
+    "home": "AGENTLOOP_HOME",
+}
+DEFAULT_MODEL = "gpt-5-mini"
+OFFLINE = "offline"
+DEFAULT_FRACTION = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +102,7 @@ def _from_environment(environment: Mapping[str, str], names: Names) -> dict[str,
     return {name: Choice(value=value, source=names[name]) for name, value in given.items() if value}
 
 
-APIS = ("chat", "responses")
-_ALLOWED = ("write", "shell")
-_WHEN_BUSY: Mapping[str, WhenBusy] = {"refuse": "refuse", "wait": "wait", "take-over": "take_over"}
-_SHOWN_CHARS = 200
-
-
-def server(text: str) -> str:
+def read_server(text: str) -> str:
     """The URL of a server, as it stands.
 
     Raises:
@@ -100,7 +113,7 @@ def server(text: str) -> str:
     raise UsageError(f"{without_credentials(text)!r} is no server: begin it with http:// or https://")
 
 
-def api(text: str) -> str:
+def read_api(text: str) -> str:
     """The API of that name.
 
     Raises:
@@ -111,7 +124,7 @@ def api(text: str) -> str:
     raise UsageError(f"{text!r} is no API: use {' or '.join(APIS)}")
 
 
-def when_busy(text: str) -> WhenBusy:
+def read_when_busy(text: str) -> WhenBusy:
     """The rule of that name, which may also be written as in Python: `take_over`.
 
     Raises:
@@ -123,7 +136,7 @@ def when_busy(text: str) -> WhenBusy:
     raise UsageError(f"{text!r} is no rule: use refuse, wait or take-over")
 
 
-def path(text: str) -> Path:
+def read_path(text: str) -> Path:
     """The path, a home at its beginning written out: a shell leaves `--option=~/x` and variables as they are.
 
     Raises:
@@ -135,13 +148,13 @@ def path(text: str) -> Path:
         raise UsageError(f"{_brief(text)!r} is the home of no user: write the path") from None
 
 
-def folder(text: str) -> Path:
+def read_folder(text: str) -> Path:
     """The folder, which exists, its links followed.
 
     Raises:
         UsageError: it does not, or cannot be used.
     """
-    named = path(text)
+    named = read_path(text)
     try:
         if named.is_dir():
             return named.resolve(strict=True)
@@ -151,13 +164,13 @@ def folder(text: str) -> Path:
     raise UsageError(f"{_brief(text)!r} {fault}: name a folder that exists")
 
 
-def text_of_file(text: str) -> str:
+def read_text_file(text: str) -> str:
     """What the file of that name holds.
 
     Raises:
         UsageError: it cannot be read, or is not in UTF-8.
     """
-    file = path(text)
+    file = read_path(text)
     try:
         return file.read_text("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -165,7 +178,7 @@ def text_of_file(text: str) -> str:
         raise UsageError(f"{_brief(text)!r}: {reason}") from error
 
 
-def allowed(names: Sequence[str]) -> frozenset[str]:
+def read_allowed(names: Sequence[str]) -> frozenset[str]:
     """What is allowed.
 
     Raises:
@@ -177,7 +190,7 @@ def allowed(names: Sequence[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def fraction(text: str) -> float | None:
+def read_fraction(text: str) -> float | None:
     """The share, above 0 and at most 1; None for `off`.
 
     Raises:
@@ -199,55 +212,6 @@ def _brief(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
 
 
-LEAST_CHARS = 8
-"""A shorter value of the environment is as good as a word of its own."""
-
-_NAMES = re.compile(r"(?:^|_)(?:API|ACCESS)?KEYS?(?:_|$)|APIKEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL")
-_NO_SECRET = re.compile(
-    r"[0-9.,:-]+|true|false|enabled|disabled|required|optional|(?:[~.]*|[A-Za-z]:)[/\\].*|[a-z+]+://[^@]*",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Numbers, switches, paths and addresses."""
-
-
-def redaction_for(layers: Layers, environment: Mapping[str, str]) -> Redact | None:
-    """The redaction asked for, None for `off`; by default known shapes and the environment's secrets.
-
-    Raises:
-        UsageError: what is named is no redaction.
-    """
-    choice = layers.choice("redact")
-    if choice is None:
-        values = {*secrets_in(environment), str(layers.value("api_key", ""))}
-        for address in ("base_url", "store"):
-            values.update(known_in_address(str(layers.value(address, ""))))
-        return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
-    name = str(choice.value).strip()
-    if name.lower() == "off":
-        return None
-    # Loading what users name takes the tools along, which stored sessions do not need.
-    redact: Redact = import_module("agentloop.cli.build").load_redaction(choice.source, name)
-    return redact
-
-
-def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
-    """The values of variables whose names say key, token, secret or password, as far as they can be one."""
-    for name, value in environment.items():
-        value = value.strip()
-        if _NAMES.search(name.upper()) and len(value) >= LEAST_CHARS and not _NO_SECRET.fullmatch(value):
-            yield value
-
-
-ENVIRONMENT: Mapping[str, str] = {
-    **{each.name: each.variable for each in KNOWN if each.variable},
-    "api_key": "OPENAI_API_KEY",
-    "home": "AGENTLOOP_HOME",
-}
-DEFAULT_MODEL = "gpt-5-mini"
-OFFLINE = "offline"
-DEFAULT_FRACTION = 0.8
-
-
 @dataclass(frozen=True, slots=True)
 class _Field:
     """A field of the settings that one option or variable sets, of its own name if `of` names no other.
@@ -267,20 +231,20 @@ class _Field:
 
 
 _FIELDS: Sequence[_Field] = (
-    _Field("base_url", server),
-    _Field("api", api, APIS[0]),
+    _Field("base_url", read_server),
+    _Field("api", read_api, APIS[0]),
     _Field("api_key"),
     _Field("summary_model"),
-    _Field("allow", allowed, frozenset[str]()),
+    _Field("allow", read_allowed, frozenset[str]()),
     _Field("window", tokens_of),
-    _Field("compact_at", fraction, DEFAULT_FRACTION),
-    _Field("transcripts", path, Path(".transcripts")),
+    _Field("compact_at", read_fraction, DEFAULT_FRACTION),
+    _Field("transcripts", read_path, Path(".transcripts")),
     _Field("max_steps", int, MOST_STEPS),
     _Field("tools", tuple, ()),
     _Field("callbacks", tuple, ()),
     _Field("owner", checked_owner),
     _Field("ttl_seconds", seconds_of, of="ttl"),
-    _Field("when_busy", when_busy, "refuse"),
+    _Field("when_busy", read_when_busy, "refuse"),
 )
 """The others are put together from several."""
 
@@ -352,7 +316,7 @@ def home_folder(layers: Layers) -> Path:
     Raises:
         UsageError: it begins with the home of a user who is not known.
     """
-    own = read(layers.choice("home"), path)
+    own = read(layers.choice("home"), read_path)
     return own or platformdirs.user_data_path("agentloop", appauthor=False)
 
 
@@ -376,7 +340,7 @@ def _given(layers: Layers) -> Iterator[tuple[str, ...]]:
 
 def _workdir(layers: Layers) -> Path:
     choice = layers.choice("workdir") or Choice(value=".", source="--workdir")
-    found = read(choice, folder)
+    found = read(choice, read_folder)
     assert found is not None
     return found
 
@@ -395,5 +359,33 @@ def _system(layers: Layers) -> str | None:
     if text is not None and file is not None:
         raise UsageError("--system and --system-file: give one of them")
     if file is not None:
-        return read(file, text_of_file)
+        return read(file, read_text_file)
     return None if text is None else str(text)
+
+
+def redaction_for(layers: Layers, environment: Mapping[str, str]) -> Redact | None:
+    """The redaction asked for, None for `off`; by default known shapes and the environment's secrets.
+
+    Raises:
+        UsageError: what is named is no redaction.
+    """
+    choice = layers.choice("redact")
+    if choice is None:
+        values = {*secrets_in(environment), str(layers.value("api_key", ""))}
+        for address in ("base_url", "store"):
+            values.update(known_in_address(str(layers.value(address, ""))))
+        return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
+    name = str(choice.value).strip()
+    if name.lower() == "off":
+        return None
+    # Loading what users name takes the tools along, which stored sessions do not need.
+    redact: Redact = import_module("agentloop.cli.build").load_redaction(choice.source, name)
+    return redact
+
+
+def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
+    """The values of variables whose names say key, token, secret or password, as far as they can be one."""
+    for name, value in environment.items():
+        value = value.strip()
+        if _NAMES.search(name.upper()) and len(value) >= LEAST_CHARS and not _NO_SECRET.fullmatch(value):
+            yield value

@@ -1,4 +1,7 @@
-"""Standard output and error, signals, columns."""
+"""Standard output and error: written without blocking, without what could steer a terminal, in columns.
+
+Also the event loop of a call (`run_to_end`), which a signal ends, and where log lines go.
+"""
 
 import asyncio
 import logging
@@ -20,7 +23,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agentloop.cli.options import LOG_VARIABLE
-from agentloop.cli.process import can_be_written, first_to, on_signals
+from agentloop.cli.process import can_be_written, leave_on_second, on_signals
 from agentloop.errors import UsageError
 
 _PIECE = getattr(select, "PIPE_BUF", 512)
@@ -28,15 +31,41 @@ _PIECE = getattr(select, "PIPE_BUF", 512)
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters, and those that turn the direction of writing for what follows: with them a title or a
 command reads as another (https://www.unicode.org/reports/tr9/)."""
+T = TypeVar("T")
+_THREADS = 32
+PROGRAM = "agentloop"
+_PATIENCE_SECONDS = 1.0
+_PIECE_CHARS = 128
+"""What is written at a time: as UTF-8 within the 512 bytes that POSIX lets a ready pipe take at least."""
+SHOWN = 5
+"""So many names are said where there are more."""
+NO_DATE = "-"
+"""What is said for a time whose year is larger than that of any date."""
 
 
-def printable(text: str) -> str:
-    """The text without control characters, so that nothing a model or a tool says can steer a terminal.
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` on an event loop of its own.
 
-    >>> printable("rm \u202etxt.exe")
-    'rm �txt.exe'
+    The first signal cancels it, a second one ends the process at once. Threads that a tool has left behind
+    are not waited for.
+
+    Raises:
+        KeyboardInterrupt: a signal came, and `work` let the cancellation through.
     """
-    return _UNSEEN.sub("�", text.replace("\r", ""))
+    loop = asyncio.new_event_loop()
+    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentloop")
+    loop.set_default_executor(threads)
+    task = loop.create_task(work)
+    try:
+        with on_signals(leave_on_second(lambda *_: loop.call_soon_threadsafe(task.cancel))):
+            result = loop.run_until_complete(task)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        return result
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        loop.close()
 
 
 class StandardOutput:
@@ -120,40 +149,20 @@ def _can_block(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
-T = TypeVar("T")
-
-_THREADS = 32
-
-
-def run_to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` on an event loop of its own.
-
-    The first signal cancels it, a second one ends the process at once. Threads that a tool has left behind
-    are not waited for.
-
-    Raises:
-        KeyboardInterrupt: a signal came, and `work` let the cancellation through.
-    """
-    loop = asyncio.new_event_loop()
-    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="agentloop")
-    loop.set_default_executor(threads)
-    task = loop.create_task(work)
-    try:
-        with on_signals(first_to(lambda *_: loop.call_soon_threadsafe(task.cancel))):
-            result = loop.run_until_complete(task)
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        return result
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
-        loop.close()
+def error_console() -> Console:
+    """Standard error; honours `NO_COLOR`, and never wraps, cuts or interprets what it prints."""
+    file: object = PatientStream(sys.stderr)
+    return Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)  # type: ignore[arg-type]
 
 
-PROGRAM = "agentloop"
-_PATIENCE_SECONDS = 1.0
-_PIECE_CHARS = 128
-"""What is written at a time: as UTF-8 within the 512 bytes that POSIX lets a ready pipe take at least."""
+def show(console: Console, text: str, style: str = "") -> None:
+    """The text as it stands, but for what could steer a terminal."""
+    console.print(Text(printable(text), style=style))
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """One line, under the program's name."""
+    show(console, f"{PROGRAM}: {text}", style)
 
 
 class PatientStream:
@@ -215,27 +224,13 @@ def _descriptor_that_may_wait(stream: TextIO | None) -> int | None:
     return descriptor if waits else None
 
 
-def error_console() -> Console:
-    """Standard error; honours `NO_COLOR`, and never wraps, cuts or interprets what it prints."""
-    file: object = PatientStream(sys.stderr)
-    return Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)  # type: ignore[arg-type]
+def printable(text: str) -> str:
+    """The text without control characters, so that nothing a model or a tool says can steer a terminal.
 
-
-def show(console: Console, text: str, style: str = "") -> None:
-    """The text as it stands, but for what could steer a terminal."""
-    console.print(Text(printable(text), style=style))
-
-
-def say(console: Console, text: str, style: str = "") -> None:
-    """One line, under the program's name."""
-    show(console, f"{PROGRAM}: {text}", style)
-
-
-SHOWN = 5
-"""So many names are said where there are more."""
-
-NO_DATE = "-"
-"""What is said for a time whose year is larger than that of any date."""
+    >>> printable("rm \u202etxt.exe")
+    'rm �txt.exe'
+    """
+    return _UNSEEN.sub("�", text.replace("\r", ""))
 
 
 def columns(*fields: str) -> str:
@@ -249,13 +244,13 @@ def listing(heading: str, rows: Sequence[str], output: StandardOutput) -> str:
     In a terminal the columns stand one under the other; elsewhere tabs are between them.
     """
     lines = [heading, *rows] if rows else []
-    return aligned(lines) if output.is_terminal and lines else "".join(lines)
+    return align(lines) if output.is_terminal and lines else "".join(lines)
 
 
-def aligned(lines: Sequence[str]) -> str:
+def align(lines: Sequence[str]) -> str:
     """Lines of columns as a terminal is to show them: each column as wide as its widest field.
 
-    >>> print(aligned([columns("run", "state"), columns("3f", "queued")]), end="")
+    >>> print(align([columns("run", "state"), columns("3f", "queued")]), end="")
     run  state
     3f   queued
     """
@@ -263,16 +258,6 @@ def aligned(lines: Sequence[str]) -> str:
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     padded = ([set_cell_size(*field) for field in zip(row, widths, strict=True)] for row in rows)
     return "".join("  ".join(fields).rstrip() + "\n" for fields in padded)
-
-
-def moment(seconds: float) -> str:
-    """A time as people here write it, to the minute."""
-    return _written("%Y-%m-%d %H:%M", seconds)
-
-
-def exact_moment(seconds: float) -> str:
-    """The same, to the second."""
-    return _written("%Y-%m-%d %H:%M:%S", seconds)
 
 
 def few(names: Sequence[str]) -> str:
@@ -285,6 +270,16 @@ def few(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
+def moment(seconds: float) -> str:
+    """A time as people here write it, to the minute."""
+    return _written("%Y-%m-%d %H:%M", seconds)
+
+
+def exact_moment(seconds: float) -> str:
+    """The same, to the second."""
+    return _written("%Y-%m-%d %H:%M:%S", seconds)
+
+
 def _written(shape: str, seconds: float) -> str:
     try:
         return time.strftime(shape, time.localtime(seconds))
@@ -292,12 +287,7 @@ def _written(shape: str, seconds: float) -> str:
         return NO_DATE
 
 
-def is_verbose() -> bool:
-    """Whether the user wants to see where an internal error arose."""
-    return os.environ.get(LOG_VARIABLE, "").strip().lower() == "debug"
-
-
-def configure(*, verbose: bool) -> None:
+def configure_logs(*, verbose: bool) -> None:
     """Send log lines to standard error: from `AGENTLOOP_LOG`'s level on, else from info with `verbose`.
 
     Where neither asks for them there are none, since progress already says what happens.
@@ -330,3 +320,8 @@ def configure(*, verbose: bool) -> None:
 
 def _colours() -> bool:
     return not os.environ.get("NO_COLOR") and sys.stderr is not None and sys.stderr.isatty()
+
+
+def is_verbose() -> bool:
+    """Whether the user wants to see where an internal error arose."""
+    return os.environ.get(LOG_VARIABLE, "").strip().lower() == "debug"

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from agentloop.cli.options import STORE, options
-from agentloop.cli.sessions.command import Opened, done, named, no_store
-from agentloop.cli.sessions.show import pages
+from agentloop.cli.sessions.command import Opened, missing_store, run_work
+from agentloop.cli.sessions.pages import pages
 from agentloop.cli.terminal import StandardOutput, columns, error_console, say
 from agentloop.context import Context
 from agentloop.errors import DamagedError, StoreError, UsageError
@@ -28,7 +28,7 @@ def check(name: str | None, **_: Any) -> int:
     """
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        if missing := no_store(opened.settings):
+        if missing := missing_store(opened.settings):
             raise UsageError(missing)
         faults = await _faults(opened, name)
         await output.write("".join(map(columns, faults)))
@@ -37,7 +37,15 @@ def check(name: str | None, **_: Any) -> int:
             raise StoreError(f"{some} found: restore a copy of what is damaged")
         say(error_console(), "all is well")
 
-    return done(work)
+    return run_work(work)
+
+
+async def _faults(opened: Opened, name: str | None) -> Sequence[str]:
+    if name is not None:
+        return await faults_of(opened, [await opened.session(name)])
+    if opened.settings.owner is None and isinstance(opened.store, ChecksItself):
+        return await opened.store.check() or await _faults_of_checkpoints(opened)
+    return await faults_of(opened, await opened.store.list(owner=opened.settings.owner))
 
 
 async def faults_of(opened: Opened, infos: Sequence[SessionInfo]) -> Sequence[str]:
@@ -60,14 +68,6 @@ async def _fault(opened: Opened, info: SessionInfo) -> str | None:
         if await opened.store.info(info.id):  # which raises where the store itself cannot be read
             raise
     return None
-
-
-async def _faults(opened: Opened, name: str | None) -> Sequence[str]:
-    if name is not None:
-        return await faults_of(opened, [await named(opened, name)])
-    if opened.settings.owner is None and isinstance(opened.store, ChecksItself):
-        return await opened.store.check() or await _faults_of_checkpoints(opened)
-    return await faults_of(opened, await opened.store.list(owner=opened.settings.owner))
 
 
 async def _faults_of_checkpoints(opened: Opened) -> Sequence[str]:

@@ -1,4 +1,8 @@
-"""What every command on stored sessions does around its work: a store opened and closed, lines and pages."""
+"""What every command on stored sessions does around its work.
+
+It opens the store that the call names and closes it again, claims standard output, and shows sessions as
+lines for people or as data for scripts.
+"""
 
 import os
 from collections.abc import Callable, Coroutine
@@ -8,16 +12,16 @@ from typing import Any, TypeAlias, TypeVar
 import click
 
 from agentloop.cli.options import flags_of
-from agentloop.cli.run import find_session
+from agentloop.cli.session_choice import find_session
 from agentloop.cli.settings import Settings, settings_for
 from agentloop.cli.terminal import NO_DATE, StandardOutput, columns, exact_moment, moment, run_to_end
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo, SessionStore, open_store
 
 T = TypeVar("T")
-
 _HOUR_SECONDS = 3600.0
 _NOT_THERE = "there is no store {place!r} yet: the first run makes it"
+HEADING = columns("session", "updated", "length", "title", "folder", "owner", "expires")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +31,23 @@ class Opened:
     store: SessionStore
     settings: Settings
 
+    async def session(self, name: str) -> SessionInfo:
+        """The stored session that is meant; with an owner given, one of theirs.
+
+        Raises:
+            SessionNotFoundError: there is none.
+            UsageError: there are several, or the name is empty.
+        """
+        return await find_session(name, self.store, owner=self.settings.owner)
+
 
 Look: TypeAlias = Callable[[Opened], Coroutine[Any, Any, T]]
+
+
 SessionWork: TypeAlias = Callable[[Opened, StandardOutput], Coroutine[Any, Any, None]]
 
 
-def looked(look: Look[T]) -> T:
-    """What this finds in the store that the call names; standard output is not touched."""
-    return run_to_end(_with_store(look, _settings()))
-
-
-def done(work: SessionWork) -> int:
+def run_work(work: SessionWork) -> int:
     """Do it with the store that the call names; the exit status. Standard output is for what it writes."""
     output, settings = StandardOutput.claimed(), _settings()
 
@@ -48,29 +58,33 @@ def done(work: SessionWork) -> int:
     return 0
 
 
-async def named(opened: Opened, name: str) -> SessionInfo:
-    """The stored session that is meant; with an owner given, one of theirs.
-
-    Raises:
-        SessionNotFoundError: there is none.
-        UsageError: there are several, or the name is empty.
-    """
-    return await find_session(name, opened.store, owner=opened.settings.owner)
+def find_in_store(look: Look[T]) -> T:
+    """What this finds in the store that the call names; standard output is not touched."""
+    return run_to_end(_with_store(look, _settings()))
 
 
-def no_store(settings: Settings) -> str | None:
+async def _with_store(look: Look[T], settings: Settings) -> T:
+    store = open_store(settings.store)
+    try:
+        return await look(Opened(store=store, settings=settings))
+    finally:
+        await store.close()
+
+
+def _settings() -> Settings:
+    return settings_for(flags_of(click.get_current_context()))
+
+
+def missing_store(settings: Settings) -> str | None:
     """The line that says that the store is a file that is not there; None where it is, or is no file."""
     path = settings.store.removeprefix("sqlite:///")
     gone = path != settings.store and not os.path.lexists(path)
     return _NOT_THERE.format(place=path) if gone else None
 
 
-HEADING = columns("session", "updated", "length", "title", "folder", "owner", "expires")
-
-
 def row(info: SessionInfo) -> str:
     """A session as one line for people, its fields as `HEADING` names them."""
-    ends = "-" if info.expires is None else f"expires {ending(info.expires, info.ttl_seconds)}"
+    ends = "-" if info.expires is None else f"expires {expiry_text(info.expires, info.ttl_seconds)}"
     named = (info.id, moment(info.updated), f"{info.length} records", info.title or "-", info.folder or "-")
     return columns(*named, info.owner or "-", ends)
 
@@ -80,20 +94,8 @@ def as_data(info: SessionInfo, settings: Settings) -> dict[str, Any]:
     return asdict(redacted(info, settings.redact)) | {"expires": info.expires}
 
 
-def ending(expires: float, ttl_seconds: float | None, *, on: str = "") -> str:
+def expiry_text(expires: float, ttl_seconds: float | None, *, on: str = "") -> str:
     """When a session expires, to the second where it lives for less than an hour; `on` goes before a date."""
     short = ttl_seconds is not None and ttl_seconds < _HOUR_SECONDS
     date = exact_moment(expires) if short else moment(expires)
     return "later than any date" if date == NO_DATE else on + date
-
-
-def _settings() -> Settings:
-    return settings_for(flags_of(click.get_current_context()))
-
-
-async def _with_store(look: Look[T], settings: Settings) -> T:
-    store = open_store(settings.store)
-    try:
-        return await look(Opened(store=store, settings=settings))
-    finally:
-        await store.close()

@@ -1,11 +1,24 @@
-"""Delete, sweep."""
+"""`sessions delete` and `sessions sweep`: what goes with a session, said before it goes.
+
+The files that a log names, transcripts and long results, go only where that is asked for, where they hold
+what this session said, and where no session that stays names them.
+"""
 
 import json
+import math
+import re
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
 from typing import Any
 
 import click
@@ -14,55 +27,30 @@ from rich.console import Console
 from agentloop._plumbing.private_files import refuse_link, refused
 from agentloop.cli import input
 from agentloop.cli.options import STORE, options
-from agentloop.cli.sessions.command import HEADING, Opened, as_data, done, looked, named, no_store, row
-from agentloop.cli.sessions.show import (
-    History,
-    Tell,
-    good_pages,
-    history_of,
-    in_words,
-    result_name,
-    results_in,
-    untold,
-    warn,
-    with_shared,
+from agentloop.cli.sessions.command import (
+    HEADING,
+    Opened,
+    as_data,
+    find_in_store,
+    missing_store,
+    row,
+    run_work,
 )
-from agentloop.cli.terminal import StandardOutput, error_console, few, listing, say
+from agentloop.cli.sessions.pages import Tell, good_pages, say_nothing, warn
+from agentloop.cli.terminal import StandardOutput, error_console, few, listing, moment, say
 from agentloop.errors import SessionBusyError, StoreError, UsageError
-from agentloop.events import MessageRecord
+from agentloop.events import Compacted, MessageRecord, Record
 from agentloop.messages import Message
-from agentloop.prompts import head_and_tail
+from agentloop.prompts import COMPRESSED, SPILLED, head_and_tail
 from agentloop.redaction import redacted
 from agentloop.sessions import Leases, listed, load
 from agentloop.stores import SessionInfo
 from agentloop.stores.base import TellsLeases
 
-
-async def expired(opened: Opened, now: float) -> Sequence[SessionInfo]:
-    """What a sweep at that time would take: what has expired and no run works on. Nothing is written.
-
-    Of a store that does not tell who holds a session, it is all that has expired.
-    """
-    stored = await opened.store.list(owner=opened.settings.owner)
-    due = [info for info in stored if info.expires is not None and info.expires <= now]
-    if not isinstance(opened.store, TellsLeases):
-        return due
-    return [info for info in due if await opened.store.lease(info.id) is None]
-
-
-@asynccontextmanager
-async def kept_free(opened: Opened, session_id: str) -> AsyncIterator[None]:
-    """No run works on the session within the block.
-
-    Raises:
-        SessionBusyError: one does now.
-    """
-    try:
-        async with Leases().held(session_id, opened.store):
-            yield
-    except SessionBusyError as error:
-        who = str(error).partition("; ")[0]  # what follows is advice for runs
-        raise SessionBusyError(f"{who}: wait for its end, or delete it all the same with --force") from error
+_WITH_FILES = ", with the files that no other session of this store names (other stores are not looked at)"
+_BEFORE_NAMES = tuple(text.partition("{")[0] for text in (SPILLED, COMPRESSED))
+"""What a text says right before the name of a file that holds what it does not."""
+_FILE = re.compile(r"result_[\w-]{1,255}\.txt|transcript_[\d-]{1,255}\.jsonl", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +64,280 @@ class _Said:
     results: dict[str, MessageRecord] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A session, and what was read of its log: how many messages it holds, None where nobody has looked.
+
+    `transcripts` are the names that its compactions give, `results` those of the files that hold the whole
+    of a long result, each with the time of the record that names it first; `shared` are those of them that
+    other sessions name, too. `fault` says why the log could not be read whole.
+    """
+
+    info: SessionInfo
+    messages: int | None = None
+    transcripts: Mapping[str, float] = field(default_factory=dict)
+    results: Mapping[str, float] = field(default_factory=dict)
+    shared: Collection[str] = ()
+    fault: str | None = None
+
+    @property
+    def files(self) -> Mapping[str, float]:
+        """All the files that the log names, each with that time."""
+        return {**self.transcripts, **self.results}
+
+    @property
+    def own(self) -> Sequence[str]:
+        """The files that go with it, where files are to go."""
+        return [name for name in self.files if name not in self.shared]
+
+
+@click.command()
+@click.argument("names", metavar="ID…", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--force", is_flag=True, help="Delete them also where a run works on them, which then fails.")
+@click.option("--with-transcripts", is_flag=True, help="Delete also the files that its log names.")
+@click.option("--transcripts", metavar="DIR", help="Where these lie. [default: .transcripts]")
+@options(STORE)
+def delete(names: Sequence[str], yes: bool, force: bool, with_transcripts: bool, **_: Any) -> int:
+    """Delete sessions and their whole logs.
+
+    Says what goes. Transcripts and files of long results stay on disc, unless they are asked for, and
+    where another session of this store names them, too. Where one of several names is wrong, a run works
+    on one of the sessions, or a file to delete is not in .transcripts and no folder is named, nothing is
+    deleted.
+    """
+    asks, console = _must_ask(yes), error_console()
+
+    async def look(opened: Opened) -> Sequence[History]:
+        found = [await opened.session(name) for name in names]
+        infos = {info.id: redacted(info, opened.settings.redact) for info in found}.values()
+        if with_transcripts:
+            return await _histories_with_files(opened, infos)
+        return [await history_of(opened, info) if asks else History(info=info) for info in infos]
+
+    going = find_in_store(look)
+    files = [name for each in going for name in each.own] if with_transcripts else []
+    if asks and not _confirm(console, going, files):
+        return 0
+
+    async def work(opened: Opened, _: StandardOutput) -> None:
+        async with AsyncExitStack() as holding:
+            for history in going if not force else ():
+                await holding.enter_async_context(hold_free(opened, history.info.id))
+            went = set[str]()
+            for history in going:
+                if with_transcripts:
+                    went.update(await remove_files(opened, history, warn, went))
+                await _delete(opened, history, went, console)
+
+    return run_work(work)
+
+
+async def _histories_with_files(opened: Opened, infos: Iterable[SessionInfo]) -> Sequence[History]:
+    """The histories of sessions whose files are to go with them; see `check_in_folder` for what it raises."""
+    histories = [await history_of(opened, info) for info in infos]
+    check_in_folder(opened, histories)
+    return await mark_shared(opened, histories)
+
+
+async def _delete(opened: Opened, history: History, went: Collection[str], console: Console) -> None:
+    """Delete the session, and say that it went, and of its files which."""
+    there = await opened.store.delete(history.info.id)
+    what = "deleted" if there else "was gone already"
+    say(console, f"{what}: {describe_history(history, go=went)}")
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Only list what has expired.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list.")
+@options(STORE)
+def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
+    """Delete the sessions that have expired.
+
+    Those of all folders whose time to live is over, with --owner of that owner alone; lists what went.
+    """
+    asks, console, now = not dry_run and _must_ask(yes), error_console(), time.time()
+
+    async def look(opened: Opened) -> Sequence[History]:
+        due = await expired_sessions(opened, now)
+        return [History(info=redacted(info, opened.settings.redact)) for info in due]
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        if dry_run:
+            went = await expired_sessions(opened, now)
+        else:
+            went = await opened.store.sweep(owner=opened.settings.owner, now=now)
+        if not went:
+            say(console, missing_store(opened.settings) or "nothing has expired")
+        if as_json:
+            data = [as_data(info, opened.settings) for info in went]
+            return await output.write(json.dumps(data, indent=2) + "\n")
+        rows = [row(redacted(info, opened.settings.redact)) for info in went]
+        return await output.write(listing(HEADING, rows, output))
+
+    if asks and not _confirm(console, find_in_store(look)):
+        return 0
+    return run_work(work)
+
+
+async def expired_sessions(opened: Opened, now: float) -> Sequence[SessionInfo]:
+    """What a sweep at that time would take: what has expired and no run works on. Nothing is written.
+
+    Of a store that does not tell who holds a session, it is all that has expired.
+    """
+    stored = await opened.store.list(owner=opened.settings.owner)
+    due = [info for info in stored if info.expires is not None and info.expires <= now]
+    if not isinstance(opened.store, TellsLeases):
+        return due
+    return [info for info in due if await opened.store.lease(info.id) is None]
+
+
+def _must_ask(yes: bool) -> bool:
+    """Whether somebody is to be asked.
+
+    Raises:
+        UsageError: somebody should be, and nobody is there.
+    """
+    if not yes and not input.is_terminal():
+        raise UsageError("deleting cannot be taken back, and there is no terminal to ask in: say --yes")
+    return not yes
+
+
+def _confirm(console: Console, going: Sequence[History], files: Sequence[str] = ()) -> bool:
+    """Say what goes, these files too, and ask; where nothing does, nobody is asked."""
+    for history in going:
+        say(console, f"to be deleted: {describe_history(history, go=files)}")
+    several = f"these {len(going)} sessions and their whole logs"
+    what = f"session {going[0].info.id} and its whole log" if len(going) == 1 else several
+    return not going or click.confirm(f"Delete {what}{_WITH_FILES if files else ''}?", err=True)
+
+
+@asynccontextmanager
+async def hold_free(opened: Opened, session_id: str) -> AsyncIterator[None]:
+    """No run works on the session within the block.
+
+    Raises:
+        SessionBusyError: one does now.
+    """
+    try:
+        async with Leases().held(session_id, opened.store):
+            yield
+    except SessionBusyError as error:
+        who = str(error).partition("; ")[0]  # what follows is advice for runs
+        raise SessionBusyError(f"{who}: wait for its end, or delete it all the same with --force") from error
+
+
+async def history_of(opened: Opened, info: SessionInfo) -> History:
+    """The history of a session, its log read; a log that cannot be read is no reason to keep it."""
+    messages, faults = 0, list[str]()
+    transcripts, results = dict[str, float](), dict[str, float]()
+    try:
+        async with aclosing(good_pages(opened.store, info, tell=faults.append)) as read:
+            async for page in read:
+                messages += sum(isinstance(record.event, MessageRecord) for record in page)
+                for name, time in _transcripts(page):
+                    transcripts.setdefault(name, time)
+                for result in long_results(page):
+                    results.setdefault(file_name(result), result.time)
+    except StoreError as error:
+        faults.append(str(error))
+    return History(
+        info=info,
+        messages=messages,
+        transcripts=transcripts,
+        results=results,
+        fault=faults[0] if faults else None,
+    )
+
+
+def _transcripts(page: Iterable[Record]) -> Iterator[tuple[str, float]]:
+    for record in page:
+        if isinstance(record.event, Compacted) and record.event.transcript:
+            yield record.event.transcript, record.event.time
+
+
+def long_results(page: Iterable[Record]) -> Iterator[MessageRecord]:
+    """The results of which a file holds the whole."""
+    for record in page:
+        if isinstance(record.event, MessageRecord) and record.event.spilled:
+            yield record.event
+
+
+def file_name(result: MessageRecord) -> str:
+    """How the file is called that holds the whole of this result."""
+    return PurePath(result.spilled or "").name
+
+
+def describe_history(history: History, *, go: Collection[str]) -> str:
+    """What a session is, in one line, and what becomes of its files: these go, the others stay."""
+    info = history.info
+    messages = "" if history.messages is None else f", {history.messages} messages"
+    parts = [
+        f"{info.id}{f' {info.title!r}' if info.title else ''}",
+        f"{info.length} records{messages}, {moment(info.created)} to {moment(info.updated)}",
+        *([f"folder {info.folder}"] if info.folder else []),
+        *([f"owner {info.owner}"] if info.owner else []),
+        *([f"its log cannot be read whole ({history.fault})"] if history.fault else []),
+        *_fates("transcripts", history.transcripts, go),
+        *_fates("long results", history.results, go),
+        *([] if history.files else ["transcripts and long results stay"]),
+    ]
+    return "; ".join(parts)
+
+
+def _fates(what: str, names: Iterable[str], go: Collection[str]) -> Iterator[str]:
+    going, staying = [name for name in names if name in go], [name for name in names if name not in go]
+    if going:
+        yield f"{what} go: {few(going)}"
+    if staying:
+        yield f"{what} stay: {few(staying)}"
+
+
+async def mark_shared(opened: Opened, histories: Sequence[History]) -> Sequence[History]:
+    """The histories, and which of their files the logs of sessions name that are not among them.
+
+    Those of all owners and folders are looked at, since a file may be a session's and its copy's. A copy has
+    the records of the first: one that has ended before a file was named does not name it. What their texts
+    say counts as well, since a copy that came as messages has nothing else; a forged one only keeps a file.
+    """
+    since = min((time for history in histories for time in history.files.values()), default=math.inf)
+    going, named = {history.info.id for history in histories}, set[str]()
+    for info in await opened.store.list():
+        if info.updated >= since and info.id not in going:
+            named |= await _files_named_in(opened, info)
+    return [replace(history, shared=named.intersection(history.files)) for history in histories]
+
+
+async def _files_named_in(opened: Opened, info: SessionInfo) -> set[str]:
+    """The files that the records of a log name, or texts in it; as far as it can be read."""
+    names = set[str]()
+    with suppress(StoreError):
+        async with aclosing(good_pages(opened.store, info, tell=say_nothing)) as read:
+            async for page in read:
+                names.update(name for name, _ in _transcripts(page))
+                names.update(map(file_name, long_results(page)))
+                names.update(name for text in _texts(page) for name in _files_told_in(text))
+    return names
+
+
+def _texts(page: Iterable[Record]) -> Iterator[str]:
+    """What was said, and what stands instead of something."""
+    for record in page:
+        match record.event:
+            case MessageRecord(message=message):
+                yield message.text
+            case Compacted(replacement=str(text)):
+                yield text
+
+
+def _files_told_in(text: str) -> Iterator[str]:
+    """The files of which the text says that they hold what it does not."""
+    for before in _BEFORE_NAMES:
+        for behind in text.split(before)[1:]:
+            yield from _FILE.findall(behind.partition("\n")[0])
+
+
 def check_in_folder(opened: Opened, histories: Iterable[History]) -> None:
     """That the files lie where they do by default, unless the call names their folder.
 
@@ -86,12 +348,12 @@ def check_in_folder(opened: Opened, histories: Iterable[History]) -> None:
     if any(option[0] == "--transcripts" for option in opened.settings.given):
         return
     folder = opened.settings.transcripts
-    there = _there(folder)
+    there = _files_in(folder)
     for history in histories:
         for name in history.files:
             if name not in there:
                 raise UsageError(
-                    f"{_called(name, history)} of session {history.info.id!r} is not in {folder}: name its "
+                    f"{_label(name, history)} of session {history.info.id!r} is not in {folder}: name its "
                     "folder with --transcripts, or leave --with-transcripts out; nothing is deleted"
                 )
 
@@ -113,15 +375,15 @@ async def remove_files(
     folder, went = opened.settings.transcripts, list[str]()
     try:
         refuse_link(folder)
-        there = _there(folder)
+        there = _files_in(folder)
         said = await _said(opened, history.info) if there.keys() & history.own else _Said()
         for name in (name for name in history.own if name not in went_before):
-            why = _why_it_stays(name, history, there, said, opened)
+            why = _reason_to_stay(name, history, there, said, opened)
             if why is None:
                 there[name].unlink()
                 went.append(name)
             else:
-                tell(f"{_called(name, history)} {why}")
+                tell(f"{_label(name, history)} {why}")
     except OSError as error:
         raise refused(folder, error) from error
     if history.shared:
@@ -129,17 +391,17 @@ async def remove_files(
     return went
 
 
-def _there(folder: Path) -> Mapping[str, Path]:
+def _files_in(folder: Path) -> Mapping[str, Path]:
     """The transcripts and the files of long results in the folder, by their names."""
     results = (path for path in folder.glob("result_*.txt") if path.is_file() and not path.is_symlink())
     return {path.name: path for path in (*listed(folder), *results)}
 
 
-def _called(name: str, history: History) -> str:
+def _label(name: str, history: History) -> str:
     return f"{'transcript' if name in history.transcripts else 'long result'} {name[:80]}"
 
 
-def _why_it_stays(
+def _reason_to_stay(
     name: str, history: History, there: Mapping[str, Path], said: _Said, opened: Opened
 ) -> str | None:
     """Why the file is not to go with the session; None where it is."""
@@ -147,18 +409,18 @@ def _why_it_stays(
     if name not in there:
         return f"is not in {folder}"
     result = said.results.get(name)
-    is_own = _is_whole_of(there[name], result) if result else _is_of(there[name], said.messages, opened)
+    is_own = _holds_whole(there[name], result) if result else _was_said_in(there[name], said.messages, opened)
     return None if is_own else f"in {folder} is not known to be this session's: it stays"
 
 
-def _is_of(path: Path, said: Collection[int], opened: Opened) -> bool:
+def _was_said_in(path: Path, said: Collection[int], opened: Opened) -> bool:
     """Whether all of the transcript can be read, and was said in the session."""
     transcript = load(path)
     hashes = set(_hashes(transcript.messages, opened))
     return bool(hashes) and not transcript.damaged and hashes.issubset(said)
 
 
-def _is_whole_of(path: Path, result: MessageRecord) -> bool:
+def _holds_whole(path: Path, result: MessageRecord) -> bool:
     """Whether the file holds the text of which the result shows the two ends."""
     shown = head_and_tail(result.message.text, result.spilled or "")
     begins, ends = (part.encode("utf-8", "backslashreplace") for part in shown)
@@ -169,12 +431,12 @@ def _is_whole_of(path: Path, result: MessageRecord) -> bool:
 async def _said(opened: Opened, info: SessionInfo) -> _Said:
     said = _Said()
     with suppress(StoreError):
-        async with aclosing(good_pages(opened.store, info, tell=untold)) as read:
+        async with aclosing(good_pages(opened.store, info, tell=say_nothing)) as read:
             async for page in read:
                 events = [record.event for record in page]
                 messages = (event.message for event in events if isinstance(event, MessageRecord))
                 said.messages.update(_hashes(messages, opened))
-                said.results.update({result_name(result): result for result in results_in(page)})
+                said.results.update({file_name(result): result for result in long_results(page)})
     return said
 
 
@@ -182,116 +444,3 @@ def _hashes(messages: Iterable[Message], opened: Opened) -> Iterator[int]:
     """Each message as it is without secrets: a log may be older than its redaction."""
     redact = opened.settings.redact
     return (hash(json.dumps(redacted(message, redact).to_openai())) for message in messages)
-
-
-_WITH_FILES = ", with the files that no other session of this store names (other stores are not looked at)"
-
-
-@click.command()
-@click.argument("names", metavar="ID…", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Delete them also where a run works on them, which then fails.")
-@click.option("--with-transcripts", is_flag=True, help="Delete also the files that its log names.")
-@click.option("--transcripts", metavar="DIR", help="Where these lie. [default: .transcripts]")
-@options(STORE)
-def delete(names: Sequence[str], yes: bool, force: bool, with_transcripts: bool, **_: Any) -> int:
-    """Delete sessions and their whole logs.
-
-    Says what goes. Transcripts and files of long results stay on disc, unless they are asked for, and
-    where another session of this store names them, too. Where one of several names is wrong, a run works
-    on one of the sessions, or a file to delete is not in .transcripts and no folder is named, nothing is
-    deleted.
-    """
-    asks, console = _asks(yes), error_console()
-
-    async def look(opened: Opened) -> Sequence[History]:
-        found = [await named(opened, name) for name in names]
-        infos = {info.id: redacted(info, opened.settings.redact) for info in found}.values()
-        if with_transcripts:
-            return await _with_files(opened, infos)
-        return [await history_of(opened, info) if asks else History(info=info) for info in infos]
-
-    going = looked(look)
-    files = [name for each in going for name in each.own] if with_transcripts else []
-    if asks and not _agreed(console, going, files):
-        return 0
-
-    async def work(opened: Opened, _: StandardOutput) -> None:
-        async with AsyncExitStack() as holding:
-            for history in going if not force else ():
-                await holding.enter_async_context(kept_free(opened, history.info.id))
-            went = set[str]()
-            for history in going:
-                if with_transcripts:
-                    went.update(await remove_files(opened, history, warn, went))
-                await _delete(opened, history, went, console)
-
-    return done(work)
-
-
-@click.command()
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Only list what has expired.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list.")
-@options(STORE)
-def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
-    """Delete the sessions that have expired.
-
-    Those of all folders whose time to live is over, with --owner of that owner alone; lists what went.
-    """
-    asks, console, now = not dry_run and _asks(yes), error_console(), time.time()
-
-    async def look(opened: Opened) -> Sequence[History]:
-        due = await expired(opened, now)
-        return [History(info=redacted(info, opened.settings.redact)) for info in due]
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        if dry_run:
-            went = await expired(opened, now)
-        else:
-            went = await opened.store.sweep(owner=opened.settings.owner, now=now)
-        if not went:
-            say(console, no_store(opened.settings) or "nothing has expired")
-        if as_json:
-            data = [as_data(info, opened.settings) for info in went]
-            return await output.write(json.dumps(data, indent=2) + "\n")
-        rows = [row(redacted(info, opened.settings.redact)) for info in went]
-        return await output.write(listing(HEADING, rows, output))
-
-    if asks and not _agreed(console, looked(look)):
-        return 0
-    return done(work)
-
-
-async def _with_files(opened: Opened, infos: Iterable[SessionInfo]) -> Sequence[History]:
-    """The histories of sessions whose files are to go with them; see `check_in_folder` for what it raises."""
-    histories = [await history_of(opened, info) for info in infos]
-    check_in_folder(opened, histories)
-    return await with_shared(opened, histories)
-
-
-async def _delete(opened: Opened, history: History, went: Collection[str], console: Console) -> None:
-    """Delete the session, and say that it went, and of its files which."""
-    there = await opened.store.delete(history.info.id)
-    what = "deleted" if there else "was gone already"
-    say(console, f"{what}: {in_words(history, go=went)}")
-
-
-def _asks(yes: bool) -> bool:
-    """Whether somebody is to be asked.
-
-    Raises:
-        UsageError: somebody should be, and nobody is there.
-    """
-    if not yes and not input.is_terminal():
-        raise UsageError("deleting cannot be taken back, and there is no terminal to ask in: say --yes")
-    return not yes
-
-
-def _agreed(console: Console, going: Sequence[History], files: Sequence[str] = ()) -> bool:
-    """Say what goes, these files too, and ask; where nothing does, nobody is asked."""
-    for history in going:
-        say(console, f"to be deleted: {in_words(history, go=files)}")
-    several = f"these {len(going)} sessions and their whole logs"
-    what = f"session {going[0].info.id} and its whole log" if len(going) == 1 else several
-    return not going or click.confirm(f"Delete {what}{_WITH_FILES if files else ''}?", err=True)

@@ -6,7 +6,7 @@ import click
 
 from agentloop._plumbing.checks import seconds_of
 from agentloop.cli.options import STORE, options
-from agentloop.cli.sessions.command import Opened, done, ending, named
+from agentloop.cli.sessions.command import Opened, expiry_text, run_work
 from agentloop.cli.terminal import StandardOutput, error_console, say
 from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Described
@@ -27,11 +27,11 @@ def rename(name: str, title: str, **_: Any) -> int:
         raise UsageError("the title is empty: say what the session is about")
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        info = await named(opened, name)
+        info = await opened.session(name)
         said = Described(title=redacted(title.strip(), opened.settings.redact))
         await describe(opened.store, info, said)
 
-    return done(work)
+    return run_work(work)
 
 
 @click.command()
@@ -46,14 +46,14 @@ def expire(name: str, after: str, **_: Any) -> int:
     seconds = 0.0 if after.strip().lower() == "never" else seconds_of(after)
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        info = await named(opened, name)
+        info = await opened.session(name)
         said = Described(ttl_seconds=seconds)
         await describe(opened.store, info, said)
-        when = ending(said.time + seconds, seconds, on="on ") if seconds else "never"
+        when = expiry_text(said.time + seconds, seconds, on="on ") if seconds else "never"
         unless = ", unless it goes on before" if seconds else ""
         say(error_console(), f"{info.id} expires {when}{unless}")
 
-    return done(work)
+    return run_work(work)
 
 
 async def describe(store: SessionStore, info: SessionInfo, said: Described) -> None:

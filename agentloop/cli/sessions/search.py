@@ -8,7 +8,7 @@ import click
 
 from agentloop._plumbing.aio import in_thread
 from agentloop.cli.options import STORE, options
-from agentloop.cli.sessions.command import Opened, done, named, no_store
+from agentloop.cli.sessions.command import Opened, missing_store, run_work
 from agentloop.cli.terminal import StandardOutput, columns, error_console, listing, moment, say
 from agentloop.errors import UsageError
 from agentloop.events import MessageRecord, kind_name
@@ -37,20 +37,20 @@ def search(text: str, name: str | None, everywhere: bool, as_json: bool, most: i
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         looks, settings = searchable_store(opened), opened.settings
-        session_id = (await named(opened, name)).id if name is not None else None
+        session_id = (await opened.session(name)).id if name is not None else None
         folder = None if everywhere or session_id else str(settings.workdir)
         found = await looks.search(
             text, session_id=session_id, folder=folder, owner=settings.owner, most=most
         )
         if not found:
             hint = " in this folder; --all searches the sessions of all folders" if folder else ""
-            say(error_console(), no_store(settings) or f"nothing found{hint}")
+            say(error_console(), missing_store(settings) or f"nothing found{hint}")
         shown = await in_thread(_shown, found, query, settings.redact)
         if as_json:
             return await output.write(json.dumps(shown, indent=2) + "\n")
         return await output.write(listing(_HEADING, list(map(_row, shown)), output))
 
-    return done(work)
+    return run_work(work)
 
 
 def searchable_store(opened: Opened) -> FindsWords:

@@ -1,21 +1,38 @@
-"""Export, import."""
+"""`sessions export` and `sessions import`: a session for people and other programs, and back in."""
 
-import os
+import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from textwrap import indent
+from typing import Any, TypeAlias
 
 import click
 
-from agentloop._plumbing.private_files import open_private
 from agentloop.cli import input, settings
 from agentloop.cli.options import STORE, TTL, Option, options
-from agentloop.cli.sessions.command import Opened, done, named
-from agentloop.cli.sessions.show import DAMAGED, FORMATS, pages_with, texts_of, untold, warn
+from agentloop.cli.output_file import whole_file
+from agentloop.cli.sessions.command import Opened, run_work
+from agentloop.cli.sessions.pages import (
+    DAMAGED,
+    PAGE_RECORDS,
+    Pages,
+    drop_dangling,
+    page_reader,
+    pages,
+    say_nothing,
+    warn,
+)
 from agentloop.cli.settings import Settings
 from agentloop.cli.terminal import StandardOutput, error_console, few, say
 from agentloop.context import count_message, counter_for
@@ -32,12 +49,14 @@ from agentloop.events import (
     MessageRecord,
     Record,
     RunStartRecord,
+    select,
 )
 from agentloop.messages import Message
 from agentloop.redaction import Redact, redacted
 from agentloop.run import title_of
-from agentloop.sessions import importing, new_session_id
-from agentloop.stores import checked_session_id
+from agentloop.sessions import export as exports
+from agentloop.sessions import heading, importing, new_session_id, to_blocks
+from agentloop.stores import SessionInfo, checked_session_id
 
 SELECTION: Sequence[Option[Any]] = (
     click.option("--branch", metavar="NAME", help="What that branch said; main: all that is of no branch."),
@@ -54,8 +73,42 @@ SELECTION: Sequence[Option[Any]] = (
 )
 Read: TypeAlias = Callable[[EventFilter | None], AsyncGenerator[Sequence[Record]]]
 """Reads a session page by page: the records of a range, or all."""
-
 _RANGE = re.compile(r"([0-9]{1,15})(-?)|([0-9]{0,15})-([0-9]{1,15})")
+FORMATS = ("openai", "events", "markdown")
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+@click.option("--format", "shape", type=click.Choice(FORMATS), default="openai", show_default=True)
+@click.option("-o", "--output", "path", metavar="FILE", help="Write it there instead of standard output.")
+@options(SELECTION, DAMAGED, STORE)
+def export(name: str, shape: str, path: str | None, damaged: str, **selection: Any) -> int:
+    """Write a session out.
+
+    As chat-completions messages, its events, or text to read. Of what is left of it by --branch, --kind,
+    --run and --range together, or of what is good by --damaged skip; an events export then holds each
+    record's position in the log, and comes back in where all that its records point at is in it.
+    """
+    only = filter_of(selection, shape) or (EventFilter() if damaged == "skip" else None)
+    if path == "":
+        raise UsageError("--output is empty: name a file, or leave it out for standard output")
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        info = await opened.session(name)
+        if only:
+            await check_there(only, partial(page_reader(damaged, say_nothing), opened.store, info))
+        async with aclosing(
+            export_texts(opened, info, shape, only, read=page_reader(damaged, warn))
+        ) as texts:
+            if path is None or path == "-":
+                async for text in texts:
+                    await output.write(text)
+            else:
+                with whole_file(settings.read_path(path)) as file:
+                    async for text in texts:
+                        file.write(text)
+
+    return run_work(work)
 
 
 def filter_of(selection: Mapping[str, Any], shape: str) -> EventFilter | None:
@@ -77,6 +130,24 @@ def filter_of(selection: Mapping[str, Any], shape: str) -> EventFilter | None:
     if only == EventFilter():
         return None
     return only if shape != "openai" else replace(only, branch=branch or MAIN, kinds=("message_added",))
+
+
+def _range(text: str | None) -> tuple[int | None, int | None]:
+    if text is None:
+        return None, None
+    match = _RANGE.fullmatch(text.strip())
+    if match is None:
+        raise _no_range(text)
+    alone, dash, first, last = match.groups()
+    low = int(alone or first or 1)
+    high = int(last) if last else None if dash else low
+    if low < 1 or (high is not None and high < low):
+        raise _no_range(text)
+    return low, high
+
+
+def _no_range(text: str) -> UsageError:
+    return UsageError(f"--range must be like 12-40, 12-, -40 or 7, positions from 1 on, not {text[:40]!r}")
 
 
 async def check_there(only: EventFilter, read: Read) -> None:
@@ -109,192 +180,79 @@ async def _check_names(only: EventFilter, pages: AsyncIterable[Iterable[Record]]
     _check_among("--run", only.run_id, list(runs))
 
 
-def _range(text: str | None) -> tuple[int | None, int | None]:
-    if text is None:
-        return None, None
-    match = _RANGE.fullmatch(text.strip())
-    if match is None:
-        raise _no_range(text)
-    alone, dash, first, last = match.groups()
-    low = int(alone or first or 1)
-    high = int(last) if last else None if dash else low
-    if low < 1 or (high is not None and high < low):
-        raise _no_range(text)
-    return low, high
-
-
-def _no_range(text: str) -> UsageError:
-    return UsageError(f"--range must be like 12-40, 12-, -40 or 7, positions from 1 on, not {text[:40]!r}")
-
-
 def _check_among(name: str, wanted: str | None, known: Sequence[str]) -> None:
     if wanted is not None and wanted not in known:
         listed = f"it has {few(list(map(ascii, reversed(known))))}" if known else "it has none"
         raise UsageError(f"{name}: the session has no {wanted[:60]!r}; {listed}")
 
 
-def read_text(path: str) -> str:
-    """What the file of that name holds; `-` is standard input.
+async def export_texts(
+    opened: Opened,
+    info: SessionInfo,
+    shape: str,
+    only: EventFilter | None = None,
+    *,
+    read: Pages = pages,
+) -> AsyncGenerator[str]:
+    """What an export in that format holds of the session, or of what the filter takes of it.
+
+    Of a range, no other records are read; `read` is how.
+
+    Events and Markdown hold one page in memory at a time. The list of messages holds the messages, since a
+    result may stand anywhere behind its call.
 
     Raises:
-        UsageError: it cannot be read, or is not in UTF-8.
+        StoreError: the log cannot be read.
     """
+    async with aclosing(_redacted(opened, read(opened.store, info, only))) as records:
+        match shape:
+            case "openai":
+                said = [record async for page in records for record in page if _is_said(record)]
+                for text in _list(exports.to_openai(said, only=only)):
+                    yield text
+            case "events":
+                async with aclosing(drop_dangling(records, only, tell=warn)) as kept:
+                    async for page in kept:
+                        yield "".join(f"{line}\n" for line in exports.to_events(page, only=only))
+            case _:
+                between = ""
+                if info.title and (only is None or "described" in (only.kinds or ("described",))):
+                    yield heading(redacted(info.title, opened.settings.redact))
+                    between = "\n\n"
+                async for page in records:
+                    for block in to_blocks(select(page, only)):
+                        yield between + block
+                        between = "\n\n"
+                yield "\n"
+
+
+async def _redacted(opened: Opened, read: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[list[Record]]:
+    async with aclosing(read):
+        async for page in read:
+            yield redacted(list(page), opened.settings.redact)
+
+
+def _is_said(record: Record) -> bool:
+    return isinstance(record.event, MessageRecord)
+
+
+def _list(items: Sequence[Any]) -> Iterator[str]:
+    """The items as one JSON list, indented, in pieces."""
+    between = "[\n"
+    for start in range(0, len(items), PAGE_RECORDS):
+        yield between + ",\n".join(map(_item, items[start : start + PAGE_RECORDS]))
+        between = ",\n"
+    yield "\n]\n" if items else "[]\n"
+
+
+def _item(data: Any) -> str:
+    """Strict JSON: NaN and the infinities, which a model's server may have sent, become null."""
     try:
-        data = input.read_bytes() if path == "-" else settings.path(path).read_bytes()
-    except UsageError:
-        raise
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        name = "standard input" if path == "-" else repr(path)
-        raise UsageError(f"nothing imported: line {line} of {name} is not in UTF-8: convert it") from error
-
-
-def redacted_events(
-    events: Iterable[Event], redact: Redact | None, count: Callable[[Message], int]
-) -> Iterator[Event]:
-    """The events redacted; what changes is counted again."""
-    for event in events:
-        clean = redacted(event, redact)
-        yield event if clean is event else _counted(clean, count)
-
-
-def _counted(event: Event, count: Callable[[Message], int]) -> Event:
-    match event:
-        case MessageRecord():
-            return replace(event, tokens=count(event.message))
-        case Cleared():
-            return replace(event, items=_counted_items(event.items, count))
-        case Compacted():
-            answer = count(Message.assistant(event.answer)) if event.answer else 0
-            shown = count(Message.user(event.replacement)) if event.replacement else 0
-            items = _counted_items(event.cleared, count)
-            return replace(event, tokens=shown + answer, answer_tokens=answer, cleared=items)
-    return event
-
-
-def _counted_items(items: Iterable[ClearedItem], count: Callable[[Message], int]) -> tuple[ClearedItem, ...]:
-    return tuple(replace(item, tokens=count(item.message)) for item in items)
-
-
-class WholeFile:
-    """A file that is being written; its faults are told by its path."""
-
-    def __init__(self, path: Path, file: TextIO) -> None:
-        self._path = path
-        self._file = file
-
-    def write(self, text: str) -> None:
-        """Add the text.
-
-        Raises:
-            UsageError: it cannot be written.
-        """
-        with _told(self._path):
-            self._file.write(text)
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[WholeFile]:
-    """A file to write text to, which takes its place at the end of the block, or never where that raises.
-
-    A new file is 0600, one that stands there keeps its rights. Links, devices and pipes are written
-    through, never replaced. What the block raises is the block's own, and comes out as it is.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
-    with _told(path):
-        through = path.is_symlink() or (path.exists() and not path.is_file())
-    with _opened(path, path) if through else _replaced(path) as file:
-        yield WholeFile(path, file)
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[TextIO]:
-    # A name of its own: the file's name may be as long as a name can be.
-    with _told(path):
-        beside = path.with_name(f".agentloop-{os.getpid()}.part")
-    try:
-        with _told(path):
-            beside.unlink(missing_ok=True)
-        with _opened(beside, path) as file:
-            yield file
-            with _told(path):
-                file.flush()
-                os.fsync(file.fileno())
-        with _told(path):
-            _put_in_place(beside, path)
-    except BaseException:  # whatever ended the block, no half file is left; raised again
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def _opened(at: Path, path: Path) -> Iterator[TextIO]:
-    """The file `at`, closed at the end of the block; its faults are told of `path`."""
-    with _told(path):
-        file = open_private(at)
-    try:
-        yield file
-    except BaseException:  # whatever ended the block, it is what is told; raised again
-        with suppress(OSError):
-            file.close()
-        raise
-    with _told(path):
-        file.close()
-
-
-def _put_in_place(beside: Path, path: Path) -> None:
-    if path.exists():
-        beside.chmod(path.stat().st_mode & 0o777)
-    beside.replace(path)
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Say which file it is that cannot be written."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{str(path)!r} cannot be written: {reason}") from error
-
-
-@click.command()
-@click.argument("name", metavar="ID")
-@click.option("--format", "shape", type=click.Choice(FORMATS), default="openai", show_default=True)
-@click.option("-o", "--output", "path", metavar="FILE", help="Write it there instead of standard output.")
-@options(SELECTION, DAMAGED, STORE)
-def export(name: str, shape: str, path: str | None, damaged: str, **selection: Any) -> int:
-    """Write a session out.
-
-    As chat-completions messages, its events, or text to read. Of what is left of it by --branch, --kind,
-    --run and --range together, or of what is good by --damaged skip; an events export then holds each
-    record's position in the log, and comes back in where all that its records point at is in it.
-    """
-    only = filter_of(selection, shape) or (EventFilter() if damaged == "skip" else None)
-    if path == "":
-        raise UsageError("--output is empty: name a file, or leave it out for standard output")
-
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        info = await named(opened, name)
-        if only:
-            await check_there(only, partial(pages_with(damaged, untold), opened.store, info))
-        async with aclosing(texts_of(opened, info, shape, only, read=pages_with(damaged, warn))) as texts:
-            if path is None or path == "-":
-                async for text in texts:
-                    await output.write(text)
-            else:
-                with whole_file(settings.path(path)) as file:
-                    async for text in texts:
-                        file.write(text)
-
-    return done(work)
+        text = json.dumps(data, indent=2, allow_nan=False)
+    except ValueError:
+        strict = json.loads(json.dumps(data), parse_constant=lambda _: None)
+        text = json.dumps(strict, indent=2)
+    return indent(text, "  ")
 
 
 @click.command("import")
@@ -323,7 +281,27 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
             raise exists from error
         await output.write(f"{session_id}\n")
 
-    return done(work)
+    return run_work(work)
+
+
+def read_text(path: str) -> str:
+    """What the file of that name holds; `-` is standard input.
+
+    Raises:
+        UsageError: it cannot be read, or is not in UTF-8.
+    """
+    try:
+        data = input.read_bytes() if path == "-" else settings.read_path(path).read_bytes()
+    except UsageError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        name = "standard input" if path == "-" else repr(path)
+        raise UsageError(f"nothing imported: line {line} of {name} is not in UTF-8: convert it") from error
 
 
 def _events(text: str, settings: Settings) -> list[Event]:
@@ -349,3 +327,30 @@ def _title(events: Sequence[Event]) -> str | None:
         return None
     said = (event.message for event in events if isinstance(event, MessageRecord))
     return next((title_of(message) for message in said if message.role == "user"), None) or None
+
+
+def redacted_events(
+    events: Iterable[Event], redact: Redact | None, count: Callable[[Message], int]
+) -> Iterator[Event]:
+    """The events redacted; what changes is counted again."""
+    for event in events:
+        clean = redacted(event, redact)
+        yield event if clean is event else _recount(clean, count)
+
+
+def _recount(event: Event, count: Callable[[Message], int]) -> Event:
+    match event:
+        case MessageRecord():
+            return replace(event, tokens=count(event.message))
+        case Cleared():
+            return replace(event, items=_recount_items(event.items, count))
+        case Compacted():
+            answer = count(Message.assistant(event.answer)) if event.answer else 0
+            shown = count(Message.user(event.replacement)) if event.replacement else 0
+            items = _recount_items(event.cleared, count)
+            return replace(event, tokens=shown + answer, answer_tokens=answer, cleared=items)
+    return event
+
+
+def _recount_items(items: Iterable[ClearedItem], count: Callable[[Message], int]) -> tuple[ClearedItem, ...]:
+    return tuple(replace(item, tokens=count(item.message)) for item in items)
