@@ -17,8 +17,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, in_thread, within
 from agentloop.errors import RetryTool, ToolDefinitionError
 from agentloop.messages import ToolCall, Usage
-from agentloop.tools import ToolAnswer
-from agentloop.tools import RunContext, Tool, ToolRegistry, is_tool, tool
+from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry, is_tool, tool
 from agentloop.tools.registry import DEFAULT_TIMEOUT_SECONDS
 
 CONTEXT = RunContext(session_id="s1", run_id="r1", call_id="c1", deps={"unit": "km"})
