@@ -1,4 +1,4 @@
-"""What a run came to, and the words of the exit table."""
+"""What a run came to, what a compaction would, and the words of the exit table."""
 
 import asyncio
 from dataclasses import dataclass

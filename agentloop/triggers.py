@@ -1,16 +1,14 @@
-"""Trigger, Fired; counts, window, events, time; any_of, all_of, not_.
-
-Temporal triggers: time passed. Their clock is handed to them and gives seconds since the epoch.
-
-A clock that was set back makes them fire late, never early: all they do is subtract two of its times.
-
-When to compact: each trigger answers "now?" with its reason in words.
+"""When to compact: each trigger answers "now?" with its reason in words.
 
 A trigger is any function of a context and a budget that returns `Fired` or None. Budget triggers fire where a
 measure crosses a limit, structural ones where something happened, temporal ones where time passed; `any_of`,
 `all_of` and `not_` combine them with each other and with functions of yours:
 
     all_of(TokenCount(80_000), any_of(NeedsFollowUp(), On("request")))
+
+What a trigger is stands first; then those of the window, of counts, of events and of time, and at last what
+combines them. The clock of temporal triggers is handed to them and gives seconds since the epoch: one that
+was set back makes them fire late, never early, since all they do is subtract two of its times.
 """
 
 import time
@@ -121,8 +119,206 @@ def last_compaction(context: Context) -> int:
     return context.compactions[-1][0] if context.compactions else 0
 
 
+@dataclass(frozen=True, slots=True)
+class WindowFraction:
+    """Fires when the next request is larger than this share of what the window leaves after the reserve.
+
+    Example:
+        >>> budget = Budget(window=10_000, fixed=8_000, model="m")  # 1,250 are kept free for the answer
+        >>> WindowFraction(0.8)(Context(), budget)
+        Fired(why='tokens 8,000 > 7,000', reason='threshold')
+
+    Raises:
+        UsageError: the fraction is not above 0 and at most 1.
+    """
+
+    fraction: float = 0.8
+
+    def __post_init__(self) -> None:
+        fraction("fraction", self.fraction)
+
+    def threshold(self, budget: Budget, /) -> int:
+        """That share, in tokens."""
+        return int(budget.limit * self.fraction)
+
+    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
+        return _larger(context, budget, self.threshold(budget))
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """Fires when less than the share `below` of the window is left under the mark at its share `at`.
+
+    With the defaults that is above 85 % of the window, the answer's reserve counted in: less than 5 % is left
+    under the 90 % mark. It fires no later than where a request no longer fits beside that reserve.
+
+    Example:
+        >>> budget = Budget(window=10_000, fixed=8_600, model="m")
+        >>> Headroom(at=0.90, below=0.05)(Context(), budget).why
+        'tokens 8,600 > 8,500: less than 5% of the window is left under its 90% mark'
+
+    Raises:
+        UsageError: `at` is not above 0 and at most 1, or `below` not above 0 and at most `at`.
+    """
+
+    at: float = 0.90
+    below: float = 0.05
+
+    def __post_init__(self) -> None:
+        fraction("at", self.at)
+        fraction("below", self.below, most=self.at)
+
+    def threshold(self, budget: Budget, /) -> int:
+        """The mark less that share, in tokens."""
+        return min(_share(budget.window, self.at - self.below), budget.limit)
+
+    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
+        left = f": less than {_percent(self.below)} of the window is left under its {_percent(self.at)} mark"
+        return _larger(context, budget, self.threshold(budget), left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """Fires when less than a slack is left of the window, the answer's reserve counted in.
+
+    The slack is `slack_tokens` (20,000) for windows larger than `large_window` (200,000 tokens), and `share`
+    (20 %) of smaller ones. It fires no later than where a request no longer fits beside the reserve.
+
+    Example:
+        >>> Buffer()(Context(), Budget(window=262_144, fixed=250_000, model="m")).why
+        'tokens 250,000 > 242,144: less than 20,000 is left of the window of 262,144'
+        >>> Buffer().threshold(Budget(window=100_000, fixed=100, model="m"))
+        80000
+
+    Raises:
+        UsageError: a number of tokens is no whole number of at least 0, or `share` not above 0 and at most 1.
+    """
+
+    slack_tokens: int = 20_000
+    large_window: int = 200_000
+    share: float = 0.2
+
+    def __post_init__(self) -> None:
+        whole("slack_tokens", self.slack_tokens, 0)
+        whole("large_window", self.large_window, 0)
+        fraction("share", self.share)
+
+    def slack(self, budget: Budget, /) -> int:
+        """What is to stay free of this window, in tokens."""
+        large = budget.window > self.large_window
+        return min(self.slack_tokens if large else _share(budget.window, self.share), budget.window)
+
+    def threshold(self, budget: Budget, /) -> int:
+        """The window less the slack, in tokens."""
+        return min(budget.window - self.slack(budget), budget.limit)
+
+    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
+        left = f": less than {self.slack(budget):,} is left of the window of {budget.window:,}"
+        return _larger(context, budget, self.threshold(budget), left)
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """Fires when the next request is larger than what may be sent: the budget trigger that fires late.
+
+    What may be sent is the window less the answer's reserve, in tokens. Room is made then whatever other
+    trigger a policy has.
+
+    Example:
+        >>> Overflow()(Context(), Budget(window=8_192, fixed=9_123, model="m")).why
+        'tokens 9,123 > 7,168, all that fits'
+    """
+
+    def threshold(self, budget: Budget, /) -> int:
+        """The largest request that may be sent, in tokens."""
+        return budget.limit
+
+    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
+        return _larger(context, budget, self.threshold(budget))
+
+
+def _larger(context: Context, budget: Budget, threshold: int, words: str = "") -> Fired | None:
+    size = budget.size(context)
+    if size <= threshold:
+        return None
+    words = ", all that fits" if threshold >= budget.limit else words
+    return Fired(f"tokens {size:,} > {threshold:,}{words}")
+
+
+def _share(tokens: int, share: float) -> int:
+    """Whole tokens; rounded first, since 0.95 - 0.05 is a little less than 0.9."""
+    return int(round(tokens * share, 6))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:g}%"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCount:
+    """Fires when more than `turns` complete turns stand behind the newest summary.
+
+    A turn begins with a real user's message on the main line: summaries and what sub-agents were told begin
+    none. The newest is complete once the model's answer ended it.
+
+    Example:
+        >>> from agentloop.messages import Message
+        >>> from agentloop.testing import context_of
+        >>> said = [Message.user("hi"), Message.assistant("hello"), Message.user("and now?")]
+        >>> context = context_of(*said, tokens=8)
+        >>> budget = Budget(window=8_000, fixed=100, model="m")
+        >>> TurnCount(0)(context, budget)
+        Fired(why='complete turns 1 > 0', reason='threshold')
+        >>> TurnCount(20)(context, budget)
+
+    Raises:
+        UsageError: `turns` is no whole number of at least 0.
+    """
+
+    turns: int
+
+    def __post_init__(self) -> None:
+        whole("turns", self.turns, 0)
+
+    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
+        if context.turns <= self.turns:
+            return None
+        answered = isinstance(next_step(Shown(context.said)), Finish)
+        turns = context.turns if answered else context.turns - 1
+        return Fired(f"complete turns {turns:,} > {self.turns:,}") if turns > self.turns else None
+
+
 MOST_REMEMBERED = 32_768
 """Of so many texts, twice over, the counts are remembered: more than a window of a million tokens shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """The tokens of the first `length` messages of a context, the last of them `newest`.
+
+    `clearings` and `compactions` are the very objects that a context keeps for as long as it only grows.
+    """
+
+    tokens: int = 0
+    length: int = 0
+    newest: Entry | None = None
+    clearings: object = ()
+    compactions: object = ()
+
+    @classmethod
+    def of(cls, context: Context, tokens: int) -> "_Sum":
+        length = len(context.visible)
+        newest = context.visible[-1] if length else None
+        return cls(tokens, length, newest, context.clearings, context.compactions)
+
+    def begins(self, context: Context) -> bool:
+        """Whether the context is the one summed, or grown from it."""
+        return (
+            0 < self.length <= len(context.visible)
+            and context.visible[self.length - 1] is self.newest
+            and context.clearings is self.clearings
+            and context.compactions is self.compactions
+        )
 
 
 class Tally:
@@ -167,32 +363,44 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
-    """The tokens of the first `length` messages of a context, the last of them `newest`.
+class TokenCount:
+    """Fires at `tokens` or above.
 
-    `clearings` and `compactions` are the very objects that a context keeps for as long as it only grows.
+    Without a counter what is measured is the next request, fixed part included, by `budget.size`. With one it
+    is what the visible messages say: their text, and names and arguments of their calls, as the counter
+    counts them; it is asked about each text once in its life, and images count nothing. What it said is
+    remembered beside the value, shared by all that hold it, and no part of what compares: several threads may
+    ask at once, and at worst a text is counted once in each.
+
+    Example:
+        >>> TokenCount(4000)(Context(), Budget(window=8_000, fixed=4_012, model="m"))
+        Fired(why='tokens 4,012 >= 4,000', reason='threshold')
+        >>> TokenCount(4000, counter=len)(Context(), Budget(window=8_000, fixed=4_012, model="m"))
+
+    Raises:
+        UsageError: `tokens` is no whole number of at least 1, or the counter cannot be called.
     """
 
-    tokens: int = 0
-    length: int = 0
-    newest: Entry | None = None
-    clearings: object = ()
-    compactions: object = ()
+    tokens: int
+    counter: TokenCounter | None = field(default=None, repr=False)
+    _tally: Tally | None = field(init=False, compare=False, repr=False)
 
-    @classmethod
-    def of(cls, context: Context, tokens: int) -> "_Sum":
-        length = len(context.visible)
-        newest = context.visible[-1] if length else None
-        return cls(tokens, length, newest, context.clearings, context.compactions)
+    def __post_init__(self) -> None:
+        whole("tokens", self.tokens, 1)
+        if self.counter is not None:
+            called("counter", self.counter, "a function that gives the tokens of a text")
+        object.__setattr__(self, "_tally", Tally(self.counter) if self.counter else None)
 
-    def begins(self, context: Context) -> bool:
-        """Whether the context is the one summed, or grown from it."""
-        return (
-            0 < self.length <= len(context.visible)
-            and context.visible[self.length - 1] is self.newest
-            and context.clearings is self.clearings
-            and context.compactions is self.compactions
-        )
+    def threshold(self, budget: Budget, /) -> int | None:
+        """The limit itself; None with a counter, since what that counts is no size of a request."""
+        return None if self._tally else self.tokens
+
+    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
+        if self._tally is None:
+            tokens, words = budget.size(context), ""
+        else:
+            tokens, words = self._tally(context), ", by the trigger's own counter"
+        return Fired(f"tokens {tokens:,} >= {self.tokens:,}{words}") if tokens >= self.tokens else None
 
 
 def _texts(entries: Iterable[Entry]) -> Iterator[str]:
@@ -204,121 +412,6 @@ def _said(message: Message) -> Iterator[str]:
     yield message.text
     for call in message.tool_calls:
         yield from (call.name, call.arguments)
-
-
-Parts: TypeAlias = tuple[Trigger, ...]
-
-
-def any_of(*triggers: Trigger) -> Trigger:
-    """Fires when at least one of these does; says why of all that do.
-
-    Example:
-        >>> from agentloop.triggers import TokenCount, TurnCount
-        >>> either = any_of(TokenCount(80_000), TurnCount(20))
-        >>> either(Context(), Budget(window=128_000, fixed=81_204, model="m")).why
-        'tokens 81,204 >= 80,000'
-
-    Raises:
-        UsageError: none is given, or one of them is no trigger.
-    """
-    return AnyOf(_checked("any_of", triggers))
-
-
-def all_of(*triggers: Trigger) -> Trigger:
-    """Fires when all of these do; those behind one that does not are not asked.
-
-    Example:
-        >>> from agentloop.triggers import NeedsFollowUp, On, TokenCount
-        >>> busy = all_of(TokenCount(80_000), any_of(NeedsFollowUp(), On("request")))
-        >>> busy(Context(), Budget(window=128_000, fixed=81_204, model="m"))  # nothing waits for the model
-
-    Raises:
-        UsageError: none is given, or one of them is no trigger.
-    """
-    return AllOf(_checked("all_of", triggers))
-
-
-def not_(trigger: Trigger) -> Trigger:
-    """Fires when this one does not.
-
-    Example:
-        >>> from agentloop.triggers import NeedsFollowUp
-        >>> not_(NeedsFollowUp())(Context(), Budget(window=8_000, fixed=100, model="m")).why
-        'not NeedsFollowUp()'
-
-    Raises:
-        UsageError: it is no trigger.
-    """
-    return Not(*_checked("not_", (trigger,)))
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf:
-    """What `any_of` makes."""
-
-    parts: Parts
-
-    def threshold(self, budget: Budget, /) -> int | None:
-        """The least of its parts' thresholds, in tokens."""
-        return min(_thresholds(self.parts, budget), default=None)
-
-    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
-        answers = [trigger(context, budget) for trigger in self.parts]
-        return _together([fired for fired in answers if fired])
-
-
-@dataclass(frozen=True, slots=True)
-class AllOf:
-    """What `all_of` makes."""
-
-    parts: Parts
-
-    def threshold(self, budget: Budget, /) -> int | None:
-        """The largest of its parts' thresholds, in tokens."""
-        return max(_thresholds(self.parts, budget), default=None)
-
-    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
-        answers: list[Fired] = []
-        for trigger in self.parts:
-            fired = trigger(context, budget)
-            if not fired:
-                return None
-            answers.append(fired)
-        return _together(answers)
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """What `not_` makes."""
-
-    trigger: Trigger
-
-    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
-        return None if self.trigger(context, budget) else Fired(f"not {_name(self.trigger)}")
-
-
-def _together(answers: Sequence[Fired]) -> Fired | None:
-    if not answers:
-        return None
-    idle = any(fired.reason == "idle" for fired in answers)
-    return Fired(" and ".join(fired.why for fired in answers), reason="idle" if idle else "threshold")
-
-
-def _thresholds(parts: Parts, budget: Budget) -> list[int]:
-    found = (threshold_of(trigger, budget) for trigger in parts)
-    return [threshold for threshold in found if threshold is not None]
-
-
-def _checked(name: str, triggers: Parts) -> Parts:
-    if not triggers:
-        raise UsageError(f"{name} needs at least 1 trigger, not 0")
-    for trigger in triggers:
-        called(f"each trigger of {name}", trigger)
-    return triggers
-
-
-def _name(trigger: Trigger) -> str:
-    return repr(trigger) if is_dataclass(trigger) else name_of(trigger)
 
 
 Happening: TypeAlias = Literal["message", "result", "compaction", "request"]
@@ -501,214 +594,119 @@ def _figure(seconds: float) -> str:
     return f"{seconds:,.3f}".rstrip("0").rstrip(".")
 
 
-@dataclass(frozen=True, slots=True)
-class WindowFraction:
-    """Fires when the next request is larger than this share of what the window leaves after the reserve.
+def any_of(*triggers: Trigger) -> Trigger:
+    """Fires when at least one of these does; says why of all that do.
 
     Example:
-        >>> budget = Budget(window=10_000, fixed=8_000, model="m")  # 1,250 are kept free for the answer
-        >>> WindowFraction(0.8)(Context(), budget)
-        Fired(why='tokens 8,000 > 7,000', reason='threshold')
+        >>> from agentloop.triggers import TokenCount, TurnCount
+        >>> either = any_of(TokenCount(80_000), TurnCount(20))
+        >>> either(Context(), Budget(window=128_000, fixed=81_204, model="m")).why
+        'tokens 81,204 >= 80,000'
 
     Raises:
-        UsageError: the fraction is not above 0 and at most 1.
+        UsageError: none is given, or one of them is no trigger.
     """
-
-    fraction: float = 0.8
-
-    def __post_init__(self) -> None:
-        fraction("fraction", self.fraction)
-
-    def threshold(self, budget: Budget, /) -> int:
-        """That share, in tokens."""
-        return int(budget.limit * self.fraction)
-
-    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
-        return _larger(context, budget, self.threshold(budget))
+    return AnyOf(_checked("any_of", triggers))
 
 
-@dataclass(frozen=True, slots=True)
-class Headroom:
-    """Fires when less than the share `below` of the window is left under the mark at its share `at`.
-
-    With the defaults that is above 85 % of the window, the answer's reserve counted in: less than 5 % is left
-    under the 90 % mark. It fires no later than where a request no longer fits beside that reserve.
+def all_of(*triggers: Trigger) -> Trigger:
+    """Fires when all of these do; those behind one that does not are not asked.
 
     Example:
-        >>> budget = Budget(window=10_000, fixed=8_600, model="m")
-        >>> Headroom(at=0.90, below=0.05)(Context(), budget).why
-        'tokens 8,600 > 8,500: less than 5% of the window is left under its 90% mark'
+        >>> from agentloop.triggers import NeedsFollowUp, On, TokenCount
+        >>> busy = all_of(TokenCount(80_000), any_of(NeedsFollowUp(), On("request")))
+        >>> busy(Context(), Budget(window=128_000, fixed=81_204, model="m"))  # nothing waits for the model
 
     Raises:
-        UsageError: `at` is not above 0 and at most 1, or `below` not above 0 and at most `at`.
+        UsageError: none is given, or one of them is no trigger.
     """
-
-    at: float = 0.90
-    below: float = 0.05
-
-    def __post_init__(self) -> None:
-        fraction("at", self.at)
-        fraction("below", self.below, most=self.at)
-
-    def threshold(self, budget: Budget, /) -> int:
-        """The mark less that share, in tokens."""
-        return min(_share(budget.window, self.at - self.below), budget.limit)
-
-    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
-        left = f": less than {_percent(self.below)} of the window is left under its {_percent(self.at)} mark"
-        return _larger(context, budget, self.threshold(budget), left)
+    return AllOf(_checked("all_of", triggers))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buffer:
-    """Fires when less than a slack is left of the window, the answer's reserve counted in.
-
-    The slack is `slack_tokens` (20,000) for windows larger than `large_window` (200,000 tokens), and `share`
-    (20 %) of smaller ones. It fires no later than where a request no longer fits beside the reserve.
+def not_(trigger: Trigger) -> Trigger:
+    """Fires when this one does not.
 
     Example:
-        >>> Buffer()(Context(), Budget(window=262_144, fixed=250_000, model="m")).why
-        'tokens 250,000 > 242,144: less than 20,000 is left of the window of 262,144'
-        >>> Buffer().threshold(Budget(window=100_000, fixed=100, model="m"))
-        80000
+        >>> from agentloop.triggers import NeedsFollowUp
+        >>> not_(NeedsFollowUp())(Context(), Budget(window=8_000, fixed=100, model="m")).why
+        'not NeedsFollowUp()'
 
     Raises:
-        UsageError: a number of tokens is no whole number of at least 0, or `share` not above 0 and at most 1.
+        UsageError: it is no trigger.
     """
+    return Not(*_checked("not_", (trigger,)))
 
-    slack_tokens: int = 20_000
-    large_window: int = 200_000
-    share: float = 0.2
 
-    def __post_init__(self) -> None:
-        whole("slack_tokens", self.slack_tokens, 0)
-        whole("large_window", self.large_window, 0)
-        fraction("share", self.share)
-
-    def slack(self, budget: Budget, /) -> int:
-        """What is to stay free of this window, in tokens."""
-        large = budget.window > self.large_window
-        return min(self.slack_tokens if large else _share(budget.window, self.share), budget.window)
-
-    def threshold(self, budget: Budget, /) -> int:
-        """The window less the slack, in tokens."""
-        return min(budget.window - self.slack(budget), budget.limit)
-
-    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
-        left = f": less than {self.slack(budget):,} is left of the window of {budget.window:,}"
-        return _larger(context, budget, self.threshold(budget), left)
+Parts: TypeAlias = tuple[Trigger, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Overflow:
-    """Fires when the next request is larger than what may be sent: the budget trigger that fires late.
+class AnyOf:
+    """What `any_of` makes."""
 
-    What may be sent is the window less the answer's reserve, in tokens. Room is made then whatever other
-    trigger a policy has.
-
-    Example:
-        >>> Overflow()(Context(), Budget(window=8_192, fixed=9_123, model="m")).why
-        'tokens 9,123 > 7,168, all that fits'
-    """
-
-    def threshold(self, budget: Budget, /) -> int:
-        """The largest request that may be sent, in tokens."""
-        return budget.limit
-
-    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
-        return _larger(context, budget, self.threshold(budget))
-
-
-def _larger(context: Context, budget: Budget, threshold: int, words: str = "") -> Fired | None:
-    size = budget.size(context)
-    if size <= threshold:
-        return None
-    words = ", all that fits" if threshold >= budget.limit else words
-    return Fired(f"tokens {size:,} > {threshold:,}{words}")
-
-
-def _share(tokens: int, share: float) -> int:
-    """Whole tokens; rounded first, since 0.95 - 0.05 is a little less than 0.9."""
-    return int(round(tokens * share, 6))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:g}%"
-
-
-@dataclass(frozen=True, slots=True)
-class TurnCount:
-    """Fires when more than `turns` complete turns stand behind the newest summary.
-
-    A turn begins with a real user's message on the main line: summaries and what sub-agents were told begin
-    none. The newest is complete once the model's answer ended it.
-
-    Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
-        >>> said = [Message.user("hi"), Message.assistant("hello"), Message.user("and now?")]
-        >>> context = context_of(*said, tokens=8)
-        >>> budget = Budget(window=8_000, fixed=100, model="m")
-        >>> TurnCount(0)(context, budget)
-        Fired(why='complete turns 1 > 0', reason='threshold')
-        >>> TurnCount(20)(context, budget)
-
-    Raises:
-        UsageError: `turns` is no whole number of at least 0.
-    """
-
-    turns: int
-
-    def __post_init__(self) -> None:
-        whole("turns", self.turns, 0)
-
-    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
-        if context.turns <= self.turns:
-            return None
-        answered = isinstance(next_step(Shown(context.said)), Finish)
-        turns = context.turns if answered else context.turns - 1
-        return Fired(f"complete turns {turns:,} > {self.turns:,}") if turns > self.turns else None
-
-
-@dataclass(frozen=True, slots=True)
-class TokenCount:
-    """Fires at `tokens` or above.
-
-    Without a counter what is measured is the next request, fixed part included, by `budget.size`. With one it
-    is what the visible messages say: their text, and names and arguments of their calls, as the counter
-    counts them; it is asked about each text once in its life, and images count nothing. What it said is
-    remembered beside the value, shared by all that hold it, and no part of what compares: several threads may
-    ask at once, and at worst a text is counted once in each.
-
-    Example:
-        >>> TokenCount(4000)(Context(), Budget(window=8_000, fixed=4_012, model="m"))
-        Fired(why='tokens 4,012 >= 4,000', reason='threshold')
-        >>> TokenCount(4000, counter=len)(Context(), Budget(window=8_000, fixed=4_012, model="m"))
-
-    Raises:
-        UsageError: `tokens` is no whole number of at least 1, or the counter cannot be called.
-    """
-
-    tokens: int
-    counter: TokenCounter | None = field(default=None, repr=False)
-    _tally: Tally | None = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        whole("tokens", self.tokens, 1)
-        if self.counter is not None:
-            called("counter", self.counter, "a function that gives the tokens of a text")
-        object.__setattr__(self, "_tally", Tally(self.counter) if self.counter else None)
+    parts: Parts
 
     def threshold(self, budget: Budget, /) -> int | None:
-        """The limit itself; None with a counter, since what that counts is no size of a request."""
-        return None if self._tally else self.tokens
+        """The least of its parts' thresholds, in tokens."""
+        return min(_thresholds(self.parts, budget), default=None)
 
     def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
-        if self._tally is None:
-            tokens, words = budget.size(context), ""
-        else:
-            tokens, words = self._tally(context), ", by the trigger's own counter"
-        return Fired(f"tokens {tokens:,} >= {self.tokens:,}{words}") if tokens >= self.tokens else None
+        answers = [trigger(context, budget) for trigger in self.parts]
+        return _together([fired for fired in answers if fired])
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """What `all_of` makes."""
+
+    parts: Parts
+
+    def threshold(self, budget: Budget, /) -> int | None:
+        """The largest of its parts' thresholds, in tokens."""
+        return max(_thresholds(self.parts, budget), default=None)
+
+    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
+        answers: list[Fired] = []
+        for trigger in self.parts:
+            fired = trigger(context, budget)
+            if not fired:
+                return None
+            answers.append(fired)
+        return _together(answers)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """What `not_` makes."""
+
+    trigger: Trigger
+
+    def __call__(self, context: Context, budget: Budget, /) -> Fired | None:
+        return None if self.trigger(context, budget) else Fired(f"not {_name(self.trigger)}")
+
+
+def _together(answers: Sequence[Fired]) -> Fired | None:
+    if not answers:
+        return None
+    idle = any(fired.reason == "idle" for fired in answers)
+    return Fired(" and ".join(fired.why for fired in answers), reason="idle" if idle else "threshold")
+
+
+def _thresholds(parts: Parts, budget: Budget) -> list[int]:
+    found = (threshold_of(trigger, budget) for trigger in parts)
+    return [threshold for threshold in found if threshold is not None]
+
+
+def _checked(name: str, triggers: Parts) -> Parts:
+    if not triggers:
+        raise UsageError(f"{name} needs at least 1 trigger, not 0")
+    for trigger in triggers:
+        called(f"each trigger of {name}", trigger)
+    return triggers
+
+
+def _name(trigger: Trigger) -> str:
+    return repr(trigger) if is_dataclass(trigger) else name_of(trigger)
 
 
 __all__ = [

@@ -1,4 +1,8 @@
-"""How much room there is; what an overflow teaches."""
+"""How much room a request has, and what an overflow teaches of it.
+
+`Budget` is a value: the window, the fixed part, what is kept free for the answer. `learnt` and those below it
+make the next one of what a server refused.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

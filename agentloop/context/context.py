@@ -1,6 +1,4 @@
-"""Context: the fold of the log.
-
-What the model sees now: the fold of the log.
+"""What the model sees now: the fold of the log.
 
 `Context` is a value. `add` costs what the records cost, not what the log costs, and a context grown
 record by record equals one folded from scratch. Only four kinds of record change it: `MessageRecord`
@@ -9,6 +7,8 @@ appends, `Cleared` shows messages shortened, `Compacted` puts a summary in the p
 
 A context may hold the newest part alone of what was said (`starts_after`): all that a step needs is there,
 and what was added to it is folded in all the same. Only taking a compaction back wants the whole.
+
+`originals_of` and what stands below it lead from entries back to what they stand for in the log.
 """
 
 from bisect import bisect_left, bisect_right

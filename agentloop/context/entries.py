@@ -1,9 +1,9 @@
-"""Entry, growing sequences, which usage reports can be true.
+"""What a context is made of: entries, sequences that grow, and a provider's counts of them.
 
-Which of a provider's counts can be true: each is held against our own and against those before it.
-
-Servers are seen to report nothing, zeros, halves, doubles, the request before, the same number for ever, or
-the sum of all requests so far. What cannot be true moves no line: sizes then rest on our own count.
+A report is a provider's count of one request. Servers are seen to report nothing, zeros, halves, doubles,
+the request before, the same number for ever, or the sum of all requests so far: each is held against our own
+count and against those before it (`is_credible`). What cannot be true moves no line: sizes then rest on our
+own count.
 """
 
 import threading

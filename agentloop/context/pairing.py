@@ -1,11 +1,10 @@
-"""Which result answers which call; what requests hold that nobody said.
-
-What requests hold that nobody said: one rule for building them and for counting them.
+"""Which result answers which call, and what requests hold that nobody said.
 
 Strict providers want user and assistant by turns, a user first, and a result for every call. Where a user
 speaks after a user or after results, an assistant acknowledges; where an assistant speaks after an
 assistant or first, a user tells it to go on; a call without a result is answered as interrupted. Each is
-decided by what stands before, so that a message added changes nothing that was sent.
+decided by what stands before, so that a message added changes nothing that was sent. There is one rule for
+building such requests and for counting them.
 """
 
 from collections import deque

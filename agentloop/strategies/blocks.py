@@ -1,4 +1,4 @@
-"""Recursive summary; blocks with a scope of runs."""
+"""A record that is written again and again, and blocks in three sections with a scope of runs."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

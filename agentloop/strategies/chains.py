@@ -1,4 +1,4 @@
-"""Tiered, Reduce."""
+"""Strategies of many steps: `Reduce` shortens, summarises and drops; `Tiered` tries four tiers in turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,6 +1,4 @@
-"""Old and superseded results shown shortened (layer one).
-
-Layer one: old tool results, and old long arguments, are shown shortened. No model is asked.
+"""Old and superseded tool results, and old long arguments, shown shortened: layer one. No model is asked.
 
 A change of an old message makes a provider's prompt cache worthless from there on, so clearing acts in
 batches: nothing happens until a batch saves `min_gain_tokens`. What was shortened once stays so, byte for

@@ -1,9 +1,7 @@
-"""Keep a tail; windows that drop.
+"""Keep the newest part: what is older is summarised, or dropped by a window.
 
-Windows: the newest part stays, what is older is dropped, and one line says how much is gone.
-
-No summary stands for what a window drops; summaries that stand already stay. `replaced_by` makes a record
-stand where the line would.
+No summary stands for what a window drops, only one line that says how much is gone; summaries that stand
+already stay. `replaced_by` makes a record stand where the line would.
 """
 
 from collections.abc import Container, Sequence
