@@ -1,4 +1,7 @@
-"""What was done: files, errors, calls."""
+"""What was done: calls with their outcome, the errors met, and the files with the last thing done to each.
+
+`calls_of` reads the messages; `failure_lines`, `last_done` and `newest_of_each` are the three sections of it.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,7 +10,8 @@ from typing import Any
 
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import beginning, failure_in, halves, head, opening_failure_in
-from agentloop.compaction.digest.language import Sentence, is_hard, is_keyed, sentences, words
+from agentloop.compaction.digest.language import is_keyed
+from agentloop.compaction.digest.sentences import Sentence, is_hard, sentences, words
 from agentloop.context import answers, kind_of
 from agentloop.messages import Message, ToolCall
 

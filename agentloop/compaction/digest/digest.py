@@ -1,4 +1,8 @@
-"""The record computed from the log, within a budget."""
+"""The digest: what users asked for, what was decided and done, computed from the log within a budget.
+
+`digest` makes sections of what `statements.py` and `calls.py` found, lets them take items in turns until the
+budget is used, and puts the index of `index.py` below.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agentloop.compaction.digest.index import LABELS
-from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED, sentences
+from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
+from agentloop.compaction.digest.sentences import sentences
 from agentloop.context import TokenCounter
 from agentloop.prompts import SUMMARY_INDEX
 

@@ -1,4 +1,4 @@
-"""Names and numbers to keep exact."""
+"""The index: names and numbers that must be kept exact, in labelled lines, the newest first."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,8 @@
-"""What was said, weighed; newer values replace older ones."""
+"""What was said: sentences weighed, and older values replaced by newer ones.
+
+A message becomes `Spoken` sentences. `forget_superseded` takes out of them what a later one replaces: it
+reads each as `Statement`s, "this is that". `weigh` says how much each matters, `as_lines` writes those kept.
+"""
 
 import re
 from collections import Counter, defaultdict, deque
@@ -9,18 +13,33 @@ from typing import TypeAlias
 from agentloop._plumbing.patterns import pattern
 from agentloop.compaction.digest.earlier import Earlier
 from agentloop.compaction.digest.language import (
-    Sentence,
+    CHANGE_TO,
+    CHANGE_VERBS,
+    CHANGE_WORDS,
+    CLAUSE,
+    COPULA,
+    DETERMINERS,
+    INSTEAD,
+    LEADS,
+    MANY,
+    ORDERS,
+    OWNERS,
+    PHRASE,
+    PLACED,
     adds,
-    bare,
     binds,
     changes,
-    content_words,
     decides,
-    is_hard,
     is_keyed,
     is_narration,
     is_news,
     is_pleasant,
+)
+from agentloop.compaction.digest.sentences import (
+    Sentence,
+    bare,
+    content_words,
+    is_hard,
     kind_of_value,
     novelty,
     sentences,
@@ -32,69 +51,9 @@ from agentloop.messages import Message
 MOST_VALUE_WORDS = 3
 """A value of plain words has at most so many; what is longer tells a story."""
 
-_CLAUSE = pattern(r"[,;、，；]\s*|\s[—–-]\s|\s(?:and|but|und|aber|et|mais|y|pero)\s|\s\(|\)", re.IGNORECASE)
-_COPULA = pattern(
-    r"\b(?:is|are|was|were|be|becomes?|became|equals?|stays at|stands at|ist|sind|lautet|beträgt|est|sont|"
-    r"es|son|está|è|é|fica|jest|wynosi)\b|['’]s\s|是|为|為|は|이다|это|составляет|—",
-    re.IGNORECASE,
-)
-_TO = pattern(
-    r"\b(?:set|chang\w+|switch\w*|mov\w+|bump\w*|rais\w+|lower\w*|increas\w+|decreas\w+|updat\w+|reduc\w+|"
-    r"migrat\w+|renam\w+|push\w*|postpon\w+|exten\w+|delay\w*|shift\w*|rotat\w+|went|goe?s?)\b.*?\b(?:to|"
-    r"with)\b|"
-    r"\b(?:cambi\w+|mud\w+|pass\w+|änder\w*|geändert|wechsel\w*|changé\w*)\b.*?\b(?:a|para|auf|zu|à)\b",
-    re.IGNORECASE,
-)
 _SIGN = pattern(r"\s?(?:=>|==?|->|→)\s?|[:：]\s+|：")
-_CHANGE_WORDS_TEXT = """
-now instead longer anymore changed changes changing updated updates correction corrected correct actually
-switched moved replaced revised from currently current bumped raised lowered increased decreased reduced
-makes made uses using used remember fyi important please again still value should must shall let lets let's
-need needs want wants go goes been days ok okay well no wait sorry oh hey since i've we've it's pushed
-postponed extended delayed shifted rotated scratch mind jetzt nun ahora maintenant désormais adesso ora
-agora теперь stattdessen 现 改 变 更 今
-"""
-_VERBS_TEXT = """
-change update switch move replace revise bump raise lower increase decrease reduce set sets make use note
-put take keep push plan plans
-"""
-_VERBS = frozenset(_VERBS_TEXT.split())
-"""Words of a change only where they are verbs: a lower bound and an update interval are things."""
-
-_LEADS_TEXT = "we i you please to let us let's lets now actually then should must shall will can been"
-_LEADS = frozenset(_LEADS_TEXT.split())
-_ORDERS_TEXT = "set make use note put take keep"
-_ORDERS = frozenset(_ORDERS_TEXT.split())
-_DETERMINERS_TEXT = "the a an my our your it its that this their his her all"
-_DETERMINERS = frozenset(_DETERMINERS_TEXT.split())
-_OWNERS_TEXT = "my your his her their our mein dein unser mi tu su mon ton son"
-_OWNERS = frozenset(_OWNERS_TEXT.split())
-_CHANGE_WORDS = frozenset(_CHANGE_WORDS_TEXT.split())
-_X = r"(?:the |using |use |a |an )?([^\s,;.:!?]+(?:[.:/-][^\s,;.:!?]+)*)"
-_INSTEAD = pattern(
-    r"\b(?:instead of|rather than|in place of|replac\w+|ditch|forget(?: about)?|"
-    r"no longer(?: use| on| at)?|statt|"
-    r"anstatt|au lieu de|"
-    r"plutôt que|en vez de|en lugar de|invece di|em vez de|вместо)\s+"
-    + _X
-    + r"|,\s(?:and )?not\s+"
-    + _X
-    + r"|\bfrom\s+"
-    + _X
-    + r"\s+to\b",
-    re.IGNORECASE,
-)
-
 _LEAD_IN = pattern(r"^[^:：]*[:：]\s+(?=\S+\s+\S)")
-_PLACED = pattern(
-    r"^\W*(?:for|in|on|at|with|under|within|during|when|while|für|bei|im|para|en|pour|dans)\b", re.I
-)
 _GENITIVE = pattern(r"\b(?!it\b|that\b|let\b|what\b)\w+['’]s\b", re.IGNORECASE)
-_PHRASE = pattern(
-    r"\b(?:for|in|on|at|with|under|within|during|when|while|of|für|bei|im|para|en|pour|dans)\s+"
-    r"((?:[^\s,;:]+[ ]?){1,4})",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +73,7 @@ class Statement:
 def claims(sentence: str) -> Iterator[Statement]:
     """The claims of a sentence, at most one a clause, each about what the whole sentence is about."""
     clauses = clauses_of(sentence)
-    found = [None if _PLACED.match(clause) and len(clauses) > 1 else _claim(clause) for clause in clauses]
+    found = [None if PLACED.match(clause) and len(clauses) > 1 else _claim(clause) for clause in clauses]
     around = [clause for clause, claim in zip(clauses, found, strict=True) if claim is None]
     common = frozenset(word for clause in around for word in key_of(clause))
     for clause, claim in zip(clauses, found, strict=True):
@@ -124,12 +83,12 @@ def claims(sentence: str) -> Iterator[Statement]:
 
 def clauses_of(sentence: str) -> list[str]:
     """The clauses of a sentence, without what parts them."""
-    return [clause.strip().rstrip(".!?。！？") for clause in _CLAUSE.split(sentence) if clause]
+    return [clause.strip().rstrip(".!?。！？") for clause in CLAUSE.split(sentence) if clause]
 
 
 def given_up(sentence: str) -> list[str]:
     """What the sentence itself names as no longer so: the X of "instead of X" and "from X to Y"."""
-    found = ("".join(filter(None, match.groups())).strip("\"'`*()") for match in _INSTEAD.finditer(sentence))
+    found = ("".join(filter(None, match.groups())).strip("\"'`*()") for match in INSTEAD.finditer(sentence))
     return [word for word in found if len(word) > 1]
 
 
@@ -144,14 +103,14 @@ def key_of(text: str) -> frozenset[str]:
 
 def owners(text: str) -> frozenset[str]:
     """Whose the things are that a text is about."""
-    return _OWNERS.intersection(map(bare, words(text)))
+    return OWNERS.intersection(map(bare, words(text)))
 
 
 def tells_apart(sentence: str, of: str) -> bool:
     """Whether a sentence that names a thing given up narrows it to less than what `of` speaks of."""
-    rest = _INSTEAD.sub(" ", sentence)
+    rest = INSTEAD.sub(" ", sentence)
     known = key_of(of)
-    narrow = (key_of(match.group(1)) - known for match in _PHRASE.finditer(rest))
+    narrow = (key_of(match.group(1)) - known for match in PHRASE.finditer(rest))
     apart = (word for words_ in narrow for word in words_ if not is_hard(word))
     theirs = (match.group().lower() for match in _GENITIVE.finditer(sentence))
     return any(apart) or owners(sentence) != owners(of) or any(one not in of.lower() for one in theirs)
@@ -159,11 +118,11 @@ def tells_apart(sentence: str, of: str) -> bool:
 
 def _of_change(before: str, word: str, behind: str) -> bool:
     """Whether a word only says that something is or changes, and not what."""
-    if word not in _VERBS:
-        return word in _CHANGE_WORDS
+    if word not in CHANGE_VERBS:
+        return word in CHANGE_WORDS
     if not before:
-        return word in _ORDERS or behind in _DETERMINERS
-    return before in _LEADS
+        return word in ORDERS or behind in DETERMINERS
+    return before in LEADS
 
 
 def _claim(clause: str) -> Statement | None:
@@ -181,12 +140,13 @@ def _claim(clause: str) -> Statement | None:
 
 
 def _parted(clause: str) -> tuple[str, str] | None:
-    match = _TO.search(clause) or _COPULA.search(clause)
+    changed = CHANGE_TO.search(clause)
+    match = changed or COPULA.search(clause)
     if match is None:
         match = next(reversed(list(_SIGN.finditer(clause))), None)
     if match is None or not clause[match.end() :].strip():
         return None
-    before = match.group() if match.re is _TO else ""
+    before = changed.group() if changed else ""
     return clause[: match.start()] + " " + before, clause[match.end() :]
 
 
@@ -196,7 +156,7 @@ def _value(text: str) -> str | None:
     hard = [word for word in found if is_hard(word)]
     if len(hard) == 1:
         return hard[0]
-    plain = [word for word in found if bare(word) not in _CHANGE_WORDS | _ORDERS]
+    plain = [word for word in found if bare(word) not in CHANGE_WORDS | ORDERS]
     plain = [word for word in plain if next(content_words([word]), None)]
     if hard or not 1 <= len(plain) <= MOST_VALUE_WORDS:
         return None
@@ -230,10 +190,6 @@ CHANGED = "[changed later]"
 
 MOST_CANDIDATES = 64
 """So many of the newest claims about a word are compared with a new one, which keeps it linear."""
-
-_MANY_TEXT = "ticket invoice order issue case item customer reference receipt booking chapter"
-MANY = frozenset(_MANY_TEXT.split())
-"""Things of which there are many: a second one is no new value of the first unless it says so."""
 
 RANKS = {"tool": 0, "assistant": 1, "user": 2}
 """What a user said is not made stale by an assistant, nor what either said by a tool."""
