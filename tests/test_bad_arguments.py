@@ -307,7 +307,7 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
         compaction.Summary,
         {
             "max_tokens": whole_or_none(20),
-            "piece_tokens": whole_or_none(20),
+            "chunk_tokens": whole_or_none(20),
             "message_chars": whole_or_none(100),
         },
     ),

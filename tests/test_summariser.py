@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop.compaction.reading import MAX_PIECES
+from agentloop.compaction.reading import MAX_CHUNKS
 from agentloop.compaction.replacement import Replacement
 from agentloop.compaction.summary import Summariser, TakeNote, room_left, summary_budget
 from agentloop.context import Budget, Context, Entry, count_message, count_request
@@ -125,7 +125,7 @@ async def test_n_pieces_take_n_requests_and_one_more(turns: int) -> None:
     noted: list[ModelCalled] = []
     result = await written(summariser(model), long_talk(turns), note=noted.append)
     *maps, last = questions(model)
-    assert 2 <= len(maps) <= MAX_PIECES
+    assert 2 <= len(maps) <= MAX_CHUNKS
     assert len(noted) == len(model.requests)
     assert material(last) == "\n\n".join([f"Earlier record: {RECORD}"] * len(maps))
     assert f"was read in {len(maps)} parts" in last
@@ -151,7 +151,7 @@ def test_l4_all_that_was_said_is_whole_in_an_accepted_request(
             and not CHANGED.search(message.text)
         ):
             assert any(message.text in piece for piece in read)
-    assert len(read) <= MAX_PIECES + 1
+    assert len(read) <= MAX_CHUNKS + 1
     assert_valid(model.requests)
     assert all(count_request(r, COUNTER) + (r.max_output_tokens or 0) <= window for r in model.requests)
     unread = {fact for seq in result.unread for fact in FACT.findall(said[seq - 1].text)}
@@ -190,7 +190,7 @@ async def test_a_summary_keeps_to_its_longest_length_with_its_index(most: int) -
 
 async def test_pieces_keep_to_their_own_bound() -> None:
     model = ScriptedModel([], summary=RECORD)
-    await written(summariser(model, window=20_000, spec=Summary(piece_tokens=700)), long_talk(8))
+    await written(summariser(model, window=20_000, spec=Summary(chunk_tokens=700)), long_talk(8))
     *maps, _ = questions(model)
     assert len(maps) == 4
     assert all(COUNTER(material(question)) <= 700 for question in maps)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentloop.callbacks import Callbacks, Replace
 from agentloop.compaction import Compaction
 from agentloop.compaction.digest import digest
-from agentloop.compaction.reading import BETWEEN_TOKENS, MAX_PIECES, Bounds, reading_of
+from agentloop.compaction.reading import BETWEEN_TOKENS, MAX_CHUNKS, Bounds, reading_of
 from agentloop.compaction.summary import fault_of
 from agentloop.context import Context, count_request, counter_for, fitted
 from agentloop.events import Cleared
@@ -90,11 +90,11 @@ def test_l6_an_old_message_is_known_again_as_it_was_said_and_as_it_was_read(text
 def test_l4_what_was_said_is_whole_in_one_piece_as_long_as_it_fits(said: list[str], room: int) -> None:
     entries = context_of([Message.user(text) for text in said]).visible
     reading = reading_of(entries, bounds=Bounds(room=room), counter=COUNTER)
-    assert len(reading.pieces) <= MAX_PIECES
-    assert all(COUNTER(piece) <= room + 40 for piece in reading.pieces)
+    assert len(reading.chunks) <= MAX_CHUNKS
+    assert all(COUNTER(piece) <= room + 40 for piece in reading.chunks)
     for entry in entries:
         if entry.seq not in reading.unread and "<" not in entry.original.text:
-            pieces, text = reading.pieces, entry.original.text
+            pieces, text = reading.chunks, entry.original.text
             if COUNTER(f"User: {text}") + BETWEEN_TOKENS > room:
                 pieces = ("".join(pieces).replace("User: [continued] ", ""),)
                 text = text.replace("User: [continued] ", "")
@@ -106,7 +106,7 @@ def test_results_give_way_before_what_was_said() -> None:
     messages = [Message.user("rule one. " * 150), Message.assistant("", [call])]
     messages += [Message.tool("1", "FACT-00000a " + "x y " * 3_000 + " FACT-00000b")]
     reading = reading_of(context_of(messages).visible, bounds=Bounds(room=500), counter=COUNTER)
-    text = "\n\n".join(reading.pieces)
+    text = "\n\n".join(reading.chunks)
     assert reading.unread == ()
     assert text.count("rule one.") == 150
     assert {"FACT-00000a", "FACT-00000b"} <= set(FACT.findall(text))
@@ -119,7 +119,7 @@ async def test_what_no_summary_stands_for_is_said(tmp_path: Path) -> None:
     result = await runner_on(store, model, tmp_path).compact("s")
     assert result is not None
     assert result.status == "done"
-    assert len(model.requests) <= MAX_PIECES + 1
+    assert len(model.requests) <= MAX_CHUNKS + 1
     seen = {fact for request in model.requests for fact in FACT.findall(str(request.messages))}
     unread = {f"FACT-{seq - 1:06x}" for seq in result.unread}
     assert seen | unread >= {f"FACT-{at:06x}" for at in range(1, 3_000)}

@@ -26,8 +26,8 @@ def test_tiered_goes_from_stubs_to_a_record_without_a_model() -> None:
     cuts = [step(context, ROOM) for step in (chunks, half, plain)]
     assert [cut.covers for cut in cuts if cut] == [((2, 16),), ((2, 9),), ((2, 16),)]
     assert [cut.instead for cut in cuts if cut] == [
-        Summary(piece_tokens=12_000, message_chars=10_000),
-        Summary(piece_tokens=12_000, message_chars=10_000),
+        Summary(chunk_tokens=12_000, message_chars=10_000),
+        Summary(chunk_tokens=12_000, message_chars=10_000),
         Digest(),
     ]
     folded = carried_out(context, chunks(context, ROOM))
@@ -59,7 +59,7 @@ def test_chunks_take_a_smaller_share_of_very_large_windows(window: int, most: in
     cut = step(context_of(turns(6)), replace(BUDGET, window=window))
     assert cut is not None
     assert isinstance(cut.instead, Summary)
-    assert cut.instead.piece_tokens == tokens
+    assert cut.instead.chunk_tokens == tokens
 
 
 def test_reduce_shortens_then_summarises_then_drops() -> None:

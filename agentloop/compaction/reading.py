@@ -1,4 +1,4 @@
-"""What a summariser reads: the covered messages as labelled text, in pieces that fit its window."""
+"""What a summariser reads: the covered messages as labelled text, in chunks that fit its window."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +10,8 @@ from agentloop.context import Entry, TokenCounter, neutral, render, says_nothing
 from agentloop.messages import Message
 from agentloop.prompts import CONTINUED
 
-MAX_PIECES = 6
-"""The most pieces of one reading; the records of several pieces are made into one by one more request."""
+MAX_CHUNKS = 6
+"""The most chunks of one reading; the records of several chunks are made into one by one more request."""
 
 RESULT_CHARS = (2_000, 500, 150)
 """What is read of one result or one call's arguments, head and tail together: the most that fits."""
@@ -34,34 +34,34 @@ _LABEL = pattern(r"[^:(\n]{0,80}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How pieces are made: each of at most `room` tokens, and of at most `piece_tokens` where that is less.
+    """How chunks are made: each of at most `room` tokens, and of at most `chunk_tokens` where that is less.
 
     Each message is capped at `message_chars` characters as it is read, head and tail together. Results and
     arguments are cut to the first of `result_chars` with which everything can be read.
     """
 
     room: int
-    piece_tokens: int | None = None
+    chunk_tokens: int | None = None
     message_chars: int | None = None
     result_chars: tuple[int, ...] = RESULT_CHARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The pieces to read, and the positions of what even `MAX_PIECES` of them could not hold.
+    """The chunks to read, and the positions of what even `MAX_CHUNKS` of them could not hold.
 
-    `records` are earlier records that are not in the pieces: they wait for the request that makes one record
+    `records` are earlier records that are not in the chunks: they wait for the request that makes one record
     of all.
     """
 
-    pieces: tuple[str, ...]
+    chunks: tuple[str, ...]
     records: str = ""
     unread: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """One message as it is read, in parts that fit into a piece; without any where it is too long for all."""
+    """One message as it is read, in parts that fit into a chunk; without any where it is too long for all."""
 
     seq: int
     order: int
@@ -71,21 +71,21 @@ class _Block:
 
 
 def reading_of(entries: Sequence[Entry], *, bounds: Bounds, counter: TokenCounter) -> Reading:
-    """The entries in as few pieces as they need: one, with earlier records first, where one request has room.
+    """The entries in as few chunks as they need: one, with earlier records first, where one request has room.
 
-    User and assistant text is whole, and in one piece where a piece has room for it; results and arguments
+    User and assistant text is whole, and in one chunk where a chunk has room for it; results and arguments
     give way first. Where what was said is still too much, whole messages are left out: results before
     assistant text before user text, oldest first.
     """
     said = [entry for entry in entries if entry.kind != "note"]
     most = max(bounds.room, LEAST_ROOM)
-    piece = min(most, bounds.piece_tokens or most)
+    chunk = min(most, bounds.chunk_tokens or most)
     blocks: list[_Block] = []
     for chars in bounds.result_chars:
-        blocks = list(_blocks(said, chars, bounds, piece, counter))
-        if reading := _together(blocks, most, piece) or _apart(blocks, most, piece):
+        blocks = list(_blocks(said, chars, bounds, chunk, counter))
+        if reading := _together(blocks, most, chunk) or _apart(blocks, most, chunk):
             return reading
-    return _most_telling(blocks, most, piece)
+    return _most_telling(blocks, most, chunk)
 
 
 def record_block(text: str) -> str:
@@ -96,7 +96,7 @@ def record_block(text: str) -> str:
 
 
 def _blocks(
-    entries: Sequence[Entry], chars: int, bounds: Bounds, piece: int, counter: TokenCounter
+    entries: Sequence[Entry], chars: int, bounds: Bounds, chunk: int, counter: TokenCounter
 ) -> Iterator[_Block]:
     most = bounds.message_chars or WHOLE
     texts = render(entries, max_result_chars=chars)
@@ -114,23 +114,23 @@ def _blocks(
             order=-1 if is_record else _ORDER.get(entry.original.role, 2),
             text=text,
             tokens=tokens,
-            parts=tuple(_parts(text, tokens, piece, counter)),
+            parts=tuple(_parts(text, tokens, chunk, counter)),
         )
 
 
-def _parts(text: str, tokens: int, piece: int, counter: TokenCounter) -> Iterator[tuple[str, int]]:
-    if tokens <= piece:
+def _parts(text: str, tokens: int, chunk: int, counter: TokenCounter) -> Iterator[tuple[str, int]]:
+    if tokens <= chunk:
         yield text, tokens
-    elif tokens <= piece * MAX_PIECES:
+    elif tokens <= chunk * MAX_CHUNKS:
         label = _LABEL.match(text)
-        yield from _split(text, piece, counter, f"{label[0] if label else ''}: {CONTINUED} ")
+        yield from _split(text, chunk, counter, f"{label[0] if label else ''}: {CONTINUED} ")
 
 
-def _split(text: str, piece: int, counter: TokenCounter, lead: str) -> Iterator[tuple[str, int]]:
+def _split(text: str, chunk: int, counter: TokenCounter, lead: str) -> Iterator[tuple[str, int]]:
     """The text in parts that fit, each but the first behind the lead; it is cut between words."""
-    while (tokens := counter(text) + BETWEEN_TOKENS) > piece and len(text) > len(lead) + 1:
-        part = _head(text, len(text) * piece // tokens, least=len(lead) + 1)
-        while (size := counter(part) + BETWEEN_TOKENS) > piece and len(part) > len(lead) + 1:
+    while (tokens := counter(text) + BETWEEN_TOKENS) > chunk and len(text) > len(lead) + 1:
+        part = _head(text, len(text) * chunk // tokens, least=len(lead) + 1)
+        while (size := counter(part) + BETWEEN_TOKENS) > chunk and len(part) > len(lead) + 1:
             part = _head(text, len(part) * 9 // 10, least=len(lead) + 1)
         yield part, size
         text = lead + text[len(part) :]
@@ -145,43 +145,43 @@ def _head(text: str, chars: int, *, least: int) -> str:
     return text[:at_blank] if at_blank else head(text, chars) or text[:chars]
 
 
-def _together(blocks: Sequence[_Block], room: int, piece: int) -> Reading | None:
+def _together(blocks: Sequence[_Block], room: int, chunk: int) -> Reading | None:
     """All in one request, earlier records first."""
     new = sum(block.tokens for block in blocks if block.order >= 0)
-    if new > piece or sum(block.tokens for block in blocks) > room:
+    if new > chunk or sum(block.tokens for block in blocks) > room:
         return None
     first = sorted(blocks, key=lambda block: block.order >= 0)
-    return Reading(pieces=(BETWEEN.join(block.text for block in first),) if blocks else ())
+    return Reading(chunks=(BETWEEN.join(block.text for block in first),) if blocks else ())
 
 
-def _apart(blocks: Sequence[_Block], room: int, piece: int) -> Reading | None:
-    """In pieces; earlier records wait, unless they take too much of the last request."""
+def _apart(blocks: Sequence[_Block], room: int, chunk: int) -> Reading | None:
+    """In chunks; earlier records wait, unless they take too much of the last request."""
     records = [block for block in blocks if block.order < 0]
     few = sum(block.tokens for block in records) <= room * SHARE_OF_RECORDS
     wait = few or not all(block.parts for block in records)
     read = [block for block in blocks if block.order >= 0 or not wait]
-    pieces = _packed(read, piece) if all(block.parts for block in read) else None
-    if pieces is None:
+    chunks = _packed(read, chunk) if all(block.parts for block in read) else None
+    if chunks is None:
         return None
-    return Reading(pieces=pieces, records=BETWEEN.join(block.text for block in records if wait))
+    return Reading(chunks=chunks, records=BETWEEN.join(block.text for block in records if wait))
 
 
-def _packed(blocks: Iterable[_Block], piece: int) -> tuple[str, ...] | None:
-    """The blocks packed in their order; None where that takes more than `MAX_PIECES`."""
+def _packed(blocks: Iterable[_Block], chunk: int) -> tuple[str, ...] | None:
+    """The blocks packed in their order; None where that takes more than `MAX_CHUNKS`."""
     packed: list[list[str]] = []
     left = 0
     for text, tokens in (part for block in blocks for part in block.parts):
         if tokens > left or not packed:
             packed.append([])
-            left = piece
+            left = chunk
         packed[-1].append(text)
         left -= tokens
-    return tuple(BETWEEN.join(texts) for texts in packed) if len(packed) <= MAX_PIECES else None
+    return tuple(BETWEEN.join(texts) for texts in packed) if len(packed) <= MAX_CHUNKS else None
 
 
-def _most_telling(blocks: Sequence[_Block], room: int, piece: int) -> Reading:
+def _most_telling(blocks: Sequence[_Block], room: int, chunk: int) -> Reading:
     """As many as can be read, those that tell most before the others."""
-    left, chosen = piece * MAX_PIECES, []
+    left, chosen = chunk * MAX_CHUNKS, []
     for at in sorted(range(len(blocks)), key=lambda at: (blocks[at].order, -at)):
         if blocks[at].order < 0:
             chosen.append(at)
@@ -191,9 +191,9 @@ def _most_telling(blocks: Sequence[_Block], room: int, piece: int) -> Reading:
     few, many = 0, len(chosen)
     while few < many:
         middle = (few + many + 1) // 2
-        fits = _apart([blocks[at] for at in sorted(chosen[:middle])], room, piece)
+        fits = _apart([blocks[at] for at in sorted(chosen[:middle])], room, chunk)
         few, many = (middle, many) if fits else (few, middle - 1)
     read = set(chosen[:few])
-    reading = _apart([blocks[at] for at in sorted(read)], room, piece) or Reading(pieces=())
+    reading = _apart([blocks[at] for at in sorted(read)], room, chunk) or Reading(chunks=())
     unread = (block.seq for at, block in enumerate(blocks) if at not in read)
     return replace(reading, unread=tuple(unread))

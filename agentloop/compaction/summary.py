@@ -59,7 +59,7 @@ SummaryCheck: TypeAlias = Callable[[str, str | None], str | None]
 """Why a text with this finish reason cannot be used, in words; None where it can."""
 
 MOST_TRIES = 3
-"""So often a conversation is read at the most, in smaller pieces after each overflow."""
+"""So often a conversation is read at the most, in smaller chunks after each overflow."""
 
 RECORD_OVERHEAD = 8
 """Tokens around a record among others."""
@@ -110,7 +110,7 @@ class Summariser:
     spec: Summary = field(default_factory=Summary)
     index_tokens: int = 0
     _parts: list[str] = field(default_factory=list, init=False)
-    """The records of the pieces read."""
+    """The records of the chunks read."""
     _sent: int = field(default=0, init=False)
     """The last request's size in tokens, the longest answer to it included."""
 
@@ -120,8 +120,8 @@ class Summariser:
     async def write(self) -> Replacement:
         """The summary that stands for the covered entries.
 
-        What fits into one request, earlier records too, is read by one. Else each piece is read by one of its
-        own, and one more makes one record of theirs, with the earlier ones: n pieces, n + 1 requests. A text
+        What fits into one request, earlier records too, is read by one. Else each chunk is read by one of its
+        own, and one more makes one record of theirs, with the earlier ones: n chunks, n + 1 requests. A text
         that cannot be used is asked for once more.
 
         Raises:
@@ -146,7 +146,7 @@ class Summariser:
                 return await self._prose(reading), reading.unread
             except ContextTooLongError as error:
                 self.budget = smaller(self.budget, error.window, refused=self._sent)
-                # The records of all pieces are there: only the last request was too long.
+                # The records of all chunks are there: only the last request was too long.
                 reading = reading if self._parts else await self._read()
         raise SummaryRefusedError("the summariser's own request is too long for its window")
 
@@ -158,7 +158,7 @@ class Summariser:
         first = self.spec.message_chars or (WHOLE if self.spec.trims else RESULT_CHARS[0])
         bounds = Bounds(
             room=room,
-            piece_tokens=self.spec.piece_tokens,
+            chunk_tokens=self.spec.chunk_tokens,
             message_chars=self.spec.message_chars,
             result_chars=(first, *(chars for chars in RESULT_CHARS if chars < first)),
         )
@@ -174,13 +174,13 @@ class Summariser:
         return tuple(sorted((unread & read | covered - read) - in_sight))
 
     async def _prose(self, reading: Reading) -> str:
-        if not reading.pieces and not reading.records:
+        if not reading.chunks and not reading.records:
             raise SummaryRefusedError("there is nothing to be read for a summary")
         if material := self._whole(reading):
             question = self._question(material, self._longest)
         else:
             self._parts = self._parts or [
-                await self._part(reading, number) for number in range(len(reading.pieces))
+                await self._part(reading, number) for number in range(len(reading.chunks))
             ]
             question = self._question(self._records(reading), self._longest, self._told_parts())
         text = await self._accepted(question, self._fault)
@@ -188,16 +188,16 @@ class Summariser:
 
     def _whole(self, reading: Reading) -> str | None:
         """All that is to be read, where one request holds it."""
-        if len(reading.pieces) > 1:
+        if len(reading.chunks) > 1:
             return None
-        whole = BETWEEN.join(filter(None, (reading.records, *reading.pieces)))
+        whole = BETWEEN.join(filter(None, (reading.records, *reading.chunks)))
         return whole if self._counter(whole) <= self._room() else None
 
     async def _part(self, reading: Reading, number: int) -> str:
-        parts = len(reading.pieces)
+        parts = len(reading.chunks)
         told = SUMMARY_PART.format(part=number + 1, parts=parts)
         longest = min(self._longest, self._room_of_part(reading, parts))
-        return await self._accepted(self._question(reading.pieces[number], longest, told), fault_in)
+        return await self._accepted(self._question(reading.chunks[number], longest, told), fault_in)
 
     def _records(self, reading: Reading) -> str:
         """The earlier records and those of the parts, oldest first, capped so that they fit together."""

@@ -318,7 +318,7 @@ class Summary:
 
     `max_tokens` is the longest summary (None: by the policy); `system` and `instruction` replace our own
     texts; `shadow` is what a user is shown to have asked, with the summary as the assistant's answer (None:
-    one user message holds it). The input is read in pieces of at most `piece_tokens`, each message capped at
+    one user message holds it). The input is read in chunks of at most `chunk_tokens`, each message capped at
     `message_chars`, after each of `trims`. Where the text is refused, or no model is to be had, `on_failure`
     stands instead; None leaves everything as it was.
 
@@ -334,14 +334,14 @@ class Summary:
     system: str | None = None
     instruction: str | None = None
     shadow: str | None = None
-    piece_tokens: int | None = None
+    chunk_tokens: int | None = None
     message_chars: int | None = None
     trims: tuple[Trim, ...] = ()
     on_failure: Computed | None = None
 
     def __post_init__(self) -> None:
         whole_or_none("max_tokens", self.max_tokens, 20)
-        whole_or_none("piece_tokens", self.piece_tokens, 20)
+        whole_or_none("chunk_tokens", self.chunk_tokens, 20)
         whole_or_none("message_chars", self.message_chars, 100)
         for name in ("system", "instruction", "shadow"):
             _check_text(name, getattr(self, name))

@@ -141,7 +141,7 @@ def Tiered(  # noqa: N802 — it reads like the strategies that are classes
         >>> said = [Message.user("next?"), Message.assistant("done")] * 5
         >>> context = context_of(*said, tokens=500)
         >>> cut = Tiered()(context, Budget(window=8_000, fixed=100, model="m"))
-        >>> cut.covers, cut.instead.piece_tokens
+        >>> cut.covers, cut.instead.chunk_tokens
         (((2, 6),), 3200)
     """
     whole("keep", keep, 1)
@@ -192,7 +192,7 @@ class InChunks:
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
         units = _all_but(context, budget, self.keep)
-        summary = Summary(piece_tokens=self.chunks.tokens(budget.window), message_chars=self.message_chars)
+        summary = Summary(chunk_tokens=self.chunks.tokens(budget.window), message_chars=self.message_chars)
         return cut_of(context, units[: ceil(self.part * len(units))], summary)
 
 
