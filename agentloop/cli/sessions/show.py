@@ -8,11 +8,7 @@ import click
 
 from agentloop.cli.options import STORE, options
 from agentloop.cli.sessions.command import HEADING, Opened, as_data, missing_store, row, run_work
-from agentloop.cli.sessions.pages import (
-    DAMAGED,
-    page_reader,
-    warn,
-)
+from agentloop.cli.sessions.pages import DAMAGED, page_reader, warn
 from agentloop.cli.sessions.transfer import export_texts
 from agentloop.cli.terminal import StandardOutput, error_console, listing, say
 from agentloop.redaction import redacted
