@@ -178,7 +178,7 @@ class Runner:
         """
         session = await self._existing(session_id)
         async with self._beside(session_id) as keeper:
-            _, result = await keeper.asked(session, self._config.redaction.hide(focus))
+            _, result = await keeper.compact_for_user(session, self._config.redaction.hide(focus))
         return result
 
     async def compact_if_due(self, session_id: str) -> CompactionResult | None:

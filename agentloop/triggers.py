@@ -65,7 +65,7 @@ class Trigger(Protocol):
     """Decides when. It is asked before each request to the model.
 
     Of a session that was opened by a checkpoint it sees what a step needs: all that is in sight, the newest
-    few dozen messages said and the newest compaction (see `Context.base`).
+    few dozen messages said and the newest compaction (see `Context.starts_after`).
 
     Example:
         >>> def on_error(context: Context, budget: Budget) -> Fired | None:

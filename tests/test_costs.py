@@ -13,7 +13,7 @@ import pytest
 
 import agentloop
 from agentloop.compaction import Compaction
-from agentloop.compaction.ladder import STRIKES
+from agentloop.compaction.keeper import STRIKES
 from agentloop.events import Compacted, MessageRecord
 from agentloop.messages import Message
 from agentloop.run import Agent

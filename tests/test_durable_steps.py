@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Agent, Compaction, Limits
-from agentloop.compaction.ladder import STRIKES
+from agentloop.compaction.keeper import STRIKES
 from agentloop.context import Context, wire_messages
 from agentloop.durable.execution import Execution, HeldRun, StepWork, Todo, Workflow, WorkPlace
 from agentloop.durable.history import partial_in

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentloop.compaction import Compaction, Digest, Summary
-from agentloop.compaction.ladder import (
+from agentloop.compaction.keeper import (
     COOLDOWN_STEPS,
     GROWTH,
     REFILL_STEPS,

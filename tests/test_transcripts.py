@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Agent, Compaction, MicroCompact, Runner
-from agentloop.compaction.ladder import STRIKES
+from agentloop.compaction.keeper import STRIKES
 from agentloop.context import count_request, counter_for
 from agentloop.errors import ContextOverflowError, StoreError, UsageError
 from agentloop.events import Compacted, MessageRecord, Record

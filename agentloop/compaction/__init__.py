@@ -16,8 +16,8 @@ from agentloop.stream import CompactionRequest as CompactionRequest, CompactionR
 
 if TYPE_CHECKING:
     from agentloop.compaction.compactor import Compactor
-    from agentloop.compaction.ladder import ContextKeeper
-    from agentloop.compaction.ladder import Guard as Guard
+    from agentloop.compaction.keeper import ContextKeeper
+    from agentloop.compaction.keeper import Guard as Guard
     from agentloop.compaction.messages import CompactedMessages as CompactedMessages
     from agentloop.compaction.messages import compact_messages as compact_messages
     from agentloop.compaction.messages import compact_messages_async as compact_messages_async
@@ -25,6 +25,6 @@ else:
     __getattr__, __dir__ = loaded_later(
         __name__,
         compactor="Compactor",
-        ladder="ContextKeeper Guard",
+        keeper="ContextKeeper Guard",
         messages="CompactedMessages compact_messages compact_messages_async",
     )

@@ -137,7 +137,7 @@ class Compactor:
     transcripts: Path | None
     emitter: Emitter
     rebase: Rebase = rebase_any
-    refused: bool = field(default=False, init=False)
+    server_refused: bool = field(default=False, init=False)
 
     async def compact(self, session: Session, plan: Plan, budget: Budget) -> tuple[Session, CompactionResult]:
         """The session compacted, and what came of it; a failure leaves the session as it was."""
@@ -157,7 +157,7 @@ class Compactor:
         Raises:
             ConflictError: the session is not what it was: it is another's, or gone.
         """
-        self.refused = False
+        self.server_refused = False
         plan = replace(plan, occasion=self.emitter.hide(plan.occasion))
         outcome = _Outcome(plan=plan, budget=budget, before=session.context, session=session)
         try:
@@ -239,7 +239,7 @@ class Compactor:
             return await self._summary(instead, model, outcome, focus)
         except ModelError as error:
             if instead.on_failure is None:
-                self.refused = isinstance(error, ModelRefusedError)
+                self.server_refused = isinstance(error, ModelRefusedError)
                 raise
             return replace(self._computed(instead.on_failure, outcome), fault=str(error))
 

@@ -17,7 +17,7 @@ from agentloop._plumbing.checks import named_tokens
 from agentloop._plumbing.patterns import pattern
 from agentloop.callbacks import Callbacks
 from agentloop.compaction.compactor import Compactor
-from agentloop.compaction.ladder import ContextKeeper
+from agentloop.compaction.keeper import ContextKeeper
 from agentloop.compaction.plan import Occasion
 from agentloop.compaction.policy import Compaction
 from agentloop.context import (
@@ -132,7 +132,7 @@ async def compact_messages_async(
     keeper = ContextKeeper(policy=policy, budget=budget, compactor=compactor)
     with closing(emitter.callback_list):
         if trigger is None or trigger(session.context, budget):
-            session, _ = await keeper.asked(session, focus)
+            session, _ = await keeper.compact_for_user(session, focus)
         if not budget.fits(session.context):
             occasion = Occasion(reason="threshold", why="it does not fit")
             session = await keeper.escalate(session, budget, occasion)

@@ -39,7 +39,9 @@ class KeepsContext(Protocol):
         """The session made smaller after the server refused its request as too long."""
         ...
 
-    async def wished(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
+    async def compact_for_model(
+        self, session: Session, focus: str | None
+    ) -> tuple[Session, CompactionResult | None]:
         """Compact since the model asked; None where nothing was done."""
         ...
 

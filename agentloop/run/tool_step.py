@@ -219,7 +219,7 @@ async def compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Sess
         try:
             for call in asked:
                 await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-            session, result = await run.keeper.wished(session, focus)
+            session, result = await run.keeper.compact_for_model(session, focus)
             results = [run.added(Message.tool(call.id, outcome_text(result))) for call in asked]
             stored = await run.stored(session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again

@@ -230,14 +230,18 @@ class ContextKeeper:
         budget = refusing(self.budget, session.context)
         return await self.escalate(await session.whole(), budget, occasion)
 
-    async def asked(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
+    async def compact_for_user(
+        self, session: Session, focus: str | None
+    ) -> tuple[Session, CompactionResult | None]:
         """Compact since a person asked; None where there is nothing to compact.
 
         A summary that is refused changes nothing.
         """
         return await self._by_the_steps(await session.whole(), self.budget, _asked_for(focus))
 
-    async def wished(self, session: Session, focus: str | None) -> tuple[Session, CompactionResult | None]:
+    async def compact_for_model(
+        self, session: Session, focus: str | None
+    ) -> tuple[Session, CompactionResult | None]:
         """Compact since the model asked; None where too little is to be gained, or it asked just before.
 
         Once it is done the guard lets go of what it holds against compaction.
@@ -362,7 +366,7 @@ class ContextKeeper:
             if plan is None or (refused and _needs_a_model(plan)) or any(map(plan.repeats, in_vain)):
                 continue
             session, result = await self._carry_out(session, budget, replace(plan, group=group))
-            refused = refused or self.compactor.refused
+            refused = refused or self.compactor.server_refused
             results += [result] if result else []
             in_vain = [] if result and result.status == "done" else [*in_vain, plan]
         return session, together(results) if results else None
