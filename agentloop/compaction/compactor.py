@@ -128,8 +128,8 @@ class Compactor:
     """Carries out plans on sessions, by a policy; `transcripts` is the folder for these, None for nowhere.
 
     `model` is the agent's, which writes summaries where the policy names no other; None where there is none.
-    `rebase` says when a compaction still holds though others wrote to the log meanwhile. `refused` is whether
-    the server refused to write the newest summary, where nothing else was to stand instead.
+    `rebase` says when a compaction still holds though others wrote to the log meanwhile. `server_refused` is
+    whether the server refused to write the newest summary, where nothing else was to stand instead.
     """
 
     policy: Compaction
