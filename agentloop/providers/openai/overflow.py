@@ -23,14 +23,15 @@ _OTHER_UNITS = re.compile(
     re.IGNORECASE,
 )
 
-_SUM = re.compile(rf"{_N} \+ {_N} > {_N}")
-_REMAINDER = re.compile(rf"{_N} > {_N} - {_N}")
-_MODEL_LENGTH = rf"max_(?:model|seq)_len(?: ?[=:] ?(?:max_total_tokens ?= ?)?| ){_N}"
-_BEYOND = re.compile(
-    rf"max_\w{{0,20}}tokens`? ?[=:] ?{_N} (?:cannot|must not) be (?:greater|larger) than {_MODEL_LENGTH}",
-    re.IGNORECASE,
+_PROMPT_N, _ANSWER_N, _WINDOW_N = (rf"\(?(?P<{name}>{NUMBER})" for name in ("prompt", "answer", "window"))
+_MODEL_LENGTH = r"max_(?:model|seq)_len(?: ?[=:] ?(?:max_total_tokens ?= ?)?| )"
+_SUMS = (
+    rf"{_PROMPT_N} \+ {_ANSWER_N} > {_WINDOW_N}",
+    rf"{_ANSWER_N} > {_WINDOW_N} - {_PROMPT_N}",
+    rf"(?i:max_\w{{0,20}}tokens`? ?[=:] ?{_ANSWER_N} (?:cannot|must not) be (?:greater|larger) than "
+    rf"{_MODEL_LENGTH}{_WINDOW_N})",
 )
-"""The answer's limit alone is more than the window: nothing is said of the prompt."""
+"""All sizes in one formula. In the last one the answer's limit alone is more than the window."""
 
 _ANSWER = (
     rf"{_N} (?:requested )?output tokens",
@@ -61,7 +62,7 @@ _WINDOW = (
     rf"> {_N}",
     rf"(?:maximum|max|model'?s?) (?:context|model|prompt|input|allowed|supported sequence)? ?"
     rf"(?:length|size)(?: is(?: just)?| of|:)? {_N}",
-    rf"(?:{_N} maximum|maximum is {_N}|{_MODEL_LENGTH}|max_num_tokens {_N}|n_ctx: {_N})",
+    rf"(?:{_N} maximum|maximum is {_N}|{_MODEL_LENGTH}{_N}|max_num_tokens {_N}|n_ctx: {_N})",
     _WHOLE,
     rf"(?:maximum number of (?:input )?tokens(?: allowed)?|max input tokens)(?: is| of|:)? {_N}",
     rf"(?:limit|max size|token limit)(?: of| is|:) {_N}",
@@ -105,19 +106,12 @@ def sizes_in(text: str) -> NamedSizes:
     if "array too long" in text:
         return NamedSizes(window=None, tokens=None)
     text = _OTHER_UNITS.sub("", text)
-    if found := _SUM.search(text):
-        prompt, answer, window = (tokens_in(number) or 0 for number in found.groups())
-        return NamedSizes(
-            window=believed_window(window), tokens=prompt + answer, output_tokens=answer or None
-        )
-    if found := _REMAINDER.search(text):
-        answer, window, prompt = (tokens_in(number) or 0 for number in found.groups())
-        return NamedSizes(
-            window=believed_window(window), tokens=prompt + answer, output_tokens=answer or None
-        )
-    if found := _BEYOND.search(text):
-        longest, most = map(tokens_in, found.groups())
-        return NamedSizes(window=believed_window(most), tokens=None, output_tokens=longest)
+    for formula in _SUMS:
+        if found := re.search(formula, text):
+            named = {name: tokens_in(number) for name, number in found.groupdict().items()}
+            window, answer = believed_window(named["window"]), named["answer"]
+            tokens = (named["prompt"] or 0) + (answer or 0) if "prompt" in named else None
+            return NamedSizes(window=window, tokens=tokens, output_tokens=answer)
     return _apart(text)
 
 
