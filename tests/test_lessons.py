@@ -26,7 +26,7 @@ from tests.cli_kit import agentloop as command_line
 
 LESSONS = sorted((ROOT / "lessons").glob("l*.py"))
 SECTIONS = ["The problem", "The picture", "How it works", "What changed", "Try it"]
-PUBLIC_MODULES = {"stream", "steps", "testing", "transcripts", "workspace"}
+PUBLIC_MODULES = {"context", "sessions", "stream", "testing", "workspace"}
 SHOWN = {
     "l00_chat": ("Your name is Ada.", "I do not see your name", "holds 4 messages"),
     "l01_loop": ("by hand", '→ count_words({"text": "to be or not to be"})', "message for message: yes"),
