@@ -1,9 +1,8 @@
-"""Callbacks and how they are called; Veto, Focus, Replace.
+"""Your code at fixed points of a run: before and after each compaction, and at each stream event.
 
-Your code at fixed points of a run: before and after each compaction, and at each stream event.
-
-A callback that raises or takes longer than its time limit is reported as a `CallbackFailed` event; it
-never replaces the run's outcome and never loses a compaction.
+First stand the replies to a compaction (`Veto`, `Focus`, `Replace`) and the `Callbacks` to override, then how
+those of one run are called (`CallbackList`). One that raises or takes longer than its time limit is reported
+as a `CallbackFailed` event; it never replaces the run's outcome and never loses a compaction.
 """
 
 import asyncio

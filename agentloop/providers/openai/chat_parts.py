@@ -1,6 +1,7 @@
-"""What grows in an answer: its calls, its content and its other fields, each out of fragments.
+"""What grows in an answer: its other fields, its calls and its content, each out of fragments.
 
-The tool calls of one message out of their fragments, whatever a server says of which belongs to which.
+Before them stands what is said several times over and counts once. `GrowingCalls` tells which fragment
+belongs to which call, whatever the server says of it.
 
 A fragment should name its call's place by `index`. Servers leave it out, say 0 for every call or count
 fragments by it, and leave ids out, use them twice or make a new one for each fragment. So the place is

@@ -1,6 +1,4 @@
-"""Asking the server for its window.
-
-What a server says of its model's window, without being sent a prompt.
+"""Asking the server for its model's window, without sending it a prompt.
 
 Its list of models names it on most servers that are not OpenAI's: vLLM and SGLang `max_model_len`, llama.cpp
 `meta.n_ctx`, OpenRouter, Together and SambaNova `context_length`, Groq `context_window`, Mistral
