@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentloop import Agent, SyncRunner
-from agentloop._plumbing.private_files import make_private_file, make_private_folder, write_private
+from agentloop._plumbing.private_files import make_private_file, make_private_folder, open_private
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import agentloop, terminal
 
@@ -73,7 +73,7 @@ def test_a_umask_that_takes_the_owners_rights_too_takes_none(tmp_path: Path, tak
     try:
         all_that_a_run_makes(tmp_path)
         make_private_file(tmp_path / "made")
-        write_private(tmp_path / "written", "text")
+        open_private(tmp_path / "written").close()
     finally:
         os.umask(before)
     (tmp_path / "made").chmod(0o640)

@@ -12,7 +12,7 @@ from agentloop.events import Cleared, ClearedItem, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.strategies import superseded_items
-from agentloop.strategies.clearing import newer_results, superseded
+from agentloop.strategies.clearing import newer_results
 from tests.kit import COUNTER, added, assert_valid, context_of, histories, orderly, records_of
 
 LONG = "one line of the file as it was then\n" * 20
@@ -32,7 +32,7 @@ def done(*steps: Step, last: str | None = "Done.") -> list[Message]:
 
 def gone(messages: Sequence[Message]) -> list[str]:
     entries = context_of(messages).visible
-    return [entry.original.text for entry in entries if entry.seq in superseded(entries)]
+    return [entry.original.text for entry in entries if entry.seq in newer_results(entries)]
 
 
 def shown(context: Context, *items: ClearedItem) -> Context:
@@ -86,8 +86,8 @@ def test_what_a_later_result_replaces(steps: list[Step], texts: list[str]) -> No
 def test_what_is_to_be_kept_is_never_replaced() -> None:
     events = [added(message) for message in done(("plan", {}, "the plan"), ("plan", {}, "the plan"))]
     kept = MessageRecord(message=events[2].message, tokens=events[2].tokens, keep=True)
-    assert superseded(Context.of(records_of(events)).visible) == {3}
-    assert superseded(Context.of(records_of([*events[:2], kept, *events[3:]])).visible) == frozenset()
+    assert set(newer_results(Context.of(records_of(events)).visible)) == {3}
+    assert not newer_results(Context.of(records_of([*events[:2], kept, *events[3:]])).visible)
 
 
 def test_the_newest_good_result_is_named() -> None:
@@ -158,7 +158,7 @@ def test_what_was_not_read_yet_stays() -> None:
     twice = [ToolCall(id=each, name="read", arguments=json.dumps(A)) for each in "ab"]
     batch = [Message.assistant(None, twice), Message.tool("a", LONG), Message.tool("b", LONG)]
     unread = context_of([Message.user("Go."), *batch])
-    assert superseded(unread.visible) == {3}
+    assert set(newer_results(unread.visible)) == {3}
     assert superseded_items(unread, COUNTER) == ()
     earlier = context_of([*done(("read", A, LONG), last=None), *batch])
     assert [item.seq for item in superseded_items(earlier, COUNTER)] == [3]

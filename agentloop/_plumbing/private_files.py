@@ -77,20 +77,10 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write the text; a file that is made here is its owner's alone, one that stands there keeps its rights.
+def open_private(path: Path) -> TextIO:
+    """The file, emptied, for text; a new one is its owner's alone, one that stands there keeps its rights.
 
     What UTF-8 cannot say becomes a question mark.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    with open_private(path) as file:
-        file.write(text)
-
-
-def open_private(path: Path) -> TextIO:
-    """The file, emptied, for text to be written to; a new one is its owner's alone, as in `write_private`.
 
     Raises:
         OSError: it cannot be written.
@@ -99,7 +89,7 @@ def open_private(path: Path) -> TextIO:
 
 
 def make_private_file(path: Path) -> None:
-    """Make the file where it is missing, as in `write_private`; one that stands there stays as it is.
+    """Make the file where it is missing, as in `open_private`; one that stands there stays as it is.
 
     Raises:
         OSError: it cannot be made, or not be written to.

@@ -207,14 +207,6 @@ _FILE_NAME = pattern(
 _PATH = pattern(r"[^\s/\\]*[/\\]\S*|[^\s.]+(?:\.[^\s.]+)*\.[A-Za-z]\w{0,7}")
 
 
-def superseded(entries: Sequence[Entry]) -> frozenset[int]:
-    """The positions of the tool results that a later result of the same call replaces.
-
-    The rule is that of `newer_results`.
-    """
-    return frozenset(newer_results(entries))
-
-
 def newer_results(entries: Sequence[Entry]) -> Mapping[int, Newer]:
     """For the position of each superseded result the newest result that replaces it.
 

@@ -16,7 +16,7 @@ from itertools import chain
 from agentloop.compaction.digest import index_of
 from agentloop.context import Entry, counter_for, identifiers, missing, named_values
 from agentloop.messages import Message, ToolCall
-from agentloop.strategies.clearing import superseded
+from agentloop.strategies.clearing import newer_results
 
 SMALL = 500_000
 PROSE = "Whatever fails before the append leaves the log as it was, says src/app/main.py:12 after 20 ms. "
@@ -71,7 +71,7 @@ def main() -> None:
     prose = (PROSE * (5_000_000 // len(PROSE) + 1))[:5_000_000]
     print(f"missing, 5 MB of prose: {seconds(lambda: missing([prose], PROSE, most=100)):.2f} s")
     said = entries(10_000)
-    print(f"superseded, 10,000 messages: {seconds(lambda: superseded(said)):.3f} s")
+    print(f"newer results, 10,000 messages: {seconds(lambda: newer_results(said)):.3f} s")
     for most in (100, 500, 2_000):
         taken = seconds(partial(index_of, said, max_tokens=most, counter=counter))
         print(f"index of {most:5} tokens, 10,000 messages: {taken:.2f} s")
