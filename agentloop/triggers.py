@@ -32,6 +32,28 @@ from agentloop.context import (
 from agentloop.errors import UsageError
 from agentloop.messages import Message, ToolCall
 
+__all__ = [
+    "Budget",
+    "Buffer",
+    "Context",
+    "Every",
+    "Fired",
+    "HasThreshold",
+    "Headroom",
+    "Idle",
+    "NeedsFollowUp",
+    "On",
+    "Overflow",
+    "TokenCount",
+    "Trigger",
+    "TurnCount",
+    "WindowFraction",
+    "all_of",
+    "any_of",
+    "not_",
+    "threshold_of",
+]
+
 Cause: TypeAlias = Literal["threshold", "idle"]
 """A limit was crossed or something happened; nothing happened for long."""
 
@@ -707,26 +729,3 @@ def _checked(name: str, triggers: Parts) -> Parts:
 
 def _name(trigger: Trigger) -> str:
     return repr(trigger) if is_dataclass(trigger) else name_of(trigger)
-
-
-__all__ = [
-    "Budget",
-    "Buffer",
-    "Context",
-    "Every",
-    "Fired",
-    "HasThreshold",
-    "Headroom",
-    "Idle",
-    "NeedsFollowUp",
-    "On",
-    "Overflow",
-    "TokenCount",
-    "Trigger",
-    "TurnCount",
-    "WindowFraction",
-    "all_of",
-    "any_of",
-    "not_",
-    "threshold_of",
-]
