@@ -84,7 +84,7 @@ class Hides(Protocol):
 
 @dataclass(slots=True)
 class Emitter:
-    """One run's watchers. `sink` takes each event at once; callbacks are awaited after it.
+    """Shows one run's events: `sink` takes each at once, callbacks are awaited after it.
 
     What is shown is without what `redaction` hides. Of an answer's text what may still become a secret is
     held back until more of it is there, at the latest until the answer stands in the log.

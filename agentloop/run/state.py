@@ -1,4 +1,4 @@
-"""What one run carries along: its agent, its context's keeper, its watchers, its session as last stored."""
+"""What one run carries along: its agent, its context's keeper, its emitter, its session as last stored."""
 
 import asyncio
 import contextlib
