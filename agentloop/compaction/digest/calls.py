@@ -244,7 +244,7 @@ _PATH = pattern(r"(?!-)[\w.@/-]*(?:/|\.\w)[\w.@/:\[\]-]*")
 _MOST_SHOWN_COMMAND_CHARS = 80
 """Of a command that failed: a line of a terminal, and no more than `_TOLD` reads back."""
 
-_MOST_ARGUMENT_CHARS = 60
+_MOST_SHOWN_ARGUMENT_CHARS = 60
 """Of the arguments of another call, so that name and error fit beside them."""
 
 _TOLD = pattern(r"(?P<name>[^(\n]{0,200})\((?P<about>.{0,80}?)\): ")
@@ -269,7 +269,7 @@ def failure_lines(calls: Sequence[Call], earlier: Iterable[str] = ()) -> Iterato
 
 def _line(call: Call, by: Call | None) -> str:
     about = head(call.command, _MOST_SHOWN_COMMAND_CHARS) or (
-        call.paths[0] if call.paths else head(call.arguments, _MOST_ARGUMENT_CHARS)
+        call.paths[0] if call.paths else head(call.arguments, _MOST_SHOWN_ARGUMENT_CHARS)
     )
     return f"- {call.name}({about}): {call.error}{OPEN if by is None else MENDED}"
 
