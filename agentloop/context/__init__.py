@@ -9,8 +9,7 @@ from agentloop.context.exchanges import safe_cover, turns_of, units_of
 from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, Filler, answers
 from agentloop.context.pairing import says_nothing
 from agentloop.context.rendering import MOST_CHARS, IdentifierKind, counted, identifiers, is_bare, kind_of
-from agentloop.context.rendering import kinds, render, missing, named_values, neutral, summary_in
-from agentloop.context.rendering import parse
+from agentloop.context.rendering import kinds, missing, named_values, neutral, parse, render, summary_in
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
 from agentloop.context.request import wire_messages, wire_tools
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message

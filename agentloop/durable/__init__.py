@@ -17,12 +17,9 @@ try:
 except ImportError as error:
     raise UsageError("durable runs need the extra 'durable': install agentloop-kit[durable]") from error
 
-from agentloop.durable.orders import QUEUE, QueuedRun, RunState
-from agentloop.durable.orders import QueueLimits, Rate
-from agentloop.durable.queue import RunQueue
-from agentloop.durable.worker import Worker
 from agentloop.durable.engine import not_lost
-from agentloop.durable.queue import AnswerLostError
-from agentloop.durable.worker import CONCURRENCY
+from agentloop.durable.orders import QUEUE, QueuedRun, QueueLimits, Rate, RunState
+from agentloop.durable.queue import AnswerLostError, RunQueue
+from agentloop.durable.worker import CONCURRENCY, Worker
 
 __all__ = ["QUEUE", "QueueLimits", "QueuedRun", "Rate", "RunQueue", "RunState", "Worker"]
