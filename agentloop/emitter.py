@@ -42,7 +42,7 @@ _MAKES_TEXT_VOID = (CompactionStarted, ResultsCleared, Retrying, RunEnded)
 """What follows text that never became a message."""
 
 
-def unseen(event: AnyStreamEvent) -> None:
+def drop_event(event: AnyStreamEvent) -> None:
     """A sink for what nobody watches."""
 
 

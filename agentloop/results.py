@@ -87,6 +87,6 @@ def status_of(error: BaseException) -> RunStatus:
     return "failed"
 
 
-def unasked(error: BaseException) -> AgentLoopError:
+def as_run_failure(error: BaseException) -> AgentLoopError:
     """A run's failure by what ends tasks or programs, though nobody asked for that: a model may raise it."""
     return AgentLoopError(f"ended by {error_text(error)}, which nobody here asked for")

@@ -13,7 +13,7 @@ from agentloop._plumbing.checks import above_zero, shown, text_or_none
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction
 from agentloop.context import Budget
-from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, unseen
+from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, drop_event
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.events import EventFilter, Record, select
 from agentloop.messages import Message
@@ -24,8 +24,8 @@ from agentloop.run import (
     Limits,
     RunConfig,
     as_user_message,
+    checked_callbacks,
     execute_run,
-    instances,
     transcripts_folder,
 )
 from agentloop.sessions import (
@@ -36,7 +36,7 @@ from agentloop.sessions import (
     WhenBusy,
     new_session_id,
     rebase_any,
-    undone,
+    undo_newest,
 )
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
@@ -132,7 +132,7 @@ class Runner:
             TakenOverError: another run took the session over; this one stored nothing more.
             StoreError: the session could not be read or written.
         """
-        return await self._run(as_user_message(prompt), session_id, deps, limits, unseen)
+        return await self._run(as_user_message(prompt), session_id, deps, limits, drop_event)
 
     async def resume(self, session_id: str, *, deps: Any = None, limits: Limits | None = None) -> RunResult:
         """Go on with a run that was interrupted; no finished tool runs again.
@@ -143,7 +143,7 @@ class Runner:
             SessionNotFoundError: there is no such session.
             SessionBusyError: another run works on it.
         """
-        return await self._run(None, checked_session_id(session_id), deps, limits, unseen)
+        return await self._run(None, checked_session_id(session_id), deps, limits, drop_event)
 
     async def stream(
         self,
@@ -213,7 +213,7 @@ class Runner:
         Raises:
             SessionNotFoundError: there is no such session.
         """
-        return await undone(await self._existing(session_id))
+        return await undo_newest(await self._existing(session_id))
 
     async def events(self, session_id: str, *, only: EventFilter | None = None) -> list[Record]:
         """The session's records, oldest first, or those of them that the filter takes.
@@ -266,7 +266,7 @@ class Runner:
     @contextlib.asynccontextmanager
     async def _beside(self, session_id: str) -> AsyncIterator["ContextKeeper"]:
         """What looks at a session or compacts it, whoever runs on it."""
-        emitter = self._config.emitter(session_id, unseen)
+        emitter = self._config.emitter(session_id, drop_event)
         with contextlib.closing(emitter.callback_list):
             budget = await self._config.first_budget()
             yield new_keeper(self._config, emitter, budget, rebase_any)
@@ -306,7 +306,7 @@ def run_config(
         sessions=sessions,
         new_keeper=new_keeper,
         redaction=Redaction(None if redact is None else checked_redaction(redact)),
-        callbacks=instances(callbacks),
+        callbacks=checked_callbacks(callbacks),
         callback_seconds=callback_seconds,
         transcripts=transcripts_folder(transcripts),
     )

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import compact_messages, compact_messages_async, strategies, triggers
-from agentloop.compaction import Callbacks, CompactionRequest, Veto
+from agentloop.compaction import Budget, Callbacks, CompactionRequest, Context, Veto
 from agentloop.context import count_message
-from agentloop.errors import ContextOverflowError, UsageError
+from agentloop.errors import AgentLoopError, ContextOverflowError, UsageError
 from agentloop.messages import Message
 from agentloop.prompts import SHADOW, question_message, summary_message
 from agentloop.strategies import Digest, SlidingWindow, Strategy, replaced_by
@@ -129,6 +129,18 @@ def test_a_trigger_decides_whether_anything_is_done() -> None:
     ]
     loud = compact_messages(chat(), SlidingWindow(4), window="64k", trigger=triggers.TurnCount(5))
     assert loud.results[0].status == "done"
+
+
+def test_a_trigger_that_fails_or_answers_otherwise_is_named() -> None:
+    def broken(context: Context, budget: Budget) -> triggers.Fired | None:
+        raise KeyError("a key of its own")
+
+    def talkative(context: Context, budget: Budget) -> Any:
+        return "yes"
+
+    for trigger, told in ((broken, "a key of its own"), (talkative, "must answer with Fired")):
+        with pytest.raises(AgentLoopError, match=told):
+            compact_messages(chat(4), window=8_000, trigger=trigger)
 
 
 def test_results_say_what_was_done() -> None:

@@ -17,7 +17,7 @@ from agentloop.errors import (
     ModelRefusedError,
     ModelUnavailableError,
 )
-from agentloop.providers.openai.errors import status_of
+from agentloop.providers.openai.errors import http_status_of
 from tests.server_kit import answer_of, at_once, error_of, saying
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
@@ -227,8 +227,8 @@ async def test_an_odd_error_ends_a_response_only_before_it_has_begun() -> None:
 
 @pytest.mark.parametrize("body", [None, "", [], {}, {"code": True}, {"type": ["x"]}, {"status": 200}, 5])
 def test_what_says_nothing_stands_for_nothing(body: object) -> None:
-    assert status_of(body, begun=False) == 200
-    assert status_of(body, begun=True) == 500
+    assert http_status_of(body, begun=False) == 200
+    assert http_status_of(body, begun=True) == 500
 
 
 FIELDS = st.sampled_from(["error", "errors", "detail", "message", "code", "status", "type", "error_type"])
@@ -242,7 +242,7 @@ ERRORS = st.recursive(
 
 @given(ERRORS)
 def test_any_error_stands_for_a_status_and_what_is_final_in_the_middle_is_so_before(body: object) -> None:
-    before, behind = status_of(body, begun=False), status_of(body, begun=True)
+    before, behind = http_status_of(body, begun=False), http_status_of(body, begun=True)
     assert before == 200 or 400 <= before <= 599
     assert behind in (before, 500)
     assert behind != 200 or before == 200

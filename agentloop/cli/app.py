@@ -185,7 +185,7 @@ def status_after(error: BaseException, arguments: Sequence[str]) -> int:
     if isinstance(error, click.Abort | KeyboardInterrupt | BrokenPipeError):
         return EXIT_STATUS["interrupted"]
     # What reports faults loads only when there is one, so that help is quick.
-    return int(import_module("agentloop.cli.faults").status_after(error))
+    return int(import_module("agentloop.cli.faults").report(error))
 
 
 def shape_of(arguments: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ _MOST_LINKS = 20
 """So far back causes are looked at: a chain of them may be a circle."""
 
 
-def status_after(error: Exception) -> int:
+def report(error: Exception) -> int:
     """Say what went wrong; the exit status for it."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         show(error_console(), error.format_message())

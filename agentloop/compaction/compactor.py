@@ -31,7 +31,7 @@ from agentloop.errors import (
 from agentloop.events import Compacted, ModelCalled, Record
 from agentloop.model_call import used_by
 from agentloop.models import ChatModel
-from agentloop.sessions import Rebase, Session, appended, rebase_any, save
+from agentloop.sessions import Rebase, Session, append_rebased, rebase_any, save
 from agentloop.strategies import Computed, Digest, Summary
 from agentloop.stream import (
     CompactionEnded,
@@ -302,7 +302,7 @@ class Compactor:
 
         session = outcome.session
         await session.newer()
-        outcome.session = await appended(session, (*outcome.calls, record), rebase)
+        outcome.session = await append_rebased(session, (*outcome.calls, record), rebase)
         outcome.record = record
         faults = "; ".join(filter(None, (outcome.replacement.fault, outcome.unsaved)))
         outcome.end("done", self.emitter.hide(faults or None))

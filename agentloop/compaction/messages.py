@@ -18,7 +18,7 @@ from agentloop._plumbing.patterns import pattern
 from agentloop.callbacks import Callbacks
 from agentloop.compaction.compactor import Compactor
 from agentloop.compaction.keeper import ContextKeeper
-from agentloop.compaction.plan import Occasion
+from agentloop.compaction.plan import Occasion, fired_by
 from agentloop.compaction.policy import Compaction
 from agentloop.context import (
     ACKNOWLEDGED,
@@ -30,7 +30,7 @@ from agentloop.context import (
     counter_for,
     wire_messages,
 )
-from agentloop.emitter import CALLBACK_SECONDS, Emitter, unseen
+from agentloop.emitter import CALLBACK_SECONDS, Emitter, drop_event
 from agentloop.events import Compacted, Event, MessageRecord, Noted
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel
@@ -127,11 +127,11 @@ async def compact_messages_async(
     )
     policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
     session = await _session_of(messages, counter, _shadows(policy.strategy))
-    emitter = Emitter(session.id, "", unseen, Redaction(), tuple(callbacks), CALLBACK_SECONDS)
+    emitter = Emitter(session.id, "", drop_event, Redaction(), tuple(callbacks), CALLBACK_SECONDS)
     compactor = Compactor(policy=policy, model=model, transcripts=None, emitter=emitter)
     keeper = ContextKeeper(policy=policy, budget=budget, compactor=compactor)
     with closing(emitter.callback_list):
-        if trigger is None or trigger(session.context, budget):
+        if trigger is None or fired_by(trigger, session.context, budget):
             session, _ = await keeper.compact_for_user(session, focus)
         if not budget.fits(session.context):
             occasion = Occasion(reason="threshold", why="it does not fit")

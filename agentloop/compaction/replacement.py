@@ -14,12 +14,12 @@ from agentloop.context import (
     Entry,
     TokenCounter,
     count_message,
+    model_summaries,
     neutral,
     originals_of,
+    records_without_log,
     summary_in,
     turns_of,
-    without_a_log,
-    written_by_a_model,
 )
 from agentloop.events import Compacted, Made
 from agentloop.messages import Message
@@ -101,12 +101,12 @@ def computed(
         seqs = tuple(entry.seq for entry in gone)
         return Replacement(text=NOTE.format(count=len(gone)), made="note", unread=seqs)
     most = min(instead.max_tokens or max_tokens, max_tokens)
-    earlier, read = without_a_log(context, plan.reads), originals_of(context, plan.reads)
+    earlier, read = records_without_log(context, plan.reads), originals_of(context, plan.reads)
     if isinstance(instead, Lines):
         text = turn_lines([*earlier, *read], max_tokens=most, counter=counter)
         return Replacement(text=text, made="digest")
     known = {entry.seq for entry in earlier}
-    earlier += [entry for entry in written_by_a_model(context, plan.reads) if entry.seq not in known]
+    earlier += [entry for entry in model_summaries(context, plan.reads) if entry.seq not in known]
     covered = {entry.seq for entry in plan.entries}
     kept = [entry for entry in context.visible if entry.seq not in covered]
     text = digest([*earlier, *read], max_tokens=most, counter=counter, kept=kept)

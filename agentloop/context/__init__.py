@@ -2,7 +2,7 @@
 
 from agentloop.context.budget import DEFAULT_WINDOW, Budget, is_believed, learnt, overflow_error, refusing
 from agentloop.context.budget import with_shorter_answer
-from agentloop.context.context import Context, originals_of, without_a_log, written_by_a_model
+from agentloop.context.context import Context, originals_of, records_without_log, model_summaries
 from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown
 from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news, may_go, newest_within
 from agentloop.context.exchanges import safe_cover, turns_of, units_of

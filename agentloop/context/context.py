@@ -282,13 +282,13 @@ def originals_of(context: Context, entries: Iterable[Entry]) -> list[Entry]:
     return [entry for entry in context.said if entry.seq in themselves or holds(covered, entry.seq)]
 
 
-def written_by_a_model(context: Context, entries: Iterable[Entry]) -> list[Entry]:
+def model_summaries(context: Context, entries: Iterable[Entry]) -> list[Entry]:
     """Those of the entries that hold a summary which a model wrote."""
     made = {seq: event.made for seq, event in context.compactions}
     return [entry for entry in entries if entry.kind == "summary" and made.get(entry.seq) == "summary"]
 
 
-def without_a_log(context: Context, entries: Iterable[Entry]) -> list[Entry]:
+def records_without_log(context: Context, entries: Iterable[Entry]) -> list[Entry]:
     """The summaries that these entries are or stand for and that no message of the log is behind."""
     seqs = [entry.seq for entry in context.said]
     found, _ = _behind(context, entries)

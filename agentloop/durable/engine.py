@@ -58,7 +58,7 @@ class DbosTables:
     schema: str
 
 
-async def reached(url: str) -> DbosTables:
+async def find_tables(url: str) -> DbosTables:
     """Where DBOS's tables are to be, once a store can use the database.
 
     Its URL has these limits where it has none of its own: a silent server would hang its client.
@@ -102,25 +102,25 @@ def schema_name(sessions: str) -> str:
     return f"{_OF_PUBLIC}_{sha256(sessions.encode()).hexdigest()}"[:_LONGEST]
 
 
-def quiet() -> None:
+def silence_dbos_log() -> None:
     """Leave DBOS's log to the host: without a handler of ours it would write to standard error itself."""
     logger = logging.getLogger("dbos")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())
 
 
-async def migrated(tables: DbosTables) -> None:
+async def migrate_tables(tables: DbosTables) -> None:
     """Make DBOS's tables, where they are not there or are an older version's.
 
     Raises:
         StoreError: the database cannot be reached, or does not allow it.
     """
-    with faults_told():
+    with as_store_errors():
         await in_thread(lambda: DBOS.migrate(tables.url, schema=tables.schema))
 
 
 @contextlib.contextmanager
-def faults_told() -> Iterator[None]:
+def as_store_errors() -> Iterator[None]:
     """Whatever DBOS raises in the block comes out as a `StoreError`."""
     try:
         yield
@@ -131,7 +131,7 @@ def faults_told() -> Iterator[None]:
         raise fault_of("the queue cannot be used", behind) from error
 
 
-async def over_a_gap(look: Callable[[], Awaitable[T]]) -> T:
+async def retry_while_away(look: Callable[[], Awaitable[T]]) -> T:
     """What the look gives; a server that was reached before and is away is asked again, as in a step.
 
     Raises:
@@ -191,7 +191,7 @@ def is_of_run(lease: Lease, run_id: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def let_go(store: SessionStore, run: QueuedRun) -> AsyncIterator[None]:
+async def exclude_workers(store: SessionStore, run: QueuedRun) -> AsyncIterator[None]:
     """No worker has the run within the block: a deleted run is no longer told that it was cancelled.
 
     Raises:
@@ -275,7 +275,7 @@ Hears: TypeAlias = Callable[[str], None]
 """Takes one line for people."""
 
 
-def unheard(line: str) -> None:
+def drop_line(line: str) -> None:
     """For lines that nobody wants to hear."""
 
 
@@ -405,7 +405,7 @@ class EngineChoice:
     poll_seconds: float
 
 
-async def started(choice: EngineChoice, work: RunWork) -> DBOS:
+async def start_dbos(choice: EngineChoice, work: RunWork) -> DBOS:
     """DBOS at work: it takes runs from these queues and does `work` with each, on this event loop.
 
     A process has one DBOS, so nothing else in it may use another.
@@ -417,21 +417,21 @@ async def started(choice: EngineChoice, work: RunWork) -> DBOS:
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         raise UsageError("a worker runs in this process already: DBOS allows one, start another process")
     try:
-        quiet()
-        tables = await reached(choice.url)
+        silence_dbos_log()
+        tables = await find_tables(choice.url)
         # Beside the event loop, since it takes a while; what `launch` asks, on this loop, is short.
-        await migrated(tables)
+        await migrate_tables(tables)
         dbos = DBOS(config=_config(choice, tables))
         _declare(work)
         DBOS.listen_queues([queue.name for queue in choice.queues])
-        with faults_told():
+        with as_store_errors():
             DBOS.launch()
             # New runs go to the version that DBOS has as the latest, though nobody may work with it any more.
             await DBOS.set_latest_application_version_async(choice.version)
             for queue in choice.queues:
                 await _register(queue, choice.poll_seconds)
     except BaseException:  # whatever keeps it from starting, nothing of it is left; raised again
-        await stopped()
+        await stop_dbos()
         raise
     return dbos
 
@@ -442,7 +442,7 @@ def take_no_more(dbos: DBOS) -> None:
         event.set()
 
 
-async def last_taken() -> None:
+async def wait_for_takers() -> None:
     """Wait until nothing takes a run any more that it saw before it was told to begin none."""
     for taker in [each for each in threading.enumerate() if each.name.startswith(_TAKER)]:
         await in_thread(taker.join)
@@ -462,13 +462,13 @@ async def busy_workers(version: str) -> Sequence[str]:
     return sorted({each.executor_id for each in found if each.executor_id})
 
 
-async def forgotten(runs: Sequence[str]) -> Sequence[str]:
+async def deleted_runs(runs: Sequence[str]) -> Sequence[str]:
     """Those of these runs that somebody has deleted."""
     known = await DBOS.list_workflows_async(workflow_ids=list(runs), load_input=False, load_output=False)
     return sorted(set(runs) - {each.workflow_id for each in known})
 
 
-async def cancelled(run_id: str) -> bool:
+async def is_cancelled(run_id: str) -> bool:
     """Whether somebody has cancelled that run."""
     found = await DBOS.list_workflows_async(
         workflow_ids=[run_id], status="CANCELLED", load_input=False, load_output=False
@@ -481,12 +481,12 @@ async def newest_version() -> str:
     return str((await DBOS.get_latest_application_version_async())["version_name"])
 
 
-async def handed_back(dbos: DBOS, worker: str) -> int:
+async def hand_back(dbos: DBOS, worker: str) -> int:
     """Put the runs that this worker has back in their queues; how many there were."""
     return len(await in_thread(lambda: dbos._recover_pending_workflows([worker])))
 
 
-async def stopped() -> None:
+async def stop_dbos() -> None:
     """End DBOS in this process."""
     try:
         # In a thread: DBOS waits for threads of its own that wait for this event loop.

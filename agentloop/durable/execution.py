@@ -49,7 +49,7 @@ from agentloop.events import Compacted, MessageRecord, ModelCalled, Record, RunS
 from agentloop.messages import ToolCall, Usage
 from agentloop.model_call import used_by
 from agentloop.models import Answer
-from agentloop.results import status_of, unasked
+from agentloop.results import as_run_failure, status_of
 from agentloop.run import (
     Limits,
     NextStep,
@@ -59,11 +59,11 @@ from agentloop.run import (
     ask_model,
     came_to_nothing,
     compact,
-    interrupted,
+    interrupted_record,
     loop,
     may_run_again,
-    parted,
     settle_and_say,
+    split_off_compact,
     start_run,
 )
 from agentloop.sessions import Holder, MovedOnError, Session, Sessions, has_begun, part_of, rebase_same_run
@@ -260,7 +260,7 @@ class WorkflowSteps:
                 if _is_meant(error):
                     raise
                 held.distrust()
-                return self._failed(unasked(error))
+                return self._failed(as_run_failure(error))
         return self._failed(last)
 
     def _warn(self, error: AgentLoopError, pause: float) -> None:
@@ -341,7 +341,7 @@ class Execution:
         if call is None:
             return {}
         if by != self.id and not may_run_again(run, call):
-            await self._store_result(run, interrupted(run, call), None)
+            await self._store_result(run, interrupted_record(run, call), None)
             return {"interrupted": call_id}
         if call_id not in self._answers:
             self._answers[call_id] = await answer_one(run, session, call, share=share)
@@ -388,7 +388,7 @@ class Execution:
             case Finish():
                 return {"do": "end", "status": "answered"}
             case RunTools(calls=calls):
-                others, asked = parted(self.held.run, calls)
+                others, asked = split_off_compact(self.held.run, calls)
                 told = {"calls": [call.id for call in others], "compact": [call.id for call in asked]}
                 return {"do": "tools", "by": self.id, **told}
             case AskModel():

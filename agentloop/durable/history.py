@@ -32,7 +32,9 @@ async def backwards(store: SessionStore, session_id: str) -> AsyncGenerator[Reco
         upto = after
 
 
-async def said_in(store: SessionStore, session_id: str, run_id: str) -> AsyncGenerator[Event, None]:
+async def events_of_run_backwards(
+    store: SessionStore, session_id: str, run_id: str
+) -> AsyncGenerator[Event, None]:
     """What the log has of its end back to the beginning of that run, newest first."""
     async with contextlib.aclosing(backwards(store, session_id)) as records:
         async for record in records:
@@ -54,7 +56,7 @@ async def began_at(store: SessionStore, session_id: str, run_id: str, *, submitt
 
 async def has_said(store: SessionStore, session_id: str, run_id: str) -> bool:
     """Whether the log has that run's prompt."""
-    async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
+    async with contextlib.aclosing(events_of_run_backwards(store, session_id, run_id)) as events:
         async for event in events:
             if is_prompt(event, run_id):
                 return True
@@ -66,7 +68,7 @@ def is_prompt(event: Event, run_id: str) -> bool:
     return isinstance(event, MessageRecord) and event.run_id == run_id and event.message.role == "user"
 
 
-def turns_of(events: Iterable[Event], run_id: str) -> Iterator[tuple[Event, bool]]:
+def turns_since_start(events: Iterable[Event], run_id: str) -> Iterator[tuple[Event, bool]]:
     """The events since that run began, and whether what it asked for is being done then.
 
     It is until another run has a prompt of its own. One that has none goes on with what it finds.
@@ -85,7 +87,7 @@ def turns_of(events: Iterable[Event], run_id: str) -> Iterator[tuple[Event, bool
 def said_for(events: Iterable[Event], run_id: str) -> Iterator[Message]:
     """What was said in that run, and in those that went on with what it asked for."""
     others = set[str]()
-    for event, is_its_turn in turns_of(events, run_id):
+    for event, is_its_turn in turns_since_start(events, run_id):
         if isinstance(event, RunStartRecord):
             others.add(event.run_id)
         if not isinstance(event, MessageRecord):
@@ -96,7 +98,7 @@ def said_for(events: Iterable[Event], run_id: str) -> Iterator[Message]:
 
 async def has_ended(store: SessionStore, session_id: str, run_id: str, status: RunStatus) -> bool:
     """Whether the log says that the run ended so, and nothing of the run stands behind that."""
-    async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
+    async with contextlib.aclosing(events_of_run_backwards(store, session_id, run_id)) as events:
         async for event in events:
             if isinstance(event, RunEndRecord | MessageRecord) and event.run_id == run_id:
                 return isinstance(event, RunEndRecord) and event.status == status
@@ -118,7 +120,7 @@ async def partial_in(store: SessionStore, session_id: str, run_id: str) -> str:
 async def _by_model(store: SessionStore, session_id: str, run_id: str) -> Sequence[Message]:
     """What the model said in that run until its end, newest first."""
     found: list[Event] = []
-    async with contextlib.aclosing(said_in(store, session_id, run_id)) as events:
+    async with contextlib.aclosing(events_of_run_backwards(store, session_id, run_id)) as events:
         async for event in events:
             if isinstance(event, RunStartRecord | RunEndRecord | MessageRecord) and (
                 found or event.run_id == run_id
@@ -149,7 +151,7 @@ class OvertakenRun:
 def found_overtaken(records: Sequence[Record], run_id: str) -> OvertakenRun:
     """How the run stands by its records, from its beginning to the log's end."""
     events = [record.event for record in records]
-    is_its_turn = all(mine for _, mine in deque(turns_of(events, run_id), maxlen=1))
+    is_its_turn = all(mine for _, mine in deque(turns_since_start(events, run_id), maxlen=1))
     return OvertakenRun() if is_its_turn else OvertakenRun(passed=True, answer=_answer_of(events, run_id))
 
 

@@ -16,12 +16,12 @@ from agentloop._plumbing.checks import MOST_COUNT, whole_or_none
 from agentloop._plumbing.to_text import strict
 from agentloop.durable.engine import (
     DbosTables,
-    faults_told,
-    let_go,
+    as_store_errors,
+    exclude_workers,
+    find_tables,
     not_lost,
-    over_a_gap,
-    quiet,
-    reached,
+    retry_while_away,
+    silence_dbos_log,
     with_missing,
 )
 from agentloop.durable.history import answer_in, began_at, partial_in
@@ -86,7 +86,7 @@ class QueueClient:
         Raises:
             StoreError: it could not be reached or used.
         """
-        with faults_told():
+        with as_store_errors():
             client = self._client or await self._opened()
             return await in_thread(lambda: question(client))
 
@@ -97,7 +97,7 @@ class QueueClient:
             await in_thread(client.destroy)
 
     async def _opened(self) -> DBOSClient:
-        tables = await reached(self._url)
+        tables = await find_tables(self._url)
         return await in_thread(lambda: self._open(tables))
 
     def _open(self, tables: DbosTables) -> DBOSClient:
@@ -109,7 +109,7 @@ class QueueClient:
 
 def _client(tables: DbosTables) -> DBOSClient:
     """A client; DBOS's tables are made where they are not there, since no worker may have started."""
-    quiet()
+    silence_dbos_log()
     client = DBOSClient(
         system_database_url=tables.url,
         dbos_system_schema=tables.schema,
@@ -249,7 +249,7 @@ class RunQueue:
             StoreError: the database could not be reached, or has not what a run that was answered said.
         """
         with not_lost(run_id):
-            found = await over_a_gap(lambda: self._one(run_id))
+            found = await retry_while_away(lambda: self._one(run_id))
         return self._redaction.hide(await answer_of(found, self._store))
 
     async def wait(self, run_id: str, *, poll_seconds: float = _POLL_SECONDS) -> QueuedRun:
@@ -264,7 +264,7 @@ class RunQueue:
         """
         with not_lost(run_id):
             while True:
-                found = await over_a_gap(lambda: self._one(run_id))
+                found = await retry_while_away(lambda: self._one(run_id))
                 if found.is_over:
                     break
                 await asyncio.sleep(poll_seconds)
@@ -308,7 +308,7 @@ class RunQueue:
         found = await self._one(run_id)
         if not found.is_over:
             raise UsageError(f"run {run_id!r} is {found.state}: cancel it first")
-        async with let_go(self._store, found):
+        async with exclude_workers(self._store, found):
             await self._client.asked(lambda client: client.delete_workflow(run_id))
 
     async def close(self) -> None:

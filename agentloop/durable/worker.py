@@ -24,9 +24,9 @@ from agentloop.durable.engine import (
     Listener,
     Missing,
     Notices,
-    faults_told,
+    as_store_errors,
+    drop_line,
     sign_of,
-    unheard,
 )
 from agentloop.durable.execution import StepWork, Todo, Workflow, WorkPlace
 from agentloop.durable.orders import (
@@ -37,10 +37,10 @@ from agentloop.durable.orders import (
     checked_url,
     with_limits,
 )
-from agentloop.emitter import Sink, unseen
+from agentloop.emitter import Sink, drop_event
 from agentloop.errors import UsageError
 from agentloop.redaction import Redact
-from agentloop.run import Agent, Limits, RunConfig, check_priced, limited
+from agentloop.run import Agent, Limits, RunConfig, check_priced, with_step_limit
 from agentloop.runner import run_config
 from agentloop.stores import open_store
 from agentloop.stores.postgres import HeldLock
@@ -70,7 +70,7 @@ async def _is_cancelled() -> bool:
     """Asked outside of the workflow, in which the question would be a step of its own."""
     run_id = DBOS.workflow_id
     assert run_id is not None
-    asking = contextvars.Context().run(asyncio.create_task, engine.cancelled(run_id))
+    asking = contextvars.Context().run(asyncio.create_task, engine.is_cancelled(run_id))
     return await asking
 
 
@@ -127,8 +127,8 @@ class Worker:
         transcripts: Path | str | None = Path(".transcripts"),
         folder: str | None = None,
         redact: Redact | None = None,
-        on_event: Sink = unseen,
-        on_notice: Hears = unheard,
+        on_event: Sink = drop_event,
+        on_notice: Hears = drop_line,
         grace_seconds: float = GRACE_SECONDS,
         look_seconds: float = LOOK_SECONDS,
         poll_seconds: float = POLL_SECONDS,
@@ -183,7 +183,7 @@ class Worker:
         self._was_run = True
         try:
             await self._life.keep()
-            dbos = await engine.started(self._choice, self._workflow.run)
+            dbos = await engine.start_dbos(self._choice, self._workflow.run)
         except BaseException:  # whatever keeps it from starting, nothing stays open; raised again
             await self._close()
             raise
@@ -205,7 +205,7 @@ class Worker:
         try:
             if not await self._life.keep():
                 self._missing.forget()
-            with faults_told():
+            with as_store_errors():
                 await self._take_over_from_dead(dbos)
                 await self._stop_forgotten()
                 self._notices.new_runs_go_to(await engine.newest_version(), self._choice.version)
@@ -223,12 +223,12 @@ class Worker:
                 continue
             async with self._life.is_free(sign_of(worker)) as is_free:
                 if self._missing.is_dead(worker, is_free=is_free):
-                    await engine.handed_back(dbos, worker)
+                    await engine.hand_back(dbos, worker)
 
     async def _stop_forgotten(self) -> None:
         """Stop runs that were deleted before they had a session: of those DBOS tells nothing."""
         if runs := list(self._workflow.under_way):
-            self._workflow.stop(await engine.forgotten(runs))
+            self._workflow.stop(await engine.deleted_runs(runs))
 
     async def _wind_up(self, dbos: DBOS, looking: "asyncio.Task[None]") -> None:
         self._workflow.begin_no_more()
@@ -240,7 +240,7 @@ class Worker:
             await asyncio.wait({looking}, timeout=HAND_BACK_SECONDS)
         finally:
             try:
-                await engine.stopped()
+                await engine.stop_dbos()
             finally:
                 await self._close()
 
@@ -256,8 +256,8 @@ class Worker:
         """Put its runs back in their queues; DBOS itself would wait for ever for a database that is away."""
         try:
             async with asyncio.timeout(HAND_BACK_SECONDS):
-                await engine.last_taken()  # what is taken behind the hand-back is left with nobody
-                await engine.handed_back(dbos, self.id)
+                await engine.wait_for_takers()  # what is taken behind the hand-back is left with nobody
+                await engine.hand_back(dbos, self.id)
         except Exception as error:  # noqa: BLE001 — whatever it is, who looks for dead workers finds them
             self._warn("runs_not_handed_back", error)
             self._notices.not_handed_back()
@@ -285,6 +285,6 @@ def _checked_version(version: str) -> str:
 
 
 def _place(config: RunConfig, limits: Limits | None, sink: Sink) -> WorkPlace:
-    limits = limited(limits, config.agent.max_steps)
+    limits = with_step_limit(limits, config.agent.max_steps)
     check_priced(limits, *config.agent.models)
     return WorkPlace(config=config, limits=limits, sink=Listener(on_event=sink, redaction=config.redaction))

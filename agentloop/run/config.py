@@ -17,7 +17,7 @@ from agentloop.messages import Message
 from agentloop.models import AsksWindow
 from agentloop.run.agent import Agent
 from agentloop.run.limits import Limits
-from agentloop.run.state import KeepsContext, Run, unheld
+from agentloop.run.state import KeepsContext, Run, always_lapsed
 from agentloop.sessions import Holder, Rebase, Sessions, rebase_beside
 
 NewKeeper: TypeAlias = Callable[["RunConfig", Emitter, Budget, Rebase], KeepsContext]
@@ -60,7 +60,7 @@ class RunConfig:
         run_id: str | None = None,
         rebase: Rebase | None = None,
         hold: Holder | None = None,
-        has_lapsed: Callable[[], Awaitable[bool]] = unheld,
+        has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed,
         deps: Any = None,
         limits: Limits | None = None,
     ) -> Run:
@@ -112,7 +112,7 @@ class RunConfig:
 _METHODS = [name for name in vars(Callbacks) if not name.startswith("_")]
 
 
-def instances(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
+def checked_callbacks(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
     """The callbacks given: any object with one of their methods is one, and those that it lacks are blank.
 
     Raises:

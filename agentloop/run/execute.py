@@ -33,9 +33,9 @@ from agentloop.errors import (
 )
 from agentloop.events import Event, MessageRecord, Record, RunStartRecord
 from agentloop.messages import Message, ToolCall
-from agentloop.results import RunResult, status_of, unasked
+from agentloop.results import RunResult, as_run_failure, status_of
 from agentloop.run.config import RunConfig, title_of
-from agentloop.run.limits import Limits, check_priced, limited
+from agentloop.run.limits import Limits, check_priced, with_step_limit
 from agentloop.run.loop import NextStep, loop
 from agentloop.run.model_step import ask_model
 from agentloop.run.state import Run, Stored
@@ -60,7 +60,7 @@ async def execute_run(
     Raises:
         AgentLoopError: see `Runner.run` and `Runner.resume`.
     """
-    limits = limited(limits, config.agent.max_steps)
+    limits = with_step_limit(limits, config.agent.max_steps)
     check_priced(limits, *config.agent.models)
     await _admit(config.sessions, message, session_id)
     async with config.sessions.held(session_id) as hold:
@@ -73,7 +73,7 @@ async def execute_run(
                 ended = await loop(RunSteps(run=run, session=session, message=message))
             await to_its_end(run.end(ended.status, ended.reason))
         except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
-            failure = unasked(error) if is_leaked(error) else error
+            failure = as_run_failure(error) if is_leaked(error) else error
             await to_its_end(_fail(run, failure))
             if failure is error:
                 raise

@@ -84,7 +84,7 @@ class Limits:
             yield f"the limit of ${self.cost:,g} is reached: ${spent.cost:,.4f} are spent"
 
 
-def limited(limits: Limits | None, most_steps: int) -> Limits:
+def with_step_limit(limits: Limits | None, most_steps: int) -> Limits:
     """These limits, with at most so many steps where they say nothing of that.
 
     Raises:

@@ -16,7 +16,7 @@ from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer
 from agentloop.run.agent import Agent
 from agentloop.run.limits import Limits, Spending
-from agentloop.sessions import Holder, Rebase, Session, Sessions, appended, has_begun
+from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
 from agentloop.stream import CompactionResult, ContextStatus, MessageAdded, RunEnded, RunStatus, ToolProgress
 from agentloop.tools import RunContext
 
@@ -54,7 +54,7 @@ class KeepsContext(Protocol):
         ...
 
 
-async def unheld() -> bool:
+async def always_lapsed() -> bool:
     """What says of a session that no lease keeps others from it."""
     return True
 
@@ -90,7 +90,7 @@ class Run:
     in_vain: int = 0
     session: Session | None = None
     hold: Holder | None = None
-    has_lapsed: Callable[[], Awaitable[bool]] = unheld
+    has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed
     spending: Spending = field(init=False)
     _call_ids: CallIds | None = None
 
@@ -177,7 +177,7 @@ class Run:
     async def _appended(self, session: Session, events: Sequence[Event]) -> Session:
         if await self.has_lapsed():
             await session.newer()
-        return await appended(session, events, self.rebase)
+        return await append_rebased(session, events, self.rebase)
 
     async def show(self, stored: Stored, *, usage: Usage | None = None, cost: float | None = None) -> None:
         """Show the messages that are stored now; `usage` and `cost` are what those of the model took."""

@@ -34,12 +34,12 @@ async def run_tools(run: Run, session: Session, calls: Sequence[ToolCall]) -> Se
     Each result is stored as soon as it is there, so that no finished tool ever runs again; requests show
     results in call order. The compact tool runs after all others.
     """
-    others, asked = parted(run, calls)
+    others, asked = split_off_compact(run, calls)
     session = await _SideBySide(run, session, others, share=len(calls)).answered()
     return await compact(run, session, asked) if asked else session
 
 
-def parted(run: Run, calls: Sequence[ToolCall]) -> tuple[Sequence[ToolCall], Sequence[ToolCall]]:
+def split_off_compact(run: Run, calls: Sequence[ToolCall]) -> tuple[Sequence[ToolCall], Sequence[ToolCall]]:
     """The calls that run side by side, and those of the compact tool, which are answered after them."""
     asked = [call for call in calls if call.name == COMPACT and run.agent.offers_compact]
     return [call for call in calls if call not in asked], asked
@@ -51,7 +51,7 @@ async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
     Idempotent tools run again; any other call is answered as interrupted, its effect unknown.
     """
     again = [call for call in calls if may_run_again(run, call)]
-    lost = [interrupted(run, call) for call in calls if call not in again]
+    lost = [interrupted_record(run, call) for call in calls if call not in again]
     if lost:
         session = await run.record(session, *lost)
     return await _SideBySide(run, session, again, share=len(calls)).answered()
@@ -63,7 +63,7 @@ def may_run_again(run: Run, call: ToolCall) -> bool:
     return bool(known and known.idempotent)
 
 
-def interrupted(run: Run, call: ToolCall) -> MessageRecord:
+def interrupted_record(run: Run, call: ToolCall) -> MessageRecord:
     """The record that answers a call as interrupted, its effect unknown."""
     return run.added(Message.tool(call.id, INTERRUPTED))
 

@@ -35,7 +35,7 @@ class MovedOnError(ConflictError):
 _BESIDE = (Cleared, Compacted, Described, ModelCalled, Noted, Restored)
 
 
-async def appended(session: Session, events: Iterable[Event], rebase: Rebase) -> Session:
+async def append_rebased(session: Session, events: Iterable[Event], rebase: Rebase) -> Session:
     """The session with these events at its end, wherever that is by then.
 
     Raises:
@@ -114,7 +114,7 @@ def _is_beside(event: Event, run_id: str) -> bool:
             return isinstance(event, _BESIDE)
 
 
-async def undone(session: Session) -> int | None:
+async def undo_newest(session: Session) -> int | None:
     """Take the newest compaction back, with all its steps; the position of its newest record, None for none.
 
     What is the newest is looked up anew where somebody wrote to the log meanwhile. No lease is held for it: a

@@ -264,7 +264,7 @@ def place_of(url: str) -> str:
         return without_credentials(url)
 
 
-def parted(url: str) -> tuple[str, tuple[str, str] | None]:
+def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
     """The URL without credentials and query, and the user and password that stand in it."""
     parts = urlsplit(url)
     address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
@@ -346,7 +346,7 @@ def _connection(server: Server, timeout: openai.Timeout) -> Connection:
     """
     try:
         # Who has a password in the address has it sent, as ever; in the address it would stand in errors.
-        address, login = parted(server.base_url)
+        address, login = split_credentials(server.base_url)
         auth = httpx2.BasicAuth(*login) if login else None
         http_client = BoundedClient(
             timeout=timeout,

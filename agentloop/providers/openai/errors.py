@@ -159,7 +159,7 @@ def _said_in(error: Exception) -> _Said | None:
             bare_bytes = len(error.response.request.content) if is_bare else None
         case ServerSaidError():
             body, begun, wait, bare_bytes = trimmed(error.body), error.begun, None, None
-            status = status_of(body, begun=begun)
+            status = http_status_of(body, begun=begun)
         case _:
             return None
     kind, sizes = _kind_of(status, body)
@@ -366,7 +366,7 @@ def is_unpaid(body: object) -> bool:
     return not _UNPAID.isdisjoint(codes_in(body))
 
 
-def status_of(body: object, *, begun: bool) -> int:
+def http_status_of(body: object, *, begun: bool) -> int:
     """The status that the error stands for, 200 where it says of none that a second try could help.
 
     Once an answer has `begun`, the request was good: what then breaks it off may pass, unless it says that
