@@ -11,7 +11,7 @@ from agentloop.redaction import known_in_address, secrets_in_address
 from tests.cli_kit import agentloop
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Call, Reply
-from tests.test_wiped import all_of
+from tests.test_keys_in_errors import all_of
 
 SECRET = "Zq81vXk27mPw"
 
