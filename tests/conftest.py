@@ -23,6 +23,8 @@ DRAWN_FROM = os.environ.get("AGENTLOOP_DEEP", "")
 EXAMPLES = 100
 """So many a test draws that does not say `many(n)`."""
 FEWER = 12
+CASES = 8
+"""So many of a table the fast tests look at."""
 LEAST = 5
 """The first example is always the simplest one: fewer than these would be no draw."""
 
@@ -48,7 +50,8 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "certificate.pem")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Settle how many examples each property test draws; where all are asked for, it is a deep test."""
+    """Settle how many examples each property test draws, and which cases of a long table are deep."""
+    thin(items)
     settled = set()
     for item in items:
         test: Any = getattr(item, "obj", None)
@@ -59,16 +62,33 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         if test not in settled:
             settled.add(test)
             marker = item.get_closest_marker("many")
-            settle(test, marker.args[0] if marker else EXAMPLES)
+            settle(test, *(marker.args if marker else [EXAMPLES]))
 
 
-def settle(test: Callable[..., None], examples: int) -> None:
-    """Let it draw so many examples, or fewer."""
+def thin(items: Sequence[pytest.Item]) -> None:
+    """Of a table of more than `CASES` cases leave so many, evenly spread; the others are deep.
+
+    A test that is marked `whole` keeps them all: a table of public names, commands, stores or strategies.
+    """
+    tables: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if not any(item.iter_markers("deep")):
+            tables.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in tables.values():
+        if len(cases) > CASES and not any(cases[0].iter_markers("whole")):
+            kept = {len(cases) * each // CASES for each in range(CASES)}
+            for number, case in enumerate(cases):
+                if number not in kept:
+                    case.add_marker("deep")
+
+
+def settle(test: Callable[..., None], examples: int, few: int | None = None) -> None:
+    """Let it draw so many examples, or a few."""
     if DRAWN_FROM:
         settings(max_examples=examples)(test)
         seed(crc32(f"{DRAWN_FROM} {test.__qualname__}".encode()))(test)
     else:
-        settings(max_examples=max(examples // FEWER, min(examples, LEAST)))(test)
+        settings(max_examples=few or max(examples // FEWER, min(examples, LEAST)))(test)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

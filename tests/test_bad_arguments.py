@@ -22,6 +22,8 @@ from agentloop.testing import FailingModel, ScriptedModel
 from agentloop.tools import Tool
 from tests.nets.surface import names_of
 
+pytestmark = pytest.mark.whole
+
 MODULES: tuple[ModuleType, ...] = (agentloop, compaction, strategies, testing, triggers)
 
 VALUES = {

@@ -24,6 +24,8 @@ from tests.benchmarks.repeating import again_and_again
 from tests.kit import COUNTER, every_fact, histories, orderly
 from tests.strict_rules import violations
 
+pytestmark = pytest.mark.whole
+
 EVERY: list[Strategy] = [
     strategies.SlidingWindow(6),
     strategies.TurnWindow(2),

@@ -30,6 +30,8 @@ from tests.cli_kit import agentloop as call
 from tests.nets.surface import names_of
 from tests.strict_provider import StrictProvider
 
+pytestmark = pytest.mark.whole
+
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text("utf-8")
     for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]

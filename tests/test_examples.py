@@ -12,6 +12,8 @@ from agentloop import compaction, strategies, triggers
 from agentloop.context import tokens
 from tests.nets.surface import names_of
 
+pytestmark = pytest.mark.whole
+
 PACKAGE = Path(agentloop.__file__).parent
 
 WITHOUT = {

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fuzz import faults_of
 
-A_FEW = 60
+A_FEW = 30
 A_THOUSAND = 1_000
 
 

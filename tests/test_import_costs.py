@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.whole
+
 THREE_NAMES = "from agentloop import Agent, Runner, tool"
 LATER = ["openai", "httpx2", "pydantic", "tiktoken", "genai_prices", "structlog", "tenacity", "sqlite3"]
 """Vendors, each loaded behind its door when it is first needed."""

@@ -24,6 +24,8 @@ from lessons import l00_chat, l01_loop, l02_tools, l06_context_compaction, l10_c
 from tests.cli_kit import ROOT, Finished, environment
 from tests.cli_kit import agentloop as command_line
 
+pytestmark = pytest.mark.whole
+
 LESSONS = sorted((ROOT / "lessons").glob("l*.py"))
 SECTIONS = ["The problem", "The picture", "How it works", "What changed", "Try it"]
 PUBLIC_MODULES = {"context", "sessions", "stream", "testing", "workspace"}

@@ -93,6 +93,7 @@ async def test_l11_the_work_on_a_monster_is_linear(
     assert counted[1] <= LARGE * 4 * TIMES.get(place, 1) + 500_000
 
 
+@pytest.mark.deep
 def test_l11_four_monsters_of_5_mb_take_less_than_1_gb() -> None:
     seen = measured("four arguments", "CJK", "then compacted in vain")
     print(f"{seen['mb']:.0f} MB, {seen['processor']:.1f} s")

@@ -20,6 +20,8 @@ from agentloop.testing import CHECKS, Check, store_contract
 from tests.postgres_kit import Server
 from tests.store_kit import said
 
+pytestmark = pytest.mark.whole
+
 Make = Callable[[], SessionStore]
 KINDS = ("memory", "sqlite", "postgres")
 

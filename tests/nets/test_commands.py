@@ -8,6 +8,8 @@ import pytest
 from tests.nets.commands import FILE, outputs
 from tests.nets.frozen import frozen, hold
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def said() -> Mapping[str, Any]:

@@ -25,6 +25,8 @@ from tests.nets.logs import (
 )
 from tests.warm_kit import Warm
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Warm]:

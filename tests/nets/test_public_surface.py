@@ -5,6 +5,8 @@ import pytest
 from tests.nets.frozen import FREEZE, frozen, hold
 from tests.nets.surface import FILE, MODULES, lines_of, names_of
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.mark.parametrize("module", MODULES)
 def test_no_public_name_changes_unseen(module: str) -> None:

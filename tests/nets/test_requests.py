@@ -5,6 +5,8 @@ import pytest
 from tests.nets.frozen import frozen, hold
 from tests.nets.requests import CASES, FILE, sent_in
 
+pytestmark = pytest.mark.whole
+
 
 @pytest.mark.parametrize("case", CASES)
 async def test_no_request_changes_unseen(case: str) -> None:
