@@ -254,6 +254,7 @@ ENCODINGS = [
 
 
 @pytest.mark.parametrize("env", ENCODINGS, ids=lambda env: "-".join(env.values()))
+@pytest.mark.deep
 def test_an_odd_answer_is_printed_as_utf_8_whatever_the_machine_speaks(
     tmp_path: Path, env: dict[str, str]
 ) -> None:
@@ -283,6 +284,7 @@ def test_an_odd_answer_is_printed_as_utf_8_whatever_the_machine_speaks(
     ids=["UTF-8", "Latin-1"],
 )
 @pytest.mark.parametrize("option", [["-p"], pytest.param([], marks=pytest.mark.deep)], ids=["option", "word"])
+@pytest.mark.deep
 def test_a_prompt_is_read_as_utf_8_whatever_the_machine_speaks(
     tmp_path: Path, option: list[str], typed: bytes, sent: str
 ) -> None:

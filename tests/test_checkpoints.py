@@ -498,6 +498,7 @@ def spoken(events: Sequence[Event]) -> list[Message]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("memory", marks=pytest.mark.deep)])
+@pytest.mark.deep
 async def test_a_long_session_is_resumed_from_its_end_compacted_and_taken_back(
     kind: str, tmp_path: Path
 ) -> None:

@@ -104,6 +104,7 @@ def test_ctrl_c_while_a_summary_is_written_leaves_the_log_as_it_was(tmp_path: Pa
     assert "compacted" not in {json.loads(line)["kind"] for line in done.out.splitlines()}
 
 
+@pytest.mark.deep
 def test_a_second_ctrl_c_ends_at_once_even_where_output_is_stuck(tmp_path: Path) -> None:
     with started("-p", "-", "--json", cwd=tmp_path, stdin=subprocess.PIPE) as process:
         process.stdin.write("x" * 400_000)
@@ -169,6 +170,7 @@ def _nonblocking() -> None:
 
 
 @pytest.mark.parametrize("prepare", [None, _nonblocking], ids=["blocking", "non-blocking"])
+@pytest.mark.deep
 def test_a_slow_reader_gets_everything(prepare: Callable[[], None] | None, tmp_path: Path) -> None:
     long = "".join(f"{number:07d}\n" for number in range(60_000))
     with StrictProvider([Reply(text=long, piece_chars=100_000)]) as provider:
@@ -204,6 +206,7 @@ def test_a_closed_standard_error_hides_the_progress_and_nothing_else(tmp_path: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.deep
 def test_stopped_anywhere_and_resumed_the_job_gets_done(
     number: signal.Signals, tmp_path: Path, chance: random.Random
 ) -> None:
@@ -242,6 +245,7 @@ def shown(process: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.deep
 def test_a_second_signal_ends_what_a_tool_holds_up(second: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(BLOCKING)
     with StrictProvider([Reply(calls=(calling("blocks"),))]) as provider:
@@ -285,6 +289,7 @@ def full_pipe() -> tuple[int, int]:
     return reading, writing
 
 
+@pytest.mark.deep
 def test_a_standard_error_that_nobody_reads_holds_up_neither_a_run_nor_its_end(tmp_path: Path) -> None:
     reading, writing = full_pipe()
     with started("-p", "hello", cwd=tmp_path, stderr=writing) as process:

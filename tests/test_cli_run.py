@@ -428,6 +428,7 @@ def test_an_answer_that_is_cut_off_is_told(finish: str, by: str, shape: str, tmp
 @pytest.mark.parametrize(
     "body", ["null", "[]", "<html>", "", '{"data":[5]}', '{"data":null}', '{"data":[{}]}']
 )
+@pytest.mark.deep
 def test_a_list_of_models_that_is_none_is_one_line(body: str, tmp_path: Path) -> None:
     with _page_server(body) as url:
         done = agentloop("models", "--base-url", url, cwd=tmp_path)

@@ -187,6 +187,7 @@ def test_the_help_of_sessions_names_all_stores(call: tuple[str, ...], tmp_path: 
     assert all(scheme in shown for scheme in ("sqlite:///FILE", "memory:", "postgresql://"))
 
 
+@pytest.mark.deep
 def test_a_run_is_named_by_the_beginning_of_its_id(database: str, tmp_path: Path) -> None:
     at = ("--store", database)
     run_id, other = (

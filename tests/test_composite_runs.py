@@ -67,6 +67,7 @@ async def compactions(runner: Runner) -> list[Compacted]:
     ],
     ids=["RecursiveSummary", "Blocks", "BlocksByBudget", "Tiered", "Reduce", "ClearResults"],
 )
+@pytest.mark.deep
 async def test_a_long_run_ends_well_and_every_request_is_valid_and_fits(
     strategy: Strategy, tmp_path: Path
 ) -> None:

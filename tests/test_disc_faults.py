@@ -14,6 +14,8 @@ from tests.kill_kit import scratch
 from tests.kill_world import Json, World
 from tests.warm_kit import Warm, warm
 
+pytestmark = pytest.mark.deep
+
 ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO}
 PLACES = ("", ".db-wal", "sessions.db", "transcripts/.transcript", "transcripts/result")
 """Where the disc fails: everywhere, or only below what is named so."""

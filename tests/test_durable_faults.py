@@ -21,6 +21,8 @@ from tests import durable_work_kit
 from tests.durable_work_kit import Gate, at_work, become, locked_out, over, said
 from tests.kit import until
 
+pytestmark = pytest.mark.deep
+
 SECRET = "sk-proj-" + "a1B2" * 12
 
 

@@ -16,6 +16,8 @@ from tests import durable_work_kit
 from tests.durable_work_kit import Gate, at_work, over, said
 from tests.kit import until
 
+pytestmark = pytest.mark.deep
+
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
 no_run_is_left = durable_work_kit.no_run_is_left
 

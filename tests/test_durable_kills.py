@@ -22,6 +22,8 @@ from tests.durable_kit import BATCHES, DONE, LONGEST_SECONDS, Fleet, marks, zygo
 from tests.strict_rules import violations
 from tests.warm_kit import Warm
 
+pytestmark = pytest.mark.deep
+
 RUNS, WORKERS, KILLS = 24, 3, 10
 
 

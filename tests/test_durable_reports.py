@@ -20,6 +20,8 @@ from tests.durable_work_kit import Gate, at_work, echo, over
 from tests.kit import until
 from tests.postgres_kit import Server
 
+pytestmark = pytest.mark.deep
+
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
 no_run_is_left = durable_work_kit.no_run_is_left
 in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own

@@ -25,6 +25,8 @@ from tests.durable_work_kit import at_work, over, said
 from tests.postgres_kit import Server
 from tests.store_kit import said as user
 
+pytestmark = pytest.mark.deep
+
 url, queue, store = durable_work_kit.url, durable_work_kit.queue, durable_work_kit.store
 in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own
 

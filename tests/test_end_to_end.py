@@ -71,6 +71,7 @@ async def test_so_does_a_strict_provider_with_a_window_of_16k(
     "usage",
     ["right", "absent", "zeros", "output-only", "first-only", "half", "double", "cumulative"],
 )
+@pytest.mark.deep
 async def test_no_request_is_invalid_and_nothing_is_lost_whatever_usage_says(
     tmp_path: Path, usage: str
 ) -> None:

@@ -280,6 +280,7 @@ def test_whoever_has_the_room_reads_every_fact(messages: list[Message]) -> None:
     assert facts <= set(identifiers(index))
 
 
+@pytest.mark.deep
 def test_messages_of_any_size_are_looked_at_at_their_ends() -> None:
     text = "first_word " + PROSE * 50_000 + " middle_word " + PROSE * 50_000 + " last_word"
     said = [*read_of(1, text), Message.user(text.replace("_word", "_said"))]

@@ -14,6 +14,8 @@ from tests.kill_world import ID, Json, World
 from tests.postgres_kit import Server
 from tests.warm_kit import Warm, warm
 
+pytestmark = pytest.mark.deep
+
 KILLS = 5
 """So often the server is killed under a run, in each of the four deep parts."""
 

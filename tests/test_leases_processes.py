@@ -23,6 +23,8 @@ from tests.cli_kit import LONGEST_SECONDS, agentloop, line_of, started
 from tests.kit import assert_valid
 from tests.leases_kit import log, runner_for
 
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).parent.parent
 
 

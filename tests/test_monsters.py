@@ -81,6 +81,7 @@ def weighing(monkeypatch: pytest.MonkeyPatch) -> Weighing:
 @pytest.mark.parametrize(
     ("place", "script"), [*zip(PLACES, ["base64", "emoji", "JSON", "CJK"] * 2, strict=False)]
 )
+@pytest.mark.deep
 async def test_l11_the_work_on_a_monster_is_linear(
     tmp_path: Path, weighing: Weighing, place: str, script: str
 ) -> None:

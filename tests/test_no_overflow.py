@@ -80,6 +80,7 @@ ROWS = ["9" * 20_000, "9," * 10_000, "9_" * 10_000, "999 " * 5_000, "1 + " * 5_0
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[:4] for row in ROWS])
+@pytest.mark.deep
 async def test_a_long_row_of_digits_is_looked_through_in_no_time(row: str) -> None:
     """Each would take minutes where every digit is taken for the first one of a number."""
     said = [fault(Other(text + row)) for text in ("bad field: ", "the prompt is too long: ")]

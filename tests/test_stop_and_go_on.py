@@ -36,6 +36,8 @@ from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, Fault, Hang, Raw, Reply, asks_for_summary, calling
 
+pytestmark = pytest.mark.deep
+
 ACTS = '''
 import os
 from pathlib import Path

@@ -179,6 +179,7 @@ async def test_searches_of_several_stores_index_each_record_once(path: Path) -> 
         await store.close()
 
 
+@pytest.mark.deep
 async def test_a_record_of_megabytes_is_found_by_its_last_words(path: Path) -> None:
     store = SQLiteStore(path)
     await store.append("s", [said("hay " * 1_300_000 + "the needle"), said("needle")], expect=0)

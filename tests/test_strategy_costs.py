@@ -37,6 +37,8 @@ from tests.benchmarks.conversation import conversation
 from tests.strategy_kit import BUDGET, compacted
 from tests.test_costs import operations
 
+pytestmark = pytest.mark.deep
+
 ROOMY = replace(BUDGET, window=1_000_000)
 A_RUN = 100
 """So many messages make a run."""
