@@ -154,8 +154,12 @@ class Compactor:
     async def _announced(self, session: Session, plan: Plan, budget: Budget) -> AsyncIterator[_Outcome]:
         """From `CompactionStarted` to exactly one `CompactionEnded`, whatever happens in between.
 
+        A failure is the outcome and goes no further: what follows the block is done in any case. Until
+        something else is known the outcome says that it was cancelled.
+
         Raises:
             ConflictError: the session is not what it was: it is another's, or gone.
+            TakenOverError: another run has the session.
         """
         self.server_refused = False
         plan = replace(plan, occasion=self.emitter.hide(plan.occasion))
@@ -301,7 +305,7 @@ class Compactor:
             return session
 
         session = outcome.session
-        await session.newer()
+        await session.newer()  # raises where the log is another's
         outcome.session = await append_rebased(session, (*outcome.calls, record), rebase)
         outcome.record = record
         faults = "; ".join(filter(None, (outcome.replacement.fault, outcome.unsaved)))

@@ -63,7 +63,10 @@ def reported(records: Iterable[Record]) -> Iterator[tuple[str, Report]]:
 def kept_clearings(
     clearings: Iterable[tuple[int, Cleared]], taken_back: int
 ) -> Iterator[tuple[int, Cleared]]:
-    """The clearings that stand once that compaction is taken back: older messages are whole again."""
+    """The clearings that stand once that compaction is taken back: older messages are whole again.
+
+    Of a clearing made after it only the items behind it stay: the others shortened what it had left in sight.
+    """
     for seq, event in clearings:
         items = tuple(item for item in event.items if seq < taken_back or item.seq > taken_back)
         if items:
@@ -105,10 +108,10 @@ class Context:
     position of the last record that rewrote what was visible; `reports` holds each model's newest credible
     count, `recent_reports` the last two of each as they came.
 
-    Where `starts_after` is not 0, `said` holds only what was said behind that position, the newest message
-    that is no result among it. Of the compactions it then has the newest and those that something in sight
-    stands for: `older_compactions` counts the others; no clearings from then; and what was shown shortened by
-    then and stands before `starts_after` has no other `original`.
+    A context read from a checkpoint (`sessions/checkpoint.py`) is a short one: `starts_after` is not 0, and
+    what a step never needs is left out. `said` begins behind that position. Of the compactions made by then
+    it has the newest, and those that something in sight stands for; `older_compactions` counts the others. It
+    has none of the clearings made by then. An older message that is shown shortened is its own `original`.
     """
 
     length: int = 0
@@ -271,6 +274,7 @@ class Context:
 
 
 def _covered(entry: Entry, compactions: Iterable[tuple[int, Compacted]]) -> bool:
+    """Whether one of them covers it; what stands for a compaction has that one's own position."""
     return any(seq != entry.seq and holds(event.covers, entry.seq) for seq, event in compactions)
 
 

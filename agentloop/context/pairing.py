@@ -69,7 +69,7 @@ TOLD_TO_GO_ON = Message.user(GO_ON)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filler:
-    """How long all of it is, in `tokens`, behind the messages seen so far.
+    """What fillers take up between the messages seen so far, in `tokens`; `request` makes them.
 
     `voice` spoke last; `waiting` has, by their id, how many calls still wait for their result.
     """
