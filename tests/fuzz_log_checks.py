@@ -133,9 +133,9 @@ def _result(story: Story, call: ToolCall, told: Sequence[str]) -> Iterator[str]:
         yield f"call {number} has {len(told)} results"
     if returned is None or (said.startswith("interrupted") and any(act.cut for act in story.acts)):
         return
-    head = returned[:3]
-    if told and not said.startswith((head, "\n... [")):
-        yield f"L3 call {number} of {call.name} returned {head!r} and its result is {said[:80]!r}"
+    head, cut, _ = said.partition("\n... [")
+    if told and not (returned.startswith(head[:3]) if cut else said.startswith(returned[:3])):
+        yield f"L3 call {number} of {call.name} returned {returned[:3]!r} and its result is {said[:80]!r}"
 
 
 def _transcripts(story: Story) -> Iterator[str]:
