@@ -23,9 +23,8 @@ def test_what_was_found_once_is_not_found_again(number: int) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("first", range(0, A_THOUSAND, 50))
-def test_a_thousand_conversations_keep_every_law(first: int, first_seed: int) -> None:
-    """Of a seed's eight digits the last three count to a thousand, the others are drawn."""
-    begin = first_seed % 100_000 * A_THOUSAND + first
-    found = faults_of(range(begin, begin + 50))
+@pytest.mark.parametrize("first", range(A_FEW, A_THOUSAND, 50))
+def test_a_thousand_conversations_keep_every_law(first: int) -> None:
+    """The same each time; new ones are drawn by `python -m tests.fuzz`."""
+    found = faults_of(range(first, min(first + 50, A_THOUSAND)))
     assert not found, "\n".join(found)
