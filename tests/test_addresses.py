@@ -52,6 +52,7 @@ def test_what_is_no_secret_is_taken_for_none(address: str) -> None:
     assert secrets_in_address(address) == ()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("status", [0, 1])
 def test_a_key_in_the_query_of_the_base_url_is_written_nowhere(tmp_path: Path, status: int) -> None:
     said = Reply(text=f"You sent {SECRET} to me.")
@@ -123,6 +124,7 @@ def test_a_word_of_an_address_is_taken_out_of_no_text(address: str) -> None:
     assert known_in_address(address) == ()
 
 
+@pytest.mark.deep
 def test_plain_words_of_the_base_url_stay_in_prompts_and_files(tmp_path: Path) -> None:
     written = "env = production\nprovider = anthropic\n"
     call = Call(name="write_file", arguments=json.dumps({"path": "a.txt", "content": written}))

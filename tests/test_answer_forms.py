@@ -75,6 +75,7 @@ def cut_off(body: Body) -> list[bytes]:
     return [b"", b"\n\n", *(text[:at] for at in range(1, len(text)))]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("api", APIS)
 async def test_an_answer_in_one_piece_that_is_cut_off_is_asked_for_again(api: str) -> None:
     torn = cut_off(OBJECTS[api])
@@ -113,6 +114,7 @@ NOTHING: dict[str, list[Answered]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("api", APIS)
 async def test_an_answer_with_nothing_in_it_is_asked_for_again(api: str) -> None:
     for nothing in NOTHING[api]:

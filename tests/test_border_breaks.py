@@ -332,6 +332,7 @@ async def test_a_4xx_is_sent_once_whatever_its_body(reply: bytes) -> None:
     assert (caught.value.status, len(server.bodies)) == (400, 1)
 
 
+@pytest.mark.deep
 async def test_a_stream_that_is_silent_behind_its_finish_is_done() -> None:
     async with raw(sse(chunk({"content": "fine"}, "stop"), done=False), tail=b": ping\n\n") as server:
         async with asyncio.timeout(20):

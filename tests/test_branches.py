@@ -136,6 +136,7 @@ TRIGGERS: list[Trigger] = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda each: type(each).__name__)
 @pytest.mark.many(30)
 @given(events=merged(orderly()))

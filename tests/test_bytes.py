@@ -326,6 +326,7 @@ async def test_undecodable_file_names_are_listed_read_and_searched(tmp_path: Pat
     assert result.output.count("1\tneedle in ") == 3
 
 
+@pytest.mark.deep
 def test_an_undecodable_name_may_be_the_working_folder(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"d\xff")
     folder.mkdir()

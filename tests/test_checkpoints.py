@@ -306,6 +306,7 @@ async def test_short_logs_get_none() -> None:
     assert await store.checkpoint("s") is None
 
 
+@pytest.mark.deep
 async def test_a_log_whose_end_takes_a_compaction_back_is_read_from_its_beginning_once() -> None:
     events = long_log(2_500)
     seq = max(at for at, event in enumerate(events, 1) if isinstance(event, Compacted))
@@ -317,6 +318,7 @@ async def test_a_log_whose_end_takes_a_compaction_back_is_read_from_its_beginnin
     assert store.read_records == [1]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("by", ["open", "checkpoint", "reload", "append"])
 async def test_many_records_are_folded_on_a_thread(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     events = long_log(2 * CHECKPOINT_EVERY)
@@ -343,6 +345,7 @@ async def test_many_records_are_folded_on_a_thread(by: str, monkeypatch: pytest.
     assert not any(count > CHECKPOINT_EVERY and on_loop for count, on_loop in folded)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("by", ["append", "reload"])
 async def test_a_compaction_taken_back_on_a_part_of_a_log_is_taken_back_whole(by: str) -> None:
     events = long_log(2_500)
@@ -545,6 +548,7 @@ async def copied(records: Sequence[Record]) -> InMemoryStore:
     return store
 
 
+@pytest.mark.deep
 @Stores
 async def test_a_compaction_at_the_threshold_reads_the_whole_and_no_step_before_it(
     kind: str, tmp_path: Path
@@ -567,6 +571,7 @@ async def test_a_compaction_at_the_threshold_reads_the_whole_and_no_step_before_
     assert [message.text for message in saved.messages] == [message.text for message in messages]
 
 
+@pytest.mark.deep
 async def test_a_servers_call_id_used_again_gets_one_of_its_own_however_long_ago_it_was() -> None:
     log = long_log(2_500)
     first = next(message.tool_calls[0].id for message in spoken(log) if message.tool_calls)

@@ -58,6 +58,7 @@ def test_commands_of_the_chat(tmp_path: Path) -> None:
         assert screen.end() == 0
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("word", re.findall(r"^/[a-z]+", HELP, re.MULTILINE))
 def test_each_command_may_be_the_first_word_of_a_new_chat(word: str, tmp_path: Path) -> None:
     with terminal("-m", "offline", "--no-session", cwd=tmp_path) as screen:
@@ -166,6 +167,7 @@ def test_a_signal_ends_the_chat_and_leaves_the_terminal_as_it_was(tmp_path: Path
     assert "Traceback" not in screen.screen
 
 
+@pytest.mark.deep
 def test_a_pending_run_goes_on_when_its_session_is_opened(tmp_path: Path) -> None:
     with StrictProvider([Fault(status=401, body=""), "done at last"]) as provider:
         options = ("--base-url", provider.url, "--window", "32k")
@@ -188,6 +190,7 @@ def test_what_a_model_says_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert "\x1b[2J" not in screen.screen
 
 
+@pytest.mark.deep
 def test_why_a_compaction_failed_cannot_steer_the_terminal(tmp_path: Path) -> None:
     refusal = json.dumps({"error": {"message": "no \x1b]0;owned\x07\x1b[2J summary"}})
 
@@ -232,6 +235,7 @@ def test_no_color_is_honoured(tmp_path: Path) -> None:
     assert "\x1b[36m" in screen.screen
 
 
+@pytest.mark.deep
 def test_an_answer_that_breaks_off_is_marked_and_tried_again(tmp_path: Path) -> None:
     replies: list[Answered | str] = [
         Drop(reply=Reply(text="half an answer that is lost"), events=2),
@@ -280,6 +284,7 @@ def test_each_message_of_the_chat_has_its_own_limits(tmp_path: Path) -> None:
     assert len(provider.requests) == 2
 
 
+@pytest.mark.deep
 def test_the_live_line_shows_compactions_happening(tmp_path: Path) -> None:
     folder = str(Path(email.__file__).parent)
     job = "Read every Python file in this folder and say what each one does."
@@ -292,6 +297,7 @@ def test_the_live_line_shows_compactions_happening(tmp_path: Path) -> None:
     assert "utils.py: " in screen.screen
 
 
+@pytest.mark.deep
 def test_a_second_ctrl_c_ends_a_chat_whose_tool_holds_up_everything(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import time\nfrom agentloop import tool\n"

@@ -116,6 +116,7 @@ def test_a_run_is_cancelled_and_put_back(url: str, tmp_path: Path) -> None:
     assert agentloop("runs", order["id"], "--store", url, cwd=tmp_path).status == 2
 
 
+@pytest.mark.deep
 def test_a_list_in_a_terminal_has_its_columns_one_under_the_other(url: str, tmp_path: Path) -> None:
     queue = ("--queue", "shown", "--session", "shown")
     done("submit", "日本語 and a\nsecond line", *queue, cwd=tmp_path, url=url)
@@ -154,6 +155,7 @@ def test_a_wait_that_is_broken_off_says_that_the_run_stays(url: str, tmp_path: P
     assert json.loads(out) == json.loads(done("runs", run_id, "--json", cwd=tmp_path, url=url).out)
 
 
+@pytest.mark.deep
 def test_a_wait_whose_database_goes_away_says_that_the_run_stays(postgres: Server, tmp_path: Path) -> None:
     with postgres.database() as url:
         with started("submit", "Hi", "--wait", "--store", url, cwd=tmp_path) as waiting:
@@ -165,6 +167,7 @@ def test_a_wait_whose_database_goes_away_says_that_the_run_stays(postgres: Serve
         assert err.count(f"run {run_id} stays in the queue: `agentloop runs {run_id}` shows it") == 1
 
 
+@pytest.mark.deep
 def test_a_wait_for_a_run_that_is_cancelled_says_so(url: str, tmp_path: Path) -> None:
     with started("submit", "Hi", "--queue", "nobodys", "--wait", "--store", url, cwd=tmp_path) as waiting:
         run_id = line_of(waiting.stderr).split()[2]

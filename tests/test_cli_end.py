@@ -66,6 +66,7 @@ def test_a_signal_while_the_model_thinks(number: signal.Signals, tmp_path: Path)
     assert [message.text for message in messages_of("s", tmp_path)] == ["hello"]
 
 
+@pytest.mark.deep
 def test_ctrl_c_while_a_tool_is_stuck_in_its_thread(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(STUCK)
     batch = Reply(calls=(calling("quick"), calling("stuck")))
@@ -199,6 +200,7 @@ def test_a_closed_standard_output_is_refused_before_anything_is_sent(tmp_path: P
     assert not (tmp_path / "agentloop").exists()
 
 
+@pytest.mark.deep
 def test_a_closed_standard_error_hides_the_progress_and_nothing_else(tmp_path: Path) -> None:
     with started("-p", "hi", cwd=tmp_path, stderr=None, preexec_fn=lambda: os.close(2)) as process:
         out, _ = process.communicate(timeout=30)
@@ -409,6 +411,7 @@ def test_a_command_whose_reader_goes_away(arguments: tuple[str, ...], tmp_path: 
         assert process.wait(30) == 130
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("columns", ["0", "²", "-3", "many", "9" * 5000])
 def test_a_width_that_is_none_is_not_believed(columns: str, tmp_path: Path) -> None:
     done = agentloop("demo", cwd=tmp_path, env={"COLUMNS": columns})

@@ -46,6 +46,7 @@ def test_a_piped_text_cannot_close_its_block() -> None:
     assert block.endswith("</standard_input>")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("prompt", [(), ("-p", "-"), ("-p", "what?")])
 def test_bytes_that_are_no_text_do_not_stop_a_run_and_are_told(
     prompt: tuple[str, ...], tmp_path: Path
@@ -69,6 +70,7 @@ def test_a_prompt_that_is_not_all_utf_8_is_told(tmp_path: Path) -> None:
     assert "UTF-8" not in whole.err
 
 
+@pytest.mark.deep
 def test_a_pipe_that_says_nothing_never_hangs_a_run_that_has_its_prompt(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     try:
@@ -82,6 +84,7 @@ def test_a_pipe_that_says_nothing_never_hangs_a_run_that_has_its_prompt(tmp_path
     assert "standard input said nothing" in err
 
 
+@pytest.mark.deep
 def test_a_closed_standard_input_is_no_prompt(tmp_path: Path) -> None:
     with started("-p", "hello", cwd=tmp_path, stdin=None, preexec_fn=lambda: os.close(0)) as process:
         assert process.wait(30) == 0

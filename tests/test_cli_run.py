@@ -21,6 +21,7 @@ from tests.strict_replies import Answered, ExtractiveSummariser, Fault, Reply, c
 KEY = {"OPENAI_API_KEY": "sk-test"}
 
 
+@pytest.mark.deep
 def test_the_main_job_names_every_file_after_several_compactions(tmp_path: Path) -> None:
     folder = Path(email.__file__).parent
     job = "Read every Python file in this folder and say what each one does."
@@ -402,6 +403,7 @@ def test_lessons_are_listed_and_run(tmp_path: Path) -> None:
     assert done.out
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shape", ["text", "json", "stream-json"])
 def test_a_model_that_answers_nothing_is_asked_thrice(shape: str, tmp_path: Path) -> None:
     with StrictProvider([Reply(text="")] * 3) as provider:

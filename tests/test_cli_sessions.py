@@ -147,6 +147,7 @@ def test_compact_preview_compact_and_undo(place: Path) -> None:
     assert "no compaction" in agentloop("undo", "work", cwd=place).out
 
 
+@pytest.mark.deep
 def test_a_session_goes_with_the_transcripts_that_it_made(place: Path) -> None:
     imported(sessions("export", "long", cwd=place).out, "brief", cwd=place)
     before = set((place / ".transcripts").glob("*"))

@@ -59,6 +59,7 @@ def positions(done: Finished) -> list[int]:
     return [json.loads(line)["position"] for line in done.out.splitlines()]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("asked", "first", "last"),
     [
@@ -78,6 +79,7 @@ def test_a_range_that_leaves_the_damage_out_is_exported(
     assert (place / "out").read_text().count("number ") == last - first + 1
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shape", ["events", "markdown", "openai"])
 def test_a_damaged_record_of_what_is_asked_for_is_one_line_and_no_file(shape: str, place: Path) -> None:
     for options in ((), ("--range", f"{DAMAGED}-"), ("--range", f"{MISSING}"), ("--branch", "scout")):
@@ -102,6 +104,7 @@ def test_with_skip_the_good_records_come_out_each_damaged_one_told_once(place: P
     assert (shown.status, shown.out.count("number "), shown.err) == (0, COUNT - 2, done.err)
 
 
+@pytest.mark.deep
 def test_skip_and_a_filter_go_together(place: Path) -> None:
     done = export(place, "--branch", "scout", "--damaged", "skip")
     assert [message["content"] for message in json.loads(done.out)] == [f"number {COUNT - 5}"]

@@ -101,6 +101,7 @@ def test_a_last_line_cut_at_any_byte_is_refused_or_is_whole() -> None:
             assert end in (len(HI) + 1, len(whole) - 1, len(whole))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("letter", [b"\xe9", b"\xc3", b"\xed\xa0\x80"], ids=["latin", "cut", "surrogate"])
 def test_standard_input_that_is_not_in_utf8_is_refused_with_its_line(letter: bytes, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -213,6 +214,7 @@ async def test_a_session_that_goes_meanwhile_is_no_shorter_one(tmp_path: Path) -
         await anext(read)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("said", [HI, f"[{HI},{HELLO}]"])
 def test_imported_messages_are_called_by_their_first_words(said: str, tmp_path: Path) -> None:
     (tmp_path / "in").write_text(said)
@@ -287,6 +289,7 @@ def test_where_a_file_cannot_be_put_is_told_by_its_name(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shape", ["events", "markdown", "openai"])
 async def test_a_reader_that_has_read_enough_ends_an_export_quietly(shape: str, tmp_path: Path) -> None:
     await store_in(tmp_path, [said("x" * 1_000) for _ in range(2 * PAGE_RECORDS)])

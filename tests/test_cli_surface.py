@@ -266,6 +266,7 @@ def test_every_command_hears_how_much_is_to_be_logged(call: tuple[str, ...], tmp
     assert "AGENTLOOP_LOG: 'loud' is no level" in done.complaint()
 
 
+@pytest.mark.deep
 def test_a_home_is_written_out_in_every_path(tmp_path: Path) -> None:
     (tmp_path / "system").write_text("Be brief.")
     env = {"HOME": str(tmp_path), "AGENTLOOP_TRANSCRIPTS": "~/kept"}
@@ -287,6 +288,7 @@ def test_options_may_stand_behind_the_text(tmp_path: Path) -> None:
     assert done.events[0]["status"] == "answered"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("words", [("lessons", "0"), ("demo",)], ids=" ".join)
 def test_what_standard_output_cannot_say_is_a_question_mark(words: tuple[str, ...], tmp_path: Path) -> None:
     done = subprocess.run(

@@ -208,6 +208,7 @@ def test_a_run_is_named_by_the_beginning_of_its_id(database: str, tmp_path: Path
     assert run_id not in agentloop("runs", *at, cwd=tmp_path).out
 
 
+@pytest.mark.deep
 def test_a_beginning_of_several_ids_is_refused_with_them(database: str, tmp_path: Path) -> None:
     at = ("--store", database)
     ids = [agentloop("submit", "x", *at, cwd=tmp_path).out.strip() for _ in range(2)]

@@ -306,6 +306,7 @@ def test_where_nothing_is_done_a_record_comes_out_as_it_went_in() -> None:
     assert compact_messages(said, window="16k", trigger=triggers.TurnCount(5))[2] == said[2]
 
 
+@pytest.mark.deep
 @pytest.mark.many(60)
 @given(history=st.lists(orderly(most_turns=4), min_size=3, max_size=5))
 def test_repeated_use_stays_valid_fits_and_never_nests(history: list[list[Message]]) -> None:

@@ -368,6 +368,7 @@ async def test_a_chain_says_what_its_steps_came_to_together() -> None:
     assert (await context_in(runner)).visible == before.visible
 
 
+@pytest.mark.deep
 async def test_failing_summaries_inside_a_chain_are_strikes(tmp_path: Path) -> None:
     model = ScriptedModel(reading(60, words=700), window=8_000, summary="")
     policy = Compaction(micro=None, strategy=then(KeepUserMessages(100), Tiered()))

@@ -211,6 +211,7 @@ async def test_an_earlier_summary_said_again_is_refused(tmp_path: Path) -> None:
     assert "repeats" in str(second.error)
 
 
+@pytest.mark.deep
 async def test_a_summariser_that_repeats_its_input_is_capped_and_never_nests(tmp_path: Path) -> None:
     def echo(request: ModelRequest) -> str:
         return str(request.messages[-1]["content"])[:9_000] + "\nOne more line."
@@ -227,6 +228,7 @@ async def test_a_summariser_that_repeats_its_input_is_capped_and_never_nests(tmp
         assert event.replacement.count("[Conversation compressed") == 1
 
 
+@pytest.mark.deep
 async def test_while_the_summary_fails_the_run_goes_on_and_tries_again_later(tmp_path: Path) -> None:
     refused = ModelRefusedError("401: the key is wrong", status=401)
     replies: list[Any] = [refused, refused, refused]
@@ -246,6 +248,7 @@ async def test_while_the_summary_fails_the_run_goes_on_and_tries_again_later(tmp
     assert "the key is wrong" not in "".join(str(request.messages) for request in model.requests)
 
 
+@pytest.mark.deep
 async def test_l10_a_summariser_that_never_works_is_not_asked_every_step(tmp_path: Path) -> None:
     model = ScriptedModel(reading(100), window=WINDOW, summary="")
     runner = runner_for(model, tmp_path)

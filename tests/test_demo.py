@@ -46,6 +46,7 @@ def test_the_picture_of_the_readme_is_what_it_draws(tmp_path: Path) -> None:
     assert {"the model’s window", "4,000", "without: overflow, the end"} <= set(texts)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "said"), [("", "--svg is empty"), ("no/where.svg", "cannot be written")])
 def test_a_picture_that_cannot_be_written_is_one_line(name: str, said: str, tmp_path: Path) -> None:
     done = agentloop("demo", "--svg", name, cwd=tmp_path)

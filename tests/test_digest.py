@@ -329,6 +329,7 @@ UNUSUAL = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("unit", UNUSUAL)
 def test_of_a_very_long_message_a_fixed_share_is_looked_at(unit: str) -> None:
     taken = []

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import psycopg
+import pytest
 
 from agentloop import Agent, Compaction, Limits, Runner
 from agentloop.durable import RunQueue
@@ -87,6 +88,7 @@ async def test_runs_of_a_session_are_done_one_after_the_other_in_the_order_submi
     assert edges == [RunStartRecord, RunEndRecord] * 4
 
 
+@pytest.mark.deep
 async def test_a_run_cancelled_in_a_tool_goes_on_when_resumed_and_the_tool_is_told_as_interrupted(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
@@ -107,6 +109,7 @@ async def test_a_run_cancelled_in_a_tool_goes_on_when_resumed_and_the_tool_is_to
     assert_valid(model.requests)
 
 
+@pytest.mark.deep
 async def test_limits_hold_across_executions_and_there_is_what_there_is_of_an_answer(
     url: str, queue: RunQueue
 ) -> None:
@@ -187,6 +190,7 @@ async def test_a_rename_while_the_model_answers_throws_no_answer_away(
     assert [text for _, text in await said(store, "renamed")] == ["Say a.", "", "heard a", "done"]
 
 
+@pytest.mark.deep
 async def test_a_rename_while_a_summary_is_written_throws_none_away(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
@@ -250,6 +254,7 @@ async def test_a_run_waits_for_a_session_that_somebody_else_works_on(
     ]
 
 
+@pytest.mark.deep
 async def test_a_long_session_is_found_to_have_begun_from_its_end(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:

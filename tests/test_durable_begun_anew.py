@@ -47,6 +47,7 @@ async def begun_anew(store: SessionStore, session_id: str, *, longer: int = 0) -
     return theirs
 
 
+@pytest.mark.deep
 async def test_a_run_whose_lease_ran_out_writes_nothing_to_a_log_begun_anew(
     url: str,
     queue: RunQueue,
@@ -72,6 +73,7 @@ async def test_a_run_whose_lease_ran_out_writes_nothing_to_a_log_begun_anew(
     assert [record.event for record in await store.read("lapsed")] == theirs
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("longer", [-2, 0, 2])
 async def test_a_run_that_another_worker_goes_on_with_writes_nothing_to_a_log_begun_anew(
     url: str, queue: RunQueue, store: SessionStore, longer: int

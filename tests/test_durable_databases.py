@@ -84,6 +84,7 @@ def heard(caplog: pytest.LogCaptureFixture, name: str) -> Iterator[None]:
         logger.removeHandler(caplog.handler)
 
 
+@pytest.mark.deep
 async def test_a_worker_reaches_what_a_store_reaches_and_no_log_has_the_password(
     odd: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

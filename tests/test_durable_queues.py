@@ -21,6 +21,7 @@ no_run_is_left = durable_work_kit.no_run_is_left
 in_a_folder_of_its_own = durable_work_kit.in_a_folder_of_its_own
 
 
+@pytest.mark.deep
 async def test_a_queue_begins_no_more_than_its_rate_and_runs_no_more_than_its_limit(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
@@ -41,6 +42,7 @@ async def test_a_queue_begins_no_more_than_its_rate_and_runs_no_more_than_its_li
     assert row == (1, 1, 1, 2, 1.0)
 
 
+@pytest.mark.deep
 async def test_a_worker_takes_runs_of_its_own_queues_alone(url: str, queue: RunQueue) -> None:
     elsewhere = await queue.submit("not here", queue="elsewhere")
     here = await queue.submit("here", queue="here")
@@ -86,6 +88,7 @@ async def test_a_session_is_that_of_the_owner_whose_run_is_to_begin_it(
         await queue.cancel(run.id)
 
 
+@pytest.mark.deep
 async def test_a_run_that_is_cancelled_in_its_midst_says_when_it_began(url: str, queue: RunQueue) -> None:
     gate = Gate()
     agent = Agent(ScriptedModel([calls(("wait", {}))]), tools=[gate.wait])
@@ -144,6 +147,7 @@ def test_bad_arguments_are_refused_by_name(bad: Any, words: str) -> None:
         bad()
 
 
+@pytest.mark.deep
 async def test_many_submit_at_once_to_a_database_where_nothing_is_yet(database: str) -> None:
     async with RunQueue(database) as one, RunQueue(database) as other:
         ids = await asyncio.gather(*(queue.submit("x") for queue in (one, other) * 5))

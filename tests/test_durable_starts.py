@@ -98,6 +98,7 @@ async def test_tables_that_cannot_be_used_are_told_once_and_once_that_they_can_a
     assert lines.said[-1] == "stopped: its runs are handed back"
 
 
+@pytest.mark.deep
 async def test_new_runs_go_to_the_version_of_the_worker_that_started_last(database: str) -> None:
     async with RunQueue(database) as queue:
         for version in ("1", "2", "1"):
@@ -120,6 +121,7 @@ async def test_a_worker_says_that_new_runs_go_to_another_version(database: str) 
     assert "'1 old'" in told
 
 
+@pytest.mark.deep
 async def test_a_listener_of_lines_that_raises_ends_no_worker(database: str) -> None:
     heard = asyncio.Event()
 

@@ -26,6 +26,7 @@ from tests.strict_replies import (
 )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("window", [4_000, 8_000, 16_000])
 async def test_the_offline_model_names_every_file(tmp_path: Path, window: int) -> None:
     agent = Agent(OfflineModel(window=window), tools=workspace_tools(FOLDER), instructions="Be brief.")
@@ -45,6 +46,7 @@ async def test_the_offline_model_names_every_file(tmp_path: Path, window: int) -
     assert len(listed(tmp_path)) == len(done)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("micro", [None, MicroCompact(min_gain_tokens=0)], ids=["auto", "all layers"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 async def test_so_does_a_strict_provider_with_a_window_of_16k(

@@ -217,6 +217,7 @@ def test_what_was_said_comes_before_what_only_results_hold() -> None:
     assert "bulk_0" in index
 
 
+@pytest.mark.deep
 def test_one_huge_result_leaves_room_for_all_others() -> None:
     codes = [
         pair for number in range(20) for pair in read_of(number, f"code_{number} {PROSE * 5} end_{number}")

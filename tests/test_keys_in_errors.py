@@ -159,6 +159,7 @@ def all_of(folder: Path) -> str:
     return "".join(path.read_bytes().decode("utf-8", "replace") for path in files)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("options", [(), ("--json",), ("--output-format", "json"), ("--verbose",)])
 def test_the_command_line_keeps_keys_out_of_all_that_it_writes(
     tmp_path: Path, options: tuple[str, ...]

@@ -59,6 +59,7 @@ async def judged(folder: Path, done: dict[str, Any]) -> list[str]:
         await store.close()
 
 
+@pytest.mark.deep
 async def test_a_session_that_nobody_kills_comes_to_every_point(workshop: Warm) -> None:
     with scratch() as folder:
         done = workshop(folder=str(folder), moments=[])
@@ -66,6 +67,7 @@ async def test_a_session_that_nobody_kills_comes_to_every_point(workshop: Warm) 
     assert set(done["ended"]["reached"]) == set(POINTS)
 
 
+@pytest.mark.deep
 async def test_a_point_that_is_not_come_to_is_no_kill(workshop: Warm) -> None:
     with scratch() as folder:
         done = workshop(folder=str(folder), moments=[["agent, asked", 1_000]])

@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
@@ -72,15 +73,27 @@ FACES = sorted(PACKAGE.rglob("*/__init__.py"))
 LONGEST_FACE = 40
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """A file of the package, read once."""
+    return ast.parse(path.read_text())
+
+
 def modules() -> Iterator[tuple[Path, ast.Module]]:
     """Every file of the package, but for the face of the whole."""
     for path in sorted(PACKAGE.rglob("*.py")):
         if path.parent != PACKAGE or path.stem not in ("__init__", "__main__"):
-            yield path.relative_to(PACKAGE), ast.parse(path.read_text())
+            yield path.relative_to(PACKAGE), parsed(path)
 
 
-def imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+@cache
+def imports(tree: ast.Module) -> list[tuple[str, str]]:
     """The modules that a file imports from, and the names; those for type checkers alone left out."""
+    return list(walk_imports(tree))
+
+
+def walk_imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The same, found anew."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -111,7 +124,7 @@ def inside(folder: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in folder.rglob("*.py"):
         name = path.relative_to(folder).with_suffix("").parts[0]
-        wanted = {f"{module}.{each}" for module, each in imports(ast.parse(path.read_text()))}
+        wanted = {f"{module}.{each}" for module, each in imports(parsed(path))}
         others = {each.removeprefix(prefix).split(".")[0] for each in wanted if each.startswith(prefix)}
         found.setdefault(name, set()).update(others - {name})
     return {name: others & found.keys() for name, others in found.items() if name != "__init__"}

@@ -49,6 +49,7 @@ def test_what_a_running_tool_says_stays_out_and_a_warning_is_logged_whole(lines:
     assert warning["text"] == "80 % full"
 
 
+@pytest.mark.deep
 def test_a_host_that_did_not_sees_nothing_and_loads_nothing(tmp_path: Path) -> None:
     script = """
 import asyncio, sys

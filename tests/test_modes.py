@@ -193,6 +193,7 @@ async def test_developer_messages_become_system_messages_first() -> None:
     ]
 
 
+@pytest.mark.deep
 async def test_a_run_without_system_messages_stays_valid_over_compactions(tmp_path: Path) -> None:
     brain = thinker(24)
     modes = (*EVERY_MODE, "no-system")

@@ -50,6 +50,7 @@ def _is_refused(error: Exception, other: Other) -> bool:
     return type(error) is ModelRefusedError and words(other.text) in str(error)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
 async def test_a_fault_that_may_pass_is_tried_again(kind: type[Any], stream: bool) -> None:
     answers: list[Answered | str] = []

@@ -155,6 +155,7 @@ async def test_the_job_over_several_compactions(folder: Path, window: str) -> No
     assert outcome.reads.total() <= len(expected(folder)) + 2 * len(outcome.compactions)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("keep", [0, 1, 3])
 async def test_the_job_while_results_are_cleared_at_each_step(folder: Path, keep: int) -> None:
     policy = Compaction(micro=MicroCompact(keep_messages=keep, min_gain_tokens=0))
@@ -162,6 +163,7 @@ async def test_the_job_while_results_are_cleared_at_each_step(folder: Path, keep
     assert outcome.lines == expected(folder)
 
 
+@pytest.mark.deep
 async def test_the_job_when_no_summary_is_to_be_had(folder: Path) -> None:
     no_summaries = FailingModel(ModelRefusedError("refused", status=400))
     outcome = await run(folder, "8k", Compaction(model=no_summaries))
@@ -175,6 +177,7 @@ async def test_the_job_for_other_kinds(folder: Path) -> None:
     assert outcome.output.startswith("I found no file of the kind **/*.rs here.")
 
 
+@pytest.mark.deep
 async def test_a_second_page_of_the_list(tmp_path: Path) -> None:
     for number in range(103):
         (tmp_path / f"n{number:03}.txt").write_text(f"Number {number}.")
@@ -620,6 +623,7 @@ async def test_it_says_what_it_is() -> None:
     assert "OPENAI_API_KEY" in text
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "pasted", ["a" * 300_000, "-a" * 150_000, '- "' * 100_000, "x: " * 100_000, "*./" * 100_000]
 )

@@ -478,6 +478,7 @@ async def test_nobody_listens(waits: Waits) -> None:
     assert len(waits.seconds) == 4
 
 
+@pytest.mark.deep
 async def test_a_server_that_hangs(stream: bool, waits: Waits) -> None:
     half = Raw(pieces=events({"choices": [{"delta": {"content": "h"}}]}, done=False).pieces, left_open=True)
     with StrictProvider([Hang(), half if stream else Hang()]) as server:
@@ -570,6 +571,7 @@ SENTENCES = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("status", [200, 400, 500])
 async def test_overflow_in_a_bare_sentence(status: int) -> None:
     def bodies(sentence: str) -> list[object]:
@@ -717,6 +719,7 @@ async def test_credentials_in_a_base_url_are_not_shown() -> None:
     assert "secret" not in str(error)
 
 
+@pytest.mark.deep
 async def test_a_model_let_go_closes_its_connections() -> None:
     with StrictProvider(lambda _: "ok") as server:
         for _ in range(3):

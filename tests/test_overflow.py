@@ -68,6 +68,7 @@ async def test_too_long_in_the_words_of_many_servers(form: str, kind: type[Any])
         assert len(server.requests) == len(cases)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("form", ["in place of an answer", "an event", "in the middle of an answer"])
 async def test_so_it_is_in_place_of_an_answer(form: str) -> None:
     cases = {

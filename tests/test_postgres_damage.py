@@ -126,6 +126,7 @@ async def test_a_damaged_record_is_passed_over_by_a_search_and_named_by_a_read(
         await store.read("s")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "change",
     [

@@ -267,6 +267,7 @@ async def test_every_append_that_returned_is_there_once_and_in_order(
     assert await store.check() == ()
 
 
+@pytest.mark.deep
 async def test_a_server_that_stays_away_is_told_in_the_end(
     server: Server, url: str, store: PostgresStore
 ) -> None:
@@ -293,6 +294,7 @@ async def test_a_server_that_stays_away_is_told_in_the_end(
     await hasty.close()
 
 
+@pytest.mark.deep
 async def test_a_server_that_is_away_is_told_to_the_host_at_once_and_once(
     server: Server, url: str, store: PostgresStore
 ) -> None:
@@ -341,6 +343,7 @@ async def test_an_append_cancelled_at_any_moment_is_whole_or_not_there(store: Po
     assert await store.check() == ()
 
 
+@pytest.mark.deep
 async def test_an_append_cancelled_under_way_is_taken_back(url: str, store: PostgresStore) -> None:
     """The server has begun it, and waits for another writer's lock, when it is cancelled."""
     length = await store.append("s", [said()], expect=0)
@@ -367,6 +370,7 @@ async def waits_for_a_lock(watcher: psycopg.AsyncConnection) -> None:
             await asyncio.sleep(0.005)
 
 
+@pytest.mark.deep
 async def test_who_waits_for_a_busy_store_can_be_cancelled(url: str) -> None:
     store = PostgresStore(url, connections=1)
     await store.append("s", [said()], expect=0)

@@ -123,6 +123,7 @@ async def test_newer_tables_are_refused_and_left_alone(database: str, store: Pos
         assert await found.fetchone() == (1,)
 
 
+@pytest.mark.deep
 async def test_l15_many_writers_one_of_which_compacts_make_the_tables_and_lose_nothing(database: str) -> None:
     store = PostgresStore(database)
     await written_by_all(database, store)
@@ -248,6 +249,7 @@ def test_a_text_is_cut_only_where_a_vector_would_not_take_it(words: list[str], p
     assert len(vectors(words)) == parts
 
 
+@pytest.mark.deep
 async def test_long_records_are_indexed_a_few_at_a_time(store: PostgresStore) -> None:
     texts = [f"word {'hay ' * 200_000} end{number}" for number in range(7)]
     await store.append("s", [*map(said, texts), *(said("a word") for _ in range(300))], expect=0)
@@ -275,6 +277,7 @@ async def test_one_owner_never_finds_what_another_said(store: PostgresStore) -> 
     assert len(await store.search("plan")) == 2
 
 
+@pytest.mark.deep
 async def test_a_run_goes_on_in_another_process(database: str) -> None:
     model = ScriptedModel(["first answer"])
     with SyncRunner(Agent(model), store=database, transcripts=None) as runner:

@@ -123,6 +123,7 @@ def test_all_that_the_command_line_makes_is_private(tmp_path: Path, umask: int) 
     assert_private(work)
 
 
+@pytest.mark.deep
 def test_an_export_over_a_file_keeps_its_rights(tmp_path: Path, umask: int) -> None:
     assert agentloop("-p", "hello", "--session", "s", cwd=tmp_path).status == 0
     (tmp_path / "old.json").write_text("old")

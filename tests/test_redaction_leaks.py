@@ -354,6 +354,7 @@ class Counting:
         return self.redact.settled(text)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "piece", ["ab ", LINES[0] + "\n", "password ", "-----BEGIN PRIVATE KEY-----\n", "a" * 9]
 )

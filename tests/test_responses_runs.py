@@ -53,6 +53,7 @@ def thinking(rounds: int) -> ExtractiveSummariser:
     return looking(rounds, lambda at: {"text": "I look on." * (at % 2), "reasoning": f"thought {at}"})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("micro", [None, MicroCompact(min_gain_tokens=0)], ids=["auto", "all layers"])
 async def test_every_file_is_read_in_a_window_of_16k(
@@ -112,6 +113,7 @@ async def test_a_window_that_is_not_known_is_learnt_from_the_overflow(
     assert result.compactions
 
 
+@pytest.mark.deep
 async def test_a_window_that_is_known_is_never_exceeded(tmp_path: Path, model_class: Model) -> None:
     with StrictProvider(thinking(30), window=12_000, factor=1.3) as server:
         result, _ = await run_looking(tmp_path, server, model_class, window=12_000, max_output_tokens=1_000)
@@ -128,6 +130,7 @@ async def test_a_prompt_that_is_too_long_ends_in_a_typed_error(tmp_path: Path, m
         assert (await runner.run("short", session_id="s")).output == "here"
 
 
+@pytest.mark.deep
 async def test_streamed_or_not_the_run_is_the_same(tmp_path: Path, model_class: Model) -> None:
     told = []
     for stream in (True, False):
@@ -204,6 +207,7 @@ async def test_a_drop_half_way_doubles_neither_text_nor_calls(kept: int) -> None
     assert texts == ["I note it.", "done"]
 
 
+@pytest.mark.deep
 async def test_reasoning_goes_with_the_exchange_that_is_folded(tmp_path: Path) -> None:
     with StrictProvider(thinking(30), window=12_000) as server:
         await run_looking(tmp_path, server, OpenAIResponses, window=12_000)
@@ -293,6 +297,7 @@ async def test_a_session_moves_between_both_classes_and_back(tmp_path: Path) -> 
     assert own == [{kind} for kind in kinds for _ in range(2)]
 
 
+@pytest.mark.deep
 async def test_a_session_that_moves_is_compacted_like_any_other(tmp_path: Path) -> None:
     with StrictProvider(thinking(40), window=12_000, modes=["V8", "V9"]) as server:
         store = f"sqlite:///{tmp_path}/s.db"
@@ -309,6 +314,7 @@ async def test_a_session_that_moves_is_compacted_like_any_other(tmp_path: Path) 
     assert_all_known(result.output, history)
 
 
+@pytest.mark.deep
 def test_a_stored_chat_goes_on_in_a_new_process_by_the_other_api(tmp_path: Path) -> None:
     def brain(body: Body) -> Answered | str:
         if body["messages"][-1]["role"] == "tool":

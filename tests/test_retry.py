@@ -287,14 +287,17 @@ def second_try(tmp_path: Path, shape: str) -> Finished:
     return done
 
 
+@pytest.mark.deep
 def test_the_command_line_prints_the_second_try_alone(tmp_path: Path) -> None:
     assert second_try(tmp_path, "text").out == "whole\n"
 
 
+@pytest.mark.deep
 def test_the_last_line_of_json_holds_the_second_try_alone(tmp_path: Path) -> None:
     assert second_try(tmp_path, "json").events[-1]["output"] == "whole"
 
 
+@pytest.mark.deep
 def test_a_stream_of_json_says_that_the_first_try_is_void(tmp_path: Path) -> None:
     done = second_try(tmp_path, "stream-json")
     assert done.events[-1]["output"] == "whole"

@@ -227,6 +227,7 @@ async def test_a_slow_server_is_not_waited_for() -> None:
         assert paths(server) == [MODELS]
 
 
+@pytest.mark.deep
 async def test_what_the_list_said_holds_where_the_rest_is_slow() -> None:
     with StrictProvider(pages={MODELS: LLAMA, PROPS: Hang()}) as server:
         assert await model_at(server, timeout_seconds=1.5).ask_window() == 8_192

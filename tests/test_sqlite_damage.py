@@ -86,6 +86,7 @@ def changed_letters(content: bytes, draw: random.Random) -> bytes:
     return bytes(changed)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("harm", [cut, page_of_garbage, page_of_zeros, another_page, changed_letters])
 @pytest.mark.parametrize("most_checked", [limits.MOST_CHECKED_BYTES, 0])
 async def test_a_damaged_file_gives_right_data_or_one_line_and_stays_as_it_is(
@@ -112,6 +113,7 @@ async def test_a_damaged_file_gives_right_data_or_one_line_and_stays_as_it_is(
     assert refused
 
 
+@pytest.mark.deep
 async def test_a_damaged_log_beside_the_file_gives_what_was_written_before(
     path: Path, tmp_path: Path
 ) -> None:

@@ -139,6 +139,7 @@ async def test_a_step_that_fails_leaves_the_file_as_it_was(
     await store.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("statement", range(len(MIGRATIONS[1])))
 def test_a_process_killed_in_the_middle_of_a_step_leaves_the_file_as_it_was(
     path: Path, statement: int

@@ -100,6 +100,7 @@ async def outcome(call: Callable[[], Awaitable[Any]]) -> str:
 CASES = [(table, column) for table, columns in COLUMNS.items() for column in columns]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("table", "column"), CASES)
 async def test_a_damaged_value_harms_no_other_session(
     table: str, column: str, store: SQLiteStore, tmp_path: Path

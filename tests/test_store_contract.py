@@ -168,6 +168,7 @@ def test_a_store_need_not_tell_of_the_leases_that_it_grants() -> None:
     assert not isinstance(Grants(), TellsLeases)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("store", [LogAlone, Grants, CheckpointingStore, CountingStore])
 async def test_the_stores_of_our_own_tests_keep_the_contract(store: Callable[[], SessionStore]) -> None:
     await store_contract(store)

@@ -64,6 +64,7 @@ async def test_the_contract(make_used_store: Make, check: Check) -> None:
         await store.close()
 
 
+@pytest.mark.deep
 async def test_the_contract_in_one_call(make_store: Make) -> None:
     await store_contract(make_store)
 

@@ -66,6 +66,7 @@ EARLY: dict[str, Told] = {
 }
 
 
+@pytest.mark.deep
 async def test_no_early_word_of_the_end_cuts_a_call_off() -> None:
     def told_by(name: str) -> Callable[[int], Told]:
         told = [
@@ -82,6 +83,7 @@ async def test_no_early_word_of_the_end_cuts_a_call_off() -> None:
     assert ran == dict.fromkeys([*EARLY, *again], 1)
 
 
+@pytest.mark.deep
 async def test_no_early_word_of_the_end_cuts_a_text_off() -> None:
     pieces: Told = [chunk({"content": "Part one. "}, "stop"), GAP, chunk({"content": "Part two."}, "stop")]
     cases: list[Told] = [pieces, [chunk({"content": "\n"}), *pieces]]
@@ -174,6 +176,7 @@ async def test_what_has_surely_ended_is_an_answer_whatever_comes_behind_it(told:
 NO_ARGUMENTS: Body = {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "look"}}]}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("call", [piece(id="a"), NO_ARGUMENTS], ids=["empty", "missing"])
 @pytest.mark.parametrize("behind", [[], [DROP], PINGS], ids=["end", "drop", "pings"])
 async def test_a_call_without_arguments_runs_once_a_chunk_of_its_own_says_the_end(
@@ -192,6 +195,7 @@ IN_DOUBT: dict[str, Told] = {
 }
 
 
+@pytest.mark.deep
 async def test_what_may_have_ended_and_is_never_closed_ends_once_nothing_more_comes() -> None:
     async with runners((always([*told, *PINGS]) for told in IN_DOUBT.values()), timeout_seconds=2) as at:
         results = await asyncio.gather(*(runner.run("go") for runner, _ in at))
@@ -207,6 +211,7 @@ SIGNS: dict[str, bytes] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 async def test_signs_of_life_alone_do_not_hold_a_run_up_for_ever(
@@ -221,6 +226,7 @@ async def test_signs_of_life_alone_do_not_hold_a_run_up_for_ever(
     assert ["signs of life" in str(end) for end in ends] == [True] * len(lives)
 
 
+@pytest.mark.deep
 async def test_signs_of_life_between_pieces_are_silence_that_is_borne() -> None:
     waiting: Told = [b": keepalive\n\n", 0.1] * 7
     told: Told = [*waiting, chunk({"content": "a"}), *waiting, *say("ll")]

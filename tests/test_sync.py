@@ -233,6 +233,7 @@ def test_a_stream_may_be_collected_in_the_midst_of_any_call_of_its_runner() -> N
     runner.close()
 
 
+@pytest.mark.deep
 def test_a_runner_works_on_both_sides_of_a_fork(tmp_path: Path) -> None:
     script = """
 import os, signal, sys

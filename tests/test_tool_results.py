@@ -179,6 +179,7 @@ def test_what_refers_to_itself_is_named_once() -> None:
     assert as_text([twice, twice]) == "[[3], [3]]"
 
 
+@pytest.mark.deep
 def test_what_is_too_deep_too_many_or_endless_is_cut() -> None:
     deep: list[Any] = []
     for _ in range(100_000):

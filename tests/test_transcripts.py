@@ -425,6 +425,7 @@ async def test_a_failing_disc_stops_the_compaction_not_the_run(
     assert names(tmp_path / "transcripts") == []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("micro", [None, MicroCompact(min_gain_tokens=10**9)])
 @pytest.mark.parametrize("after", [0, 1])
 async def test_a_request_that_does_not_fit_without_it_is_never_sent(

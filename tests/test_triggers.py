@@ -266,6 +266,7 @@ def test_l14_no_trigger_does_more_in_a_long_session() -> None:
     assert 0 < max(counted[0]) < 100
 
 
+@pytest.mark.deep
 def test_what_is_remembered_of_texts_is_bounded() -> None:
     counter = Asked()
     trigger = TokenCount(10**9, counter=counter)

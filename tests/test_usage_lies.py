@@ -75,6 +75,7 @@ async def test_l9_one_compaction_where_one_is_needed_whatever_usage_says(
     assert all(0 <= number < 1_000_000 for number in used)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("usage", ["right", "cumulative", "nulls"])
 async def test_l9_so_it_is_wherever_a_stream_has_its_report(tmp_path: Path, usage: str, place: str) -> None:

@@ -170,6 +170,7 @@ async def test_a_refusal_in_other_words_is_met_once_and_kept() -> None:
     assert ["temperature" in body for body in server.bodies] == [True, False, False]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("letter", ["a", "_", "a.", "1.", "("])
 def test_l11_one_long_word_is_read_and_teaches_nothing(letter: str) -> None:
     assert after(letter * 20_000) == Dialect()
