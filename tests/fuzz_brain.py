@@ -36,7 +36,8 @@ TOOLS = ("look", "look", "look", "slow_look", "side", "again", "note", "fails", 
 class Seen:
     """One request as the server saw it, what it answered, and in which act and after how many rewrites.
 
-    `body` is in the form of chat completions, whatever the path.
+    `body` is in the form of chat completions, whatever the path. `unknown` says that the server refused it
+    for a field that it does not know, before it looked at anything else.
     """
 
     path: str
@@ -44,6 +45,7 @@ class Seen:
     raw: bytes
     violations: tuple[str, ...]
     reply: Answered
+    unknown: bool
     act: int
     rewrites: int
 
@@ -55,7 +57,8 @@ class Seen:
     @property
     def too_long(self) -> bool:
         """Whether it was refused by V10 alone."""
-        return bool(self.violations) and all(line.startswith("V10") for line in self.violations)
+        by_size = bool(self.violations) and all(line.startswith("V10") for line in self.violations)
+        return by_size and not self.unknown
 
 
 class FuzzedServer(StrictProvider):
@@ -103,6 +106,7 @@ class FuzzedServer(StrictProvider):
                 raw=raw,
                 violations=received.violations,
                 reply=reply,
+                unknown=self._unknown(body) is not None,
                 act=act,
                 rewrites=rewrites,
             )
