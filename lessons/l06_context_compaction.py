@@ -79,7 +79,7 @@ class Transcript:
     lines: tuple[str, ...]
 
     def is_whole(self, said: Sequence[Message]) -> bool:
-        """Whether it holds all that was said up to its compaction, untouched."""
+        """Whether it holds all that was said up to the last compaction, untouched."""
         history = [message.to_openai() for message in said[: len(self.lines)]]
         return [json.loads(line) for line in self.lines] == history
 
@@ -89,7 +89,7 @@ class Shown:
     """What was seen of both runs, what was saved, and the size of the context around the undo."""
 
     events: tuple[AnyStreamEvent, ...]
-    transcripts: tuple[Transcript, ...]
+    transcript: Transcript
     tokens_compacted: int
     tokens_undone: int
 
@@ -113,7 +113,7 @@ async def lesson(prompt: str) -> Shown:
             undone = (await runner.status(SESSION)).tokens
         shown = Shown(
             events=tuple(events),
-            transcripts=tuple(map(read, listed(saved))),
+            transcript=read(*listed(saved)),
             tokens_compacted=compacted,
             tokens_undone=undone,
         )
@@ -163,11 +163,11 @@ def read(path: Path) -> Transcript:
 
 
 def report(shown: Shown) -> None:
-    """The transcripts, then the undo."""
-    print(f"\ntranscripts: {len(shown.transcripts)}, while the log holds {len(shown.said)} messages")
-    for transcript in shown.transcripts:
-        state = "all there was" if transcript.is_whole(shown.said) else "not whole!"
-        print(f"  {transcript.name}  {len(transcript.lines)} messages, {state}")
+    """The transcript, then the undo."""
+    transcript = shown.transcript
+    print(f"\ntranscript: one, which grew; the log holds {len(shown.said)} messages")
+    state = "all there was" if transcript.is_whole(shown.said) else "not whole!"
+    print(f"  {transcript.name}  {len(transcript.lines)} messages, {state}")
     print("\nundo: the newest compaction is taken back")
     print(f"  {shown.tokens_compacted:,} → {shown.tokens_undone:,} tokens in the context")
 

@@ -153,7 +153,7 @@ def test_a_session_goes_with_the_transcripts_that_it_made(place: Path) -> None:
     before = set((place / ".transcripts").glob("*"))
     assert agentloop("compact", "brief", cwd=place).out.startswith("compacted: ")
     assert len(set((place / ".transcripts").iterdir()) - before) == 1
-    sessions("delete", "brief", "--with-transcripts", "--yes", cwd=place)
+    sessions("delete", "brief", "--yes", cwd=place)
     assert set((place / ".transcripts").iterdir()) == before
 
 

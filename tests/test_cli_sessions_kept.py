@@ -226,7 +226,6 @@ def test_a_delete_of_several_is_of_all_or_of_none(place: Path) -> None:
         "2 records",
         "folder /f",
         "owner ann",
-        "long results stay",
     ):
         assert part in gone[0]
 
@@ -246,16 +245,16 @@ async def compacted(folder: Path, **names: str) -> dict[str, Path]:
     return paths
 
 
-async def test_transcripts_stay_and_are_named_unless_they_are_asked_for(tmp_path: Path) -> None:
+async def test_transcripts_go_and_are_named_unless_they_are_to_stay(tmp_path: Path) -> None:
     paths = await compacted(tmp_path, s1="transcript_1.jsonl", s2="transcript_2.jsonl")
-    with terminal("sessions", "delete", "s1", cwd=tmp_path) as screen:
+    with terminal("sessions", "delete", "s1", "--keep-files", cwd=tmp_path) as screen:
         asked = screen.wait_for("Delete session s1 and its whole log?")
         assert "4 records, 3 messages" in asked
         assert "transcripts stay: transcript_1.jsonl" in asked
         screen.type("y\n")
         assert screen.end() == 0
     assert paths["s1"].exists()
-    done = sessions("delete", "s2", "--with-transcripts", "--yes", cwd=tmp_path)
+    done = sessions("delete", "s2", "--yes", cwd=tmp_path)
     assert "transcripts go: transcript_2.jsonl" in done.complaint()
     assert (paths["s1"].exists(), paths["s2"].exists()) == (True, False)
     assert listed(tmp_path) == {}
@@ -269,7 +268,7 @@ async def test_a_name_in_a_log_reaches_no_other_file(name: str, tmp_path: Path) 
     (tmp_path / "s1.jsonl").write_text("mine")
     (tmp_path / ".transcripts" / "x").write_text("mine")
     where = ("--transcripts", ".transcripts")
-    done = sessions("delete", "s1", "--with-transcripts", *where, "--yes", cwd=tmp_path)
+    done = sessions("delete", "s1", *where, "--yes", cwd=tmp_path)
     assert f"transcript {name} is not in .transcripts" in done.err
     assert (tmp_path / "s1.jsonl").read_text() == (tmp_path / ".transcripts" / "x").read_text() == "mine"
     assert paths["s1"].exists()
@@ -281,7 +280,7 @@ async def test_a_transcript_of_another_session_stays_and_so_does_what_a_link_nam
     (tmp_path / "target").write_text("mine")
     (tmp_path / ".transcripts" / "transcript_8.jsonl").symlink_to("../target")
     where = ("--transcripts", ".transcripts")
-    done = sessions("delete", "s1", "s2", "--with-transcripts", *where, "--yes", cwd=tmp_path)
+    done = sessions("delete", "s1", "s2", *where, "--yes", cwd=tmp_path)
     assert "transcript_9.jsonl in .transcripts is not known to be this session's: it stays" in done.err
     assert "transcript_8.jsonl is not in .transcripts" in done.err
     assert other.exists()
@@ -292,15 +291,15 @@ async def test_a_transcript_of_another_session_stays_and_so_does_what_a_link_nam
 async def test_a_damaged_transcript_is_not_taken_for_the_sessions(text: str, tmp_path: Path) -> None:
     (path,) = (await compacted(tmp_path, s1="transcript_1.jsonl")).values()
     path.write_text(text)
-    sessions("delete", "s1", "--with-transcripts", "--yes", cwd=tmp_path)
+    sessions("delete", "s1", "--yes", cwd=tmp_path)
     assert path.read_text() == text
 
 
 async def test_transcripts_are_taken_from_the_folder_that_is_named(tmp_path: Path) -> None:
     (path,) = (await compacted(tmp_path, s1="transcript_1.jsonl")).values()
     path.parent.rename(tmp_path / "kept")
-    sessions("delete", "s1", "--with-transcripts", "--transcripts", "kept", "--yes", cwd=tmp_path)
-    assert not list((tmp_path / "kept").iterdir())
+    sessions("delete", "s1", "--transcripts", "kept", "--yes", cwd=tmp_path)
+    assert [left.name for left in (tmp_path / "kept").iterdir()] == [".gitignore"]
 
 
 class Growing(InMemoryStore):

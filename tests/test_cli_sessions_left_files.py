@@ -12,15 +12,12 @@ from agentloop.cli.settings import settings_for
 from agentloop.events import Compacted, Event, MessageRecord, Noted
 from agentloop.messages import Message
 from agentloop.prompts import summary_message
-from agentloop.sessions import listed
 from agentloop.stores import SQLiteStore
 from agentloop.testing import ScriptedModel, calls
 from agentloop.tools import spill
 from tests.cli_kit import Finished, agentloop, terminal
 from tests.kit import lines
 from tests.store_kit import CountingStore
-
-WITH = ("--with-transcripts", "--yes")
 
 
 def read() -> str:
@@ -61,21 +58,21 @@ async def test_all_files_of_a_session_go_with_it_and_are_named(tmp_path: Path) -
     there = files(tmp_path)
     assert list(map(len, there.values())) == [1, 2]
     other = spill(tmp_path / ".transcripts", "other_call_1", "of another session")
-    with terminal("sessions", "delete", "orig", "--with-transcripts", cwd=tmp_path) as screen:
+    with terminal("sessions", "delete", "orig", cwd=tmp_path) as screen:
         asked = " ".join(screen.wait_for("not looked at)?").split())
         assert "and its whole log, with the files that no other session of this store names" in asked
         assert f"transcripts go: {there['transcript'][0]}" in asked
         assert f"long results go: {', '.join(there['result'])}" in asked
         screen.type("n\n")
         assert screen.end() == 0
-    assert sessions("delete", "orig", *WITH, cwd=tmp_path).complaint().count(" go: ") == 2
+    assert sessions("delete", "orig", "--yes", cwd=tmp_path).complaint().count(" go: ") == 2
     assert files(tmp_path) == {"transcript": [], "result": [other.name]}
 
 
-async def test_without_being_asked_for_they_stay_and_that_is_said(tmp_path: Path) -> None:
+async def test_they_stay_where_that_is_asked_for_and_that_is_said(tmp_path: Path) -> None:
     await begun(tmp_path)
     there = files(tmp_path)
-    done = sessions("delete", "orig", "--yes", cwd=tmp_path)
+    done = sessions("delete", "orig", "--keep-files", "--yes", cwd=tmp_path)
     assert done.complaint().endswith("; transcripts and long results stay")
     assert files(tmp_path) == there
 
@@ -85,14 +82,14 @@ async def test_what_the_original_names_stays_when_a_copy_goes_and_the_other_way_
     copied(tmp_path)
     there = files(tmp_path)
     for gone in ("copy", "orig"):
-        done = sessions("delete", gone, *WITH, cwd=tmp_path)
+        done = sessions("delete", gone, "--yes", cwd=tmp_path)
         named = ", ".join(there["result"] + there["transcript"])
         assert f"agentloop: what other sessions name, too, stays: {named}\n" in done.err
         assert f"long results stay: {', '.join(there['result'])}" in done.err
         assert files(tmp_path) == there
         if gone == "copy":
             copied(tmp_path, "second")
-    sessions("delete", "second", *WITH, cwd=tmp_path)
+    sessions("delete", "second", "--yes", cwd=tmp_path)
     assert files(tmp_path) == {"transcript": [], "result": []}
 
 
@@ -101,10 +98,10 @@ async def test_long_results_that_a_copy_reads_of_in_its_messages_stay(tmp_path: 
     sessions("export", "orig", "-o", "list", cwd=tmp_path)
     sessions("import", "list", "--session", "copy", cwd=tmp_path)
     there = files(tmp_path)
-    done = sessions("delete", "orig", *WITH, cwd=tmp_path)
+    done = sessions("delete", "orig", "--yes", cwd=tmp_path)
     assert f"what other sessions name, too, stays: {', '.join(there['result'])}\n" in done.err
     assert files(tmp_path) == there | {"transcript": []}
-    sessions("delete", "copy", *WITH, cwd=tmp_path)
+    sessions("delete", "copy", "--yes", cwd=tmp_path)
     assert files(tmp_path)["result"] == there["result"], "texts alone make no file a session's own"
 
 
@@ -118,14 +115,14 @@ async def test_a_transcript_that_a_summary_of_another_session_names_stays(
     said = MessageRecord(message=Message.user(summary), tokens=9)
     instead = Compacted(covers=((1, 1),), replacement=summary, at=1, tokens=9)
     await stored(tmp_path, [Noted(source="earlier record"), instead] if imported else [said])
-    sessions("delete", "orig", *WITH, cwd=tmp_path)
+    sessions("delete", "orig", "--yes", cwd=tmp_path)
     assert files(tmp_path) == there | {"result": []}
 
 
 async def test_what_only_sessions_name_that_go_together_goes(tmp_path: Path) -> None:
     await begun(tmp_path)
     copied(tmp_path)
-    done = sessions("delete", "copy", "orig", *WITH, cwd=tmp_path)
+    done = sessions("delete", "copy", "orig", "--yes", cwd=tmp_path)
     assert [line.split(";")[0] for line in done.err.splitlines()] == [
         "agentloop: deleted: copy 'Read it twice.'",
         "agentloop: deleted: orig 'Read it twice.'",
@@ -141,21 +138,20 @@ async def test_a_long_result_of_another_folder_is_not_taken_for_the_sessions(tmp
     first.write_text("what a tool said elsewhere")
     mine = second.rename(tmp_path / "mine")
     second.symlink_to("../mine")
-    done = sessions("delete", "orig", *WITH, "--transcripts", ".transcripts", cwd=tmp_path)
+    done = sessions("delete", "orig", "--yes", "--transcripts", ".transcripts", cwd=tmp_path)
     assert f"long result {first.name} in .transcripts is not known to be this session's: it stays" in done.err
     assert f"long result {second.name} is not in .transcripts" in done.err
     assert mine.exists()
     assert files(tmp_path) == there | {"transcript": []}
 
 
-async def test_a_long_result_that_is_not_where_it_should_be_keeps_all(tmp_path: Path) -> None:
+async def test_a_long_result_that_is_not_where_it_should_be_is_named(tmp_path: Path) -> None:
     await begun(tmp_path)
     lost = files(tmp_path)["result"][0]
     (tmp_path / ".transcripts" / lost).unlink()
-    done = agentloop("sessions", "delete", "orig", *WITH, cwd=tmp_path)
-    assert done.status == 2
-    assert f"long result {lost} of session 'orig' is not in .transcripts" in done.complaint()
-    assert len(listed(tmp_path / ".transcripts")) == 1
+    done = sessions("delete", "orig", "--yes", cwd=tmp_path)
+    assert f"long result {lost} is not in .transcripts" in done.err
+    assert files(tmp_path) == {"transcript": [], "result": []}
 
 
 @pytest.mark.parametrize("path", ["../mine.txt", "/etc/hostname", "..", ".", "result_x.txt/..", "mine.txt"])
@@ -165,7 +161,7 @@ async def test_a_path_in_a_log_reaches_no_other_file(path: str, tmp_path: Path) 
     (tmp_path / ".transcripts").mkdir()
     for place in (tmp_path, tmp_path / ".transcripts"):
         (place / "mine.txt").write_text("be mine, d\n")
-    done = sessions("delete", "s", *WITH, "--transcripts", ".transcripts", cwd=tmp_path)
+    done = sessions("delete", "s", "--yes", "--transcripts", ".transcripts", cwd=tmp_path)
     assert "is not in .transcripts" in done.err
     assert (tmp_path / "mine.txt").exists()
     assert (tmp_path / ".transcripts" / "mine.txt").exists()

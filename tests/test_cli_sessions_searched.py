@@ -260,7 +260,7 @@ async def test_a_check_says_that_all_is_well_or_what_is_not(tmp_path: Path) -> N
     assert agentloop("sessions", "check", "three", cwd=tmp_path).status == 0
     assert agentloop("sessions", "check", "--owner", "ann", cwd=tmp_path).status == 0
     # A session that is damaged can still be deleted, and says that it is.
-    gone = agentloop("sessions", "delete", "one", "--yes", "--with-transcripts", cwd=tmp_path)
+    gone = agentloop("sessions", "delete", "one", "--yes", cwd=tmp_path)
     assert gone.status == 0
     assert "its log cannot be read whole" in gone.complaint()
 

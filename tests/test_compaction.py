@@ -101,7 +101,7 @@ async def test_l5_the_transcript_is_the_whole_history_before_each_compaction(tmp
         ]
         path = tmp_path / "transcripts" / str(record.event.transcript)
         saved = [json.loads(line) for line in path.read_text().splitlines()]
-        assert saved == before
+        assert saved[: len(before)] == before
         assert path.stat().st_mode & 0o777 == 0o600
         assert record.event.replacement.startswith(f"[Conversation compressed. Transcript: {path.name}]")
 

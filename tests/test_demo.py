@@ -21,7 +21,8 @@ def test_without_compaction_it_dies_of_its_overflow_and_with_it_goes_on() -> Non
     assert without.survived < TURNS == with_it.survived
     assert [turn.tokens for turn in without.turns[:5]] == [turn.tokens for turn in with_it.turns[:5]]
     assert max(turn.tokens for turn in with_it.turns) < WINDOW
-    assert with_it.turns[-1].compactions == with_it.transcripts >= 2
+    assert with_it.turns[-1].compactions >= 2
+    assert with_it.transcripts == 1
     assert with_it.facts_in_sight == with_it.user_messages == TURNS
 
 

@@ -54,3 +54,10 @@ def test_no_pattern_is_compiled_by_an_import() -> None:
 def test_what_makes_room_is_loaded_by_the_first_run(loaded: list[str]) -> None:
     compaction = {name.split(".")[2] for name in loaded if name.startswith("agentloop.compaction.")}
     assert compaction == {"policy", "tool"}
+
+
+def test_help_loads_nothing_that_runs() -> None:
+    shown = "from agentloop.cli.app import program\nprogram(['--help'], standalone_mode=False)"
+    names = printed(f"{shown}\nimport sys\nprint(*sys.modules, sep='\\n')")
+    assert {"agentloop.run.execute", "agentloop.strategies", "agentloop.compaction"}.isdisjoint(names)
+    assert {name.partition(".")[0] for name in names}.isdisjoint(LATER)

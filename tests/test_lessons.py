@@ -149,20 +149,20 @@ def test_all_three_layers_work_on_a_run_over_many_files() -> None:
     assert [name for name in l06_context_compaction.PLANTS if f"{name}.py: Grows the" not in answer] == []
 
 
-def test_each_transcript_was_the_whole_history_when_it_was_made() -> None:
+def test_the_transcript_was_the_whole_history_at_the_last_compaction() -> None:
     shown = l06_context_compaction.main()
     said: list[dict[str, object]] = []
-    wanted = []
+    wanted: list[dict[str, object]] = []
     for event in shown.events:
         if isinstance(event, MessageAdded):
             said.append(event.message.to_openai())
         elif isinstance(event, CompactionStarted):
-            wanted.append(list(said))
-    assert [[json.loads(line) for line in each.lines] for each in shown.transcripts] == wanted
-    assert [each.name for each in shown.transcripts] == [
-        event.transcript for event in shown.events if isinstance(event, CompactionEnded)
-    ]
-    assert not any("... [truncated" in line for each in shown.transcripts for line in each.lines)
+            wanted = list(said)
+    assert [json.loads(line) for line in shown.transcript.lines] == wanted
+    assert {event.transcript for event in shown.events if isinstance(event, CompactionEnded)} == {
+        shown.transcript.name
+    }
+    assert not any("... [truncated" in line for line in shown.transcript.lines)
 
 
 def test_undo_gives_the_messages_back() -> None:

@@ -22,7 +22,7 @@ from agentloop.context import count_request, counter_for
 from agentloop.errors import ContextOverflowError, StoreError, UsageError
 from agentloop.events import Compacted, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
-from agentloop.sessions.transcripts import DEAD_AFTER_SECONDS, listed, load, save
+from agentloop.sessions.transcripts import DEAD_AFTER_SECONDS, grow, listed, load, save
 from agentloop.stream import CompactionEnded, RunEnded
 from agentloop.testing import ScriptedModel
 from agentloop.triggers import On
@@ -155,7 +155,7 @@ def test_it_is_written_beside_synced_and_put_in_place_and_so_are_the_names(
         "sync .: ['a']",
         f"sync beside: {len(TALK)}",
         "place transcript_7.jsonl",
-        "sync a/b: ['transcript_7.jsonl']",
+        "sync a/b: ['.gitignore', 'transcript_7.jsonl']",
     ]
 
 
@@ -171,6 +171,99 @@ def test_messages_are_written_as_they_come(tmp_path: Path) -> None:
     assert held == sorted(held)
     assert 0 < held[1] < held[20] < path.stat().st_size
     assert len(load(path).messages) == 40
+
+
+GROWN = (*TALK, Message.user("and then?"), Message.assistant("nothing"))
+
+
+def test_it_grows_by_what_is_new(tmp_path: Path) -> None:
+    path = save(tmp_path, TALK, epoch=7)
+    before = path.read_bytes()
+    assert grow(path, GROWN)
+    assert path.read_bytes().startswith(before)
+    assert load(path).messages == GROWN
+    assert grow(path, GROWN)
+    assert load(path).messages == GROWN
+    assert mode(path) == 0o600
+
+
+def test_a_torn_end_is_completed(tmp_path: Path) -> None:
+    whole = save(tmp_path / "whole", GROWN, epoch=7).read_bytes()
+    path = save(tmp_path / "torn", TALK, epoch=7)
+    for cut in range(path.stat().st_size, len(whole)):
+        path.write_bytes(whole[:cut])
+        assert grow(path, GROWN)
+        assert path.read_bytes() == whole
+
+
+def test_what_holds_anything_else_stays_as_it_is(tmp_path: Path) -> None:
+    path = save(tmp_path, GROWN, epoch=7)
+    whole = path.read_bytes()
+    for other in (TALK, GROWN[1:], (Message.user("hi"),), ()):
+        assert not grow(path, other)
+    for spoilt in (whole[:-9] + b"\0" * 8, b"\0" * 8, b" " + whole, whole + b"\n"):
+        path.write_bytes(spoilt)
+        assert not grow(path, GROWN)
+        assert path.read_bytes() == spoilt
+
+
+def test_l18_nothing_but_a_transcript_grows(tmp_path: Path) -> None:
+    path = save(tmp_path, TALK, epoch=7)
+    (tmp_path / "notes.jsonl").write_bytes(path.read_bytes())
+    (tmp_path / "transcript_8.jsonl").symlink_to(tmp_path / "notes.jsonl")
+    (tmp_path / "transcript_9.jsonl").mkdir()
+    os.mkfifo(tmp_path / "transcript_10.jsonl")
+    (tmp_path / "linked").symlink_to(tmp_path)
+    for name in ("notes.jsonl", "transcript_8.jsonl", "transcript_9.jsonl", "transcript_10.jsonl", "none"):
+        assert not grow(tmp_path / name, GROWN)
+    with pytest.raises(StoreError, match="symbolic link"):
+        grow(tmp_path / "linked" / path.name, GROWN)
+    assert load(path).messages == load(tmp_path / "notes.jsonl").messages == TALK
+
+
+def test_of_two_who_append_one_does(tmp_path: Path) -> None:
+    path = save(tmp_path, TALK, epoch=7)
+
+    def meanwhile() -> Iterator[Message]:
+        yield from TALK
+        assert not grow(path, GROWN)
+        yield from GROWN[len(TALK) :]
+
+    assert grow(path, meanwhile())
+    assert load(path).messages == GROWN
+
+
+def test_a_disc_that_is_full_in_its_middle_takes_nothing_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path, TALK, epoch=7)
+    before = path.read_bytes()
+    tries: list[str] = []
+    full_disc(monkeypatch, tries)
+    with pytest.raises(StoreError, match="the disc is full"):
+        grow(path, GROWN)
+    assert (len(tries), path.read_bytes()) == (1, before)
+
+
+async def test_l5_a_session_has_one_that_is_whole_before_each_compaction(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(40), window=8_000, summary=every_fact)
+    runner = runner_for(model, tmp_path)
+    events = await watched(runner, "Read it all.")
+    done = [event for event in events if isinstance(event, CompactionEnded)]
+    assert len(done) > STRIKES
+    (path,) = listed(tmp_path / "transcripts")
+    assert {event.transcript for event in done} == {path.name}
+    said = await history(runner)
+    held = load(path).messages
+    assert held == tuple(said[: len(held)])
+    newest = max(record.seq for record in await runner.store.read("s") if is_compaction(record))
+    before = [record for record in await runner.store.read("s", most=newest) if is_message(record)]
+    assert len(held) == len(before)
+    assert (tmp_path / "transcripts" / ".gitignore").read_text() == "*\n"
+
+
+def is_message(record: Record) -> bool:
+    return isinstance(record.event, MessageRecord)
 
 
 def test_a_planted_link_for_the_file_is_stepped_over(tmp_path: Path) -> None:
@@ -259,7 +352,7 @@ def test_a_file_system_without_links_that_fails_leaves_no_name_taken(
     with pytest.raises(StoreError):
         save(tmp_path / "t", TALK, epoch=7)
     assert "transcript_7.jsonl" in taken, "the name is taken before the file is moved"
-    assert names(tmp_path / "t") == []
+    assert names(tmp_path / "t") == [".gitignore"]
     monkeypatch.undo()
     assert save(tmp_path / "t", TALK, epoch=7).name == "transcript_7.jsonl"
 
@@ -386,16 +479,18 @@ FULL = "the disc is full: free some space and try again"
 
 
 def full_disc(monkeypatch: pytest.MonkeyPatch, tries: list[str], *, after: int = 0) -> None:
-    """From now on no file in a folder called `transcripts` is placed, but for the first `after`."""
-    link = os.link
+    """From now on nothing more of a transcript comes to the disc, but for the first `after`."""
+    fsync = os.fsync
 
-    def refuse(source: Path, target: Path, **options: bool) -> None:
-        tries.append(target.name)
-        if len(tries) > after:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        link(source, target, **options)
+    def refuse(descriptor: int) -> None:
+        name = Path(f"/proc/self/fd/{descriptor}").readlink().name
+        if name.removeprefix(".").startswith("transcript_"):
+            tries.append(name)
+            if len(tries) > after:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        fsync(descriptor)
 
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "fsync", refuse)
 
 
 def runner_for(model: ScriptedModel, tmp_path: Path, **options: Any) -> Runner:
@@ -422,7 +517,7 @@ async def test_a_failing_disc_stops_the_compaction_not_the_run(
     assert 1 <= len(tries) == len(ended) <= STRIKES, "no storm of tries"
     assert not any(isinstance(record.event, Compacted) for record in await runner.store.read("s"))
     assert [request.purpose for request in model.requests] == ["agent"] * 41, "no summary was paid for"
-    assert names(tmp_path / "transcripts") == []
+    assert names(tmp_path / "transcripts") == [".gitignore"]
 
 
 @pytest.mark.deep

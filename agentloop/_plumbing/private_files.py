@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import TextIO
@@ -51,6 +52,19 @@ def make_private_folder(folder: Path) -> None:
         _make_folder(each)
     for each in missing:
         sync_folder(each.parent)
+
+
+def make_ignored_folder(folder: Path) -> None:
+    """The same; one that is made here holds a `.gitignore`, so that nothing in it is committed by mistake.
+
+    Raises:
+        OSError: it cannot be made, or something else stands there.
+    """
+    is_new = not os.path.lexists(folder)
+    make_private_folder(folder)
+    if is_new:
+        with suppress(FileExistsError), os.fdopen(new_private_file(folder / ".gitignore"), "w") as file:
+            file.write("*\n")
 
 
 def _make_folder(folder: Path) -> None:

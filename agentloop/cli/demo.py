@@ -108,8 +108,8 @@ def proof(without: DemoReport, with_it: DemoReport) -> str:
             f"With compaction: {with_it.survived} of {TURNS} turns, "
             f"{with_it.turns[-1].compactions} compactions, at most {largest:,} of {WINDOW:,} tokens.",
             f"Nothing lost: the last request still held {with_it.facts_in_sight} of {TURNS} facts,",
-            f"the log holds {with_it.user_messages} of {TURNS} user messages, and there are "
-            f"{with_it.transcripts} transcripts, one a compaction.",
+            f"the log holds {with_it.user_messages} of {TURNS} user messages, and "
+            f"{with_it.transcripts} transcript holds the whole conversation.",
         ]
     )
 

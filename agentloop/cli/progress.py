@@ -62,7 +62,7 @@ class RunFigures:
     clearings: int = 0
     seqs: list[int] = field(default_factory=list)
     hidden: Ranges = ()
-    transcripts: int = 0
+    transcripts: set[str] = field(default_factory=set)
     usage: Usage = field(default_factory=Usage)
     cost: float | None = None
     context: ContextStatus | None = None
@@ -86,7 +86,8 @@ class RunFigures:
     def _add_compaction(self, event: CompactionEnded) -> None:
         self.compactions += 1
         self.hidden = united(self.hidden, event.archived)
-        self.transcripts += event.transcript is not None
+        if event.transcript:
+            self.transcripts.add(event.transcript)
 
     def _add_message(self, event: MessageAdded) -> None:
         self.context = event.context
@@ -358,7 +359,8 @@ def compaction_report(tally: RunFigures, transcripts: Path) -> tuple[str, ...]:
     hidden = sum(holds(tally.hidden, seq) for seq in tally.seqs)
     times = "once" if tally.compactions == 1 else f"{tally.compactions} times"
     whole = len(tally.seqs)
-    files = f"{tally.transcripts} transcript{'' if tally.transcripts == 1 else 's'}"
+    count = len(tally.transcripts)
+    files = f"{count} transcript{'' if count == 1 else 's'}"
     return (
         f"compacted {times}: {hidden} of this run's {whole} messages are no longer shown to the model",
         printable(f"kept: all {whole} in the session's log, and {files} in {transcripts}"),

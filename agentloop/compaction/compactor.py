@@ -29,9 +29,10 @@ from agentloop.errors import (
     TakenOverError,
 )
 from agentloop.events import Compacted, ModelCalled, Record
+from agentloop.messages import Message
 from agentloop.model_call import used_by
 from agentloop.models import ChatModel
-from agentloop.sessions import Rebase, Session, append_rebased, rebase_any, save
+from agentloop.sessions import Rebase, Session, append_rebased, grow, rebase_any, save
 from agentloop.strategies import Computed, Digest, Summary
 from agentloop.stream import (
     CompactionEnded,
@@ -221,12 +222,17 @@ class Compactor:
         if folder is None:
             return None
 
-        def saved() -> Path:
+        def history() -> Iterator[Message]:
             # A log may be older than its redaction.
-            history = (self.emitter.hide(entry.original) for entry in context.said)
-            return save(folder, history, epoch=int(time.time()))
+            return (self.emitter.hide(entry.original) for entry in context.said)
 
-        return (await to_its_end(in_thread(saved))).name
+        def saved() -> str:
+            named = [event.transcript for _, event in context.compactions if event.transcript]
+            if named and grow(folder / named[-1], history()):
+                return named[-1]
+            return save(folder, history(), epoch=int(time.time())).name
+
+        return await to_its_end(in_thread(saved))
 
     async def _write(self, outcome: _Outcome, focus: str | None) -> Replacement:
         """What stands instead, never longer than the longest summary.

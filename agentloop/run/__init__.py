@@ -1,10 +1,28 @@
 """One run: from a prompt to an answer."""
 
-from agentloop.run.agent import Agent
-from agentloop.run.config import RunConfig, as_user_message, checked_callbacks, title_of, transcripts_folder
-from agentloop.run.execute import start_run, execute_run, settle_and_say
-from agentloop.run.limits import MOST_STEPS, Limits, check_priced, with_step_limit
-from agentloop.run.model_step import ask_model, came_to_nothing
+from typing import TYPE_CHECKING
+
+from agentloop._plumbing.faces import loaded_later
 from agentloop.run.loop import NextStep, Steps, loop
-from agentloop.run.state import Run
-from agentloop.run.tool_step import answer_one, compact, interrupted_record, may_run_again, split_off_compact
+
+if TYPE_CHECKING:
+    from agentloop.run.agent import Agent
+    from agentloop.run.config import RunConfig, as_user_message, checked_callbacks
+    from agentloop.run.config import title_of, transcripts_folder
+    from agentloop.run.execute import start_run, execute_run, settle_and_say
+    from agentloop.run.limits import MOST_STEPS, Limits, check_priced, with_step_limit
+    from agentloop.run.model_step import ask_model, came_to_nothing
+    from agentloop.run.state import Run
+    from agentloop.run.tool_step import answer_one, compact, interrupted_record
+    from agentloop.run.tool_step import may_run_again, split_off_compact
+else:
+    __getattr__, __dir__ = loaded_later(
+        __name__,
+        agent="Agent",
+        config="RunConfig as_user_message checked_callbacks title_of transcripts_folder",
+        execute="start_run execute_run settle_and_say",
+        limits="MOST_STEPS Limits check_priced with_step_limit",
+        model_step="ask_model came_to_nothing",
+        state="Run",
+        tool_step="answer_one compact interrupted_record may_run_again split_off_compact",
+    )

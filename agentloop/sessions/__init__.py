@@ -13,11 +13,11 @@ from agentloop.sessions.lease import describe, is_dead, new_lease, part_of, work
 if TYPE_CHECKING:
     from agentloop.sessions.export import heading, to_blocks, to_openai
     from agentloop.sessions.importing import points_at
-    from agentloop.sessions.transcripts import listed, load, save
+    from agentloop.sessions.transcripts import grow, listed, load, save
 else:
     __getattr__, __dir__ = loaded_later(
         __name__,
         export="heading to_blocks to_openai",
         importing="points_at",
-        transcripts="listed load save",
+        transcripts="grow listed load save",
     )

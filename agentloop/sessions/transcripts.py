@@ -4,6 +4,9 @@ A file `transcript_<epoch>.jsonl` is whole or not there: it is written beside un
 and linked into place, which fails where anything stands already. Files are 0600, a folder made here 0700.
 What a writer that was killed left beside goes when a transcript is saved a day later.
 
+A session has one, which grows: before a later compaction is appended what it lacks, and synced. A writer that
+is killed meanwhile leaves a torn end, which the next one completes; what stood there is not touched.
+
 A file system without hard links leaves one gap: the name is taken by an empty file, which the whole one then
 replaces. A writer killed between the two leaves the empty file; no compaction has named it yet.
 """
@@ -11,17 +14,18 @@ replaces. A writer killed between the two leaves the empty file; no compaction h
 import errno
 import json
 import os
+import stat
 import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import (
-    make_private_folder,
+    make_ignored_folder,
     new_private_file,
     refuse_link,
     refused,
@@ -29,6 +33,11 @@ from agentloop._plumbing.private_files import (
 )
 from agentloop.errors import StoreError
 from agentloop.messages import Message
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
 
 _NAME = pattern(r"transcript_(-?\d+)(?:-(\d+))?\.jsonl")
 _READABLE = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": "))
@@ -74,12 +83,33 @@ def save(folder: Path, messages: Iterable[Message], *, epoch: int) -> Path:
         StoreError: it could not be written, or the folder is a symbolic link.
     """
     try:
-        make_private_folder(folder)
+        make_ignored_folder(folder)
         refuse_link(folder)
         _sweep(folder, before=time.time() - DEAD_AFTER_SECONDS)
         return _write(folder, messages, epoch)
     except OSError as error:
         raise refused(folder, error) from error
+
+
+def grow(path: Path, messages: Iterable[Message]) -> bool:
+    """Append to a transcript what it lacks of these messages, synced; whether it holds just them now.
+
+    Where it is not there, is no transcript, holds anything but their beginning, byte for byte, or somebody
+    else appends to it, nothing is written. Blocks, so run it in a thread.
+
+    Raises:
+        StoreError: it could not be read or written; what it held, it holds.
+    """
+    if not _NAME.fullmatch(path.name):
+        return False
+    try:
+        refuse_link(path.parent)
+        with open(path, "r+b", opener=_regular) as file:
+            return _locked(file) and _grown(file, (f"{_line(message)}\n".encode() for message in messages))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise refused(path, error) from error
 
 
 def listed(folder: Path) -> tuple[Path, ...]:
@@ -127,6 +157,47 @@ def _line(message: Message) -> str:
         return _ASCII.encode(data) if _NOT_READABLE.search(line) else line
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"a message of role {message.role!r} cannot be written as JSON: {error}") from error
+
+
+def _regular(path: str, flags: int) -> int:
+    """Open a file that is one, and no link or pipe; anything else is not there."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        raise FileNotFoundError(path)
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))
+
+
+def _locked(file: BinaryIO) -> bool:
+    """Keep others from appending until it is closed; where the system has no such locks, nobody appends."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _grown(file: BinaryIO, lines: Iterator[bytes]) -> bool:
+    for line in lines:
+        held = file.read(len(line))
+        if held != line:
+            return line.startswith(held) and not file.read(1) and _append(file, line[len(held) :], lines)
+    return not file.read(1)
+
+
+def _append(file: BinaryIO, rest: bytes, lines: Iterator[bytes]) -> bool:
+    size = file.tell()
+    try:
+        with open(file.fileno(), "ab", closefd=False) as end:
+            end.write(rest)
+            end.writelines(lines)
+            end.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            os.truncate(file.fileno(), size)
+        raise
+    return True
 
 
 def _sweep(folder: Path, *, before: float) -> None:

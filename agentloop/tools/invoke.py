@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, in_thread, is_ctrl_c, within
 from agentloop._plumbing.callables import is_async
-from agentloop._plumbing.private_files import make_private_folder, new_private_file, refuse_link, sync_folder
+from agentloop._plumbing.private_files import make_ignored_folder, new_private_file, refuse_link, sync_folder
 from agentloop._plumbing.strict_json import STRICT_JSON, cleaned_json
 from agentloop._plumbing.to_text import as_text, error_text, rest_failed
 from agentloop.errors import RetryTool
@@ -178,7 +178,7 @@ def spill(folder: Path, name: str, text: str) -> Path:
     Raises:
         OSError: it could not be written, or the folder is a symbolic link; nothing is left behind.
     """
-    make_private_folder(folder)
+    make_ignored_folder(folder)
     refuse_link(folder)
     stem = "result_" + (re.sub(r"[^A-Za-z0-9_-]", "_", name)[:200] or "unnamed")
     descriptor, path = _new_file(folder, stem)

@@ -1,7 +1,7 @@
 """`sessions delete` and `sessions sweep`: what goes with a session, said before it goes.
 
-The files that a log names, transcripts and long results, go only where that is asked for, where they hold
-what this session said, and where no session that stays names them.
+The files that a log names, transcripts and long results, go with it where they hold what this session said,
+and where no session that stays names them.
 """
 
 import json
@@ -88,28 +88,27 @@ class History:
 @click.argument("names", metavar="ID…", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--force", is_flag=True, help="Delete them also where a run works on them, which then fails.")
-@click.option("--with-transcripts", is_flag=True, help="Delete also the files that its log names.")
+@click.option("--keep-files", is_flag=True, help="Leave the files that its log names.")
 @click.option("--transcripts", metavar="DIR", help="Where these lie. [default: .transcripts]")
 @options(STORE)
-def delete(names: Sequence[str], yes: bool, force: bool, with_transcripts: bool, **_: Any) -> int:
+def delete(names: Sequence[str], yes: bool, force: bool, keep_files: bool, **_: Any) -> int:
     """Delete sessions and their whole logs.
 
-    Says what goes. Transcripts and files of long results stay on disc, unless they are asked for, and
-    where another session of this store names them, too. Where one of several names is wrong, a run works
-    on one of the sessions, or a file to delete is not in .transcripts and no folder is named, nothing is
-    deleted.
+    Says what goes. Their transcripts and files of long results go with them, but for those that another
+    session of this store names, too. Where one of several names is wrong, or a run works on one of the
+    sessions, nothing is deleted.
     """
     asks, console = _must_ask(yes), error_console()
 
     async def look(opened: Opened) -> Sequence[History]:
         found = [await opened.session(name) for name in names]
         infos = {info.id: redacted(info, opened.settings.redact) for info in found}.values()
-        if with_transcripts:
-            return await _histories_with_files(opened, infos)
-        return [await history_of(opened, info) if asks else History(info=info) for info in infos]
+        if keep_files:
+            return [await history_of(opened, info) if asks else History(info=info) for info in infos]
+        return await mark_shared(opened, [await history_of(opened, info) for info in infos])
 
     going = find_in_store(look)
-    files = [name for each in going for name in each.own] if with_transcripts else []
+    files = [name for each in going for name in each.own] if not keep_files else []
     if asks and not _confirm(console, going, files):
         return 0
 
@@ -119,18 +118,11 @@ def delete(names: Sequence[str], yes: bool, force: bool, with_transcripts: bool,
                 await holding.enter_async_context(hold_free(opened, history.info.id))
             went = set[str]()
             for history in going:
-                if with_transcripts:
+                if not keep_files:
                     went.update(await remove_files(opened, history, warn, went))
                 await _delete(opened, history, went, console)
 
     return run_work(work)
-
-
-async def _histories_with_files(opened: Opened, infos: Iterable[SessionInfo]) -> Sequence[History]:
-    """The histories of sessions whose files are to go with them; see `check_in_folder` for what it raises."""
-    histories = [await history_of(opened, info) for info in infos]
-    check_in_folder(opened, histories)
-    return await mark_shared(opened, histories)
 
 
 async def _delete(opened: Opened, history: History, went: Collection[str], console: Console) -> None:
@@ -274,7 +266,7 @@ def describe_history(history: History, *, go: Collection[str]) -> str:
         *([f"its log cannot be read whole ({history.fault})"] if history.fault else []),
         *_fates("transcripts", history.transcripts, go),
         *_fates("long results", history.results, go),
-        *([] if history.files else ["transcripts and long results stay"]),
+        *(["transcripts and long results stay"] if history.messages is None else []),
     ]
     return "; ".join(parts)
 
@@ -329,26 +321,6 @@ def _files_told_in(text: str) -> Iterator[str]:
     for before in _BEFORE_NAMES:
         for behind in text.split(before)[1:]:
             yield from _FILE.findall(behind.partition("\n")[0])
-
-
-def check_in_folder(opened: Opened, histories: Iterable[History]) -> None:
-    """That the files lie where they do by default, unless the call names their folder.
-
-    Raises:
-        UsageError: one does not, so that nobody can say where it is.
-        StoreError: the folder cannot be read.
-    """
-    if any(option[0] == "--transcripts" for option in opened.settings.given):
-        return
-    folder = opened.settings.transcripts
-    there = _files_in(folder)
-    for history in histories:
-        for name in history.files:
-            if name not in there:
-                raise UsageError(
-                    f"{_label(name, history)} of session {history.info.id!r} is not in {folder}: name its "
-                    "folder with --transcripts, or leave --with-transcripts out; nothing is deleted"
-                )
 
 
 async def remove_files(
