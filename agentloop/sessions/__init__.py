@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from agentloop._plumbing.faces import loaded_later
 from agentloop.sessions.session import Session, Sessions, check_free, new_session_id
 from agentloop.sessions.checkpoint import checkpoint_of
-from agentloop.sessions.conflicts import MovedOnError, Rebase, append_rebased, has_begun, undo_newest
+from agentloop.sessions.conflicts import MovedOnError, Rebase, append_rebased, has_begun
 from agentloop.sessions.conflicts import rebase_any, rebase_beside, rebase_same_run
 from agentloop.sessions.lease import LEASE_SECONDS, Claim, Holder, Leases, WhenBusy
 from agentloop.sessions.lease import describe, is_dead, new_lease, part_of, working_for
+from agentloop.sessions.undo import undo_newest
 
 if TYPE_CHECKING:
     from agentloop.sessions.export import heading, to_blocks, to_openai
