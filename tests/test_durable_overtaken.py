@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.context import Context, wire_messages
-from agentloop.durable.history import answer_in
+from agentloop.durable.run_log import answer_in
 from agentloop.events import MessageRecord, ModelCalled, Record, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.stream import AnyStreamEvent, RunEnded

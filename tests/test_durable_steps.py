@@ -16,7 +16,7 @@ from agentloop import Agent, Compaction, Limits
 from agentloop.compaction.keeper import STRIKES
 from agentloop.context import Context, wire_messages
 from agentloop.durable.execution import Execution, HeldRun, StepWork, Todo, Workflow, WorkPlace
-from agentloop.durable.history import partial_in
+from agentloop.durable.run_log import partial_in
 from agentloop.events import Described, MessageRecord, ModelCalled, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED

@@ -32,7 +32,8 @@ from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import strict, told_by
 from agentloop.context import AskModel, Finish, RunTools, Step, next_step
 from agentloop.durable.engine import ElsewhereError, is_of_run, leases_of
-from agentloop.durable.history import (
+from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
+from agentloop.durable.run_log import (
     OvertakenRun,
     began_at,
     found_overtaken,
@@ -42,7 +43,6 @@ from agentloop.durable.history import (
     partial_in,
     says_prompt,
 )
-from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
 from agentloop.emitter import Hides, Sink
 from agentloop.errors import AgentLoopError, ConflictError, StoreError, TakenOverError
 from agentloop.events import Compacted, MessageRecord, ModelCalled, Record, RunStartRecord

@@ -24,7 +24,6 @@ from agentloop.durable.engine import (
     silence_dbos_log,
     with_missing,
 )
-from agentloop.durable.history import answer_in, began_at, partial_in
 from agentloop.durable.orders import (
     APPLICATION,
     CAN_GO_ON,
@@ -38,6 +37,7 @@ from agentloop.durable.orders import (
     checked_url,
     with_steps,
 )
+from agentloop.durable.run_log import answer_in, began_at, partial_in
 from agentloop.errors import StoreError, UsageError
 from agentloop.messages import Message
 from agentloop.redaction import Redact, Redaction, checked_redaction
