@@ -120,7 +120,7 @@ class Callbacks:
     up; one that never awaits holds up everything, as anything on an event loop does.
 
     Example:
-        >>> from agentloop.compaction.messages import compact_messages
+        >>> from agentloop.compaction import compact_messages
         >>> class Watching(Callbacks):
         ...     def after_compaction(self, result: CompactionResult) -> None:
         ...         print(f"{result.strategy}: {result.status}")

@@ -324,7 +324,7 @@ class CompactionResult:
     it was done, and what `undo` takes back. `unsaved` says why its transcript could not be saved.
 
     Example:
-        >>> from agentloop.compaction.messages import compact_messages
+        >>> from agentloop.compaction import compact_messages
         >>> from agentloop.strategies import SlidingWindow
         >>> chat = [{"role": "user", "content": f"question {n}"} for n in range(30)]
         >>> [result] = compact_messages(chat, SlidingWindow(4), window="8k").results

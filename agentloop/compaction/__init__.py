@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from agentloop.compaction.compactor import Compactor
     from agentloop.compaction.keeper import ContextKeeper
     from agentloop.compaction.keeper import Guard as Guard
-    from agentloop.compaction.messages import CompactedMessages as CompactedMessages
-    from agentloop.compaction.messages import compact_messages as compact_messages
-    from agentloop.compaction.messages import compact_messages_async as compact_messages_async
+    from agentloop.compaction.standalone import CompactedMessages as CompactedMessages
+    from agentloop.compaction.standalone import compact_messages as compact_messages
+    from agentloop.compaction.standalone import compact_messages_async as compact_messages_async
 else:
     __getattr__, __dir__ = loaded_later(
         __name__,
         compactor="Compactor",
         keeper="ContextKeeper Guard",
-        messages="CompactedMessages compact_messages compact_messages_async",
+        standalone="CompactedMessages compact_messages compact_messages_async",
     )
