@@ -10,8 +10,8 @@ from agentloop.errors import BadAnswerError
 from agentloop.prompts import NOT_RUN
 from agentloop.providers.openai import errors
 from agentloop.stream import Retrying
+from tests.counted_tool_kit import looking, ran, runner_of, watched_texts
 from tests.kit import watched
-from tests.look_kit import looking, ran, runner_of, watched_texts
 from tests.responses_kit import (
     begun,
     call_item,

@@ -10,8 +10,8 @@ from agentloop.models import Answer, TextPart
 from agentloop.prompts import NOT_RUN
 from agentloop.stores import InMemoryStore
 from agentloop.stream import Retrying
+from tests.counted_tool_kit import ran, runner_of, watched_texts
 from tests.kit import watched
-from tests.look_kit import ran, runner_of, watched_texts
 from tests.server_kit import chat, error_of, parts_of
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

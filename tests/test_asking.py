@@ -13,8 +13,8 @@ from agentloop.prompts import NOT_RUN
 from agentloop.stores import InMemoryStore
 from agentloop.stream import MessageAdded, Retrying, TextDelta
 from agentloop.testing import ScriptedModel, calls
+from tests.counted_tool_kit import look, looking, ran
 from tests.kit import assert_valid, watched
-from tests.look_kit import look, looking, ran
 
 
 def call_of(path: str, call_id: str) -> ToolCall:

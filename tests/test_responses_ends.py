@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from agentloop.stream import Retrying
+from tests.counted_tool_kit import looking, ran, watched_texts
 from tests.kit import watched
-from tests.look_kit import looking, ran, watched_texts
 from tests.responses_kit import (
     begun,
     call_item,

@@ -8,8 +8,8 @@ import pytest
 
 from agentloop.errors import SpoiltAnswerError
 from agentloop.stream import Retrying
+from tests.counted_tool_kit import ran, runner_of, watched_texts
 from tests.kit import watched
-from tests.look_kit import ran, runner_of, watched_texts
 from tests.server_kit import answer_of, chat, error_of
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider

@@ -10,11 +10,11 @@ from agentloop import OpenAIChat, OpenAIResponses, RetryPolicy
 from agentloop.errors import ModelUnavailableError
 from agentloop.events import Compacted
 from agentloop.stream import Retrying
+from tests.counted_tool_kit import ran, watched_texts
 from tests.kit import watched
-from tests.look_kit import ran, watched_texts
 from tests.server_kit import Waits
+from tests.slow_server_kit import DROP, Told, always, chunk, piece, runner_at, runners, say, telling
 from tests.strict_bodies import Body
-from tests.telling_kit import DROP, Told, always, chunk, piece, runner_at, runners, say, telling
 
 GAP = 1.3
 """Longer than a word of the end is waited behind where it is believed."""

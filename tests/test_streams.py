@@ -15,8 +15,8 @@ from agentloop.messages import Message
 from agentloop.models import Answer, ModelPart, TextPart
 from agentloop.providers.openai.chat import streamed, whole
 from agentloop.stream import MessageAdded, Retrying
+from tests.counted_tool_kit import ran, runner_of, watched_texts
 from tests.kit import watched
-from tests.look_kit import ran, runner_of, watched_texts
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Answered, Brain, Call, Drop, Raw, Reply, calling, events

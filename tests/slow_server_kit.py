@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeAlias
 
 from agentloop import OpenAIChat, RetryPolicy, Runner
-from tests.look_kit import looking
+from tests.counted_tool_kit import looking
 from tests.server_kit import Waits
 from tests.strict_bodies import Body
 
