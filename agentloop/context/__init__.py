@@ -6,7 +6,7 @@ from agentloop.context.context import Context, originals_of, records_without_log
 from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown
 from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news, may_go, newest_within
 from agentloop.context.exchanges import safe_cover, turns_of, units_of
-from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, Filler, answers
+from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, FillerTokens, answers
 from agentloop.context.pairing import says_nothing
 from agentloop.context.rendering import MOST_CHARS, IdentifierKind, counted, identifiers, is_bare, kind_of
 from agentloop.context.rendering import kinds, missing, named_values, neutral, parse, render, summary_in

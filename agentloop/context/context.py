@@ -18,7 +18,7 @@ from itertools import takewhile
 from operator import itemgetter
 
 from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown, in_order, is_credible
-from agentloop.context.pairing import Filler, says_nothing
+from agentloop.context.pairing import FillerTokens, says_nothing
 from agentloop.errors import UsageError
 from agentloop.events import (
     Cleared,
@@ -121,7 +121,7 @@ class Context:
     visible: Growing[Entry] = field(default_factory=Growing)
     tokens: int = 0
     turns: int = 0
-    filler: Filler = field(default_factory=Filler)
+    filler: FillerTokens = field(default_factory=FillerTokens)
     compactions: tuple[tuple[int, Compacted], ...] = ()
     clearings: tuple[tuple[int, Cleared], ...] = ()
     older_compactions: int = 0
@@ -261,9 +261,9 @@ class Context:
 
     def _arranged(self, seq: int, entries: Iterable[Entry]) -> "Context":
         visible = in_order(entries)
-        return self._rewritten(seq, visible, Filler().after(entry.message for entry in visible))
+        return self._rewritten(seq, visible, FillerTokens().after(entry.message for entry in visible))
 
-    def _rewritten(self, seq: int, entries: Iterable[Entry], filler: Filler) -> "Context":
+    def _rewritten(self, seq: int, entries: Iterable[Entry], filler: FillerTokens) -> "Context":
         visible = Growing(entries)
         tokens = filler.tokens + sum(entry.tokens for entry in visible)
         said_since = takewhile(lambda entry: entry.kind == "said", reversed(visible))

@@ -68,7 +68,7 @@ TOLD_TO_GO_ON = Message.user(GO_ON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filler:
+class FillerTokens:
     """What fillers take up between the messages seen so far, in `tokens`; `request` makes them.
 
     `voice` spoke last; `waiting` has, by their id, how many calls still wait for their result.
@@ -78,7 +78,7 @@ class Filler:
     voice: Voice = "nobody"
     waiting: Mapping[str, int] = field(default_factory=dict)
 
-    def after(self, messages: Iterable[Message]) -> "Filler":
+    def after(self, messages: Iterable[Message]) -> "FillerTokens":
         """The same with these messages seen too; the work is that of the messages."""
         tokens, voice, waiting = self.tokens, self.voice, dict(self.waiting)
         for message in messages:
@@ -87,7 +87,7 @@ class Filler:
             elif not says_nothing(message):
                 tokens += _length_before(message, voice) + _asked(message, waiting)
                 voice = voice_of(message)
-        return Filler(tokens=tokens, voice=voice, waiting=waiting)
+        return FillerTokens(tokens=tokens, voice=voice, waiting=waiting)
 
 
 def says_nothing(message: Message) -> bool:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 from agentloop.codec import decode, encode
-from agentloop.context import Context, Entry, Filler, Growing, GrowingSet, Report
+from agentloop.context import Context, Entry, FillerTokens, Growing, GrowingSet, Report
 from agentloop.errors import StoreError
 from agentloop.messages import Message
 from agentloop.stores.base import Checkpoint
@@ -157,7 +157,7 @@ def _from_json(data: Mapping[str, Any]) -> Context:
         visible=Growing(entries[place] for place in data["visible"]),
         tokens=data["tokens"],
         turns=data["turns"],
-        filler=Filler(tokens=tokens, voice=voice, waiting=waiting),
+        filler=FillerTokens(tokens=tokens, voice=voice, waiting=waiting),
         compactions=_events(data["compactions"]),
         clearings=_events(data["clearings"]),
         older_compactions=data["older_compactions"],
