@@ -26,7 +26,6 @@ from agentloop.compaction.plan import (
     digest_plan,
     fired_by,
     gain_of,
-    longest_summary,
     shorten_plan,
     size_after,
     small_tail_plan,
@@ -35,7 +34,7 @@ from agentloop.compaction.plan import (
     strategy_plan,
 )
 from agentloop.compaction.policy import Compaction
-from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
+from agentloop.compaction.preview import preview_of
 from agentloop.context import (
     Budget,
     Context,
@@ -46,9 +45,7 @@ from agentloop.context import (
     with_shorter_answer,
 )
 from agentloop.errors import ConflictError, ContextTooLongError
-from agentloop.events import Cleared, ClearedItem, Record
-from agentloop.messages import Usage
-from agentloop.models import Priced
+from agentloop.events import Cleared, ClearedItem
 from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
 from agentloop.strategies import Clearing, Strategy, Summary, superseded_items
@@ -150,15 +147,7 @@ class Guard:
         self.strikes, self.last_size, self.bypassed = 0, None, False
 
 
-SHARE_OF_SUMMARY = 0.2
-"""What a model's summary is taken to need of what it stands for, where that is less than it may take."""
-
-LIKELY_NAME = "transcript_1700000000.jsonl"
-"""The name of a transcript that is still to be saved is as long as this one."""
-
 _OVERFLOW = Overflow()
-_UNWRITTEN = Replacement(text="", made="summary")
-"""A summary before a model has written it: the words around it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -268,7 +257,7 @@ class ContextKeeper:
         """What a compaction asked for now would do first; nothing is done."""
         budget = self._aimed(self.budget)
         plan = next(step_plans(self._strategy, context, budget, _asked_for(focus)), None)
-        return self._foreseen(plan, context, budget) if plan else None
+        return preview_of(plan, context, budget, self.compactor, self.status(context)) if plan else None
 
     def status(self, context: Context) -> ContextStatus:
         """How full the window is."""
@@ -448,40 +437,6 @@ class ContextKeeper:
             warning = ContextWarning(level=level, tokens=size, window=self.budget.window)
             await self.compactor.emitter.emit(warning)
 
-    def _foreseen(self, plan: Plan, context: Context, budget: Budget) -> CompactionPreview:
-        """What the plan comes to; of a summary its length is guessed by what it stands for."""
-        longest = longest_summary(plan, context, budget, self.compactor.policy.summary_share)
-        replacement, unwritten = NOTHING, 0
-        match plan.instead:
-            case _ if not plan.covered:
-                pass
-            case Summary():
-                replacement, unwritten = _UNWRITTEN, min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))
-            case other:
-                replacement = computed(other, plan, context, max_tokens=longest, counter=budget.counter)
-        transcript = LIKELY_NAME if self.compactor.transcripts else None
-        record = record_of(plan, replacement, context, transcript=transcript, counter=budget.counter)
-        rewritten = context.add(Record(seq=context.length + 1, event=record))
-        before, ratio, touched = budget.size(context), budget.ratio(context), plan.touched
-        after = budget.size_of_rewritten(context, rewritten) + ceil(ratio * unwritten)
-        lost = ceil(ratio * sum(entry.tokens for entry in context.visible if entry.at >= touched[0].at))
-        model = self.compactor.model if isinstance(self.compactor.model, Priced) else None
-        return CompactionPreview(
-            first=min(entry.seq for entry in touched),
-            last=max(entry.seq for entry in touched),
-            messages=len(touched),
-            tokens=plan.tokens,
-            context=self.status(context),
-            strategy=plan.strategy,
-            summary_tokens=record.tokens + unwritten,
-            tokens_after=min(before, after),
-            cache_tokens_lost=lost,
-            cost_saved=_difference(model, Usage(input_tokens=before), Usage(input_tokens=after)),
-            cache_cost=_difference(
-                model, Usage(input_tokens=lost), Usage(input_tokens=lost, cached_tokens=lost)
-            ),
-        )
-
 
 def prevented(result: CompactionResult | None) -> str | None:
     """What kept the compaction, and would keep the next one, from being done, and what to do; else None."""
@@ -504,8 +459,3 @@ def _needs_a_model(plan: Plan) -> bool:
 
 def _asked_for(focus: str | None) -> Occasion:
     return Occasion(reason="manual", why="asked for", focus=focus)
-
-
-def _difference(model: Priced | None, more: Usage, less: Usage) -> float | None:
-    dear, cheap = (model.price(usage) if model else None for usage in (more, less))
-    return None if dear is None or cheap is None else max(0.0, dear - cheap)
