@@ -17,8 +17,9 @@ from typing import Any
 
 from agentloop import Agent, Limits, RunContext, Runner, tool
 from agentloop.context import Context, RunTools, next_step
-from agentloop.durable.execution import Execution, HeldRun, StepWork, Todo, Workflow, WorkPlace
+from agentloop.durable.held_run import HeldRun, WorkPlace
 from agentloop.durable.orders import Order
+from agentloop.durable.workflow import Execution, StepResult, StepWork, Workflow
 from agentloop.events import Described, Event, MessageRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
@@ -44,14 +45,14 @@ class FatedSteps:
 
     def __init__(self, world: "World", fates: Iterator[str]) -> None:
         self._world, self._fates = world, fates
-        self._kept: dict[int, tuple[str, Todo]] = {}
+        self._kept: dict[int, tuple[str, StepResult]] = {}
         self.next = 0
 
-    def __call__(self, name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
+    def __call__(self, name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
         place, self.next = self.next, self.next + 1
         return self._done(place, name, work)
 
-    async def _done(self, place: int, name: str, work: StepWork) -> Todo:
+    async def _done(self, place: int, name: str, work: StepWork) -> StepResult:
         if place in self._kept:
             kept, todo = self._kept[place]
             assert kept == name
@@ -126,7 +127,7 @@ class World:
         """What another worker begins with."""
         return Execution(held=HeldRun(place=self.place, order=ORDER, run_id=RUN, submitted=0.0, since=since))
 
-    async def cut_off(self, name: str, work: Awaitable[Todo]) -> None:
+    async def cut_off(self, name: str, work: Awaitable[StepResult]) -> None:
         """End the step where it is in a tool; one without a tool is done to its end."""
         call_id = name.removeprefix("tool ")
         entered = self._cut_off[call_id] = asyncio.Event()
@@ -137,7 +138,7 @@ class World:
         await asyncio.wait({step, waiting})
         del self._cut_off[call_id]
 
-    async def run(self) -> Todo:
+    async def run(self) -> StepResult:
         """The whole run, by as many workers as it takes."""
         order = json.dumps({**ORDER.to_json(), "submitted": 0.0})
         while True:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from agentloop import Agent, Compaction, Limits
 from agentloop.compaction.keeper import STRIKES
 from agentloop.context import Context, wire_messages
-from agentloop.durable.execution import Execution, HeldRun, StepWork, Todo, Workflow, WorkPlace
+from agentloop.durable.held_run import HeldRun, WorkPlace
 from agentloop.durable.run_log import partial_in
+from agentloop.durable.workflow import Execution, StepResult, StepWork, Workflow
 from agentloop.events import Described, MessageRecord, ModelCalled, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.prompts import INTERRUPTED
@@ -65,7 +66,7 @@ def test_the_log_is_that_of_one_run_whatever_becomes_of_its_steps(fates: list[st
 async def test_each_step_is_begun_by_the_loop_of_all_runs() -> None:
     begun: dict[str, bool] = {}
 
-    def record(name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
+    def record(name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
         begun[name.split()[0]] = any(frame.f_code is loop.__code__ for frame, _ in walk_stack(None))
         return work()  # type: ignore[return-value]
 
@@ -76,10 +77,10 @@ async def test_each_step_is_begun_by_the_loop_of_all_runs() -> None:
 
 
 async def test_steps_are_called_and_kept_as_older_workers_did_and_replayed() -> None:
-    kept: list[tuple[str, Todo]] = []
+    kept: list[tuple[str, StepResult]] = []
 
-    def record(name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
-        async def done() -> Todo:
+    def record(name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
+        async def done() -> StepResult:
             kept.append((name, json.loads(json.dumps(await work()))))
             return kept[-1][1]
 
@@ -90,15 +91,15 @@ async def test_steps_are_called_and_kept_as_older_workers_did_and_replayed() -> 
     ended = await Workflow(place=world.place, record=record).run(RUN, order)
     by = kept[1][1]["by"]
     batches = [kept[at][1]["calls"] for at in (1, 4)]
-    older: list[tuple[str, Todo]] = [("begin", {"do": "ask", "since": 1})]
+    older: list[tuple[str, StepResult]] = [("begin", {"do": "ask", "since": 1})]
     for batch in batches:
         older += [("ask", {"do": "tools", "by": by, "calls": batch, "compact": []})]
         older += [(f"tool {call_id}", {}) for call_id in batch]
     older += [("ask", {"do": "end", "status": "answered"}), ("end", ended)]
     assert kept == older
 
-    def replay(name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
-        async def done() -> Todo:
+    def replay(name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
+        async def done() -> StepResult:
             assert name == older[0][0]
             return older.pop(0)[1]
 
@@ -130,7 +131,7 @@ async def test_a_begin_that_was_cut_off_before_the_prompt_settles_what_was_in_fl
 async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells_it() -> None:
     told: list[AnyStreamEvent] = []
 
-    async def steps(name: str, work: StepWork, /) -> Todo:
+    async def steps(name: str, work: StepWork, /) -> StepResult:
         todo = await work()
         if name.startswith("tool"):
             raise RuntimeError("it cannot be kept")
@@ -150,7 +151,7 @@ async def test_a_run_whose_steps_cannot_be_kept_has_its_end_in_the_log_and_tells
 async def test_compaction_that_is_paused_costs_no_steps_and_none_falls_into_the_asking() -> None:
     done: list[str] = []
 
-    def steps(name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
+    def steps(name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
         done.append(name.split()[0])
         return work()  # type: ignore[return-value]
 
@@ -214,7 +215,7 @@ async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_repo
                 await execution.call(call_id, 1, todo["by"])
         await execution.make_room()
     await before.let_go()
-    run, _ = await after.opened()
+    run, _ = await after.open()
     await after.let_go()
     assert before.run
     assert before.run.keeper.outcomes

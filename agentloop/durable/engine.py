@@ -12,7 +12,7 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -389,7 +389,7 @@ IDLE_SECONDS = 10.0
 middle of one keeps the others from its runs until then. DBOS's own figure is 60 s."""
 
 
-RunWork: TypeAlias = Callable[[str, str], Awaitable[dict[str, Any]]]
+RunWork: TypeAlias = Callable[[str, str], Awaitable[Mapping[str, Any]]]
 """What is done with a run, by its id and its order; what it came to."""
 
 
@@ -505,7 +505,7 @@ _TAKER = "queue-worker-"
 
 def _declare(work: RunWork) -> None:
     @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=MOST_TRIES)
-    async def agentloop_run(order: str) -> dict[str, Any]:
+    async def agentloop_run(order: str) -> Mapping[str, Any]:
         run_id = DBOS.workflow_id
         assert run_id is not None
         try:

@@ -28,7 +28,7 @@ from agentloop.durable.engine import (
     drop_line,
     sign_of,
 )
-from agentloop.durable.execution import StepWork, Todo, Workflow, WorkPlace
+from agentloop.durable.held_run import WorkPlace
 from agentloop.durable.orders import (
     QUEUE,
     RETRY_SECONDS,
@@ -37,6 +37,7 @@ from agentloop.durable.orders import (
     checked_url,
     with_limits,
 )
+from agentloop.durable.workflow import StepResult, StepWork, Workflow
 from agentloop.emitter import Sink, drop_event
 from agentloop.errors import UsageError
 from agentloop.redaction import Redact
@@ -46,13 +47,13 @@ from agentloop.stores import open_store
 from agentloop.stores.postgres import HeldLock
 
 
-def recorded(name: str, work: StepWork, /) -> Coroutine[Any, Any, Todo]:
+def recorded(name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
     """A step of the workflow that calls: its result, from DBOS's tables where it stands there."""
     return _done(DBOS.reserve_step(), name, work)
 
 
-async def _done(place: StepReservation, name: str, work: StepWork) -> Todo:
-    async def done() -> Todo:
+async def _done(place: StepReservation, name: str, work: StepWork) -> StepResult:
+    async def done() -> StepResult:
         return await work()
 
     try:
