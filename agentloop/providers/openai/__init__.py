@@ -1,6 +1,7 @@
 """Models behind OpenAI-compatible servers: chat completions and Responses."""
 
 from agentloop.providers.openai.chat import OpenAIChat
-from agentloop.providers.openai.client import LoopClients, Server, ServerChoice
+from agentloop.providers.openai.connections import LoopClients
+from agentloop.providers.openai.server import Server, ServerChoice
 from agentloop.providers.openai.errors import VENDOR_ERRORS, understand
 from agentloop.providers.openai.responses import OpenAIResponses

@@ -10,10 +10,10 @@ from agentloop.context import for_chat_completions
 from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.providers.openai.chat_answer import GrowingAnswer, check_no_error
-from agentloop.providers.openai.client import ServerChoice
 from agentloop.providers.openai.dialect import Dialect
 from agentloop.providers.openai.endpoint import Form, ServedModel, post_chat
 from agentloop.providers.openai.fields import OWN_FIELDS, common_fields
+from agentloop.providers.openai.server import ServerChoice
 from agentloop.providers.openai.sse import (
     BROKEN_OFF,
     DONE,

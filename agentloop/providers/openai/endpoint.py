@@ -29,7 +29,7 @@ from agentloop.errors import (
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.models import price as published_price
-from agentloop.providers.openai.client import LoopClients, Server, ServerChoice, is_loopback
+from agentloop.providers.openai.connections import LoopClients
 from agentloop.providers.openai.dialect import BodyChange, Dialect
 from agentloop.providers.openai.errors import (
     BORDER_ERRORS,
@@ -38,6 +38,7 @@ from agentloop.providers.openai.errors import (
     unexplained_bytes,
 )
 from agentloop.providers.openai.refusals import Refusal
+from agentloop.providers.openai.server import Server, ServerChoice, is_loopback
 from agentloop.providers.openai.sse import begins_events, opening
 from agentloop.providers.openai.window import ModelWindow
 from agentloop.retry import RetryPolicy

@@ -22,10 +22,10 @@ from agentloop.errors import (
     ModelUnavailableError,
     SpoiltAnswerError,
 )
-from agentloop.providers.openai.client import Server
 from agentloop.providers.openai.fields import codes_in, is_of_the_answer, objects_in, parsed, said, trimmed
 from agentloop.providers.openai.overflow import NamedSizes, overflow_in
 from agentloop.providers.openai.refusals import CALL_IDS, CONTENT_PART, SYSTEM_ROLE, Refusal
+from agentloop.providers.openai.server import Server
 from agentloop.providers.openai.sse import BROKEN_OFF, ServerSaidError
 from agentloop.redaction import redact_error
 

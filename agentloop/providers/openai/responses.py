@@ -9,7 +9,6 @@ from agentloop._plumbing.checks import named_tokens_or_none, shown
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
-from agentloop.providers.openai.client import ServerChoice
 from agentloop.providers.openai.dialect import Dialect
 from agentloop.providers.openai.endpoint import Form, ServedModel, post_responses
 from agentloop.providers.openai.fields import ENCRYPTED_REASONING, common_fields
@@ -20,6 +19,7 @@ from agentloop.providers.openai.responses_answer import (
     answer_of,
     check_not_failed,
 )
+from agentloop.providers.openai.server import ServerChoice
 from agentloop.providers.openai.sse import BROKEN_OFF, DONE, EventParser, decoded, drain, events_in
 from agentloop.retry import RetryPolicy
 

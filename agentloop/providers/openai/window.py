@@ -19,8 +19,9 @@ import httpx2
 
 from agentloop.errors import UsageError
 from agentloop.models import known_window
-from agentloop.providers.openai.client import LoopClients, Server, bounded_body, is_openai
+from agentloop.providers.openai.connections import LoopClients, bounded_body
 from agentloop.providers.openai.fields import believed_window, tokens_in
+from agentloop.providers.openai.server import Server, is_openai
 
 ASKING_SECONDS = 3.0
 """So long a server may take to answer all questions about its window."""

@@ -1,0 +1,132 @@
+"""The server: which address, which key, which model; by what was given, or by the environment."""
+
+import os
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+from agentloop._plumbing.checks import shown, text_or_none
+from agentloop.errors import UsageError
+from agentloop.providers.openai.wipe_secrets import wipe_secrets
+from agentloop.redaction import without_credentials
+
+_OPENAI_URL = "https://api.openai.com/v1"
+_PLACEHOLDER_KEY = "no-key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Where requests go, and to which model there; the key is kept out of every text."""
+
+    model: str
+    base_url: str = field(repr=False)
+    key: str = field(repr=False)
+
+    @property
+    def place(self) -> str:
+        """The base URL without any credentials in it."""
+        return place_of(self.base_url)
+
+    def wipe_secrets(self, text: str) -> str:
+        """The text without the key, parts of it, and the credentials in the base URL."""
+        return wipe_secrets(text, self.key, self.base_url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerChoice:
+    """A model and where it is, as far as that was given; the environment says the rest when it is asked.
+
+    Raises:
+        UsageError: the model's name, the base URL or the key is none.
+    """
+
+    model: str
+    base_url: str | None = field(default=None, repr=False)
+    api_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        text_or_none("base_url", self.base_url)
+        text_or_none("api_key", self.api_key)
+        if not isinstance(self.model, str):
+            raise UsageError(f"model must be the name of a model, a text, not {shown(self.model)}")
+        if not self.model.strip() or not self.model.isprintable():
+            raise UsageError(f"bad model name {self.model!r}: name one that the server offers")
+        object.__setattr__(self, "base_url", _checked_url(self.base_url) if self.base_url else None)
+
+    @property
+    def place(self) -> str | None:
+        """The base URL as far as it was given, without any credentials in it."""
+        return None if self.base_url is None else place_of(self.base_url)
+
+    def server(self) -> Server:
+        """The server that was given, or where that is None the environment's.
+
+        Raises:
+            UsageError: there is neither a key nor a base URL, or one that cannot be used.
+        """
+        url = self.base_url or os.environ.get("OPENAI_BASE_URL", "").strip()
+        key = (self.api_key or os.environ.get("OPENAI_API_KEY", "")).strip()
+        if not url and not key:
+            raise UsageError("no key and no server: set OPENAI_API_KEY, or give a base URL")
+        if not key.isascii() or any(not letter.isprintable() or letter == " " for letter in key):
+            raise UsageError("the API key holds characters that no key has: check OPENAI_API_KEY")
+        address = _checked_url(url or _OPENAI_URL)
+        return Server(model=self.model, base_url=address, key=key or _PLACEHOLDER_KEY)
+
+
+def place_of(url: str) -> str:
+    """The URL without credentials, query and fragment; so is one that is none, as far as that can be told."""
+    try:
+        parts = urlsplit(url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    except ValueError:
+        return without_credentials(url)
+
+
+def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
+    """The URL without credentials and query, and the user and password that stand in it."""
+    parts = urlsplit(url)
+    address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+    if parts.username is None and parts.password is None:
+        return address, None
+    return address, (unquote(parts.username or ""), unquote(parts.password or ""))
+
+
+def query_of(url: str) -> dict[str, str]:
+    """The query of a base URL, such as `api-version`: it goes behind the path of each request."""
+    return dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
+
+
+def is_openai(url: str) -> bool:
+    """Whether the URL names OpenAI's own API."""
+    return urlsplit(url).hostname == urlsplit(_OPENAI_URL).hostname
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL names this machine itself."""
+    host = urlsplit(url).hostname or ""
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def _checked_url(url: str) -> str:
+    """The URL itself, without blanks around it.
+
+    Raises:
+        UsageError: it is no http or https URL.
+    """
+    url = url.strip()
+    try:
+        parts = urlsplit(url)
+        known = (
+            url.isprintable()
+            and " " not in url
+            and parts.scheme in ("http", "https")
+            and parts.hostname
+            and parts.port != 0
+        )
+    except ValueError:
+        known = False
+    if not known:
+        raise UsageError(
+            f"bad base URL {without_credentials(url)!r}: write one such as http://localhost:8080/v1"
+        )
+    return url
