@@ -1,18 +1,11 @@
-"""A redaction at work on a text that comes in pieces or is cut, and a user's own redaction, checked."""
+"""A redaction at work on a text that comes in pieces or is cut."""
 
-import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from agentloop._plumbing.checks import shown
-from agentloop.errors import UsageError
-from agentloop.redaction.secrets import Redact, Secrets
+from agentloop.redaction.secrets import Redact
 from agentloop.redaction.shapes import has_break
-from agentloop.redaction.values import redact_error, redacted, redacted_or_said_why
-
-T = TypeVar("T")
 
 _GROWTH = 8
 """What is held back is looked at again once it has grown by one part in so many."""
@@ -71,29 +64,6 @@ SLACK_CHARS = 32 * 1024
 """So much beyond a cut is looked at; a secret that is longer may be shown in part."""
 
 
-@dataclass(frozen=True, slots=True)
-class Redaction:
-    """A redaction of all that a run says; without `redact` nothing is hidden."""
-
-    redact: Redact | None = None
-
-    def hide(self, value: T) -> T:
-        """See `redacted`."""
-        return redacted(value, self.redact)
-
-    def hide_or_say_why(self, value: T) -> T:
-        """See `redacted_or_said_why`."""
-        return redacted_or_said_why(value, self.redact)
-
-    def hide_in(self, error: BaseException) -> None:
-        """See `redact_error`."""
-        redact_error(error, self.redact)
-
-    def held(self) -> Held | None:
-        """What holds back a text in pieces, None where all can be shown at once."""
-        return Held(self.redact) if self.redact else None
-
-
 def head_before(text: str, slack: int, redact: Redact) -> str:
     """The text without its last `slack` characters, redacted as the whole is.
 
@@ -112,55 +82,3 @@ def tail_behind(text: str, slack: int, redact: Redact) -> str:
 def _agreeing(one: Iterable[str], other: Iterable[str]) -> int:
     """How many letters both have before they differ."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-_PROBE = "text"
-
-
-def checked_redaction(given: object) -> Redact:
-    """The redaction given; later each failure of it is a `UsageError` that repeats no text.
-
-    Raises:
-        UsageError: it is no function, or fails for a text or gives none.
-    """
-    if isinstance(given, Secrets | _Checked):
-        return given
-    if not callable(given) or isinstance(given, type):
-        raise UsageError(f"redact must be a function from text to text such as Secrets(), not {shown(given)}")
-    checked = _Holding(given) if isinstance(given, HoldsBack) else _Checked(given)
-    checked(_PROBE)
-    return checked
-
-
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """Gives a text, or raises a UsageError."""
-
-    given: Any
-
-    def __call__(self, text: str, /) -> str:
-        try:
-            clean = self.given(text)
-        except Exception as error:  # noqa: BLE001 — it may raise anything, and its words may hold the text
-            raise UsageError(f"redact must take any text: it raised {type(error).__name__}") from None
-        if inspect.iscoroutine(clean):
-            clean.close()
-        if not isinstance(clean, str):
-            raise UsageError(f"redact must give a text for a text, not {type(clean).__name__}")
-        return clean
-
-
-class _Holding(_Checked):
-    """One that says what can be shown already, too."""
-
-    __slots__ = ()
-
-    def settled(self, text: str, /) -> int:
-        """How much is settled; nothing where that cannot be told."""
-        try:
-            end = self.given.settled(text)
-        except Exception as error:  # noqa: BLE001 — as above
-            raise UsageError(f"redact.settled must take any text: it raised {type(error).__name__}") from None
-        if not isinstance(end, int) or not 0 <= end <= len(text):
-            raise UsageError("redact.settled must give a place in the text")
-        return end
