@@ -29,6 +29,9 @@ CANCEL_GRACE_SECONDS = 5.0
 """How long cancelled work may take to end before it is left behind: enough to close connections and files
 in good order, and as long as a person waits who has pressed Ctrl-C. Our own figure."""
 
+ENDING_SECONDS = 2 * CANCEL_GRACE_SECONDS
+"""How long a run that was cancelled may take to let go: its tools alone may take half of it."""
+
 
 class DeadlineError(Exception):
     """The work took longer than it may."""

@@ -228,8 +228,17 @@ def _parsed(size: object) -> int | None:
     if found is None:
         return None
     number, unit = found.groups()
-    exact = float(number.replace(",", "").replace("_", "")) * _FACTORS[unit.lower()]
+    exact = scaled(number, unit)
     return int(exact) if exact.is_integer() else None
+
+
+def scaled(number: str, unit: str) -> float:
+    """The number that is written so, with a unit of `k` (1,000), `m` (1,000,000), or none.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    return float(number.replace(",", "").replace("_", "")) * _FACTORS[unit.lower()]
 
 
 def shown(value: object) -> str:

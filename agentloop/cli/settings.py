@@ -23,11 +23,11 @@ from agentloop.redaction import Redact, Secrets, known_in_address, without_crede
 from agentloop.run import MOST_STEPS, Limits
 from agentloop.sessions import WhenBusy
 from agentloop.stores.base import checked_owner
+from agentloop.workspace import PERMISSIONS
 
 T = TypeVar("T")
 Names: TypeAlias = Mapping[str, str]
 APIS = ("chat", "responses")
-_ALLOWED = ("write", "shell")
 _WHEN_BUSY: Mapping[str, WhenBusy] = {"refuse": "refuse", "wait": "wait", "take-over": "take_over"}
 _SHOWN_CHARS = 200
 LEAST_CHARS = 8
@@ -185,8 +185,8 @@ def read_allowed(names: Sequence[str]) -> frozenset[str]:
         UsageError: one of the names is none of it.
     """
     for name in names:
-        if name not in _ALLOWED:
-            raise UsageError(f"{name!r} is nothing to allow: use write or shell")
+        if name not in PERMISSIONS:
+            raise UsageError(f"{name!r} is nothing to allow: use {' or '.join(PERMISSIONS)}")
     return frozenset(names)
 
 

@@ -68,6 +68,11 @@ def next_step(messages: Sequence[Message]) -> Step:
     return AskModel()
 
 
+def calls_of(step: Step) -> tuple[ToolCall, ...]:
+    """The calls that this step is to run, in call order."""
+    return step.calls if isinstance(step, RunTools) else ()
+
+
 def unanswered(message: Message, results: Sequence[Message]) -> tuple[ToolCall, ...]:
     """The calls of `message` that none of `results` answers; an id called twice wants two results."""
     answered = [result.tool_call_id or "" for result in results]

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from agentloop.context import RunTools, Step, next_step
+from agentloop.context import Step, calls_of, next_step
 from agentloop.durable.engine import ElsewhereError, is_of_run, leases_of
 from agentloop.durable.orders import Order
 from agentloop.durable.run_log import (
@@ -230,8 +230,7 @@ class HeldRun:
 
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls that have no result yet, in call order."""
-        step = self.step()
-        return step.calls if isinstance(step, RunTools) else ()
+        return calls_of(self.step())
 
     async def _current(self) -> tuple[Run, Session]:
         await self.hold()

@@ -12,7 +12,7 @@ from typing import Any
 from dbos import DBOS, StepReservation
 from dbos import error as dbos_error
 
-from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS, to_its_end
+from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS, ENDING_SECONDS, to_its_end
 from agentloop._plumbing.checks import MOST_COUNT, called, shown, up_to, whole
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import first_line, told_by
@@ -79,9 +79,6 @@ CONCURRENCY = 4
 GRACE_SECONDS = 5.0
 LOOK_SECONDS = 2.0
 POLL_SECONDS = 1.0
-HAND_OVER_SECONDS = 2 * CANCEL_GRACE_SECONDS
-"""How long runs that are cut off may take to leave their sessions to whoever goes on with them: their tools
-alone may take half of it. It lasts no longer than it must, however short the grace is. Our own figure."""
 HAND_BACK_SECONDS = 10.0
 """How long the database may take to put the runs back in their queues, on top of the grace. Where it takes
 longer, whoever looks for dead workers finds them. Our own figure."""
@@ -97,7 +94,7 @@ class Worker:
     """Does the runs that are submitted to a PostgreSQL database, `concurrency` of each queue at a time.
 
     `queues` are names, or `QueueLimits` for limits of their own. A worker asked to stop begins nothing more,
-    gives what is in flight `grace_seconds` to end and what it then cuts off `HAND_OVER_SECONDS` to leave its
+    gives what is in flight `grace_seconds` to end and what it then cuts off `ENDING_SECONDS` to leave its
     session in order, and hands its runs back for others to go on with, for which the database has
     `HAND_BACK_SECONDS`. A run whose session somebody else works on waits as long as that lasts, and is one of
     the `concurrency` meanwhile. It looks for dead workers every `look_seconds` (one is dead where it is
@@ -193,7 +190,7 @@ class Worker:
         try:
             await self._stop.wait()
         finally:
-            longest = self._grace_seconds + HAND_OVER_SECONDS + 2 * HAND_BACK_SECONDS + CANCEL_GRACE_SECONDS
+            longest = self._grace_seconds + ENDING_SECONDS + 2 * HAND_BACK_SECONDS + CANCEL_GRACE_SECONDS
             await to_its_end(self._wind_up(dbos, looking), grace_seconds=longest)
 
     async def _look_after_others(self, dbos: DBOS) -> None:
@@ -251,7 +248,7 @@ class Worker:
             await asyncio.wait(tasks, timeout=self._grace_seconds)
         engine.abandon_all(dbos)
         if tasks:
-            await asyncio.wait(tasks, timeout=HAND_OVER_SECONDS)
+            await asyncio.wait(tasks, timeout=ENDING_SECONDS)
 
     async def _hand_back(self, dbos: DBOS) -> None:
         """Put its runs back in their queues; DBOS itself would wait for ever for a database that is away."""

@@ -19,6 +19,7 @@ from agentloop.context import (
     RunTools,
     Step,
     arranged,
+    calls_of,
     next_step,
     partial_answer,
 )
@@ -124,8 +125,7 @@ class RunSteps:
 
     async def run_tools(self) -> NextStep:
         """Run the calls side by side."""
-        calls = self._step.calls if isinstance(self._step, RunTools) else ()
-        return self._at(await run_tools(self.run, self.session, calls))
+        return self._at(await run_tools(self.run, self.session, calls_of(self._step)))
 
     async def end(self) -> Ended:
         """The answer, or at a limit what there is of one."""
@@ -222,8 +222,7 @@ async def _first(
 
 
 def _in_flight(session: Session) -> tuple[ToolCall, ...]:
-    step = next_step(session.context.messages)
-    return step.calls if isinstance(step, RunTools) else ()
+    return calls_of(next_step(session.context.messages))
 
 
 async def _unsaid(session: Session) -> tuple[Message, ...]:

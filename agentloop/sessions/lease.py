@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from time import monotonic, time
 from typing import Any, Literal, TypeAlias, get_args
 
-from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS, to_its_end
+from agentloop._plumbing.aio import ENDING_SECONDS, to_its_end
 from agentloop._plumbing.checks import finite_above_zero, shown
 from agentloop._plumbing.processes import Process, this_process
 from agentloop.errors import ConflictError, SessionBusyError, StoreError, TakenOverError, UsageError
@@ -31,9 +31,6 @@ _MINE: ContextVar[frozenset[str]] = ContextVar("agentloop_leases", default=froze
 TURNS = 10
 """So many turns of the event loop it takes, at most, until a stream that its reader has left is being closed:
 two, and two more for each generator around it. Our own figure."""
-
-ENDING_SECONDS = 2 * CANCEL_GRACE_SECONDS
-"""How long a run that was cancelled may take to let go: its tools alone may take half of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ _PROGRAM = Path(__file__).with_name("line_finder.py")
 MOST_LISTED = 100_000
 MOST_LINE_CHARS = 2_000
 _BINARY_LOOK_BYTES = 8_192
-_WORDS = ("write", "shell")
+PERMISSIONS = ("write", "shell")
+"""What can be allowed beside reading."""
 
 
 def workspace_tools(workdir: Path | str, *, allow: Collection[str] = ()) -> tuple[Callable[..., Any], ...]:
@@ -45,8 +46,8 @@ def workspace_tools(workdir: Path | str, *, allow: Collection[str] = ()) -> tupl
         UsageError: there is no such folder, or `allow` has another word.
     """
     allowed = {allow} if isinstance(allow, str) else set(allow)
-    if unknown := sorted(allowed.difference(_WORDS)):
-        raise UsageError(f"nothing called {unknown[0]!r} can be allowed: use {' or '.join(_WORDS)}")
+    if unknown := sorted(allowed.difference(PERMISSIONS)):
+        raise UsageError(f"nothing called {unknown[0]!r} can be allowed: use {' or '.join(PERMISSIONS)}")
     root = Path(workdir)
     if not root.is_dir():
         raise UsageError(f"no working folder at {str(workdir)!r}: make it or name another")

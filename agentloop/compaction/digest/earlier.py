@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agentloop.compaction.digest.index import LABELS
 from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
-from agentloop.compaction.digest.sentences import sentences
+from agentloop.compaction.digest.sentences import HEAD_SHARE, sentences
 from agentloop.context import TokenCounter
 from agentloop.prompts import SUMMARY_INDEX
 
@@ -27,9 +27,6 @@ _LEFT_OUT = "…"
 
 MOST_LINE_CHARS = 100_000
 """So much of a line of prose that is too long is looked at, head and tail together."""
-
-HEAD_SHARE = 2 / 3
-"""Of prose that is too long, so much of what stays is its head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from agentloop._plumbing.truncate import head, tail
 from agentloop.compaction.digest.language import FUNCTION_WORDS
 
 HEAD_SHARE = 2 / 3
-"""Of a text that is too long to be looked at whole, so much of what is looked at is its head."""
+"""Of a text that is too long, so much of what is looked at, or stays, is its head."""
 
 LONGEST = 400
 """A sentence with more characters is parted at a blank: people write without full stops, machines too."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
 
-from agentloop._plumbing.checks import LEAST_WINDOW, MOST_TOKENS, at_least_or_none, shown
+from agentloop._plumbing.checks import LEAST_WINDOW, MOST_TOKENS, at_least_or_none, scaled, shown
 from agentloop._plumbing.strict_json import cleaned, encodes
 from agentloop.errors import UsageError
 from agentloop.providers.openai.sse import as_text
@@ -189,7 +189,6 @@ _MOST_CHARS = len(f"{MOST_TOKENS:,}.00 k")
 _WRITTEN = re.compile(r"([\d.,_'’\u00a0\u202f ]+(?:e\d{1,2})?)([km]?)", re.ASCII | re.IGNORECASE)
 _THOUSANDS = re.compile(r"(?<=\d)[., _'’\u00a0\u202f](?=\d{3}(?!\d))")
 _IN_THOUSANDS = re.compile(r"\d{1,3}([., '’\u00a0\u202f])\d{3}(\1\d{3})*", re.ASCII)
-_FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 def tokens_in(value: object) -> int | None:
@@ -217,11 +216,11 @@ def _written(text: str) -> float | None:
     found = _WRITTEN.fullmatch(text)
     if found is None:
         return None
-    number, unit = found[1].strip(), found[2].lower()
+    number, unit = found[1].strip(), found[2]
     if not unit and _IN_THOUSANDS.fullmatch(number):
         number = _THOUSANDS.sub("", number)
     try:
-        return float(number.replace(",", "").replace("_", "")) * _FACTORS[unit]
+        return scaled(number, unit)
     except ValueError:
         return None
 
