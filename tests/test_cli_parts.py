@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import pytest
 
+from agentloop.cli.answer_writers import json_line
 from agentloop.cli.build import DEFAULT, LONGEST_CHARS, default_instructions
 from agentloop.cli.chat import Command, command_in
 from agentloop.cli.durable import RunEdges
 from agentloop.cli.progress import EventLines, RunFigures, bar, call_text, short, status_line
-from agentloop.cli.run import json_line
 from agentloop.cli.settings import ENVIRONMENT, settings_for
 from agentloop.cli.terminal import printable
 from agentloop.messages import Message, Usage

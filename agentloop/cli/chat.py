@@ -19,7 +19,7 @@ from agentloop.cli.compact import compaction_text, preview_text, undo_text
 from agentloop.cli.faults import show_where
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
-from agentloop.cli.run import resume_hint
+from agentloop.cli.resume_hint import resume_hint
 from agentloop.cli.session_choice import Past, SessionChoice, read_past, session_id_for
 from agentloop.cli.settings import Settings
 from agentloop.cli.terminal import StandardOutput, error_console, say, show

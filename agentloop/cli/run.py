@@ -1,126 +1,39 @@
 """One run from the words of the call to its exit status.
 
-`start` runs once or opens the chat; `run_once` runs, shows and answers. Above them stand the writers of the
-answer in its three shapes, below them the hint how to go on.
+`start` runs once or opens the chat; `run_once` runs, shows and answers.
 """
 
 import asyncio
-import json
 import os
-import re
-import shlex
-import shutil
-import sys
-import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from agentloop._plumbing.to_text import strict
+from agentloop.cli.answer_writers import AnswerWriter, Outcome, writer_for
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import MEMORY, AgentSetup, build, make_runner, store_nothing, window_notice
 from agentloop.cli.faults import word_and_line
 from agentloop.cli.input import Prompt, is_terminal, one_prompt, prompt_for
 from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import RunFigures, compaction_report, final_line, progress_on
-from agentloop.cli.session_choice import (
-    SessionChoice,
-    read_past,
-    session_choice,
-    session_id_for,
-)
-from agentloop.cli.settings import Settings, read_when_busy, settings_for
+from agentloop.cli.resume_hint import resume_hint
+from agentloop.cli.session_choice import SessionChoice, read_past, session_choice, session_id_for
+from agentloop.cli.settings import Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import UsageError
-from agentloop.messages import Usage
-from agentloop.redaction import Secrets, secrets_in_address
-from agentloop.stream import RunEnded, RunStarted, RunStatus, StreamEvent, to_json
+from agentloop.stream import RunStarted, RunStatus, StreamEvent
 from agentloop.workspace import end_all
 
-_STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
-_VARIABLES = {"--store": "AGENTLOOP_STORE", "--base-url": "OPENAI_BASE_URL"}
-"""The addresses, and what they are called in the environment."""
-_BARE_USER = re.compile(r"postgres(?:ql)?://[^:@/?]*:?@[^@]*")
 _NO_END = "the run ended without saying how"
 _INTERRUPTED = "interrupted: what is finished is kept"
 _LAST_WORDS_SECONDS = 2.0
 """How long an interrupted run may take to hand over what it has to say."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a call ended; `status` is a word of the exit table, `error` one line where it was no answer."""
-
-    status: RunStatus
-    output: str = ""
-    session_id: str | None = None
-    run_id: str | None = None
-    usage: Usage = field(default_factory=Usage)
-    cost: float | None = None
-    compactions: int = 0
-    error: str | None = None
-
-
-class AnswerWriter:
-    """Writes a run to standard output: the answer alone, at the end.
-
-    So text that a retry makes void is never shown.
-    """
-
-    def __init__(self, output: StandardOutput) -> None:
-        self._output = output
-        self._ended = False
-
-    async def event(self, event: StreamEvent) -> None:
-        """Something happened."""
-
-    async def end(self, outcome: Outcome) -> None:
-        """Nothing more will happen; called once, also where nothing happened at all."""
-        if outcome.output:
-            await self._output.write(outcome.output.removesuffix("\n") + "\n")
-
-    def last_words(self, outcome: Outcome) -> None:
-        """The process leaves now, whatever is stuck: say how it ended, where nobody is to be waited for.
-
-        A text has no word for it.
-        """
-
-
-class JsonWriter(AnswerWriter):
-    """One object at the end."""
-
-    async def end(self, outcome: Outcome) -> None:
-        """The outcome."""
-        self._ended = True
-        await self._output.write(json_line(asdict(outcome)))
-
-    def last_words(self, outcome: Outcome) -> None:
-        """The outcome, unless it is told already."""
-        self._output.write_at_once("" if self._ended else json_line(asdict(outcome)))
-
-
-class StreamJsonWriter(AnswerWriter):
-    """Each event as one line; `run_ended` is always the last, also where no run began."""
-
-    async def event(self, event: StreamEvent) -> None:
-        """One line."""
-        self._ended = self._ended or isinstance(event, RunEnded)
-        await self._output.write(json_line(to_json(event)))
-
-    async def end(self, outcome: Outcome) -> None:
-        """The last line, unless the run has said it itself, and whatever is not handed over yet."""
-        await (self._output.write("") if self._ended else self.event(_run_ended(outcome)))
-
-    def last_words(self, outcome: Outcome) -> None:
-        """The last line, unless the run has said it itself."""
-        self._output.write_at_once("" if self._ended else json_line(to_json(_run_ended(outcome))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,20 +46,52 @@ class RunCall:
     choice: SessionChoice
 
 
-class OutputError(Exception):
-    """Standard output did not take an event, for that reason; no fault of the run's own."""
-
-    def __init__(self, reason: OSError) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
-
-
 def start(flags: Mapping[str, Any], words: tuple[str, ...]) -> int:
     """Run once or open the chat; the exit status."""
     shape = _shape(flags)
     if shape == "text" and flags.get("prompt") is None and is_terminal() and os.isatty(1):
         return _open_chat(flags, words)
     return _run_prompt(flags, words, shape)
+
+
+def report_early_end(shape: str, error: BaseException) -> int:
+    """Tell standard output the end of a call that never came to its run; the exit status."""
+    return _report(error, writer_for(shape, StandardOutput(1)))
+
+
+async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int:
+    """Run it, show it, answer; the exit status. Never raises for what a run can end with."""
+    for notice in (*call.built.notices, *call.prompt.notices):
+        say(console, notice, style="yellow")
+    tally = RunFigures()
+    last_words = partial(_last_words, writer, tally)
+    with before_leaving(last_words), before_leaving(end_all):
+        outcome = await _show_run(call, writer, console, tally)
+        if tally.context:
+            console.print(final_line(tally))
+        status = await report_outcome(outcome, writer, console)
+    if _is_stored(call, tally):
+        for line in compaction_report(tally, call.settings.transcripts):
+            console.print(Text(line, style="yellow"))
+        say(console, resume_hint(tally.session_id, call.settings), style="dim")
+    return status
+
+
+async def report_outcome(outcome: Outcome, writer: AnswerWriter, console: Console) -> int:
+    """Write the end to standard output and what went wrong to standard error; the exit status."""
+    limit = _LAST_WORDS_SECONDS if outcome.status == "interrupted" else None
+    try:
+        async with asyncio.timeout(limit):
+            await writer.end(outcome)
+    except TimeoutError:
+        pass  # an interrupted run has waited long enough for a reader that does not read
+    except asyncio.CancelledError:
+        outcome = replace(outcome, status="interrupted", error=_INTERRUPTED)
+    except OSError as error:
+        outcome = _output_failed(outcome, error)
+    if outcome.error and outcome.status != "answered":
+        say(console, outcome.error, style="bold red")
+    return exit_status(outcome.status)
 
 
 def _shape(flags: Mapping[str, Any]) -> str:
@@ -203,29 +148,6 @@ def _report(error: BaseException, writer: AnswerWriter) -> int:
     return run_to_end(report_outcome(Outcome(status=word, error=line), writer, error_console()))
 
 
-def report_early_end(shape: str, error: BaseException) -> int:
-    """Tell standard output the end of a call that never came to its run; the exit status."""
-    return _report(error, writer_for(shape, StandardOutput(1)))
-
-
-async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int:
-    """Run it, show it, answer; the exit status. Never raises for what a run can end with."""
-    for notice in (*call.built.notices, *call.prompt.notices):
-        say(console, notice, style="yellow")
-    tally = RunFigures()
-    last_words = partial(_last_words, writer, tally)
-    with before_leaving(last_words), before_leaving(end_all):
-        outcome = await _show_run(call, writer, console, tally)
-        if tally.context:
-            console.print(final_line(tally))
-        status = await report_outcome(outcome, writer, console)
-    if _is_stored(call, tally):
-        for line in compaction_report(tally, call.settings.transcripts):
-            console.print(Text(line, style="yellow"))
-        say(console, resume_hint(tally.session_id, call.settings), style="dim")
-    return status
-
-
 async def _show_run(call: RunCall, writer: AnswerWriter, console: Console, tally: RunFigures) -> Outcome:
     progress = progress_on(console, tally)
     try:
@@ -247,6 +169,14 @@ async def _show_run(call: RunCall, writer: AnswerWriter, console: Console, tally
         progress.stop()
     ended = tally.ended
     return _outcome(tally, ended.status, ended.error) if ended else _outcome(tally, "failed", _NO_END)
+
+
+class OutputError(Exception):
+    """Standard output did not take an event, for that reason; no fault of the run's own."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 async def _write(event: StreamEvent, writer: AnswerWriter) -> None:
@@ -298,92 +228,3 @@ def _is_stored(call: RunCall, tally: RunFigures) -> bool:
 
 def _last_words(writer: AnswerWriter, tally: RunFigures) -> None:
     writer.last_words(_outcome(tally, "interrupted", _INTERRUPTED))
-
-
-async def report_outcome(outcome: Outcome, writer: AnswerWriter, console: Console) -> int:
-    """Write the end to standard output and what went wrong to standard error; the exit status."""
-    limit = _LAST_WORDS_SECONDS if outcome.status == "interrupted" else None
-    try:
-        async with asyncio.timeout(limit):
-            await writer.end(outcome)
-    except TimeoutError:
-        pass  # an interrupted run has waited long enough for a reader that does not read
-    except asyncio.CancelledError:
-        outcome = replace(outcome, status="interrupted", error=_INTERRUPTED)
-    except OSError as error:
-        outcome = _output_failed(outcome, error)
-    if outcome.error and outcome.status != "answered":
-        say(console, outcome.error, style="bold red")
-    return exit_status(outcome.status)
-
-
-def writer_for(shape: str, output: StandardOutput) -> AnswerWriter:
-    """The writer for `text`, `json` or `stream-json`."""
-    if shape == "json":
-        return JsonWriter(output)
-    return StreamJsonWriter(output) if shape == "stream-json" else AnswerWriter(output)
-
-
-def _run_ended(outcome: Outcome) -> RunEnded:
-    return RunEnded(
-        session_id=outcome.session_id or "",
-        run_id=outcome.run_id or "",
-        time=time.time(),
-        status=outcome.status,
-        output=outcome.output,
-        usage=outcome.usage,
-        cost=outcome.cost,
-        error=outcome.error,
-    )
-
-
-def json_line(value: Mapping[str, Any]) -> str:
-    """One line of strict JSON in strict UTF-8."""
-    try:
-        text = _STRICT.encode(value)
-    except ValueError:
-        # NaN and the infinities, which a model's server may have sent, are no JSON.
-        text = _STRICT.encode(json.loads(json.dumps(value, default=str), parse_constant=lambda _: None))
-    return strict(text) + "\n"
-
-
-def resume_hint(session_id: str, settings: Settings) -> str:
-    """The line that says how to go on with a session, its options repeated.
-
-    An address with a secret in it is named in words alone. To take a session over is decided each time.
-    """
-    given = [option for option in settings.given if not _takes_over(option)]
-    hidden = [option[0] for option in given if _holds_secret(*option)]
-    words = [word for option in given if option[0] not in hidden for word in option]
-    line = f"go on with: {program_name()} {shlex.join([*words, '-r', session_id])}"
-    same = (f" and the same {name} ({_VARIABLES[name]}), which holds a secret" for name in hidden)
-    return line + "".join(same)
-
-
-def _takes_over(option: Sequence[str]) -> bool:
-    return option[0] == "--when-busy" and read_when_busy(option[-1]) == "take_over"
-
-
-def _holds_secret(name: str, value: str = "") -> bool:
-    """Whether an address may hold one; the name alone of a user of a database is none."""
-    if name not in _VARIABLES:
-        return False
-    if secrets_in_address(value) or Secrets()(value) != value:
-        return True
-    bare_user = name == "--store" and _BARE_USER.fullmatch(value)
-    return "passw" in value.lower() or ("@" in value and not bare_user)
-
-
-def program_name() -> str:
-    """How this program was called, for a hint that can be typed as it stands."""
-    called = sys.argv[0] if sys.argv else ""
-    if Path(called).name in ("__main__.py", "-m", "-c", ""):
-        return f"{_found_by(sys.executable, 'python')} -m agentloop"
-    return _found_by(called, Path(called).name)
-
-
-def _found_by(path: str, name: str) -> str:
-    """The name, where a shell finds that program by it, else its path."""
-    found = shutil.which(name)
-    is_found = path == name or (found and Path(found).absolute() == Path(path).absolute())
-    return name if is_found else shlex.quote(path)
