@@ -289,7 +289,7 @@ def _remove(connection: sqlite3.Connection, session_id: str) -> bool:
 
 
 _KEEP = f"""INSERT INTO checkpoints (session_id, {CHECKPOINT_COLUMNS})
-    SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM sessions WHERE id = ?1)
+    SELECT id, ?, ?, ? FROM sessions WHERE id = ?
     ON CONFLICT (session_id) DO UPDATE SET
     seq = excluded.seq, event_id = excluded.event_id, body = excluded.body
     WHERE excluded.seq >= checkpoints.seq"""
@@ -304,7 +304,7 @@ def checkpoint(session_id: str, file: SQLiteFile) -> Checkpoint | None:
 
 def keep_checkpoint(session_id: str, kept: Checkpoint, file: SQLiteFile) -> None:
     """Keep this one in place of an older one, where there is a log."""
-    row = (session_id, kept.seq, to_column(kept.event_id), to_column(kept.body))
+    row = (kept.seq, to_column(kept.event_id), to_column(kept.body), session_id)
     file.change(lambda connection: connection.execute(_KEEP, row), None)
 
 
