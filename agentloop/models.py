@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from agentloop._plumbing.checks import at_least, at_least_or_none, shown
+from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 from agentloop.messages import Json, Message, Usage
 
@@ -170,11 +171,31 @@ class Price:
         return (fresh + cached * cached_input + usage.output_tokens * self.output) / 1_000_000
 
 
+_OPEN_WEIGHTS = pattern(r"(?:.*\.)?(?:meta-)?llama-?v?3[.p-]3(?:[-:]70b[\w.:-]*|:latest)?")
+"""Llama 3.3 70B (https://github.com/meta-llama/llama-models/blob/main/models/llama3_3/MODEL_CARD.md), by the
+names that hosts, Bedrock and Ollama give it."""
+
+_WINDOWS = (
+    # https://ai.google.dev/gemini-api/docs/models/gemini-2.0-flash
+    (pattern(r"gemini-2\.0-flash[\w.-]*"), 1_048_576),
+    # https://ai.google.dev/gemini-api/docs/models; the second is OpenRouter's name
+    (pattern(r"gemini-1\.5-pro[\w.-]*|gemini-pro-1\.5"), 2_097_152),
+    # https://www.alibabacloud.com/help/en/model-studio/models; dated ones differ
+    (pattern(r"qwen-plus"), 131_072),
+    (_OPEN_WEIGHTS, 128_000),
+)
+"""Go before the published ones, which have these models' windows too small, too large or not at all."""
+
+
 def known_window(model: str) -> int | None:
     """The most tokens the model takes, answer included; None where it is not known. Never raises.
 
     A name with a maker in front, such as `openai/gpt-4o`, is also looked up as OpenRouter's.
     """
+    name = _bare(model)
+    for names, tokens in _WINDOWS:
+        if names.fullmatch(name):
+            return tokens
     for provider in (None, "openrouter") if "/" in model else (None,):
         try:
             snapshot = _published().data_snapshot.get_snapshot()
@@ -184,6 +205,16 @@ def known_window(model: str) -> int | None:
         if found.context_window:
             return int(found.context_window)
     return None
+
+
+def is_anyones(model: str) -> bool:
+    """Whether it is a known model that anybody may serve, with a smaller window than its own."""
+    return bool(_OPEN_WEIGHTS.fullmatch(_bare(model)))
+
+
+def _bare(model: str) -> str:
+    """The model's name without its maker's, in lower case."""
+    return model.rpartition("/")[2].lower()
 
 
 def price(model: str, usage: Usage, base_url: str | None = None) -> float | None:

@@ -148,6 +148,14 @@ async def test_what_is_given_or_published_is_not_asked_for(tmp_path: Path) -> No
     assert server.asked == []
 
 
+async def test_a_model_that_anybody_serves_has_the_window_that_its_server_names(tmp_path: Path) -> None:
+    for pages, window in (({MODELS: listing(max_model_len=8_192)}, 8_192), ({}, 128_000)):
+        with StrictProvider(lambda _: "ok", pages=pages) as server:
+            model = OpenAIChat("llama3.3:70b", base_url=server.url, api_key="sk-test")
+            async with Runner(Agent(model), transcripts=tmp_path) as runner:
+                assert (await runner.status("s")).window == window
+
+
 async def test_openai_itself_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with StrictProvider() as server:

@@ -26,6 +26,26 @@ def test_known_windows(model: str, window: int) -> None:
     assert known_window(model) == window
 
 
+@pytest.mark.parametrize(
+    ("window", "models"),
+    [
+        (
+            1_048_576,
+            "gemini-2.0-flash gemini-2.0-flash-001 models/gemini-2.0-flash google/gemini-2.0-flash-001",
+        ),
+        (2_097_152, "gemini-1.5-pro gemini-1.5-pro-002 google/gemini-pro-1.5"),
+        (131_072, "qwen-plus qwen/qwen-plus"),
+        (128_000, "llama-3.3-70b llama-3.3-70b-versatile llama3.3 llama3.3:70b llama3.3:latest"),
+        (128_000, "meta-llama/Llama-3.3-70B-Instruct meta-llama/Llama-3.3-70B-Instruct-Turbo"),
+        (128_000, "accounts/fireworks/models/llama-v3p3-70b-instruct us.meta.llama3-3-70b-instruct-v1:0"),
+        (None, "llama-3.3-8b qwen-plus-next r1-distill-llama-70b my-gemini-1.5-pro-clone:7b"),
+    ],
+)
+def test_known_windows_of_our_own(window: int | None, models: str) -> None:
+    for model in models.split():
+        assert known_window(model) == window, model
+
+
 @pytest.mark.parametrize("model", ["my-local-7b:q4", "offline", "", "/", "a/b/c", "\ud800", "x" * 10_000])
 def test_unknown_models_have_neither_window_nor_price(model: str) -> None:
     assert known_window(model) is None

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from agentloop.errors import UsageError
-from agentloop.models import known_window
+from agentloop.models import is_anyones, known_window
 from agentloop.providers.openai.connections import LoopClients, bounded_body
 from agentloop.providers.openai.fields import believed_window, tokens_in
 from agentloop.providers.openai.server import Server, is_openai
@@ -138,6 +138,7 @@ class ModelWindow:
     def __init__(self, model: str, given: int | None, *, timeout_seconds: float) -> None:
         self._model = model
         self._found = given
+        self._is_anyones = given is None and is_anyones(model)
         self._seconds = min(ASKING_SECONDS, timeout_seconds)
         self._looked_up = False
         self._asked = False
@@ -148,20 +149,23 @@ class ModelWindow:
 
     @property
     def tokens(self) -> int | None:
-        """The one given, else the one published for a model of that name, else what the server said."""
-        if self._found is None and not self._looked_up:
+        """The one given, else the one published for a model of that name, else what the server said.
+
+        Of a model that anybody may serve the published one counts once the server was asked and named none.
+        """
+        if self._found is None and not self._looked_up and (self._asked or not self._is_anyones):
             self._looked_up = True
             self._found = known_window(self._model)
         return self._found
 
     async def ask(self, server: Callable[[], Server], clients: LoopClients) -> int | None:
-        """The window; where none is given nor published, the server is asked for it. Never raises."""
+        """The window; where `tokens` has none, the server is asked for it. Never raises."""
         if self.tokens is None:
             async with self._asking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
                 if not self._asked:
                     self._found = await self._offered(server, clients)
                     self._asked = True
-        return self._found
+        return self.tokens
 
     async def _offered(self, server: Callable[[], Server], clients: LoopClients) -> int | None:
         try:
