@@ -112,6 +112,11 @@ SYSTEM_IN_LOG_TOKENS = 9
 
 OTHER_ROLE_IN_LOG = "[{role} message of an imported conversation]\n"
 
+CALLED_IN_TEXT = "[called {name} with {arguments}]"
+RESULT_IN_TEXT = "[result of a call]\n{result}"
+FOREIGN_PART = "[{kind} part, not taken here: {part}]"
+"""How parts of messages are shown as text, where they cannot stand as what they are."""
+
 INSTRUCTIONS_IN_FRONT = """[Instructions of the system, which hold for the whole conversation:]
 {instructions}
 [End of the system's instructions. The user says:]

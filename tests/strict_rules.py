@@ -1,7 +1,7 @@
 """What strict providers refuse, as a pure function over a request's body.
 
-V1 to V7 hold for every provider; V8, V9, V11 and `content-never-null` are the rules of some. V10, the
-window, is held against this file's own count of tokens.
+V1 to V7 and V12, the parts of a message's content, hold for every provider; V8, V9, V11 and
+`content-never-null` are the rules of some. V10, the window, is held against this file's own count of tokens.
 """
 
 import math
@@ -12,7 +12,21 @@ from tests.strict_bodies import Body, is_object, misencoded, size_of
 MODES = frozenset({"V8", "V9", "V11", "content-never-null"})
 BYTES_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4
-_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+_MEDIA = {
+    "image_url": Mapping,
+    "input_audio": Mapping,
+    "file": Mapping,
+    "video_url": Mapping,
+    "audio_url": Mapping,
+}
+_PARTS: Mapping[str, Mapping[str, type]] = {
+    "system": {"text": str},
+    "developer": {"text": str},
+    "user": {"text": str, **_MEDIA},
+    "assistant": {"text": str, "refusal": str},
+    "tool": {"text": str},
+}
+_ROLES = frozenset(_PARTS)
 
 
 def violations(
@@ -83,8 +97,21 @@ def _shapes(messages: Sequence[Body]) -> Iterator[str]:
             yield f"V5 message {at} has content that is neither text nor parts"
         if message.get("role") != "assistant" and message.get("content") is None:
             yield f"V5 message {at} ({message.get('role')}) has content null"
+        if isinstance(message.get("content"), list):
+            yield from _parts(at, message["content"], _PARTS.get(str(message.get("role")), {}))
         if "tool_calls" in message and (message.get("role") != "assistant" or not message["tool_calls"]):
             yield f"V1 message {at} has tool_calls that are empty or not an assistant's"
+
+
+def _parts(at: int, parts: Sequence[object], known: Mapping[str, type]) -> Iterator[str]:
+    if not parts:
+        yield f"V12 message {at} has an empty list of parts"
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if not isinstance(kind, str) or kind not in known:
+            yield f"V12 message {at} has a part of a kind that its role has not: {kind!r}"
+        elif not isinstance(part, dict) or not isinstance(part.get(kind), known[kind]):
+            yield f"V12 message {at} has a part {kind!r} of another shape"
 
 
 def _pairing(messages: Sequence[Body]) -> Iterator[str]:

@@ -157,7 +157,7 @@ def test_what_users_and_tools_give_in_parts() -> None:
         {"type": "input_image", "image_url": "http://x/y", "detail": "auto"},
         {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"},
         {"type": "input_image", "image_url": "u", "detail": "high"},
-        {"type": "input_text", "text": json.dumps(content[-1])},
+        {"type": "input_text", "text": f"[input_audio part, not taken here: {json.dumps(content[-1])}]"},
     ]
     user = Message.from_openai({"role": "user", "content": content, "name": "Ada"})
     call = Message.assistant("I look.", [ToolCall(id="a", name="look")])

@@ -26,8 +26,10 @@ from agentloop.context import (
     TOLD_TO_GO_ON,
     Budget,
     TokenCounter,
+    chat_messages,
     count_message,
     counter_for,
+    for_chat,
     wire_messages,
 )
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, drop_event
@@ -137,13 +139,14 @@ async def compact_messages_async(
             occasion = Occasion(reason="threshold", why="it does not fit")
             session = await keeper.escalate(session, budget, occasion)
     shown = session.context.messages
-    return CompactedMessages(wire_messages(shown) if shown else (), keeper.outcomes)
+    sent = map(for_chat, wire_messages(shown)) if shown else ()
+    return CompactedMessages(sent, keeper.outcomes)
 
 
 async def _session_of(
     messages: Iterable[Mapping[str, Any]], counter: TokenCounter, shadows: Iterable[str]
 ) -> Session:
-    said = [Message.from_openai(message) for message in messages]
+    said = [Message.from_openai(message) for message in chat_messages(messages)]
     session = await Session.open("messages", InMemoryStore())
     events = as_log(said, lambda message: count_message(message, counter), shadows=frozenset(shadows))
     return await session.append(*events)

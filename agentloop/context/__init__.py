@@ -8,6 +8,7 @@ from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news
 from agentloop.context.exchanges import safe_cover, turns_of, units_of
 from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, FillerTokens, answers
 from agentloop.context.pairing import says_nothing
+from agentloop.context.parts import chat_messages, for_chat, stub
 from agentloop.context.rendering import MOST_CHARS, IdentifierKind, counted, identifiers, is_bare, kind_of
 from agentloop.context.rendering import kinds, missing, named_values, neutral, parse, render, summary_in
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from agentloop.context.parts import speaks
 from agentloop.context.tokens import estimate_tokens
 from agentloop.messages import Message
 from agentloop.prompts import (
@@ -92,7 +93,7 @@ class FillerTokens:
 
 def says_nothing(message: Message) -> bool:
     """Whether it is an assistant's with neither text nor call, which no provider takes."""
-    return message.role == "assistant" and not message.tool_calls and not message.text.strip()
+    return message.role == "assistant" and not message.tool_calls and not speaks(message.content)
 
 
 def voice_of(message: Message) -> Voice:

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import ends
+from agentloop.context.parts import for_chat
 from agentloop.context.wire import to_wire
 from agentloop.messages import Json, Message
 from agentloop.models import ModelRequest
@@ -37,16 +38,16 @@ What the typed fields of the message say is left out there, and filled in again 
 
 
 def for_chat_completions(messages: Iterable[Json]) -> tuple[Json, ...]:
-    """The messages without what only the Responses API takes.
+    """The messages without what only the Responses API takes: its items, and media in results.
 
     Example:
         >>> for_chat_completions([{"role": "assistant", "content": "Yes.", "response_items": []}])
         ({'role': 'assistant', 'content': 'Yes.'},)
     """
     return tuple(
-        {key: value for key, value in message.items() if key != RESPONSE_ITEMS}
+        {key: value for key, value in for_chat(message).items() if key != RESPONSE_ITEMS}
         if RESPONSE_ITEMS in message
-        else message
+        else for_chat(message)
         for message in messages
     )
 

@@ -11,7 +11,8 @@ from typing import Any
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import cleaned, cleaned_json, encodes
 from agentloop._plumbing.truncate import ends
-from agentloop.messages import Content, Json, Message, ToolCall
+from agentloop.context.parts import sent_part
+from agentloop.messages import Content, Message, ToolCall
 from agentloop.prompts import OTHER_ROLE_IN_LOG
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
@@ -24,10 +25,14 @@ UNNAMED = "unnamed"
 
 
 def to_wire(message: Message) -> dict[str, Any]:
-    """The message as it is sent; one of a role that chat completions do not know is labelled user text."""
+    """The message as it is sent; one of a role that chat completions do not know is labelled user text.
+
+    A developer's is the system's: OpenAI takes it for the same, and other servers do not know the word.
+    """
     if message.role not in ROLES:
         message = labelled_user(message, OTHER_ROLE_IN_LOG.format(role=_label(message)))
-    data: dict[str, Any] = {"role": message.role, "content": _content(message.content)}
+    role = "system" if message.role == "developer" else message.role
+    data: dict[str, Any] = {"role": role, "content": _content(message.content, role)}
     if message.role == "assistant" and message.tool_calls:
         data["tool_calls"] = [_call(call) for call in message.tool_calls]
     if message.role == "tool":
@@ -46,20 +51,11 @@ def labelled_user(message: Message, label: str) -> Message:
     return Message.user(label + (message.content or ""))
 
 
-def _content(content: Content) -> str | list[Any]:
+def _content(content: Content, role: str) -> str | list[Any]:
     if isinstance(content, str):
         return content
-    return [_part(part) for part in content] if content else ""
-
-
-def _part(part: Json) -> Json:
-    """The part, one without a type or without its text as text."""
-    kind, text = part.get("type"), part.get("text")
-    if isinstance(kind, str) and kind not in ("", "text"):
-        return part
-    if isinstance(text, str):
-        return {**part, "type": "text"}
-    return {"type": "text", "text": json.dumps(cleaned(part), ensure_ascii=False)}
+    sent = (sent_part(part, role) for part in content or ())
+    return [part for part in sent if part is not None] or ""
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.strict_json import STRICT_JSON
-from agentloop.context import RESPONSE_ITEMS, SYSTEM_ROLES
+from agentloop.context import RESPONSE_ITEMS, SYSTEM_ROLES, stub
 from agentloop.messages import Json, Message, ToolCall, text_of
 from agentloop.providers.openai.chat_parts import dedupe_arguments
 
@@ -350,7 +350,11 @@ def _without_id(item: ResponseItem) -> ResponseItem:
     return {key: value for key, value in item.items() if key != "id"}
 
 
-_INPUT_PARTS = frozenset({"input_text", "input_image", "input_file"})
+_INPUT_FIELDS: Mapping[str, frozenset[str]] = {
+    "input_image": frozenset({"image_url", "file_id"}),
+    "input_file": frozenset({"file_data", "file_id", "file_url", "filename"}),
+}
+"""The parts that this API takes beside texts, and which texts they hold."""
 
 
 def instructions_of(messages: Sequence[Json]) -> str | None:
@@ -390,14 +394,16 @@ def _content(message: Json) -> list[ResponseItem]:
 
 
 def _part(part: Json) -> ResponseItem:
-    """A part of what a user said or a tool gave; one of a kind that this API lacks as its JSON."""
+    """A part of what a user said or a tool gave; one of a kind that this API lacks as a text that says so."""
     match part:
         case {"type": "text", "text": str(text)}:
             return {"type": "input_text", "text": text}
         case {"type": "image_url", "image_url": {"url": str(url), **rest}}:
             return {"type": "input_image", "image_url": url, "detail": rest.get("detail") or "auto"}
         case {"type": "file", "file": Mapping() as file}:
-            return {"type": "input_file", **file}
-        case {"type": str(kind)} if kind in _INPUT_PARTS:
-            return dict(part)
-    return {"type": "input_text", "text": json.dumps(part, ensure_ascii=False)}
+            return _part({**file, "type": "input_file"})
+        case {"type": str(kind)} if known := _INPUT_FIELDS.get(kind):
+            held = {key: value for key, value in part.items() if key in known and isinstance(value, str)}
+            if held:
+                return {"type": kind, **held}
+    return {"type": "input_text", "text": stub(part)["text"]}

@@ -1,0 +1,310 @@
+"""What other APIs say in parts and items of their own, as chat completions say it.
+
+`chat_messages` is for what comes in: Anthropic's blocks (https://docs.anthropic.com/en/api/messages) and the
+items of the Responses API (https://platform.openai.com/docs/api-reference/responses) become calls, results,
+reasoning and text. `sent_part` is for what goes out, whatever a log holds: a part that no API takes in a
+message of that role stands there as text behind a label. `for_chat` says what chat completions take of it.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from agentloop._plumbing.strict_json import cleaned
+from agentloop._plumbing.truncate import beginning, ends
+from agentloop.messages import Content, Json, text_of
+from agentloop.prompts import CALLED_IN_TEXT, FOREIGN_PART, RESULT_IN_TEXT
+
+_MOST_STUB_CHARS = 300
+
+_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text"})
+_CALLS = frozenset({"tool_use", "function_call", "custom_tool_call", "local_shell_call"})
+_RESULTS = frozenset({"tool_result", "function_call_output", "custom_tool_call_output"})
+_MOVED = _THOUGHTS | _CALLS | _RESULTS
+_OTHERS_TEXTS = frozenset({"input_text", "output_text"})
+_OTHERS_MEDIA = frozenset({"image", "document", "input_image", "input_file"})
+_FOREIGN = _MOVED | _OTHERS_TEXTS | _OTHERS_MEDIA
+
+_ENVELOPE = frozenset(
+    {"type", "id", "model", "status", "phase", "stop_reason", "stop_sequence", "usage", "content"}
+)
+"""What other APIs write around a message's content, and no request takes."""
+
+_MEDIA = frozenset({"image_url", "input_audio", "file", "video_url", "audio_url"})
+"""The media of chat completions, of vLLM's too, by the field of that name that holds what they are."""
+
+_ONLY_RESPONSES = frozenset({"input_image", "input_file"})
+
+
+def chat_messages(said: Iterable[Json]) -> list[Json]:
+    """The messages and items as messages of chat completions; what is one already stays as it is.
+
+    A message of several results becomes several, and a row of calls one. What is neither is left alone.
+
+    Example:
+        >>> block = {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "x"}}
+        >>> result = {"type": "tool_result", "tool_use_id": "t1", "content": "A tree."}
+        >>> said = [{"role": "assistant", "content": [block]}, {"role": "user", "content": [result]}]
+        >>> for message in chat_messages(said):
+        ...     print(message["role"], message.get("tool_call_id") or message["tool_calls"][0]["id"])
+        assistant t1
+        tool t1
+    """
+    found: list[Json] = []
+    is_open = False
+    for data in said:
+        goes_on = _is_item(data)
+        for message in _of_item(data) if goes_on and "role" not in data else _of_message(data):
+            if goes_on and is_open and message.get("role") == "assistant":
+                found[-1] = _joined(found[-1], message)
+            else:
+                found.append(message)
+        is_open = goes_on and bool(found) and found[-1].get("role") == "assistant"
+    return found
+
+
+def sent_part(part: Json, role: str) -> Json | None:
+    """The part as it may stand in a request's message of that role; None where nobody is to read it."""
+    part = _chat_part(part)
+    kind, text = _kind(part), part.get("text")
+    if kind in _THOUGHTS:
+        return None
+    if kind in ("", "text") and isinstance(text, str):
+        return {**part, "type": "text"}
+    if kind == "refusal" and isinstance(part.get("refusal"), str):
+        return part if role == "assistant" else _text(part["refusal"])
+    if role in ("user", "tool") and (_is_media(part) or kind in _ONLY_RESPONSES):
+        return part
+    if kind in _CALLS:
+        call = _call(part)["function"]
+        return _text(CALLED_IN_TEXT.format(name=call["name"], arguments=_end_of(call["arguments"])))
+    if kind in _RESULTS:
+        return _text(RESULT_IN_TEXT.format(result=_end_of(text_of(_result(part)["content"]))))
+    return stub(part) if kind else _text(json.dumps(cleaned(part), ensure_ascii=False))
+
+
+def speaks(content: Content) -> bool:
+    """Whether an assistant's content holds a text that is sent and is not blank."""
+    if not isinstance(content, tuple):
+        return bool(content and content.strip())
+    return bool(text_of([sent_part(part, "assistant") for part in content]).strip())
+
+
+def for_chat(message: Json) -> Json:
+    """The wire message as chat completions take it: media stand in users' messages alone, in no results.
+
+    The message itself where it is so already.
+    """
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    media = _MEDIA if message.get("role") == "user" else ()
+    parts = [part if _is_plain(part) or _kind(part) in media else stub(part) for part in content]
+    return message if parts == content else {**message, "content": parts}
+
+
+def stub(part: Json) -> Json:
+    """A text that says that here a part stood which is not taken."""
+    shown = json.dumps(cleaned(part), ensure_ascii=False)
+    kind = beginning(_kind(part), 40)
+    return _text(FOREIGN_PART.format(kind=kind, part=ends(shown, max_chars=_MOST_STUB_CHARS)))
+
+
+def _is_plain(part: Json) -> bool:
+    return _kind(part) in ("text", "refusal")
+
+
+def _is_media(part: Json) -> bool:
+    """Whether it is a medium in the form of chat completions."""
+    kind = _kind(part)
+    held = part.get(kind) if kind in _MEDIA else None
+    match kind, held:
+        case "input_audio", {"data": str(), "format": str()}:
+            return True
+        case "file", {"file_data": str()} | {"file_id": str()}:
+            return True
+        case _, {"url": str(url)}:
+            return bool(url)
+    return False
+
+
+def _end_of(text: str) -> str:
+    return ends(text, max_chars=_MOST_STUB_CHARS * 10)
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _is_item(data: object) -> bool:
+    """Whether it is one of the Responses API's items: a message among them, or one that has no role."""
+    if not isinstance(data, Mapping):
+        return False
+    kind = _kind(data)
+    if "role" in data:
+        return kind == "message"
+    return kind in _MOVED or kind.endswith(("_call", "_call_output"))
+
+
+def _of_item(item: Json) -> Iterator[Json]:
+    kind = str(item["type"])
+    if kind in _CALLS:
+        yield {"role": "assistant", "content": None, "tool_calls": [_call(item)]}
+    elif kind in _RESULTS:
+        yield _result(item)
+    elif kind in _THOUGHTS:
+        if thought := _thought(item):
+            yield {"role": "assistant", "content": "", "reasoning_content": thought}
+    else:
+        yield {"role": "assistant", "content": [stub(item)]}
+
+
+def _joined(first: Json, second: Json) -> Json:
+    """Two messages of an assistant as one."""
+    parts = [*_parts(first.get("content")), *_parts(second.get("content"))]
+    calls = [*(first.get("tool_calls") or ()), *(second.get("tool_calls") or ())]
+    thoughts = [each["reasoning_content"] for each in (first, second) if each.get("reasoning_content")]
+    return _assistant({**first, **second}, parts, calls, thoughts)
+
+
+def _of_message(data: Json) -> Iterator[Json]:
+    """The results that the message holds, then what else it says."""
+    content = data.get("content") if isinstance(data, Mapping) else None
+    parts = _parts(content)
+    is_foreign = _is_item(data) or any(_kind(part) in _FOREIGN for part in parts)
+    if not is_foreign or not isinstance(data.get("role"), str):
+        yield data
+        return
+    kept = {key: value for key, value in data.items() if key not in _ENVELOPE}
+    said = [_chat_part(part) for part in parts if _kind(part) not in _MOVED]
+    if kept["role"] == "assistant":
+        calls = [*(data.get("tool_calls") or ()), *(_call(part) for part in parts if _kind(part) in _CALLS)]
+        thoughts = [thought for part in parts if (thought := _thought(part))]
+        yield _assistant(kept, said, calls, thoughts)
+        yield from (_result(part) for part in parts if _kind(part) in _RESULTS)
+        return
+    said += [_chat_part(part) for part in parts if _kind(part) in _CALLS]
+    if kept["role"] != "tool":
+        yield from (_result(part) for part in parts if _kind(part) in _RESULTS)
+    else:
+        said += [part for part in parts if _kind(part) in _RESULTS]
+    if said:
+        yield {**kept, "content": _plainest(said) or ""}
+
+
+def _assistant(kept: Json, parts: Sequence[Json], calls: Sequence[Json], thoughts: Sequence[str]) -> Json:
+    message = {**kept, "role": "assistant", "content": _plainest(parts) or (None if calls else "")}
+    if calls:
+        message["tool_calls"] = list(calls)
+    if thoughts:
+        message["reasoning_content"] = "\n".join(thoughts)
+    return message
+
+
+def _plainest(parts: Sequence[Json]) -> str | list[Json]:
+    """The one text where there is nothing else."""
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"} and isinstance(parts[0]["text"], str):
+        return str(parts[0]["text"])
+    return [part for part in parts if part != _text("")]
+
+
+def _parts(content: object) -> list[Json]:
+    if isinstance(content, str):
+        return [_text(content)]
+    if not isinstance(content, list):
+        return []
+    return [part if isinstance(part, Mapping) else _text(str(part)) for part in content]
+
+
+def _kind(part: Json) -> str:
+    kind = part.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def _call(part: Json) -> dict[str, Any]:
+    """The call of a block or an item, in the form of chat completions."""
+    given: Any = next((part[field] for field in ("arguments", "input", "action") if field in part), {})
+    if _kind(part) == "custom_tool_call" or (_kind(part) == "tool_use" and not isinstance(given, Mapping)):
+        given = {"input": given}
+    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    name = part.get("name") or _kind(part).removesuffix("_call")
+    function = {"name": str(name), "arguments": arguments}
+    return {"id": str(part.get("call_id") or part.get("id") or ""), "type": "function", "function": function}
+
+
+def _result(part: Json) -> Json:
+    """The result that a block or an item holds, as a message; one that failed says so."""
+    content = part.get("content", part.get("output"))
+    said = [_chat_part(each) for each in _parts(content)]
+    if not said and content not in (None, "", [], {}):
+        said = [_text(json.dumps(content, ensure_ascii=False, default=str))]
+    if part.get("is_error"):
+        said.insert(0, _text("error"))
+    name = part.get("tool_use_id") or part.get("call_id")
+    return {"role": "tool", "tool_call_id": str(name or ""), "content": _plainest(said) or ""}
+
+
+def _thought(part: Json) -> str:
+    """What a part or an item of reasoning says; nothing where it is sealed."""
+    if _kind(part) not in _THOUGHTS:
+        return ""
+    said = part.get("thinking") or part.get("text")
+    if isinstance(said, str):
+        return said
+    held = part.get("summary") or part.get("content")
+    return text_of(held) if isinstance(held, list) else ""
+
+
+def _chat_part(part: Json) -> Json:
+    """A part of another API in the form of chat completions; others as they are."""
+    convert = _CONVERTED.get(_kind(part))
+    return part if convert is None else convert(part)
+
+
+def _other_text(part: Json) -> Json:
+    return _text(part["text"]) if isinstance(part.get("text"), str) else part
+
+
+def _source(part: Json) -> Json:
+    match part.get("source"):
+        case {"type": "text", "data": str(text)}:
+            return _text(text)
+        case {"data": str(data), "media_type": str(medium)}:
+            url = f"data:{medium};base64,{data}"
+        case {"url": str(url)}:
+            pass
+        case _:
+            return part
+    if part["type"] == "image":
+        return {"type": "image_url", "image_url": {"url": url}}
+    name = part.get("title") if isinstance(part.get("title"), str) else "document"
+    return {"type": "file", "file": {"filename": name, "file_data": url}} if url[:5] == "data:" else part
+
+
+def _input_image(part: Json) -> Json:
+    match part:
+        case {"image_url": str(url)}:
+            detail = {"detail": part["detail"]} if isinstance(part.get("detail"), str) else {}
+            return {"type": "image_url", "image_url": {"url": url, **detail}}
+    return part
+
+
+def _input_file(part: Json) -> Json:
+    held = {key: part[key] for key in ("file_data", "file_id", "filename") if isinstance(part.get(key), str)}
+    return {"type": "file", "file": held} if held.keys() & {"file_data", "file_id"} else part
+
+
+def _image_url(part: Json) -> Json:
+    url = part.get("image_url")
+    return {**part, "image_url": {"url": url}} if isinstance(url, str) else part
+
+
+_CONVERTED: Mapping[str, Callable[[Json], Json]] = {
+    "input_text": _other_text,
+    "output_text": _other_text,
+    "image": _source,
+    "document": _source,
+    "input_image": _input_image,
+    "input_file": _input_file,
+    "image_url": _image_url,
+}
