@@ -3,8 +3,9 @@
 Every name here is loaded when it is first used, so that `import agentloop` costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agentloop._plumbing.faces import loaded_later
 
 if TYPE_CHECKING:
     from agentloop import compaction as compaction, stores as stores, strategies as strategies
@@ -38,46 +39,32 @@ if TYPE_CHECKING:
     from agentloop.sync import SyncRunner as SyncRunner
     from agentloop.tools import RunContext as RunContext, Tool as Tool, ToolRegistry as ToolRegistry
     from agentloop.tools import tool as tool
+else:
+    __all__, __getattr__, __dir__ = loaded_later(
+        __name__,
+        {
+            "callbacks": "Callbacks Focus Replace Veto",
+            "compaction": "Compaction compact_messages compact_messages_async",
+            "errors": "AgentLoopError BadAnswerError ConflictError ContextOverflowError ContextTooLongError "
+            "DamagedError ModelError ModelRefusedError ModelUnavailableError RetryTool SessionBusyError "
+            "SessionNotFoundError StoreError TakenOverError ToolDefinitionError UsageError",
+            "events": "EventFilter",
+            "messages": "Message ToolCall Usage",
+            "retry": "RetryPolicy",
+            "models": "Answer ChatModel ModelRequest Price Retry TextPart",
+            "providers.offline": "OfflineModel",
+            "providers.openai": "OpenAIChat OpenAIResponses",
+            "redaction": "Redact Secrets",
+            "results": "CompactionPreview RunResult",
+            "run": "Agent Limits",
+            "runner": "Runner",
+            "sessions": "Leases",
+            "strategies": "MicroCompact",
+            "stream": "CompactionRequest CompactionResult",
+            "sync": "SyncRunner",
+            "tools": "RunContext Tool ToolRegistry tool",
+        },
+        submodules="compaction stores strategies stream testing triggers workspace",
+    )
 
 __version__ = "0.1.0"
-
-_MODULES = ("compaction", "stores", "strategies", "stream", "testing", "triggers", "workspace")
-_NAMES = {
-    "callbacks": "Callbacks Focus Replace Veto",
-    "compaction": "Compaction compact_messages compact_messages_async",
-    "errors": "AgentLoopError BadAnswerError ConflictError ContextOverflowError ContextTooLongError "
-    "DamagedError ModelError ModelRefusedError ModelUnavailableError RetryTool SessionBusyError "
-    "SessionNotFoundError StoreError TakenOverError ToolDefinitionError UsageError",
-    "events": "EventFilter",
-    "messages": "Message ToolCall Usage",
-    "retry": "RetryPolicy",
-    "models": "Answer ChatModel ModelRequest Price Retry TextPart",
-    "providers.offline": "OfflineModel",
-    "providers.openai": "OpenAIChat OpenAIResponses",
-    "redaction": "Redact Secrets",
-    "results": "CompactionPreview RunResult",
-    "run": "Agent Limits",
-    "runner": "Runner",
-    "sessions": "Leases",
-    "strategies": "MicroCompact",
-    "stream": "CompactionRequest CompactionResult",
-    "sync": "SyncRunner",
-    "tools": "RunContext Tool ToolRegistry tool",
-}
-_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted([*_MODULES, *_HOMES])
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"agentloop.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'agentloop' has no attribute {name!r}")
-    value = getattr(import_module(f"agentloop.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -24,6 +24,8 @@ from agentloop.errors import DamagedError, UsageError
 from agentloop.events import AnyEvent, Event, Unknown, kind_name
 from agentloop.messages import Message
 
+__all__ = ["SCHEMA_VERSION", "Converter", "decode", "encode"]
+
 SCHEMA_VERSION = 1
 
 Converter: TypeAlias = Callable[[Any], Any]

@@ -61,7 +61,7 @@ DOORS = {
     "pydantic": "tools/schema.py",
     "docstring_parser": "tools/schema.py",
     "sqlite3": "stores/sqlite",
-    "psycopg": "stores",
+    "psycopg": "stores/postgres",
     "dbos": "durable",
     "structlog": "cli",
     "click": "cli",

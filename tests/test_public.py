@@ -1,13 +1,22 @@
 """What users hold in their hands: the names of the package, and the README's own words."""
 
-import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import agentloop
+from tests.nets.frozen import frozen
+from tests.nets.surface import FILE, MODULES, given_on_by
+
+pytestmark = pytest.mark.whole
 
 ROOT = Path(__file__).parent.parent
+LATER = ["agentloop", "agentloop.compaction", "agentloop.stores", "agentloop.strategies"]
+"""The public faces that load what a name needs when it is first used."""
 
 
 def test_every_public_name_is_there_and_listed_once() -> None:
@@ -16,11 +25,23 @@ def test_every_public_name_is_there_and_listed_once() -> None:
     assert set(dir(agentloop)) >= set(agentloop.__all__)
 
 
-def test_type_checkers_see_the_same_names() -> None:
-    tree = ast.parse((ROOT / "agentloop" / "__init__.py").read_text())
-    block = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert seen == set(agentloop.__all__)
+@pytest.mark.parametrize("module", MODULES)
+def test_a_star_gives_the_public_names_and_no_others(module: str) -> None:
+    given: dict[str, Any] = {}
+    exec(f"from {module} import *", given)
+    assert sorted(given.keys() - {"__builtins__"}) == sorted(frozen(FILE)[module])
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_listing_has_all_public_names(module: str) -> None:
+    assert set(frozen(FILE)[module]) <= set(dir(import_module(module)))
+
+
+@pytest.mark.parametrize(
+    "module", ["agentloop", *(f"agentloop.{name}" for name in ("compaction", "stores", "strategies"))]
+)
+def test_type_checkers_see_the_same_names(module: str) -> None:
+    assert sorted(given_on_by(import_module(module))) == sorted(frozen(FILE)[module])
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -30,7 +51,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert "cannot import name 'Nothing'" in done.stderr
 
 
-def test_importing_loads_nothing_else() -> None:
+def test_importing_loads_nothing_but_what_loads_the_rest_later() -> None:
     script = "import sys, agentloop; print(sorted(name for name in sys.modules if 'agentloop' in name))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['agentloop']"
+    assert done.stdout.strip() == "['agentloop', 'agentloop._plumbing', 'agentloop._plumbing.faces']"

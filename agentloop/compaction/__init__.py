@@ -22,9 +22,15 @@ if TYPE_CHECKING:
     from agentloop.compaction.standalone import compact_messages as compact_messages
     from agentloop.compaction.standalone import compact_messages_async as compact_messages_async
 else:
-    __getattr__, __dir__ = loaded_later(
+    __all__, __getattr__, __dir__ = loaded_later(
         __name__,
-        compactor="Compactor",
-        keeper="ContextKeeper Guard",
-        standalone="CompactedMessages compact_messages compact_messages_async",
+        {
+            "compactor": "Compactor",
+            "keeper": "ContextKeeper Guard",
+            "standalone": "CompactedMessages compact_messages compact_messages_async",
+        },
+        public="Budget Callbacks CapToolText CompactedMessages Compaction CompactionPreview "
+        "CompactionRequest CompactionResult Context Digest DropAgentItems DropOldest Focus Guard "
+        "LastLines Lines MarkOldResults MicroCompact Note Replace Summary Trim Veto "
+        "compact_messages compact_messages_async",
     )

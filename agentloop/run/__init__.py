@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from agentloop.run.tool_step import answer_one, compact, interrupted_record
     from agentloop.run.tool_step import may_run_again, split_off_compact
 else:
-    __getattr__, __dir__ = loaded_later(
+    __all__, __getattr__, __dir__ = loaded_later(
         __name__,
-        agent="Agent",
-        config="RunConfig as_user_message checked_callbacks title_of transcripts_folder",
-        execute="start_run execute_run settle_and_say",
-        limits="MOST_STEPS Limits check_priced with_step_limit",
-        model_step="ask_model came_to_nothing",
-        state="Run",
-        tool_step="answer_one compact interrupted_record may_run_again split_off_compact",
+        {
+            "agent": "Agent",
+            "config": "RunConfig as_user_message checked_callbacks title_of transcripts_folder",
+            "execute": "start_run execute_run settle_and_say",
+            "limits": "MOST_STEPS Limits check_priced with_step_limit",
+            "model_step": "ask_model came_to_nothing",
+            "state": "Run",
+            "tool_step": "answer_one compact interrupted_record may_run_again split_off_compact",
+        },
     )

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from agentloop.sessions.importing import points_at
     from agentloop.sessions.transcripts import grow, listed, load, save
 else:
-    __getattr__, __dir__ = loaded_later(
+    __all__, __getattr__, __dir__ = loaded_later(
         __name__,
-        export="heading to_blocks to_openai",
-        importing="points_at",
-        transcripts="grow listed load save",
+        {
+            "export": "heading to_blocks to_openai",
+            "importing": "points_at",
+            "transcripts": "grow listed load save",
+        },
     )

@@ -1,30 +1,21 @@
 """Where sessions live: in memory, in one SQLite file, or in a PostgreSQL database (extra `postgres`)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agentloop.stores.base import SessionInfo, SessionStore, checked_session_id
-from agentloop.stores.memory import InMemoryStore
-from agentloop.stores.urls import open_store, postgres_store, sqlite_store
+from agentloop._plumbing.faces import loaded_later
+from agentloop.stores.base import SessionInfo as SessionInfo, SessionStore as SessionStore
+from agentloop.stores.base import checked_session_id as checked_session_id
+from agentloop.stores.memory import InMemoryStore as InMemoryStore
+from agentloop.stores.urls import open_store as open_store
 from agentloop.stores.words import Query, excerpt, searchable
 
 if TYPE_CHECKING:
-    from agentloop.stores.postgres import PostgresStore
-    from agentloop.stores.sqlite import SQLiteStore
-
-__all__ = [
-    "InMemoryStore",
-    "PostgresStore",
-    "SQLiteStore",
-    "SessionInfo",
-    "SessionStore",
-    "checked_session_id",
-    "open_store",
-]
-
-_LOADED_WHEN_ASKED_FOR = {"PostgresStore": postgres_store, "SQLiteStore": sqlite_store}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LOADED_WHEN_ASKED_FOR:
-        return _LOADED_WHEN_ASKED_FOR[name]()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from agentloop.stores.postgres import PostgresStore as PostgresStore
+    from agentloop.stores.sqlite import SQLiteStore as SQLiteStore
+else:
+    __all__, __getattr__, __dir__ = loaded_later(
+        __name__,
+        {"postgres": "PostgresStore", "sqlite": "SQLiteStore"},
+        public="InMemoryStore PostgresStore SQLiteStore SessionInfo SessionStore checked_session_id "
+        "open_store",
+    )

@@ -2,17 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 from agentloop.stores.base import SessionStore
 from agentloop.stores.memory import InMemoryStore
-
-if TYPE_CHECKING:
-    from agentloop.stores.postgres import PostgresStore
-    from agentloop.stores.sqlite import SQLiteStore
 
 _SCHEME = pattern(r"\s*([a-z][a-z0-9+.-]{0,20}):", re.IGNORECASE)
 _FORMS = "use memory:, sqlite:///relative.db, sqlite:////absolute/path.db or postgresql://host/database"
@@ -34,29 +29,14 @@ def open_store(store: str | SessionStore) -> SessionStore:
     if store == "memory:":
         return InMemoryStore()
     if store.startswith("sqlite:"):
-        return sqlite_store()(_sqlite_path(store))
+        from agentloop.stores.sqlite import SQLiteStore  # most programs open one store
+
+        return SQLiteStore(_sqlite_path(store))
     if store.startswith(("postgresql:", "postgres:")):
-        return postgres_store()(store)
+        from agentloop.stores.postgres import PostgresStore  # psycopg takes a while, and need not be there
+
+        return PostgresStore(store)
     raise UsageError(f"{_told(store)} is no store URL: {_FORMS}")
-
-
-def sqlite_store() -> "type[SQLiteStore]":
-    """Loaded when it is first asked for: most programs open one store."""
-    from agentloop.stores.sqlite import SQLiteStore
-
-    return SQLiteStore
-
-
-def postgres_store() -> "type[PostgresStore]":
-    """Loaded when it is first asked for: psycopg takes a while, and need not be installed."""
-    try:
-        import psycopg  # noqa: F401 — whether it, and a libpq for it, can be loaded
-    except ImportError as error:
-        text = "a PostgreSQL store needs the extra 'postgres': install agentloop-kit[postgres]"
-        raise UsageError(text) from error
-    from agentloop.stores.postgres import PostgresStore
-
-    return PostgresStore
 
 
 def _told(url: str) -> str:

@@ -24,12 +24,16 @@ if TYPE_CHECKING:
     from agentloop.strategies.blocks import Scope as Scope
     from agentloop.strategies.chains import Reduce as Reduce, Tiered as Tiered
     from agentloop.strategies.combining import first_of as first_of, replaced_by as replaced_by
-    from agentloop.strategies.combining import strategy_name as strategy_name, then as then
-    from agentloop.strategies.combining import FirstOf, Replaced
+    from agentloop.strategies.combining import FirstOf, Replaced, strategy_name as strategy_name, then as then
 else:
-    __getattr__, __dir__ = loaded_later(
+    __all__, __getattr__, __dir__ = loaded_later(
         __name__,
-        blocks="Blocks RecursiveSummary Scope",
-        chains="Reduce Tiered",
-        combining="first_of replaced_by strategy_name then FirstOf Replaced",
+        {
+            "blocks": "Blocks RecursiveSummary Scope",
+            "chains": "Reduce Tiered",
+            "combining": "first_of replaced_by strategy_name then FirstOf Replaced",
+        },
+        public="Blocks Chain ClearResults Cut Digest Instead KeepRecentFraction KeepRecentTurns "
+        "KeepUserMessages Lines Note RecursiveSummary Reduce Scope SlidingWindow Strategy Summary "
+        "Tiered TokenWindow TurnWindow cut_of first_of foldable replaced_by strategy_name then",
     )

@@ -4,3 +4,5 @@ from agentloop.workspace.commands import end_all
 from agentloop.workspace.files import PERMISSIONS
 from agentloop.workspace.files import workspace_tools as workspace_tools
 from agentloop.workspace.folder import WorkspaceError as WorkspaceError
+
+__all__ = ["WorkspaceError", "workspace_tools"]

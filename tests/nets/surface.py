@@ -40,7 +40,7 @@ def surface() -> dict[str, dict[str, list[str]]]:
 def names_of(module: str) -> list[str]:
     """Its `__all__`; without one, what its face gives on under its own name, or what it defines itself."""
     found = import_module(module)
-    return sorted(getattr(found, "__all__", None) or _given_on_by(found) or _defined_in(found))
+    return sorted(getattr(found, "__all__", None) or given_on_by(found) or _defined_in(found))
 
 
 def lines_of(module: str, name: str) -> list[str]:
@@ -61,7 +61,8 @@ def lines_of(module: str, name: str) -> list[str]:
     return [f"{type(value).__name__} {_plain(repr(value))}"[:400]]
 
 
-def _given_on_by(module: types.ModuleType) -> list[str]:
+def given_on_by(module: types.ModuleType) -> list[str]:
+    """The names that its face imports as themselves: what type checkers take for its public names."""
     nodes = (node for statement in _statements(module) for node in ast.walk(statement))
     imported = (node for node in nodes if isinstance(node, ast.ImportFrom))
     return [each.name for node in imported for each in node.names if each.asname == each.name]

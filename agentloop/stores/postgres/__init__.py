@@ -1,4 +1,12 @@
 """The store in a PostgreSQL database, and what others need to come to that database themselves."""
 
+from agentloop.errors import UsageError
+
+try:
+    import psycopg  # it, and a libpq for it, can be loaded
+except ImportError as error:
+    text = "a PostgreSQL store needs the extra 'postgres': install agentloop-kit[postgres]"
+    raise UsageError(text) from error
+
 from agentloop.stores.postgres.connection import HeldLock, fault_of, found_at, held_among, is_away
 from agentloop.stores.postgres.store import PostgresStore
