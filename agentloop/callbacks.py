@@ -266,7 +266,7 @@ class _RaisedError(Exception):
     """Holds what a callback raised: bare, a `SystemExit` would end the event loop, others the run."""
 
     def __init__(self, raised: BaseException) -> None:
-        super().__init__()
+        super().__init__(raised)
         self.raised = raised
 
 

@@ -23,7 +23,14 @@
 
 
 class AgentLoopError(Exception):
-    """What every error of agentloop is; its text is one line that says what is wrong and what to do."""
+    """What every error of agentloop is; its text is one line that says what is wrong and what to do.
+
+    It can be pickled and copied, with its text and its fields: it may come out of another process.
+    """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Python's own way calls `__init__` with the text alone, and not with the fields beside it.
+        return _restored, (type(self), self.args), self.__dict__
 
 
 class UsageError(AgentLoopError, ValueError):
@@ -166,3 +173,7 @@ class TakenOverError(StoreError):
 
 class RetryTool(Exception):  # noqa: N818 — a signal to the model, named for what it asks
     """Raise it in a tool: the model is told to try again, with this text as the hint."""
+
+
+def _restored(kind: type[AgentLoopError], args: tuple[object, ...]) -> AgentLoopError:
+    return kind.__new__(kind, *args)
