@@ -14,11 +14,12 @@ from agentloop.compaction.digest import digest
 from agentloop.compaction.reading import BETWEEN_TOKENS, MAX_CHUNKS, Bounds, reading_of
 from agentloop.compaction.summary import fault_of
 from agentloop.context import Context, count_request, counter_for, fitted
-from agentloop.events import Cleared
+from agentloop.events import Cleared, MessageRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.run import Agent
 from agentloop.runner import Runner
+from agentloop.sessions import load
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import Cut, MicroCompact
 from agentloop.stream import AnyStreamEvent, CompactionEnded, CompactionRequest, CompactionStarted
@@ -197,6 +198,18 @@ async def test_a_callbacks_text_is_held_to_the_same_rules(tmp_path: Path, text: 
     assert result is not None
     assert result.status == "failed"
     assert await store.read("s") == before
+    said = [record.event.message for record in before if isinstance(record.event, MessageRecord)]
+    assert result.transcript is not None
+    assert list(load(tmp_path / result.transcript).messages) == said
+
+
+async def test_a_callbacks_text_stands_behind_a_transcript(tmp_path: Path) -> None:
+    store = await session_of(*STORY, Message.user("now"), Message.assistant("yes"))
+    runner = runner_on(store, ScriptedModel([]), tmp_path, callbacks=[Replacing("What was done so far.")])
+    result = await runner.compact("s")
+    assert result is not None
+    assert (result.status, (tmp_path / str(result.transcript)).is_file()) == ("done", True)
+    assert "What was done so far." in str(result.summary)
 
 
 @pytest.mark.parametrize("at", [0, 10**9])

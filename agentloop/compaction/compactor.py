@@ -143,9 +143,9 @@ class Compactor:
     async def compact(self, session: Session, plan: Plan, budget: Budget) -> tuple[Session, CompactionResult]:
         """The session compacted, and what came of it; a failure leaves the session as it was."""
         async with self._announced(session, plan, budget) as outcome:
-            focus, replacement = await self._asked_first(outcome)
+            focus, summary = await self._asked_first(outcome)
             await self._keep_transcript(outcome)
-            outcome.replacement = self.emitter.hide(replacement or await self._write(outcome, focus))
+            outcome.replacement = self.emitter.hide(await self._replacement(outcome, focus, summary))
             record = self._record(outcome)
             await to_its_end(self._append(record, outcome))
             await self.emitter.callback_list.after_compaction(outcome.result)
@@ -183,8 +183,8 @@ class Compactor:
                 CompactionEnded(**{name: getattr(result, name) for name in _ENDED_FIELDS})
             )
 
-    async def _asked_first(self, outcome: _Outcome) -> tuple[str | None, Replacement | None]:
-        """What callbacks say to it: what to keep above all, and the text of one that wrote it itself."""
+    async def _asked_first(self, outcome: _Outcome) -> tuple[str | None, str | None]:
+        """What callbacks say to it: what to keep above all, and the summary of one that wrote it itself."""
         plan = outcome.plan
         request = CompactionRequest(
             session_id=outcome.session.id,
@@ -201,12 +201,7 @@ class Compactor:
                 raise _EndedError("vetoed", reply.reason)
         wishes = [plan.occasion.focus, *(reply.text for reply in replies if isinstance(reply, Focus))]
         focus = "; ".join(wish for wish in wishes if wish) or None
-        text = next((reply.summary for reply in replies if isinstance(reply, Replace)), None)
-        if not plan.covered or text is None:
-            return focus, None if plan.covered else NOTHING
-        if fault := fault_of(text, None, plan.entries, outcome.before, outcome.budget.counter):
-            raise SummaryRefusedError(f"the summary of a callback was refused: {fault}")
-        return focus, Replacement(text=neutral(text), made="summary")
+        return focus, next((reply.summary for reply in replies if isinstance(reply, Replace)), None)
 
     async def _keep_transcript(self, outcome: _Outcome) -> None:
         """Save it, or say why that failed; then the compaction ends, unless the policy lets it go on."""
@@ -234,8 +229,23 @@ class Compactor:
 
         return await to_its_end(in_thread(saved))
 
+    async def _replacement(self, outcome: _Outcome, focus: str | None, summary: str | None) -> Replacement:
+        """What stands instead: the summary of a callback, where it can stand, else what is written for it.
+
+        Raises:
+            ModelError: no text can stand, and nothing else was to stand in that case.
+        """
+        plan = outcome.plan
+        if not plan.covered:
+            return NOTHING
+        if summary is None:
+            return await self._write(outcome, focus)
+        if fault := fault_of(summary, None, plan.entries, outcome.before, outcome.budget.counter):
+            raise SummaryRefusedError(f"the summary of a callback was refused: {fault}")
+        return Replacement(text=neutral(summary), made="summary")
+
     async def _write(self, outcome: _Outcome, focus: str | None) -> Replacement:
-        """What stands instead, never longer than the longest summary.
+        """What a model writes or is computed, never longer than the longest summary.
 
         Raises:
             ModelError: the model wrote nothing that can stand, and nothing else was to stand in that case.
