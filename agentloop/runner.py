@@ -7,11 +7,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+import agentloop.compaction as compaction
 from agentloop._plumbing.checks import above_zero, shown, text_or_none
 from agentloop.callbacks import Callbacks
-from agentloop.compaction import Compaction
 from agentloop.context import Budget
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, drop_event
 from agentloop.errors import SessionNotFoundError, UsageError
@@ -41,9 +41,6 @@ from agentloop.sessions import (
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
 from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
-
-if TYPE_CHECKING:
-    from agentloop.compaction import ContextKeeper
 
 
 class Runner:
@@ -264,7 +261,7 @@ class Runner:
         return await self._config.sessions.open(session_id)
 
     @contextlib.asynccontextmanager
-    async def _beside(self, session_id: str) -> AsyncIterator["ContextKeeper"]:
+    async def _beside(self, session_id: str) -> AsyncIterator["compaction.ContextKeeper"]:
         """What looks at a session or compacts it, whoever runs on it."""
         emitter = self._config.emitter(session_id, drop_event)
         with contextlib.closing(emitter.callback_list):
@@ -312,16 +309,19 @@ def run_config(
     )
 
 
-def new_keeper(config: RunConfig, emitter: Emitter, budget: Budget, rebase: Rebase) -> "ContextKeeper":
-    """What keeps the context of one run inside this budget, by the agent's policy."""
-    from agentloop.compaction import Compactor, ContextKeeper  # here, so that they load with the first run
+def new_keeper(
+    config: RunConfig, emitter: Emitter, budget: Budget, rebase: Rebase
+) -> "compaction.ContextKeeper":
+    """What keeps the context of one run inside this budget, by the agent's policy.
 
+    Its parts load with the first run: the face of compaction loads them when they are first named.
+    """
     policy = config.agent.compaction
-    compactor = Compactor(
-        policy=policy or Compaction(),
+    compactor = compaction.Compactor(
+        policy=policy or compaction.Compaction(),
         model=config.agent.model,
         transcripts=config.transcripts,
         emitter=emitter,
         rebase=rebase,
     )
-    return ContextKeeper(policy=policy, budget=budget, compactor=compactor)
+    return compaction.ContextKeeper(policy=policy, budget=budget, compactor=compactor)

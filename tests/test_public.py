@@ -3,8 +3,10 @@
 import subprocess
 import sys
 from importlib import import_module
+from inspect import isclass, isfunction
 from pathlib import Path
-from typing import Any
+from pkgutil import walk_packages
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -42,6 +44,17 @@ def test_a_listing_has_all_public_names(module: str) -> None:
 )
 def test_type_checkers_see_the_same_names(module: str) -> None:
     assert sorted(given_on_by(import_module(module))) == sorted(frozen(FILE)[module])
+
+
+@pytest.mark.parametrize("module", [each.name for each in walk_packages(agentloop.__path__, "agentloop.")])
+def test_all_type_hints_can_be_resolved(module: str) -> None:
+    if module.endswith("__main__"):
+        return
+    for name, value in vars(import_module(module)).items():
+        if getattr(value, "__module__", None) == module and not name.startswith("_"):
+            for each in (value, *(vars(value).values() if isclass(value) else ())):
+                if isclass(each) or isfunction(each):
+                    get_type_hints(each)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

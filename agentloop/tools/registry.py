@@ -8,18 +8,15 @@ import difflib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from agentloop._plumbing.callables import name_of, without_partials
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json, ToolCall
-from agentloop.tools.invoke import ToolAnswer, answer_call
+from agentloop.tools.invoke import BoundArguments, ToolAnswer, answer_call
 from agentloop.tools.run_context import RunContext
-
-if TYPE_CHECKING:
-    from agentloop.tools.schema import Signature
 
 DEFAULT_TIMEOUT_SECONDS = 120.0
 
@@ -35,6 +32,20 @@ class _Options:
     idempotent: bool = False
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     keep: bool = False
+
+
+class Signature(Protocol):
+    """How a function is described and called; `parameters` is a JSON schema."""
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def parameters(self) -> Json: ...
+
+    def bind(self, context: RunContext[Any], arguments: Json) -> BoundArguments:
+        """What to call the function with, the arguments checked."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +66,7 @@ class Tool:
     idempotent: bool = False
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     keep: bool = False
-    signature: "Signature | None" = field(default=None, repr=False, compare=False)
+    signature: Signature | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -215,7 +226,7 @@ def _options(value: object) -> _Options | None:
     return options if isinstance(options, _Options) else None
 
 
-def _signature_of(function: Callable[..., Any]) -> "Signature":
+def _signature_of(function: Callable[..., Any]) -> Signature:
     from agentloop.tools.schema import signature_of  # here, so that pydantic loads with the first tool
 
     return signature_of(function)

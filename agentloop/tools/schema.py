@@ -37,7 +37,7 @@ _DATA = ("default", "const", "enum", "examples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class FunctionSignature:
     """How a function is described and called.
 
     `parameters` is a JSON schema. `positional` names the parameters that must be given by position,
@@ -78,7 +78,7 @@ class _Schema(GenerateJsonSchema):
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 — pydantic's own type
 
 
-def signature_of(function: Callable[..., Any]) -> Signature:
+def signature_of(function: Callable[..., Any]) -> FunctionSignature:
     """Read a function, bound method, partial or callable object.
 
     Raises:
@@ -97,7 +97,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
             shown.append(_by_name(parameter, hint))
     checks = _checks(function, shown)
     documentation = documentation_of(function)
-    return Signature(
+    return FunctionSignature(
         description=documentation.description,
         parameters=_schema(function, checks, documentation),
         positional=tuple(positional),
