@@ -16,6 +16,7 @@ from agentloop.messages import Message, Usage
 
 __all__ = [
     "AnyStreamEvent",
+    "CallRepeated",
     "CallbackFailed",
     "CompactionEnded",
     "CompactionReason",
@@ -123,6 +124,18 @@ class ToolProgress(StreamEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallRepeated(StreamEvent):
+    """A call gave the same result for the same arguments again, `times` times now in this run.
+
+    The first is told at the third time; the model reads of it behind the result.
+    """
+
+    call_id: str
+    name: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolEnded(StreamEvent):
     """A tool call has its result."""
 
@@ -224,6 +237,7 @@ AnyStreamEvent: TypeAlias = (
     | MessageAdded
     | ToolStarted
     | ToolProgress
+    | CallRepeated
     | ToolEnded
     | ResultsCleared
     | CompactionStarted

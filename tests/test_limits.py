@@ -16,12 +16,13 @@ from agentloop.events import MessageRecord
 from agentloop.events import RunEndRecord as RunEndedStored
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ChatModel, Price
+from agentloop.prompts import REPEATED
 from agentloop.providers.offline import OfflineModel
 from agentloop.providers.openai import OpenAIChat
 from agentloop.run import Agent
 from agentloop.run.limits import Limits, Spent, check_priced
 from agentloop.runner import Runner
-from agentloop.stream import RunEnded
+from agentloop.stream import CallRepeated, RunEnded
 from agentloop.sync import SyncRunner
 from agentloop.testing import ScriptedModel, calls
 from agentloop.triggers import WindowFraction
@@ -313,3 +314,54 @@ def test_a_limit_is_reached_just_where_one_figure_is_at_or_above_it(limits: Limi
 
 def test_nothing_spent_reaches_nothing() -> None:
     assert Limits(steps=1, tokens=1, seconds=1, cost=1).reached(Spent()) is None
+
+
+def again(count: int, *, name: str = "work") -> list[Message | str]:
+    """Answers that make the same call so often, then one that ends."""
+    return [*(Message.assistant(None, calls((name, {}))) for _ in range(count)), "done"]
+
+
+async def test_a_call_that_gives_the_same_result_again_is_told_from_the_third_on(tmp_path: Path) -> None:
+    runner = runner_for(ScriptedModel([*again(4), "more"]), tmp_path)
+    events = [event async for event in runner.stream("Go", session_id="s")]
+    told = [(event.name, event.times) for event in events if isinstance(event, CallRepeated)]
+    assert told == [("work", 3), ("work", 4)]
+    shown = [message.text for message in (await runner.run("And?", session_id="s")).messages]
+    assert [text for text in shown if text.startswith("ok")] == [
+        "ok",
+        "ok",
+        "ok" + REPEATED.format(times=3),
+        "ok" + REPEATED.format(times=4),
+    ]
+
+
+async def test_another_result_or_other_arguments_are_no_repeat(tmp_path: Path) -> None:
+    numbers = iter(range(99))
+
+    def look(name: str = "") -> str:
+        """Look."""
+        return name or str(next(numbers))
+
+    said = [Message.assistant(None, calls(("look", {"name": str(at)} if at % 2 else {}))) for at in range(8)]
+    runner = Runner(Agent(ScriptedModel([*said, "done"]), tools=[look]), transcripts=tmp_path)
+    events = [event async for event in runner.stream("Go", session_id="s")]
+    assert not [event for event in events if isinstance(event, CallRepeated)]
+
+
+@pytest.mark.parametrize("most", [2, 5])
+async def test_a_run_that_goes_round_in_circles_ends_in_order_also_over_compactions(
+    tmp_path: Path, most: int
+) -> None:
+    model = ScriptedModel(
+        [Message.assistant(None, calls(read={"name": "a", "words": 400}))] * 40, window=4_000
+    )
+    result = await runner_for(model, tmp_path).run("Read it.", session_id="s", limits=Limits(repeats=most))
+    assert result.status == "limit"
+    assert result.reason == (
+        f"the limit of {most} repeats is reached: a call gave its result again and again"
+    )
+    assert len([message for message in result.messages if message.role == "tool"]) <= most
+    assert len([request for request in model.requests if request.purpose == "agent"]) == most
+    assert_valid(model.requests)
+    with pytest.raises(UsageError, match="repeats"):
+        Limits(repeats=1)

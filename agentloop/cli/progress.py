@@ -19,6 +19,7 @@ from agentloop.events import Ranges, holds, united
 from agentloop.messages import Usage
 from agentloop.stream import (
     CallbackFailed,
+    CallRepeated,
     CompactionEnded,
     CompactionResult,
     CompactionStarted,
@@ -246,6 +247,8 @@ def _trouble(event: StreamEvent) -> Text | None:
             return _red(f"↻ try {event.attempt} failed, again in {wait}: {event.error}")
         case CallbackFailed():
             return _red(f"! callback {event.callback}.{event.point}: {event.error}")
+        case CallRepeated():
+            return _red(f"! {event.name} gave the same result {event.times} times for the same arguments")
         case MessageAdded(finish=finish) if finish in _CUT_SHORT:
             return _red(f"! the answer was cut off by {_CUT_SHORT[finish]}")
         case ContextWarning(level="critical"):

@@ -351,6 +351,7 @@ def _limits(layers: Layers) -> Limits:
         tokens=read(layers.choice("max_tokens"), tokens_of),
         cost=read(layers.choice("max_cost"), partial(amount_of, unit="US dollars")),
         seconds=read(layers.choice("max_seconds"), partial(amount_of, unit="seconds")),
+        repeats=read(layers.choice("max_repeats"), int),
     )
 
 

@@ -37,6 +37,7 @@ FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     "TextDelta": ("text",),
     "ToolStarted": ("arguments",),
     "ToolProgress": ("text",),
+    "CallRepeated": (),
     "ToolEnded": (),
     "ResultsCleared": (),
     "CompactionStarted": ("why",),

@@ -1,13 +1,15 @@
 """Limits of a run, and what it has used of them."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 from agentloop._plumbing.checks import finite_above_zero_or_none, whole_or_none
 from agentloop.context import TokenCounter, count_message
 from agentloop.errors import UsageError
-from agentloop.messages import Usage
+from agentloop.messages import ToolCall, Usage
 from agentloop.model_call import Used
 from agentloop.models import Answer, ChatModel, Priced
 from agentloop.stream import CompactionResult
@@ -20,13 +22,15 @@ MOST_STEPS = 200
 class Spent:
     """What a run has used so far: answers to the agent, tokens, seconds, and US dollars.
 
-    `cost` is None where a request was answered and nobody can tell what it cost.
+    `cost` is None where a request was answered and nobody can tell what it cost. `repeats` is how often one
+    call gave the same result, at most.
     """
 
     steps: int = 0
     tokens: int = 0
     seconds: float = 0.0
     cost: float | None = 0.0
+    repeats: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,8 @@ class Limits:
 
     `steps` are answers to the agent, where None the agent's `max_steps`; `tokens` are those of all requests
     and answers, `cost` is their price in US dollars, those for summaries counted too; `seconds` are measured
-    by `clock` from the start of that call. They are looked at before each step that asks the model: at a
+    by `clock` from the start of that call; `repeats` are results of one tool for the same arguments that are
+    the same, too, counted over compactions. They are looked at before each step that asks the model: at a
     limit the run ends in order with the status `limit`, and what is under way is never cut off, so the last
     step may go beyond. Going on with `resume` begins to count anew.
 
@@ -50,14 +55,15 @@ class Limits:
         >>> Limits(tokens=200_000, cost=0.5).reached(Spent(tokens=90_000, cost=0.12))
 
     Raises:
-        UsageError: `steps` or `tokens` is no whole number of at least 1, or `seconds` or `cost` no finite
-            number above 0.
+        UsageError: `steps` or `tokens` is no whole number of at least 1, `repeats` none of at least 2, or
+            `seconds` or `cost` no finite number above 0.
     """
 
     steps: int | None = None
     tokens: int | None = None
     seconds: float | None = None
     cost: float | None = None
+    repeats: int | None = None
     clock: Callable[[], float] = field(default=time.monotonic, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +71,7 @@ class Limits:
         whole_or_none("tokens", self.tokens, 1)
         finite_above_zero_or_none("seconds", self.seconds)
         finite_above_zero_or_none("cost", self.cost)
+        whole_or_none("repeats", self.repeats, 2)
 
     def reached(self, spent: Spent) -> str | None:
         """Which limit is reached, in words and with its figures; None where another step may be made."""
@@ -82,6 +89,8 @@ class Limits:
             yield f"the limit of ${self.cost:,g} cannot be held: the model does not say what it cost"
         elif self.cost is not None and spent.cost is not None and spent.cost >= self.cost:
             yield f"the limit of ${self.cost:,g} is reached: ${spent.cost:,.4f} are spent"
+        if self.repeats is not None and spent.repeats >= self.repeats:
+            yield f"the limit of {self.repeats:,} repeats is reached: a call gave its result again and again"
 
 
 def with_step_limit(limits: Limits | None, most_steps: int) -> Limits:
@@ -131,7 +140,8 @@ class Spending:
 
     `model` answers and `writer` writes summaries; `outcomes` are what the run's compactions came to so far.
     `steps` counts the agent's answers, `answered` is what they used and `unreported` what those did that
-    reported nothing; `charged` is their price as far as a limit needs it.
+    reported nothing; `charged` is their price as far as a limit needs it. `results` says how often each call,
+    by its tool and arguments, gave which result, of which a hash is kept.
     """
 
     limits: Limits
@@ -144,6 +154,7 @@ class Spending:
     unreported: Usage = field(default_factory=Usage)
     paid: float | None = None
     charged: float | None = 0.0
+    results: Counter[tuple[str, str, str]] = field(default_factory=Counter, repr=False)
     started: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -183,6 +194,12 @@ class Spending:
         if self.limits.cost is not None:
             self.charged = total(self.charged, *self._charged_for(used))
 
+    def add_result(self, call: ToolCall, text: str) -> int:
+        """How often this call has now given this result."""
+        result = (call.name, call.arguments, sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+        self.results[result] += 1
+        return self.results[result]
+
     def limit_reached(self) -> str | None:
         """Which limit is reached, in words; None where the model may be asked on."""
         used = sum((outcome.unreported for outcome in self.outcomes), self.usage + self.unreported)
@@ -191,6 +208,7 @@ class Spending:
             tokens=used.input_tokens + used.output_tokens,
             seconds=self.limits.clock() - self.started,
             cost=None if self.limits.cost is None else self._charges(),
+            repeats=max(self.results.values(), default=0),
         )
         return self.limits.reached(spent)
 

@@ -12,10 +12,10 @@ from agentloop.compaction import COMPACT, focus_of, outcome_text
 from agentloop.context import fits, fitted
 from agentloop.events import MessageRecord
 from agentloop.messages import Message, ToolCall
-from agentloop.prompts import INTERRUPTED
+from agentloop.prompts import INTERRUPTED, REPEATED
 from agentloop.run.state import Run
 from agentloop.sessions import Session
-from agentloop.stream import MessageAdded, ToolEnded, ToolStarted, ToolStatus
+from agentloop.stream import CallRepeated, MessageAdded, ToolEnded, ToolStarted, ToolStatus
 from agentloop.tools import ToolAnswer, spill
 
 MOST_RESULT_TOKENS = 10_000
@@ -23,6 +23,9 @@ MOST_RESULT_TOKENS = 10_000
 
 LEAST_RESULT_TOKENS = 100
 """So much of a result is shown however small the window and large the batch."""
+
+REPEATS_TOLD = 3
+"""From so many equal results of the same call on, the model is told of it."""
 
 RESULT_SHARE = 1 / 3
 """All results of one batch together get this share of the window's room for the context."""
@@ -186,10 +189,14 @@ async def _replied(run: Run, call: ToolCall) -> _Reply:
 async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageRecord:
     """The record of a result; a long one stands there head and tail, the whole in a file."""
     text, spilled = run.emitter.hide(reply.answer.text), None
+    times = run.spending.add_result(reply.call, text)
     most_tokens = min(max(LEAST_RESULT_TOKENS, most_tokens), MOST_RESULT_TOKENS)
     if not fits(text, max_tokens=most_tokens, counter=run.counter):
         spilled, rest = await _spilled(run, text, reply.call)
         text = fitted(text, max_tokens=most_tokens, counter=run.counter, rest=rest)
+    if times >= REPEATS_TOLD:
+        text += REPEATED.format(times=times)
+        await run.emitter.emit(CallRepeated(call_id=reply.call.id, name=reply.call.name, times=times))
     known = run.agent.registry.get(reply.call.name)
     message = Message.tool(reply.call.id, text)
     return run.added(message, keep=bool(known and known.keep), spilled=spilled)
