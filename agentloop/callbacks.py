@@ -165,7 +165,7 @@ class CallbackList:
 
     async def before_compaction(self, request: CompactionRequest) -> list[Veto | Focus | Replace]:
         """What the callbacks ask for, in order; what is no reply is reported and passed over."""
-        request = replace(request, messages=tuple(map(_copied, request.messages)))
+        request = replace(request, messages=tuple(map(_copy, request.messages)))
         replies: list[Veto | Focus | Replace] = []
         for callback in self._overriding("before_compaction"):
             reply = await self._call(callback, "before_compaction", request)
@@ -228,14 +228,14 @@ class CallbackList:
     async def _answer(
         self, callback: Callbacks, point: str, argument: Any, listener: "_Listener | None"
     ) -> Any:
-        method = _called(getattr, callback, point)
+        method = _call_guarded(getattr, callback, point)
         if inspect.iscoroutinefunction(method):
-            return await self._within(_called(method, argument))
+            return await self._within(_call_guarded(method, argument))
         call = listener.call if listener else in_thread
-        return await self._within(_plain(call, method, argument))
+        return await self._within(_call_and_await(call, method, argument))
 
     async def _within(self, answer: Awaitable[Any]) -> Any:
-        return await within(_awaited(answer), seconds=self.limit_seconds)
+        return await within(_await_guarded(answer), seconds=self.limit_seconds)
 
     async def _report(self, callback: Callbacks, point: str, error: str) -> None:
         await self.failed(type(callback).__name__, point, error)
@@ -270,34 +270,36 @@ class _RaisedError(Exception):
         self.raised = raised
 
 
-def _copied(each: Positioned) -> Positioned:
+def _copy(each: Positioned) -> Positioned:
     """The message with parts and fields of its own, which a callback may change without harm."""
     message = each.message
     shared = isinstance(message.content, tuple) or message.extra or message.tool_calls
     return replace(each, message=copy.deepcopy(message)) if shared else each
 
 
-def _called(method: Callable[..., Any], *arguments: Any) -> Any:
+def _call_guarded(method: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return method(*arguments)
     except BaseException as error:  # whatever a user's callback raises is an event
-        raise _held(error) from error
+        raise _hold(error) from error
 
 
-async def _plain(call: Callable[..., Awaitable[Any]], method: Callable[[Any], Any], argument: Any) -> Any:
-    answer = await call(_called, method, argument)
+async def _call_and_await(
+    call: Callable[..., Awaitable[Any]], method: Callable[[Any], Any], argument: Any
+) -> Any:
+    answer = await call(_call_guarded, method, argument)
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def _awaited(answer: Awaitable[Any]) -> Any:
+async def _await_guarded(answer: Awaitable[Any]) -> Any:
     try:
         return await answer
     except (asyncio.CancelledError, GeneratorExit, _RaisedError):
         raise  # `within` knows whose they are
     except BaseException as error:  # whatever a user's callback raises is an event
-        raise _held(error) from error
+        raise _hold(error) from error
 
 
-def _held(error: BaseException) -> BaseException:
+def _hold(error: BaseException) -> BaseException:
     """The error held, save a Ctrl-C, which ends the program."""
     return error if is_ctrl_c(error) else _RaisedError(error)

@@ -50,11 +50,11 @@ class ToolCall:
             name=_text(function.get("name") or custom.get("name")),
             arguments=_text(arguments),
         )
-        return replace(typed, **difference(data, typed._plain()))
+        return replace(typed, **difference(data, typed._typed_fields()))
 
     def to_openai(self) -> dict[str, Any]:
         """The dict this call came from, or the plain form of one made here."""
-        return merged(self._plain(), self.extra, self.omits)
+        return merged(self._typed_fields(), self.extra, self.omits)
 
     def with_id(self, call_id: str) -> Self:
         """The same call by another id, whatever the original said of its id."""
@@ -70,7 +70,7 @@ class ToolCall:
             return None
         return value if isinstance(value, dict) else None
 
-    def _plain(self) -> dict[str, Any]:
+    def _typed_fields(self) -> dict[str, Any]:
         function = {"name": self.name, "arguments": self.arguments}
         return {"id": self.id, "type": "function", "function": function}
 
@@ -125,11 +125,11 @@ class Message:
             tool_call_id=None if call_id is None else _text(call_id),
             name=name if isinstance(name, str) else None,
         )
-        return replace(typed, **difference(data, typed._plain()))
+        return replace(typed, **difference(data, typed._typed_fields()))
 
     def to_openai(self) -> dict[str, Any]:
         """The dict this message came from, or the plain form of one made here."""
-        return merged(self._plain(), self.extra, self.omits)
+        return merged(self._typed_fields(), self.extra, self.omits)
 
     def with_calls(self, calls: Sequence[ToolCall]) -> Self:
         """The same message with other calls, whatever the original said of its calls."""
@@ -145,7 +145,7 @@ class Message:
         """The text of the content, texts and refusals joined by newlines; other parts say nothing here."""
         return text_of(self.content)
 
-    def _plain(self) -> dict[str, Any]:
+    def _typed_fields(self) -> dict[str, Any]:
         content = copy.deepcopy(list(self.content)) if isinstance(self.content, tuple) else self.content
         plain: dict[str, Any] = {"role": self.role, "content": content}
         if self.tool_calls:

@@ -264,10 +264,10 @@ def event_type(event: StreamEvent) -> str:
 def to_json(event: StreamEvent) -> dict[str, Any]:
     """The event as JSON values, `type` first; messages stand in chat-completions form."""
     fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
-    return {"type": event_type(event)} | {name: _plain(value) for name, value in fields.items()}
+    return {"type": event_type(event)} | {name: _json_value(value) for name, value in fields.items()}
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, Message):
         return value.to_openai()
     if isinstance(value, Usage | ContextStatus):

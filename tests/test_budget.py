@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentloop.compaction import Compaction
-from agentloop.context import Budget, learnt
+from agentloop.context import Budget, learn_from_overflow
 from agentloop.errors import ContextTooLongError
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ModelRequest
@@ -21,7 +21,7 @@ def test_after_an_overflow_the_same_request_is_known_not_to_fit(told: int | None
     context = context_of([Message.user("word " * 3_600)])
     budget = Budget(window=10_000, fixed=100, model="m", max_output_tokens=10)
     assert budget.fits(context)
-    taught = learnt(budget, context, ContextTooLongError("too long", window=window, tokens=told))
+    taught = learn_from_overflow(budget, context, ContextTooLongError("too long", window=window, tokens=told))
     assert not taught.fits(context)
     assert taught.window <= budget.window
     assert taught.ratio(context) >= 1

@@ -36,10 +36,10 @@ def error_text(error: BaseException) -> str:
     return _error_text(error, levels=3)
 
 
-def told_by(error: BaseException) -> str:
+def words_of(error: BaseException) -> str:
     """What the error says, or its type where that is nothing.
 
-    >>> told_by(ValueError("too long")), told_by(TimeoutError())
+    >>> words_of(ValueError("too long")), words_of(TimeoutError())
     ('too long', 'TimeoutError')
     """
     try:
@@ -50,7 +50,7 @@ def told_by(error: BaseException) -> str:
 
 def first_line(error: BaseException) -> str:
     """The first line of what the error says, or its type where that is nothing."""
-    return told_by(error).partition("\n")[0]
+    return words_of(error).partition("\n")[0]
 
 
 def strict(text: str) -> str:

@@ -184,7 +184,7 @@ def failure_in(result: str) -> str | None:
     """
     seen = halves(result.lstrip(), MOST_CHARS)
     if _OPENING.match(seen):
-        return _told(seen)
+        return _failure_line(seen)
     found = _LINE.search(seen)
     return _short(found.group()) if found else None
 
@@ -198,10 +198,10 @@ def opening_failure_in(result: str) -> str | None:
     (None, "KeyError: 'a'")
     """
     seen = halves(result.lstrip(), MOST_CHARS)
-    return _told(seen) if _OPENING.match(seen) else None
+    return _failure_line(seen) if _OPENING.match(seen) else None
 
 
-def _told(seen: str) -> str:
+def _failure_line(seen: str) -> str:
     """What it begins with; of a traceback what that ends with."""
     raised = _RAISED.findall(seen) if seen.startswith("Traceback") else []
     return _short(raised[-1] if raised else _first_lines(seen))

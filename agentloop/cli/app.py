@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 import agentloop
-from agentloop._plumbing.to_text import told_by
+from agentloop._plumbing.to_text import words_of
 from agentloop.cli.options import (
     AGENT,
     BUSY,
@@ -221,7 +221,7 @@ def exit_status(word: RunStatus) -> int:
 
 def one_line(error: BaseException) -> str:
     """What went wrong in one line; an error that is not ours is named as an internal one."""
-    text = " ".join(told_by(error).split())
+    text = " ".join(words_of(error).split())
     if isinstance(error, AgentLoopError):
         return text
     return f"internal error, {type(error).__name__}: {text} (AGENTLOOP_LOG=debug shows where)"

@@ -21,7 +21,6 @@ from agentloop.compaction.plan import (
     WORTH,
     Occasion,
     Plan,
-    aimed,
     clear_plan,
     digest_plan,
     fired_by,
@@ -32,6 +31,7 @@ from agentloop.compaction.plan import (
     step_plans,
     steps_of,
     strategy_plan,
+    with_threshold,
 )
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.preview import preview_of
@@ -39,9 +39,9 @@ from agentloop.context import (
     Budget,
     Context,
     is_believed,
-    learnt,
+    learn_from_overflow,
     overflow_error,
-    refusing,
+    too_small_for,
     with_shorter_answer,
 )
 from agentloop.errors import ConflictError, ContextTooLongError
@@ -214,9 +214,9 @@ class ContextKeeper:
         if self.policy is None or not is_believed(self.budget, session.context, error):
             raise overflow_error(error, self.budget, session.context) from error
         tokens = error.tokens or self.budget.size(session.context)
-        self.budget = learnt(self.budget, session.context, error)
+        self.budget = learn_from_overflow(self.budget, session.context, error)
         occasion = Occasion(reason="overflow", why=f"the server refused {tokens:,} tokens")
-        budget = refusing(self.budget, session.context)
+        budget = too_small_for(self.budget, session.context)
         return await self.escalate(await session.whole(), budget, occasion)
 
     async def compact_for_user(
@@ -237,7 +237,7 @@ class ContextKeeper:
         """
         occasion = Occasion(reason="tool", why="the model asked for it", focus=focus)
         session = await session.whole()
-        gain = gain_of(self._strategy, session.context, self._aimed(self.budget), occasion)
+        gain = gain_of(self._strategy, session.context, self._with_threshold(self.budget), occasion)
         if gain < WORTH * self.budget.limit or not self.guard.grant():
             return session, None
         session, result = await self._by_the_steps(session, self.budget, occasion)
@@ -255,7 +255,7 @@ class ContextKeeper:
 
     def preview(self, context: Context, focus: str | None = None) -> CompactionPreview | None:
         """What a compaction asked for now would do first; nothing is done."""
-        budget = self._aimed(self.budget)
+        budget = self._with_threshold(self.budget)
         plan = next(step_plans(self._strategy, context, budget, _asked_for(focus)), None)
         return preview_of(plan, context, budget, self.compactor, self.status(context)) if plan else None
 
@@ -274,7 +274,7 @@ class ContextKeeper:
         Raises:
             ContextOverflowError: it cannot be made to fit.
         """
-        budget = self._aimed(budget)
+        budget = self._with_threshold(budget)
         session, result = await self._clear_enough(session, budget, occasion)
         if self._may_summarise(session.context, budget, occasion, result):
             session, result = await self._summarise(session, budget, occasion)
@@ -344,7 +344,7 @@ class ContextKeeper:
         passed over that would only repeat one that came to nothing, and those that need a summary once the
         server refused to write one.
         """
-        budget, group = self._aimed(budget), uuid.uuid4().hex
+        budget, group = self._with_threshold(budget), uuid.uuid4().hex
         results: list[CompactionResult] = []
         in_vain: list[Plan] = []
         refused = False
@@ -401,8 +401,8 @@ class ContextKeeper:
     def _trigger(self) -> Trigger | None:
         return self.policy.trigger if self.policy else None
 
-    def _aimed(self, budget: Budget) -> Budget:
-        return aimed(self.compactor.policy, budget)
+    def _with_threshold(self, budget: Budget) -> Budget:
+        return with_threshold(self.compactor.policy, budget)
 
     def _due(self, context: Context, policy: Compaction, guard: Guard) -> Occasion | None:
         if too_late := _OVERFLOW(context, self.budget):

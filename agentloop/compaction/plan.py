@@ -2,7 +2,8 @@
 
 An `Occasion` says what a compaction is for, a `Plan` what it does. Each `…_plan` is one rung: what it would
 do to a context within a budget, None where it finds nothing to do. The budget says by its `threshold` where
-the trigger fires (`aimed`): a compaction must get below it. Nothing here asks a model or changes a session.
+the trigger fires (`with_threshold`): a compaction must get below it. Nothing here asks a model or changes a
+session.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -241,7 +242,7 @@ def longest_summary(plan: Plan, context: Context, budget: Budget, share: float) 
     return max(LEAST_SUMMARY_TOKENS, most)
 
 
-def aimed(policy: Compaction, budget: Budget) -> Budget:
+def with_threshold(policy: Compaction, budget: Budget) -> Budget:
     """The budget with the place where the trigger fires: compaction must get below it."""
     return replace(budget, threshold=threshold_of(policy.trigger, budget) if policy.trigger else None)
 

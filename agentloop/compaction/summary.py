@@ -182,7 +182,7 @@ class Summariser:
             self._parts = self._parts or [
                 await self._part(reading, number) for number in range(len(reading.chunks))
             ]
-            question = self._question(self._records(reading), self._longest, self._told_parts())
+            question = self._question(self._records(reading), self._longest, self._parts_note())
         text = await self._accepted(question, self._fault)
         return neutral(fitted(text, max_tokens=self._longest, counter=self._counter))
 
@@ -212,7 +212,7 @@ class Summariser:
         left = self._room() - self._counter(self._earlier(reading))
         return max(1, left // max(1, parts) - RECORD_OVERHEAD)
 
-    def _told_parts(self) -> str:
+    def _parts_note(self) -> str:
         return SUMMARY_PARTS.format(parts=len(self._parts)) if len(self._parts) > 1 else ""
 
     def _room(self) -> int:

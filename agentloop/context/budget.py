@@ -1,7 +1,7 @@
 """How much room a request has, and what an overflow teaches of it.
 
-`Budget` is a value: the window, the fixed part, what is kept free for the answer. `learnt` and those below it
-make the next one of what a server refused.
+`Budget` is a value: the window, the fixed part, what is kept free for the answer.
+`learn_from_overflow` and those below it make the next one of what a server refused.
 """
 
 from collections.abc import Sequence
@@ -224,10 +224,10 @@ USEFUL_ANSWER = 1_024
 """An answer of so many tokens is worth asking for; in small windows one of `SMALL_SHARE`."""
 
 
-def learnt(budget: Budget, context: Context, error: ContextTooLongError) -> Budget:
+def learn_from_overflow(budget: Budget, context: Context, error: ContextTooLongError) -> Budget:
     """The budget after what an overflow said: the window, and how much more the server counts."""
     counted, size = budget.counted(context), budget.size(context)
-    told = _told(budget, error)
+    told = _named_prompt(budget, error)
     if not (error.window or told) and not _may_guess(budget, context):
         return budget
     ratio = told / counted if told > size else 1.0
@@ -242,7 +242,7 @@ def learnt(budget: Budget, context: Context, error: ContextTooLongError) -> Budg
     return replace(taught, least_ratio=max(taught.least_ratio, min(ratio, MOST_RATIO_PROVED)))
 
 
-def refusing(budget: Budget, context: Context) -> Budget:
+def too_small_for(budget: Budget, context: Context) -> Budget:
     """The budget; where a context that was refused fits it all the same, one that it does not fit.
 
     The provider may count less than we do of what it last reported, and more of what was added since.
@@ -254,7 +254,7 @@ def refusing(budget: Budget, context: Context) -> Budget:
 
 def is_believed(budget: Budget, context: Context, error: ContextTooLongError) -> bool:
     """Whether the context is to be made smaller for it: a size is named, or the request is long enough."""
-    return bool(error.window or _told(budget, error)) or _guess(budget.size(context)) >= LEAST_WINDOW
+    return bool(error.window or _named_prompt(budget, error)) or _guess(budget.size(context)) >= LEAST_WINDOW
 
 
 def with_shorter_answer(budget: Budget, context: Context, error: ContextTooLongError) -> Budget | None:
@@ -300,7 +300,7 @@ def _guess(tokens: int) -> int:
     return max(1, int(tokens * UNTOLD_OVERFLOW))
 
 
-def _told(budget: Budget, error: ContextTooLongError) -> int:
+def _named_prompt(budget: Budget, error: ContextTooLongError) -> int:
     """The prompt's tokens as the server named them; 0 where it named none that can be."""
     told = (error.tokens or 0) - (error.output_tokens or 0)
     return told if told > budget.fixed else 0

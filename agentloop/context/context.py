@@ -282,7 +282,7 @@ def originals_of(context: Context, entries: Iterable[Entry]) -> list[Entry]:
     """The messages that these entries are or stand for, as the log holds them, oldest first."""
     there = list(entries)
     themselves = {entry.seq for entry in there if entry.kind == "said"}
-    _, covered = _behind(context, there)
+    _, covered = _compactions_of(context, there)
     return [entry for entry in context.said if entry.seq in themselves or holds(covered, entry.seq)]
 
 
@@ -295,7 +295,7 @@ def model_summaries(context: Context, entries: Iterable[Entry]) -> list[Entry]:
 def records_without_log(context: Context, entries: Iterable[Entry]) -> list[Entry]:
     """The summaries that these entries are or stand for and that no message of the log is behind."""
     seqs = [entry.seq for entry in context.said]
-    found, _ = _behind(context, entries)
+    found, _ = _compactions_of(context, entries)
     seqs = sorted([*seqs, *(seq for seq, _ in found)])
     return [
         _summary(seq, event)
@@ -314,7 +314,7 @@ def _summary(seq: int, event: Compacted) -> Entry:
     return Entry(seq=seq, message=message, tokens=tokens, original=message, kind="summary", at=event.at)
 
 
-def _behind(context: Context, entries: Iterable[Entry]) -> tuple[list[tuple[int, Compacted]], Ranges]:
+def _compactions_of(context: Context, entries: Iterable[Entry]) -> tuple[list[tuple[int, Compacted]], Ranges]:
     """The compactions that these entries stand for, newest first, and all that they cover."""
     themselves = {entry.seq for entry in entries if entry.kind != "said"}
     found: list[tuple[int, Compacted]] = []

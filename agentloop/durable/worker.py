@@ -15,7 +15,7 @@ from dbos import error as dbos_error
 from agentloop._plumbing.aio import CANCEL_GRACE_SECONDS, ENDING_SECONDS, to_its_end
 from agentloop._plumbing.checks import MOST_COUNT, called, shown, up_to, whole
 from agentloop._plumbing.host_logging import warn
-from agentloop._plumbing.to_text import first_line, told_by
+from agentloop._plumbing.to_text import first_line, words_of
 from agentloop.callbacks import Callbacks
 from agentloop.durable import engine
 from agentloop.durable.engine import (
@@ -47,12 +47,12 @@ from agentloop.stores import open_store
 from agentloop.stores.postgres import HeldLock
 
 
-def recorded(name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
+def record_step(name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
     """A step of the workflow that calls: its result, from DBOS's tables where it stands there."""
-    return _done(DBOS.reserve_step(), name, work)
+    return _run_step(DBOS.reserve_step(), name, work)
 
 
-async def _done(place: StepReservation, name: str, work: StepWork) -> StepResult:
+async def _run_step(place: StepReservation, name: str, work: StepWork) -> StepResult:
     async def done() -> StepResult:
         return await work()
 
@@ -148,7 +148,7 @@ class Worker:
             redact=redact,
         )
         place = _place(config, limits, on_event)
-        self._workflow = Workflow(place=place, record=recorded, retry_seconds=retry_seconds)
+        self._workflow = Workflow(place=place, record=record_step, retry_seconds=retry_seconds)
         self._choice = EngineChoice(
             url=url,
             worker=self.id,
@@ -263,7 +263,7 @@ class Worker:
             self._notices.handed_back()
 
     def _warn(self, event: str, error: Exception) -> None:
-        warn(event, worker=self.id, error=told_by(error))
+        warn(event, worker=self.id, error=words_of(error))
 
     async def _close(self) -> None:
         await self._life.free()

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict
 
 from agentloop._plumbing.aio import is_ctrl_c, is_leaked, to_its_end
 from agentloop._plumbing.host_logging import warn
-from agentloop._plumbing.to_text import strict, told_by
+from agentloop._plumbing.to_text import strict, words_of
 from agentloop.context import AskModel, Finish, RunTools
 from agentloop.durable.engine import ElsewhereError
 from agentloop.durable.held_run import HeldRun, WorkPlace
@@ -125,7 +125,7 @@ class Workflow:
                 await held.hand_over()
             raise
         except Exception as error:  # DBOS failed at a step: for DBOS the run is over too; raised again
-            await execution.note_end("failed", told_by(error))
+            await execution.note_end("failed", words_of(error))
             raise
         finally:
             if self.under_way.get(run_id) is task:
@@ -256,13 +256,13 @@ class WorkflowSteps:
 
     def _warn(self, error: AgentLoopError, pause: float) -> None:
         held = self.execution.held
-        words = held.redaction.hide(told_by(error))
+        words = held.redaction.hide(words_of(error))
         warn("step_to_be_tried_again", run_id=held.run_id, error=words, after_seconds=pause)
 
     def _failure(self, error: Exception) -> StepResult:
         redaction = self.execution.held.redaction
         redaction.hide_in(error)
-        text = redaction.hide(told_by(error))
+        text = redaction.hide(words_of(error))
         result: StepResult = {"do": "end", "status": status_of(error), "error": strict(text)}
         return {**result, "unwritten": True} if isinstance(error, StoreError) else result
 
@@ -393,7 +393,7 @@ class Execution:
                 if held.session is None or call_id not in [call.id for call in held.open_calls()]:
                     return
                 try:
-                    stored = await run.stored(held.session, record)
+                    stored = await run.store(held.session, record)
                 except MovedOnError:
                     if attempt == CONFLICTS:
                         raise

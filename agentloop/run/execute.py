@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentloop._plumbing.aio import is_leaked, to_its_end
-from agentloop._plumbing.to_text import told_by
+from agentloop._plumbing.to_text import words_of
 from agentloop.context import (
     AskModel,
     Context,
@@ -66,7 +66,7 @@ async def execute_run(
     await _admit(config.sessions, message, session_id)
     async with config.sessions.held(session_id) as hold:
         await _admit(config.sessions, message, session_id)  # it may have been begun while this run waited
-        session = await _opened(config.sessions, message, session_id)
+        session = await _open(config.sessions, message, session_id)
         run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits)
         run.has_lapsed = hold.has_lapsed
         try:
@@ -156,10 +156,10 @@ async def start_run(run: Run, session: Session, message: Message | None) -> Sess
         ContextOverflowError: the prompt can never fit; nothing is stored.
         StoreError: it could not be stored, or another run has the session.
     """
-    said = run.added(message) if message else None
+    said = run.record_of(message) if message else None
     try:
         _check_fits(run, said)
-        begun, pending = await _begun(run, session, said)
+        begun, pending = await _store_beginning(run, session, said)
     finally:
         await run.emitter.emit(RunStarted(model=run.agent.model.name))
     await run.show(begun)
@@ -176,7 +176,7 @@ async def settle_and_say(run: Run, session: Session, *more: Message) -> Session:
     """
     if calls := _in_flight(session):
         session = await settle(run, session, calls)
-    unsaid = [run.added(message) for message in (*await _unsaid(session), *more)]
+    unsaid = [run.record_of(message) for message in (*await _unsaid(session), *more)]
     return await run.record(session, *unsaid) if unsaid else session
 
 
@@ -190,7 +190,9 @@ def _check_fits(run: Run, said: MessageRecord | None) -> None:
     run.keeper.budget.check(Context.of(alone))
 
 
-async def _begun(run: Run, session: Session, said: MessageRecord | None) -> tuple[Stored, Sequence[ToolCall]]:
+async def _store_beginning(
+    run: Run, session: Session, said: MessageRecord | None
+) -> tuple[Stored, Sequence[ToolCall]]:
     """The run's first records stored, and the calls in flight.
 
     A run that was put out may have written until now; then they are written behind what it wrote.
@@ -198,7 +200,7 @@ async def _begun(run: Run, session: Session, said: MessageRecord | None) -> tupl
     while True:
         calls = _in_flight(session)
         try:
-            return await run.stored(session, *await _first(run, session, said, calls)), calls
+            return await run.store(session, *await _first_records(run, session, said, calls)), calls
         except (ConflictError, TakenOverError):
             now = await session.reload()
             is_there = 0 < session.context.length < now.context.length
@@ -207,7 +209,7 @@ async def _begun(run: Run, session: Session, said: MessageRecord | None) -> tupl
             session = now
 
 
-async def _first(
+async def _first_records(
     run: Run, session: Session, said: MessageRecord | None, calls: Sequence[ToolCall]
 ) -> Sequence[Event]:
     """The records that a run begins with; a prompt follows the results of these calls."""
@@ -217,7 +219,7 @@ async def _first(
         began.append(run.sessions.description(title_of(said.message) or None))
     if calls:
         return began
-    earlier = [run.added(message) for message in await _unsaid(session)]
+    earlier = [run.record_of(message) for message in await _unsaid(session)]
     return [*began, *earlier, said] if said else [*began, *earlier]
 
 
@@ -240,7 +242,7 @@ async def _admit(sessions: Sessions, message: Message | None, session_id: str) -
     await (sessions.check_seen if message is None else sessions.check_free)(session_id)
 
 
-async def _opened(sessions: Sessions, message: Message | None, session_id: str) -> Session:
+async def _open(sessions: Sessions, message: Message | None, session_id: str) -> Session:
     session = await sessions.open(session_id)
     if message is None and not session.context.length:
         raise SessionNotFoundError(f"there is no session {session_id!r}")
@@ -258,7 +260,7 @@ async def _fail(run: Run, error: BaseException) -> None:
     with contextlib.suppress(AgentLoopError):
         await run.end(status)
     is_cancelled = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
-    await run.show_end(status, error="cancelled" if is_cancelled else told_by(error))
+    await run.show_end(status, error="cancelled" if is_cancelled else words_of(error))
 
 
 def _result(run: Run, ended: Ended, output: str) -> RunResult:

@@ -100,10 +100,10 @@ async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled)
     """
     run.spend(answer, called.counted)
     message = run.call_ids(session).of_message(run.emitter.hide(answer.message))
-    said = [run.added(message, finish=answer.finish)]
+    said = [run.record_of(message, finish=answer.finish)]
     in_vain = came_to_nothing(message, answer.finish)
     if message.tool_calls and answer.finish in CUT_SHORT:
-        said += [run.added(Message.tool(call.id, NOT_RUN[answer.finish])) for call in message.tool_calls]
+        said += [run.record_of(Message.tool(call.id, NOT_RUN[answer.finish])) for call in message.tool_calls]
     session = await run.record(session, called, *said, usage=answer.usage, cost=answer.cost)
     run.in_vain = run.in_vain + 1 if in_vain else 0
     if run.in_vain >= VAIN_TRIES:

@@ -119,7 +119,7 @@ class Run:
             self._call_ids = CallIds(session.context.call_ids)
         return self._call_ids
 
-    def added(
+    def record_of(
         self,
         message: Message,
         *,
@@ -145,11 +145,11 @@ class Run:
 
         `usage` and `cost` are what the messages of the model took.
         """
-        stored = await self.stored(session, *events)
+        stored = await self.store(session, *events)
         await self.show(stored, usage=usage, cost=cost)
         return stored.session
 
-    async def stored(self, session: Session, *events: Event) -> Stored:
+    async def store(self, session: Session, *events: Event) -> Stored:
         """The session with these events stored, its new messages still to be shown.
 
         What others wrote meanwhile that begins, says and ends nothing is in it too. The first that a run
@@ -159,11 +159,11 @@ class Run:
             TakenOverError: another run began on the session.
             ConflictError: somebody said something in it, or it was deleted.
         """
-        storing = self._stored(session, events)
+        storing = self._store(session, events)
         return await (to_its_end(storing) if self.session is None else storing)
 
-    async def _stored(self, session: Session, events: Sequence[Event]) -> Stored:
-        self.session = session = await self._appended(session, events)
+    async def _store(self, session: Session, events: Sequence[Event]) -> Stored:
+        self.session = session = await self._append(session, events)
         first, status = session.context.length - len(events) + 1, self.keeper.status(session.context)
         unshown = (
             MessageAdded(
@@ -174,7 +174,7 @@ class Run:
         )
         return Stored(session=session, unshown=tuple(unshown))
 
-    async def _appended(self, session: Session, events: Sequence[Event]) -> Session:
+    async def _append(self, session: Session, events: Sequence[Event]) -> Session:
         if await self.has_lapsed():
             await session.newer()
         return await append_rebased(session, events, self.rebase)
@@ -196,7 +196,7 @@ class Run:
             if session is not None:
                 usage, reason = self.spending.usage, self.emitter.hide(reason)
                 ended = RunEndRecord(run_id=self.id, status=status, usage=usage, reason=reason)
-                await self._appended(session, [ended])
+                await self._append(session, [ended])
         finally:
             if self.hold is not None:
                 await self.hold.free()

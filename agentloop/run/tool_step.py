@@ -38,7 +38,7 @@ async def run_tools(run: Run, session: Session, calls: Sequence[ToolCall]) -> Se
     results in call order. The compact tool runs after all others.
     """
     others, asked = split_off_compact(run, calls)
-    session = await _SideBySide(run, session, others, share=len(calls)).answered()
+    session = await _SideBySide(run, session, others, share=len(calls)).answer_all()
     return await compact(run, session, asked) if asked else session
 
 
@@ -57,7 +57,7 @@ async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
     lost = [interrupted_record(run, call) for call in calls if call not in again]
     if lost:
         session = await run.record(session, *lost)
-    return await _SideBySide(run, session, again, share=len(calls)).answered()
+    return await _SideBySide(run, session, again, share=len(calls)).answer_all()
 
 
 def may_run_again(run: Run, call: ToolCall) -> bool:
@@ -68,7 +68,7 @@ def may_run_again(run: Run, call: ToolCall) -> bool:
 
 def interrupted_record(run: Run, call: ToolCall) -> MessageRecord:
     """The record that answers a call as interrupted, its effect unknown."""
-    return run.added(Message.tool(call.id, INTERRUPTED))
+    return run.record_of(Message.tool(call.id, INTERRUPTED))
 
 
 async def answer_one(
@@ -78,7 +78,7 @@ async def answer_one(
 
     The end of a call that is cut off is told here.
     """
-    reply = await _replied(run, call)
+    reply = await _reply_to(run, call)
     record = await _result(run, reply, _most_tokens(run, session, share))
     return record, reply.ended(reply.answer.status)
 
@@ -95,10 +95,10 @@ class _SideBySide:
 
     def __init__(self, run: Run, session: Session, calls: Sequence[ToolCall], *, share: int) -> None:
         self._run, self._session, self._share = run, session, share
-        self._tasks = [asyncio.create_task(_replied(run, call)) for call in calls]
+        self._tasks = [asyncio.create_task(_reply_to(run, call)) for call in calls]
         self._untold = _Untold(run)
 
-    async def answered(self) -> Session:
+    async def answer_all(self) -> Session:
         """The session with all of their results; what was there when it is cut off is stored too."""
         waiting = set(self._tasks)
         try:
@@ -116,7 +116,7 @@ class _SideBySide:
         most = _most_tokens(self._run, self._session, self._share)
         results = [await _result(self._run, reply, most) for reply in replies]
         try:
-            stored = await self._run.stored(self._session, *results)
+            stored = await self._run.store(self._session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
             self._untold.add(*(reply.ended("interrupted") for reply in replies))
             raise
@@ -147,7 +147,7 @@ class _Untold:
         self._events += events
 
     @asynccontextmanager
-    async def told_in_any_case(self) -> AsyncIterator[None]:
+    async def tell_in_any_case(self) -> AsyncIterator[None]:
         """Whatever ends the block, what is untold then is told, if in a hurry."""
         try:
             yield
@@ -173,7 +173,7 @@ class _Reply:
         return _ended(self.call, status, self.seconds)
 
 
-async def _replied(run: Run, call: ToolCall) -> _Reply:
+async def _reply_to(run: Run, call: ToolCall) -> _Reply:
     """Run one call. The end of one that is cut off is told here, of any other once its result is stored."""
     started = time.monotonic()
     try:
@@ -192,17 +192,17 @@ async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageRecord:
     times = run.spending.add_result(reply.call, text)
     most_tokens = min(max(LEAST_RESULT_TOKENS, most_tokens), MOST_RESULT_TOKENS)
     if not fits(text, max_tokens=most_tokens, counter=run.counter):
-        spilled, rest = await _spilled(run, text, reply.call)
+        spilled, rest = await _spill_result(run, text, reply.call)
         text = fitted(text, max_tokens=most_tokens, counter=run.counter, rest=rest)
     if times >= REPEATS_TOLD:
         text += REPEATED.format(times=times)
         await run.emitter.emit(CallRepeated(call_id=reply.call.id, name=reply.call.name, times=times))
     known = run.agent.registry.get(reply.call.name)
     message = Message.tool(reply.call.id, text)
-    return run.added(message, keep=bool(known and known.keep), spilled=spilled)
+    return run.record_of(message, keep=bool(known and known.keep), spilled=spilled)
 
 
-async def _spilled(run: Run, text: str, call: ToolCall) -> tuple[str | None, str]:
+async def _spill_result(run: Run, text: str, call: ToolCall) -> tuple[str | None, str]:
     """The file that holds the whole text, None where there is none, and how to get it in words."""
     folder, again = run.spills, "call the tool again for the rest"
     if folder is None:
@@ -222,13 +222,13 @@ async def compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Sess
     def ended(status: ToolStatus) -> list[ToolEnded]:
         return [_ended(call, status, time.monotonic() - started) for call in asked]
 
-    async with untold.told_in_any_case():
+    async with untold.tell_in_any_case():
         try:
             for call in asked:
                 await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
             session, result = await run.keeper.compact_for_model(session, focus)
-            results = [run.added(Message.tool(call.id, outcome_text(result))) for call in asked]
-            stored = await run.stored(session, *results)
+            results = [run.record_of(Message.tool(call.id, outcome_text(result))) for call in asked]
+            stored = await run.store(session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
             untold.add(*ended("interrupted"))
             raise

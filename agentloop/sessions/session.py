@@ -12,7 +12,7 @@ from typing import Self
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.host_logging import note
-from agentloop._plumbing.to_text import told_by
+from agentloop._plumbing.to_text import words_of
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, BegunAnewError, ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Described, Event, Record, Restored
@@ -260,4 +260,4 @@ async def _dropped(store: object, session_id: str) -> None:
 
 
 def _note(what: str, session_id: str, error: Exception) -> None:
-    note(what, session_id=session_id, error=told_by(error))
+    note(what, session_id=session_id, error=words_of(error))

@@ -162,7 +162,7 @@ def line_of(label: str, row: Sequence[Any]) -> SessionInfo:
     """
     name, *texts, created, updated, length, owner, ttl = row
     try:
-        title, folder, owner = (_plain(text) for text in (*texts, owner))
+        title, folder, owner = (_as_text(text) for text in (*texts, owner))
         numbers = (created, updated) if ttl is None else (created, updated, ttl)
         if not all(isinstance(number, float) and math.isfinite(number) for number in numbers):
             raise TypeError("a number is none")
@@ -198,7 +198,7 @@ def checkpoint_of(row: Sequence[Any]) -> Checkpoint | None:
     """
     seq, event_id, body = row
     try:
-        return Checkpoint(seq=seq, event_id=_plain(event_id), body=_plain(body))
+        return Checkpoint(seq=seq, event_id=_as_text(event_id), body=_as_text(body))
     except (TypeError, UnicodeDecodeError, UsageError):
         return None
 
@@ -207,13 +207,13 @@ def lease_of(row: Sequence[Any]) -> Lease | None:
     """The lease in a row of `LEASE_COLUMNS`; None where it is damaged, as it keeps nobody out then."""
     holder, place, pid, started, since = row
     try:
-        texts = {"holder": _plain(holder), "place": _plain(place), "started": _plain(started)}
+        texts = {"holder": _as_text(holder), "place": _as_text(place), "started": _as_text(started)}
         return Lease(pid=pid, since=since, **texts)
     except (TypeError, UnicodeDecodeError, UsageError):
         return None
 
 
-def _plain(text: Any) -> Any:
+def _as_text(text: Any) -> Any:
     """A text that is kept as one or by `to_bytes`; None for none."""
     if text is None or isinstance(text, str):
         return text

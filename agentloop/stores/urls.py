@@ -36,10 +36,10 @@ def open_store(store: str | SessionStore) -> SessionStore:
         from agentloop.stores.postgres import PostgresStore  # psycopg takes a while, and need not be there
 
         return PostgresStore(store)
-    raise UsageError(f"{_told(store)} is no store URL: {_FORMS}")
+    raise UsageError(f"{_safe_url(store)} is no store URL: {_FORMS}")
 
 
-def _told(url: str) -> str:
+def _safe_url(url: str) -> str:
     """The URL, for a message; no more than its scheme where a password may stand in it."""
     if "@" not in url and "%40" not in url and "passw" not in url.lower():
         return repr(url[:60])
@@ -50,7 +50,9 @@ def _told(url: str) -> str:
 def _sqlite_path(url: str) -> Path:
     path = url.removeprefix("sqlite:///")
     if path == url or not path.strip("/") or "\0" in path or path == ":memory:":
-        raise UsageError(f"bad store URL {_told(url)}: {_FORMS}")
+        raise UsageError(f"bad store URL {_safe_url(url)}: {_FORMS}")
     if "?" in path:
-        raise UsageError(f"bad store URL {_told(url)}: a query string (?…) means nothing here, leave it out")
+        raise UsageError(
+            f"bad store URL {_safe_url(url)}: a query string (?…) means nothing here, leave it out"
+        )
     return Path(path)

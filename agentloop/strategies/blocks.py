@@ -349,11 +349,11 @@ class RecursiveSummary:
 
     def _reads(self, context: Context, folded: Sequence[Unit]) -> tuple[tuple[int, int], ...]:
         leaving = {entry.seq for unit in folded for entry in unit.entries if entry.kind == "said"}
-        overlap = _behind(context, leaving)[: self.overlap]
+        overlap = _said_after(context, leaving)[: self.overlap]
         return positions(context, leaving.union(entry.seq for entry in overlap))
 
 
-def _behind(context: Context, leaving: set[int]) -> list[Entry]:
+def _said_after(context: Context, leaving: set[int]) -> list[Entry]:
     """What was said behind all that leaves, and stays."""
     last = max(leaving)
     return [entry for entry in context.visible if entry.kind == "said" and entry.seq > last]

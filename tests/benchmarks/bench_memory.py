@@ -60,7 +60,7 @@ async def written(url: str) -> Session:
     run, messages = run_on(Compaction(), window=4_000_000, counter=estimate_tokens), conversation()
     session = await Session.open("bench", runners_store(url))
     for _ in range(MESSAGES // BATCH):
-        session = await session.append(*(run.added(next(messages)) for _ in range(BATCH)))
+        session = await session.append(*(run.record_of(next(messages)) for _ in range(BATCH)))
     return session
 
 

@@ -65,7 +65,7 @@ async def step(run: Run, session: Session, message: Message) -> Session:
     session = await run.keeper.make_room(session)
     counted = run.keeper.budget.counted(session.context)
     called = ModelCalled(purpose="agent", model=MODEL, counted=counted, usage=Usage(input_tokens=counted))
-    said = run.added(message)
+    said = run.record_of(message)
     return await run.record(session, called, said)
 
 

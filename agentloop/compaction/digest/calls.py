@@ -242,12 +242,12 @@ _CHECKS = pattern(
 _PATH = pattern(r"(?!-)[\w.@/-]*(?:/|\.\w)[\w.@/:\[\]-]*")
 
 _MOST_SHOWN_COMMAND_CHARS = 80
-"""Of a command that failed: a line of a terminal, and no more than `_TOLD` reads back."""
+"""Of a command that failed: a line of a terminal, and no more than `_FAILURE_LINE` reads back."""
 
 _MOST_SHOWN_ARGUMENT_CHARS = 60
 """Of the arguments of another call, so that name and error fit beside them."""
 
-_TOLD = pattern(r"(?P<name>[^(\n]{0,200})\((?P<about>.{0,80}?)\): ")
+_FAILURE_LINE = pattern(r"(?P<name>[^(\n]{0,200})\((?P<about>.{0,80}?)\): ")
 
 
 def failure_lines(calls: Sequence[Call], earlier: Iterable[str] = ()) -> Iterator[str]:
@@ -256,8 +256,8 @@ def failure_lines(calls: Sequence[Call], earlier: Iterable[str] = ()) -> Iterato
     `earlier` are the lines of an earlier record, oldest first and without their dash: what they tell of may
     have been mended since.
     """
-    calls = [*(call for line in earlier for call in _told(line)), *calls]
-    mended = _mended(calls)
+    calls = [*(call for line in earlier for call in _parse_failure(line)), *calls]
+    mended = _mended_by(calls)
     failed = [(at, call) for at, call in enumerate(calls) if call.error]
     lines: dict[str, None] = {}
     for open_ones in (True, False):
@@ -274,9 +274,9 @@ def _line(call: Call, by: Call | None) -> str:
     return f"- {call.name}({about}): {call.error}{OPEN if by is None else MENDED}"
 
 
-def _told(line: str) -> Iterator[Call]:
+def _parse_failure(line: str) -> Iterator[Call]:
     """The calls that such a line tells of: one that failed, and where it was mended one that went well."""
-    told = _TOLD.match(line)
+    told = _FAILURE_LINE.match(line)
     if told is None:
         return
     failed = Call(
@@ -293,7 +293,7 @@ def _told(line: str) -> Iterator[Call]:
         yield replace(failed, error=None)
 
 
-def _mended(calls: Sequence[Call]) -> dict[int, Call]:
+def _mended_by(calls: Sequence[Call]) -> dict[int, Call]:
     """The failed calls with the later one that went well: the same, or the whole of which it was part."""
     later: dict[tuple[str, str], Call] = {}
     found: dict[int, Call] = {}
@@ -352,13 +352,13 @@ def last_done(calls: Iterable[Call], earlier: Iterable[tuple[str, str]] = ()) ->
     return done
 
 
-def changed(action: str) -> bool:
+def changes_file(action: str) -> bool:
     """Whether what was done, or tried, changes a file."""
     return action.removeprefix(COULD_NOT) in CHANGING
 
 
 def _hides(action: str, before: str) -> bool:
-    return changed(before) and not changed(action)
+    return changes_file(before) and not changes_file(action)
 
 
 def _action(call: Call, path: str) -> str:
@@ -374,7 +374,7 @@ def _of_command(command: str, path: str) -> str:
     return "used"
 
 
-def grouped(files: Sequence[tuple[str, str]]) -> list[str]:
+def lines_by_action(files: Sequence[tuple[str, str]]) -> list[str]:
     """One line for each thing done, with the files it was done to."""
     lines: dict[str, list[str]] = {}
     for path, action in files:
@@ -396,7 +396,7 @@ _SUMS_UP = pattern(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class EarlierLine:
     """The line of a call in an earlier record, at its place before all calls made since."""
 
     at: int
@@ -408,13 +408,13 @@ class Told:
         return self.line.partition(ARROW)[0]
 
 
-def told_before(lines: Sequence[str], calls: Sequence[Call]) -> list[Told]:
+def earlier_lines(lines: Sequence[str], calls: Sequence[Call]) -> list[EarlierLine]:
     """The lines of an earlier record, newest first, without those of calls that were made again since.
 
     A call without arguments asks for what comes next, and one that failed says nothing of the one before.
     """
     again = {_asked(call) for call in calls if call.arguments and not call.error} if lines else set()
-    told = [Told(at=at, line=line) for at, line in enumerate(lines, -len(lines))]
+    told = [EarlierLine(at=at, line=line) for at, line in enumerate(lines, -len(lines))]
     return [one for one in reversed(told) if one.asked not in again]
 
 
@@ -436,9 +436,9 @@ def newest_of_each(calls: Sequence[Call]) -> list[Call]:
     return kept
 
 
-def outcome_line(call: Call | Told) -> str:
+def outcome_line(call: Call | EarlierLine) -> str:
     """The tool, its arguments in brief, and what came of it."""
-    return f"- {call.line if isinstance(call, Told) else f'{_asked(call)}{ARROW}{outcome(call)}'}"
+    return f"- {call.line if isinstance(call, EarlierLine) else f'{_asked(call)}{ARROW}{outcome(call)}'}"
 
 
 def _asked(call: Call) -> str:
@@ -462,10 +462,10 @@ def outcome(call: Call) -> str:
     text = call.result
     if len(text) <= MOST_CHARS // 2:
         return " ".join(text.split()) or "nothing"
-    return telling(sentences(text, most_chars=len(text)))
+    return most_telling(sentences(text, most_chars=len(text)))
 
 
-def telling(found: Sequence[Sentence], most_chars: int = MOST_CHARS) -> str:
+def most_telling(found: Sequence[Sentence], most_chars: int = MOST_CHARS) -> str:
     """The sentences with the most to say in so many characters, in their order."""
     ranked = sorted(range(len(found)), key=lambda at: (-_weight(found, at), at))
     room = most_chars

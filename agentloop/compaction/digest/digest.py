@@ -12,15 +12,15 @@ from agentloop._plumbing.to_text import strict
 from agentloop._plumbing.truncate import head
 from agentloop.compaction.digest.calls import (
     calls_of,
-    changed,
+    changes_file,
+    earlier_lines,
     failure_lines,
-    grouped,
     last_done,
+    lines_by_action,
     newest_of_each,
     outcome_line,
-    told_before,
 )
-from agentloop.compaction.digest.earlier import Earlier, prose_within, taken_apart
+from agentloop.compaction.digest.earlier import Earlier, parse_records, prose_within
 from agentloop.compaction.digest.index import index_of
 from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
 from agentloop.compaction.digest.statements import (
@@ -161,7 +161,7 @@ def digest(
     stays in sight beside the record. Nothing said gives "".
     """
     said = [entry for entry in covered if entry.kind == "said"]
-    earlier = taken_apart(
+    earlier = parse_records(
         summary_in(entry.original.text).strip() for entry in covered if entry.kind == "summary"
     )
     head = prose_within(neutral(earlier.prose), max_tokens=int(max_tokens * PROSE_SHARE), counter=counter)
@@ -197,7 +197,7 @@ def _sections(said: Sequence[Entry], earlier: Earlier, kept: Sequence[Entry]) ->
     weigh(users, task=next((one.at for one in users), None))
     weigh(others, task=None)
     calls = list(calls_of(messages))
-    told = told_before(earlier.done, calls)
+    told = earlier_lines(earlier.done, calls)
     gone += set(earlier.done).difference(one.line for one in told)
     return {
         "asked": _spoken(ASKED, users, LIGHT),
@@ -240,9 +240,9 @@ def _files(done: dict[str, str]) -> Section[tuple[str, str]]:
     newest = list(reversed(done.items()))
     return Section(
         title=FILES,
-        wanted=sorted(newest, key=lambda pair: not changed(pair[1])),
+        wanted=sorted(newest, key=lambda pair: not changes_file(pair[1])),
         text_of=lambda pair: pair[0],
-        written=grouped,
+        written=lines_by_action,
     )
 
 

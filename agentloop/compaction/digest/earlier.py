@@ -63,14 +63,14 @@ class Earlier:
         )
 
 
-def taken_apart(records: Iterable[str]) -> Earlier:
+def parse_records(records: Iterable[str]) -> Earlier:
     """What these records say, oldest first; one that is not in our sections is prose. Linear in the text.
 
     Only whole lines as a digest writes them count: a heading, and below it items with a dash or labelled
     lines of an index, up to the first other line. So what somebody quoted inside an item stays his.
 
     Example:
-        >>> found = taken_apart(["Some prose.\\n\\nWhat users said:\\n- Never push.\\n  Ask first."])
+        >>> found = parse_records(["Some prose.\\n\\nWhat users said:\\n- Never push.\\n  Ask first."])
         >>> found.prose, found.asked
         ('Some prose.', ('Never push.\\nAsk first.',))
     """

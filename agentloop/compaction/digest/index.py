@@ -78,9 +78,9 @@ Found = dict[str, tuple[IdentifierKind, str]]
 """What is new in a message: each identifier with its kind and how it is shown."""
 
 
-def told(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[IndexItem]:
+def in_messages(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[IndexItem]:
     """What users and assistants said and what calls named; enough for `most` items."""
-    return _in_turns(_told, entries, seen, most)
+    return _in_turns(_in_message, entries, seen, most)
 
 
 def in_results(entries: Sequence[Entry], seen: Seen, *, most: int) -> list[IndexItem]:
@@ -117,7 +117,7 @@ def _ends_first(items: Sequence[IndexItem]) -> Iterator[IndexItem]:
                 yield group[-1 - at]
 
 
-def _told(entry: Entry, seen: Seen) -> Found:
+def _in_message(entry: Entry, seen: Seen) -> Found:
     message = entry.original
     if message.role == "tool":
         return {}
@@ -228,7 +228,7 @@ def index_of(entries: Sequence[Entry], *, max_tokens: int, counter: TokenCounter
     if max_tokens <= 0:
         return ""
     seen = Seen(set(identifiers(known)))
-    first = told(entries, seen, most=max_tokens)
+    first = in_messages(entries, seen, most=max_tokens)
     outdated = asked_again(entries)
     current = [entry for entry in entries if entry.seq not in outdated]
     second = in_results(current, seen, most=max_tokens)

@@ -133,7 +133,7 @@ def _claim(clause: str) -> Statement | None:
         found = _value(value)
         key = key_of(re.split(r"\bfrom\b", what)[0])
         if found and key:
-            key |= _behind(value, found)
+            key |= _qualifiers(value, found)
             return Statement(key=key, value=found, told=True, label=f"{what.strip()}:" in clause)
         return None
     return _last(clause)
@@ -164,7 +164,7 @@ def _value(text: str) -> str | None:
     return text[start : text.find(plain[-1], start) + len(plain[-1])]
 
 
-def _behind(text: str, value: str) -> frozenset[str]:
+def _qualifiers(text: str, value: str) -> frozenset[str]:
     """What else is said of the thing behind an exact value: "30 for uploads" is of other than "30"."""
     if not is_hard(value):
         return frozenset()

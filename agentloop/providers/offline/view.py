@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from typing import Any
 
-from agentloop.compaction.digest import taken_apart
+from agentloop.compaction.digest import parse_records
 from agentloop.messages import Json, Message, ToolCall
 from agentloop.models import ModelRequest
 
@@ -249,7 +249,7 @@ def _folder(text: str) -> str:
 
 def notes_in_record(record: str) -> dict[str, str]:
     """The notes that stand in a record in what the assistant said, under no heading, or under their own."""
-    notes = notes_in(with_dashes("\n".join(taken_apart([record]).decided)))
+    notes = notes_in(with_dashes("\n".join(parse_records([record]).decided)))
     for title, body in sections(record):
         if title in (READ, ""):
             notes |= notes_in(body)
@@ -278,7 +278,7 @@ def with_dashes(text: str) -> str:
 
 def questions_in(record: str) -> list[str]:
     """What a record says that users said, one text each."""
-    return list(taken_apart([record]).asked)
+    return list(parse_records([record]).asked)
 
 
 def to_read_in(record: str) -> list[str]:

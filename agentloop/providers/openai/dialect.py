@@ -20,7 +20,13 @@ from agentloop.context import SYSTEM_ROLES
 from agentloop.messages import Json, text_of
 from agentloop.prompts import INSTRUCTIONS_IN_FRONT
 from agentloop.providers.openai.fields import OWN_FIELDS, FieldPath
-from agentloop.providers.openai.reasoning import AMOUNTS, Returned, less_for, less_where_it_points, returned
+from agentloop.providers.openai.reasoning import (
+    AMOUNTS,
+    Returned,
+    less_for,
+    less_where_it_points,
+    with_less_reasoning,
+)
 from agentloop.providers.openai.refusals import (
     CALL_IDS,
     NINE_LETTERS,
@@ -117,7 +123,7 @@ def at_most(body: dict[str, Any], names: Sequence[str], most: int) -> dict[str, 
     return {**body, **high}
 
 
-def instructed(messages: Sequence[Json], way: Instructions) -> Sequence[Json]:
+def with_instructions(messages: Sequence[Json], way: Instructions) -> Sequence[Json]:
     """The messages with the instructions that begin them said in that way."""
     if way == "as they come" or not messages or messages[0].get("role") not in SYSTEM_ROLES:
         return messages
@@ -128,7 +134,7 @@ def instructed(messages: Sequence[Json], way: Instructions) -> Sequence[Json]:
     at = next((at for at, message in enumerate(rest) if message.get("role") == "user"), None)
     if at is None:
         return [{"role": "user", "content": label.strip()}, *rest]
-    return [*rest[:at], {**rest[at], "content": _behind(label, rest[at].get("content"))}, *rest[at + 1 :]]
+    return [*rest[:at], {**rest[at], "content": _with_label(label, rest[at].get("content"))}, *rest[at + 1 :]]
 
 
 def with_reasoning(messages: Sequence[Json]) -> Sequence[Json]:
@@ -141,7 +147,7 @@ def with_reasoning(messages: Sequence[Json]) -> Sequence[Json]:
     ]
 
 
-def _behind(label: str, content: object) -> str | list[Any]:
+def _with_label(label: str, content: object) -> str | list[Any]:
     if isinstance(content, list | tuple):
         return [{"type": "text", "text": label}, *content]
     return f"{label}{content or ''}"
@@ -225,10 +231,10 @@ class Dialect:
         """What is other than in the dialect before, as plain values by name."""
         ours = {field.name: getattr(self, field.name) for field in fields(self)}
         changed = {name: value for name, value in ours.items() if value != getattr(before, name)}
-        return {name: _plain(value) for name, value in changed.items()}
+        return {name: _json_value(value) for name, value in changed.items()}
 
     def _said(self, messages: Sequence[Json]) -> Sequence[Json]:
-        messages = returned(instructed(messages, self.instructions), self.reasoning)
+        messages = with_less_reasoning(with_instructions(messages, self.instructions), self.reasoning)
         messages = with_ids(messages, self.call_ids)
         return with_reasoning(messages) if self.wants_reasoning else messages
 
@@ -237,7 +243,7 @@ BodyChange: TypeAlias = tuple[Dialect, Dialect]
 """The dialects before and after something was learnt."""
 
 
-def _plain(value: object) -> object:
+def _json_value(value: object) -> object:
     if not isinstance(value, frozenset):
         return value
     return sorted(item if isinstance(item, str) else ".".join(item) for item in value)

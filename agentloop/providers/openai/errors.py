@@ -119,8 +119,8 @@ def understand(error: Exception, server: Server) -> Failure:
             return Failure(server=server, error=error)
         if (said := _said_in(error)) is not None:
             return Failure(server=server, said=said)
-        ours = _translated(error, server)
-        ours.__cause__ = _plain(error)
+        ours = _translate(error, server)
+        ours.__cause__ = _words_only(error)
         return Failure(server=server, error=ours)
     except Exception as odd:  # noqa: BLE001 — an error that gets out of here has the request and its key with it
         return Failure(server=server, error=_unreadable(server, type(error), type(odd)))
@@ -140,7 +140,7 @@ def _wipe(error: AgentLoopError, server: Server) -> None:
     each: BaseException = error
     for _ in range(_MOST_CAUSES):
         cause = each.__cause__ or each.__context__
-        each.__cause__ = None if cause is None else _plain(cause)
+        each.__cause__ = None if cause is None else _words_only(cause)
         each.__context__ = None
         if each.__cause__ is None:
             break
@@ -258,11 +258,11 @@ def _reason(error: BaseException, server: Server) -> str:
     """The innermost reason on one line, without secrets."""
     while error.__cause__ is not None:
         error = error.__cause__
-    words = _plain(error) if isinstance(error, _PLAIN_ERRORS) else error
+    words = _words_only(error) if isinstance(error, _PLAIN_ERRORS) else error
     return " ".join(server.wipe_secrets(str(words)).split())[:_SHOWN_CHARS] or type(error).__name__
 
 
-def _plain(error: BaseException) -> BaseException:
+def _words_only(error: BaseException) -> BaseException:
     """The error itself where it is ours, else its words."""
     if isinstance(error, AgentLoopError | ServerSaidError | ClientSaidError):
         return error
@@ -273,7 +273,7 @@ def _plain(error: BaseException) -> BaseException:
     return ClientSaidError(f"{type(error).__name__}: {words}")
 
 
-def _translated(error: Exception, server: Server) -> AgentLoopError:
+def _translate(error: Exception, server: Server) -> AgentLoopError:
     match error:
         case openai.APITimeoutError() | httpx2.TimeoutException():
             return ModelUnavailableError(

@@ -86,13 +86,13 @@ def _refuses_reasoning(refusal: Refusal, sent: Json) -> bool:
     return bool(_NAMED.search(text) and refused and not _MISSED.search(text))
 
 
-def returned(messages: Sequence[Json], how: Returned) -> Sequence[Json]:
+def with_less_reasoning(messages: Sequence[Json], how: Returned) -> Sequence[Json]:
     """The messages of chat completions with so much of their reasoning.
 
     Example:
         >>> thought = {"type": "thinking", "thinking": "hm"}
         >>> said = {"role": "assistant", "content": [thought, {"type": "text", "text": "Yes."}]}
-        >>> returned([said], "in fields")
+        >>> with_less_reasoning([said], "in fields")
         [{'role': 'assistant', 'content': 'Yes.'}]
     """
     if how == "as it came":

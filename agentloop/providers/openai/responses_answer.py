@@ -34,7 +34,7 @@ def answer_of(response: Json, items: list[Any]) -> Answer:
     if str(response.get("status")) in _UNFINISHED:
         raise BadAnswerError(_NO_END)
     try:
-        message = message_of([_plain(item) for item in _each_once(cleaned(items))])
+        message = message_of([_in_api_shape(item) for item in _each_once(cleaned(items))])
     except (UsageError, RecursionError) as error:
         raise BadAnswerError("the server's answer is nested too deep") from error
     finish = _finish(response, items) or ("tool_calls" if message.tool_calls else "stop")
@@ -75,10 +75,10 @@ def _is_cut_call(item: object) -> bool:
 
 def _each_once(items: list[Any]) -> list[Json]:
     """The items that are objects; a call that is sent twice is one."""
-    return dedupe_calls([item for item in items if isinstance(item, Mapping)], _told)
+    return dedupe_calls([item for item in items if isinstance(item, Mapping)], _id_and_words)
 
 
-def _told(item: Json) -> tuple[Hashable, Hashable]:
+def _id_and_words(item: Json) -> tuple[Hashable, Hashable]:
     """Both ids of a call, none of another item, and what the call says where it is for us to answer."""
     kind, call_id = str(item.get("type")), item.get("call_id")
     if not (isinstance(call_id, str) and call_id):
@@ -87,7 +87,7 @@ def _told(item: Json) -> tuple[Hashable, Hashable]:
     return (kind, call_id, str(item.get("id"))), (str(item.get("name")), str(given))
 
 
-def _plain(item: Json) -> Json:
+def _in_api_shape(item: Json) -> Json:
     """The item, a message whose text some servers send in a shape of their own in the API's shape."""
     content = item.get("content")
     if item.get("type") != "message" or not isinstance(content, str | list):

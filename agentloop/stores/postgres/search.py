@@ -43,7 +43,7 @@ _SCOPE = """
     (%(id)s::text IS NULL OR line.id = %(id)s::text)
     AND (%(folder)s::bytea IS NULL OR line.folder = %(folder)s::bytea)
     AND (%(owner)s::bytea IS NULL OR line.owner = %(owner)s::bytea)"""
-_BEHIND = f"""
+_TO_INDEX = f"""
     SELECT line.id FROM agentloop_sessions AS line
     LEFT JOIN agentloop_indexed AS done ON done.session_id = line.id
     WHERE line.length <> coalesce(done.seq, 0) AND {_SCOPE}"""
@@ -93,7 +93,7 @@ Part = tuple[int, int, bool, str]
 
 async def search(link: Link, query: Query, scope: SessionScope, most: int) -> tuple[Found, ...]:
     """The newest `most` records that hold what is looked for, in the sessions of the scope."""
-    for name in await link.run(partial(_behind, scope)):
+    for name in await link.run(partial(_sessions_to_index, scope)):
         while await link.run(partial(_index, name)):
             pass
     return await link.run(partial(_found, scope, query, most))
@@ -104,8 +104,8 @@ def _values(scope: SessionScope) -> dict[str, Any]:
     return {"id": scope.session_id, "folder": to_bytes(scope.folder), "owner": to_bytes(scope.owner)}
 
 
-async def _behind(scope: SessionScope, connection: AsyncConnection) -> list[str]:
-    rows = await (await connection.execute(_BEHIND, _values(scope))).fetchall()
+async def _sessions_to_index(scope: SessionScope, connection: AsyncConnection) -> list[str]:
+    rows = await (await connection.execute(_TO_INDEX, _values(scope))).fetchall()
     return [name for (name,) in rows]
 
 

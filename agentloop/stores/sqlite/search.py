@@ -1,8 +1,8 @@
 """Full-text search in a SQLite file by FTS5 (https://sqlite.org/fts5.html): its index filled, asked, mended.
 
 An append does not touch the index. A search first brings the sessions that it asks about up to date
-(`behind`, `catch_up`), some records in each transaction, so that no writer waits long. What the index finds
-is then read from the log and held against the query (`search`).
+(`sessions_to_index`, `catch_up`), some records in each transaction, so that no writer waits long. What the
+index finds is then read from the log and held against the query (`search`).
 
 The index can be lost without losing anything. What is damaged in it would keep searches, deletions and sweeps
 from being done for good: so where one fails, the index is looked through, and where that is the cause it is
@@ -46,7 +46,7 @@ _STANDS = """SELECT 1 FROM events
 _SCOPE = """(:id IS NULL OR sessions.id = :id) AND (:folder IS NULL OR sessions.folder = :folder)
     AND (:owner IS NULL OR sessions.owner = :owner)"""
 _COUNTED = "typeof(length) = 'integer' AND typeof(indexed) = 'integer'"
-_BEHIND = f"SELECT id, length FROM sessions WHERE indexed < length AND {_COUNTED} AND {_SCOPE}"
+_TO_INDEX = f"SELECT id, length FROM sessions WHERE indexed < length AND {_COUNTED} AND {_SCOPE}"
 _NEXT = f"SELECT indexed, length FROM sessions WHERE id = ? AND {_COUNTED}"
 _NUMBER = f"SELECT number FROM sessions WHERE id = :id AND {IS_NUMBERED} AND {_SCOPE}"
 _IN_SCOPE = f"SELECT id FROM sessions WHERE {_SCOPE} ORDER BY updated DESC, id"
@@ -100,9 +100,9 @@ class _Room:
         self.chars -= len(body)
 
 
-def behind(scope: SessionScope, file: SQLiteFile) -> dict[str, int]:
+def sessions_to_index(scope: SessionScope, file: SQLiteFile) -> dict[str, int]:
     """The sessions concerned that the index does not know wholly, and their lengths."""
-    return dict(file.rows(_BEHIND, _values(scope)))
+    return dict(file.rows(_TO_INDEX, _values(scope)))
 
 
 def catch_up(lengths: Mapping[str, int], file: SQLiteFile) -> dict[str, int]:

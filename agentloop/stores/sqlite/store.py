@@ -185,10 +185,10 @@ class SQLiteStore:
             await asyncio.wrap_future(closing)
 
     async def _searched(self, query: Query, scope: SessionScope, most: int) -> Sequence[Found]:
-        behind = await self._run(partial(search.behind, scope))
+        lengths = await self._run(partial(search.sessions_to_index, scope))
         try:
-            while behind:
-                behind = await self._run(partial(search.catch_up, behind))
+            while lengths:
+                lengths = await self._run(partial(search.catch_up, lengths))
         except StoreError as fault:
             if not is_read_only(fault):
                 raise
