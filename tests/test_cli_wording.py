@@ -14,7 +14,7 @@ from agentloop.events import MessageRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions import Leases
 from agentloop.stores import open_store
-from agentloop.stores.postgres.connection import address_of
+from agentloop.stores.postgres.address import address_of
 from tests.cli_kit import agentloop
 from tests.test_cli_sessions_kept import compacted, life, listed, said, sessions, stored
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from agentloop.errors import StoreError
-from agentloop.stores.postgres import HeldLock, connection
+from agentloop.stores.postgres import HeldLock, locks
 from tests.postgres_kit import other_program, until_connected
 
 
@@ -66,12 +66,12 @@ async def test_a_connection_that_cannot_be_used_is_closed(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = HeldLock(f"{database}&application_name=unusable", "mine")
-    monkeypatch.setattr(connection, "_SERVER_PROBES", "SELECT 1 / 0")
+    monkeypatch.setattr(locks, "_SERVER_PROBES", "SELECT 1 / 0")
     with pytest.raises(StoreError, match="division by zero"):
         await lock.keep()
     async with other_program(database) as watcher:
         await until_connected(watcher, "unusable", 0)
-    monkeypatch.setattr(connection, "_SERVER_PROBES", "SELECT pg_advisory_lock(7)")
+    monkeypatch.setattr(locks, "_SERVER_PROBES", "SELECT pg_advisory_lock(7)")
     async with other_program(database) as other:
         await other.execute("SELECT pg_advisory_lock(7)")
         task = asyncio.create_task(lock.keep())

@@ -8,5 +8,7 @@ except ImportError as error:
     text = "a PostgreSQL store needs the extra 'postgres': install agentloop-kit[postgres]"
     raise UsageError(text) from error
 
-from agentloop.stores.postgres.connection import HeldLock, fault_of, found_at, held_among, is_away
+from agentloop.stores.postgres.connection import found_at
+from agentloop.stores.postgres.faults import fault_of, is_away
+from agentloop.stores.postgres.locks import HeldLock, held_among
 from agentloop.stores.postgres.store import PostgresStore

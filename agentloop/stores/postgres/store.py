@@ -29,7 +29,8 @@ from agentloop.stores.base import (
 )
 from agentloop.stores.lines import change_of
 from agentloop.stores.postgres import tables
-from agentloop.stores.postgres.connection import Link, address_of
+from agentloop.stores.postgres.address import address_of
+from agentloop.stores.postgres.connection import Link
 from agentloop.stores.postgres.schema import prepare
 from agentloop.stores.postgres.search import search
 from agentloop.stores.postgres.tables import faults_of
