@@ -8,10 +8,13 @@ per kind, window and policy. Beside a digest that is computed again from the log
 list that is compacted again and again, and a runner that gets no summary. For a value that was replaced the
 share counts where the old one is gone. With files of recorded conversations as arguments, prints the digest
 of each at several lengths instead.
+
+It takes some minutes, and says on standard error what it is at.
 """
 
 import json
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -183,25 +186,23 @@ def table(wording: Wording, seeds: Sequence[int]) -> None:
     """Print the shares of every policy."""
     sessions = [planted_session(seed, wording) for seed in seeds]
     sizes = [sum(count_message(message, COUNTER) for message in one.messages) for one in sessions]
-    print(f"{len(sessions)} sessions, {sum(sizes) // len(sizes):,} tokens on average")
+    print(f"{len(sessions)} sessions, {sum(sizes) // len(sizes):,} tokens on average", flush=True)
     for share in WINDOWS:
-        scores = {name: _scores(policy, sessions, sizes, share) for name, policy in POLICIES.items()}
+        scores = {name: _scores(name, sessions, sizes, share) for name in POLICIES}
         kinds = sorted(next(iter(scores.values())))
         print(f"\nwindow {share:.0%}".ljust(32) + "".join(f"{name:>21}" for name in scores))
         for kind in kinds:
             print(f"{kind:31}" + "".join(f"{by[kind]:21.2f}" for by in scores.values()), flush=True)
 
 
-def _scores(
-    policy: Callable[[Sequence[Message], int], str],
-    sessions: Sequence[Planted],
-    sizes: Sequence[int],
-    share: float,
-) -> dict[str, float]:
+def _scores(name: str, sessions: Sequence[Planted], sizes: Sequence[int], share: float) -> dict[str, float]:
+    began = time.monotonic()
+    print(f"window {share:.0%}, {name} …", end=" ", file=sys.stderr, flush=True)
     found: defaultdict[str, list[bool]] = defaultdict(list)
     for session, size in zip(sessions, sizes, strict=True):
-        for kind, right in recall(session, policy(session.messages, int(size * share))):
+        for kind, right in recall(session, POLICIES[name](session.messages, int(size * share))):
             found[kind].append(right)
+    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     return {kind: sum(right) / len(right) for kind, right in found.items()}
 
 
