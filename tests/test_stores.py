@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentloop import Agent, OfflineModel, Runner
+from agentloop.codec import decode, encode
 from agentloop.errors import UsageError
 from agentloop.events import Described, Event, MessageRecord
 from agentloop.messages import Message
@@ -71,9 +73,9 @@ async def test_the_contract_in_one_call(make_store: Make) -> None:
 
 NEWER = st.builds(
     Described,
-    title=st.sampled_from([None, "", "T", "\ud800"]),
-    folder=st.sampled_from([None, "/a", "/\udce9"]),
-    owner=st.sampled_from([None, "me", "you"]),
+    title=st.sampled_from([None, "", "T", "\ud800", "\ud83d\ude42", "\ude42\ud83d"]),
+    folder=st.sampled_from([None, "/a", "/\udce9", "/\ud83d\ude42"]),
+    owner=st.sampled_from([None, "me", "you", "\ud83d\ude42"]),
     ttl_seconds=st.sampled_from([None, 0, -1.0, 5, 2.5]),
     time=st.sampled_from([1.0, 2, -3.5]),
 )
@@ -82,7 +84,8 @@ APPENDS = st.lists(st.lists(st.one_of(NEWER, SAID), min_size=1, max_size=3), min
 
 
 def line(name: str, events: Sequence[Event]) -> SessionInfo:
-    """The line by the words of `Described`, one field after the other."""
+    """The line by the words of `Described` as the log says them again, one field after the other."""
+    events = [decode(encode(event)) for event in events]
     found: dict[str, Any] = {}
     for event in events:
         for field in ("title", "folder", "owner", "ttl_seconds"):
@@ -181,3 +184,14 @@ def test_a_bad_url_is_one_clear_line(url: str, says: str) -> None:
         open_store(url)
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("prompt", ["\ud83d\ude42 Hello", "a" * 58 + "\ud83d\ude42 and more", "\ude42\ud83d"])
+async def test_a_title_of_halves_is_the_one_that_the_log_has(prompt: str, tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "x.db")
+    async with Runner(Agent(OfflineModel()), store=store, transcripts=None) as runner:
+        done = await runner.run(prompt)
+        info = await store.info(done.session_id)
+        assert await store.check() == ()
+        assert info is not None
+        assert (info.title or "").encode().decode() == info.title

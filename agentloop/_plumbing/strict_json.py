@@ -51,6 +51,11 @@ def without_half(text: str) -> tuple[str, str]:
     return str(cleaned(text[: len(text) - len(half)])), half
 
 
+def joined(text: str) -> str:
+    """The text as JSON brings it back: two halves are their character, a half alone stays as it is."""
+    return text if encodes(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
 def encodes(text: str) -> bool:
     """Whether the text is strict UTF-8: it holds no lone surrogate."""
     if text.isascii():

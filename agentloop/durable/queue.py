@@ -13,7 +13,6 @@ from dbos import DBOS, DBOSClient, DBOSPortableJSONSerializer, EnqueueOptions, W
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import MOST_COUNT, whole_or_none
-from agentloop._plumbing.to_text import strict
 from agentloop.durable.engine import (
     DbosTables,
     as_store_errors,
@@ -347,5 +346,5 @@ class RunQueue:
 
 
 def _first_words(message: Message) -> str:
-    """What the queue shows of a prompt; its column takes neither NUL nor half a character."""
-    return strict(title_of(message).replace("\0", "\ufffd"))
+    """What the queue shows of a prompt; its column takes no NUL."""
+    return title_of(message).replace("\0", "\ufffd")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.checks import shown
+from agentloop._plumbing.strict_json import cleaned
 from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks
 from agentloop.context import Budget, TokenCounter, counter_for
@@ -161,8 +162,8 @@ MOST_TITLE_CHARS = 60
 
 
 def title_of(message: Message) -> str:
-    """The first words of what is said, on one line of at most 60 characters."""
-    title = " ".join(message.text.split())
+    """The first words of what is said, on one line of at most 60 characters; no half of one is among them."""
+    title = " ".join(str(cleaned(message.text)).split())
     if len(title) <= MOST_TITLE_CHARS:
         return title
     return head(title, MOST_TITLE_CHARS - 1).rstrip() + "…"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from agentloop._plumbing.checks import shown
+from agentloop._plumbing.strict_json import joined
 from agentloop.codec import decode
 from agentloop.errors import DamagedError, UsageError
 from agentloop.events import Described, Event, Record
@@ -72,9 +73,9 @@ def change_of(events: Sequence[Event]) -> LineChange:
         first=float(events[0].time),
         updated=max(float(event.time) for event in events),
         added=len(events),
-        title=_last([each.title for each in said]),
-        folder=_last([each.folder for each in said]),
-        owner=_last([each.owner for each in said]),
+        title=_as_logged(_last([each.title for each in said])),
+        folder=_as_logged(_last([each.folder for each in said])),
+        owner=_as_logged(_last([each.owner for each in said])),
         ttl_seconds=_last([_ttl(each.ttl_seconds) for each in said]),
     )
 
@@ -116,6 +117,11 @@ def newest_first(lines: Iterable[SessionInfo | None], scope: SessionScope) -> tu
 
 def _last(said: Sequence[T | None]) -> T | None:
     return next((each for each in reversed(said) if each is not None), None)
+
+
+def _as_logged(text: str | None) -> str | None:
+    """The text as its record says it when it is read again."""
+    return None if text is None else joined(text)
 
 
 def _ttl(seconds: float | None) -> float | None:

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from agentloop._plumbing.checks import seconds_of
+from agentloop.cli.input import decode_typed
 from agentloop.cli.options import STORE, options
 from agentloop.cli.sessions.command import Opened, expiry_text, run_work
 from agentloop.cli.terminal import StandardOutput, error_console, say
@@ -23,6 +24,7 @@ _MOST_TRIES = 20
 @options(STORE)
 def rename(name: str, title: str, **_: Any) -> int:
     """Give a session a title."""
+    title = decode_typed(title)
     if not title.strip():
         raise UsageError("the title is empty: say what the session is about")
 
