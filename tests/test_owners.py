@@ -68,7 +68,9 @@ async def test_an_id_that_is_taken_is_refused_without_saying_whose_it_is(owner: 
     before, ann = await store.read("s"), runner_for(store, "ann")
     with pytest.raises(UsageError) as error:
         await ann.run("Hello?", session_id="s")
-    assert str(error.value) == "session id 's' is taken: choose another"
+    assert str(error.value) == (
+        "session id 's' is taken by another owner: choose another id, or name its owner (owner=, --owner)"
+    )
     with pytest.raises(UsageError, match="choose another"):
         await anext(ann.stream("Hello?", session_id="s"))
     assert await store.read("s") == before
@@ -135,7 +137,10 @@ async def test_the_command_line_finds_an_owners_sessions_alone(tmp_path: Path) -
             agentloop(*call, "Again", "-c", *carl, cwd=tmp_path, env=ann),
             "no session of the folder",
         ),
-        (agentloop(*call, "Again", "--session", "of-bob", cwd=tmp_path, env=ann), "is taken: choose another"),
+        (
+            agentloop(*call, "Again", "--session", "of-bob", cwd=tmp_path, env=ann),
+            "is taken by another owner: choose",
+        ),
         (agentloop("undo", "of-bob", *store, cwd=tmp_path, env=ann), "no session has the id"),
     ):
         assert refused.status == 2

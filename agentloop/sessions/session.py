@@ -39,7 +39,10 @@ async def check_free(session_id: str, store: SessionStore, owner: str | None) ->
         UsageError: it is somebody else's, or nobody's, or the id is not allowed.
     """
     if await _is_hidden(session_id, store, owner):
-        raise UsageError(f"session id {session_id!r} is taken: choose another")
+        raise UsageError(
+            f"session id {session_id!r} is taken by another owner: choose another id, or name its owner "
+            "(owner=, --owner)"
+        )
 
 
 async def _is_hidden(session_id: str, store: SessionStore, owner: str | None) -> bool:
