@@ -267,6 +267,8 @@ def test_no_session_leaves_nothing_behind(tmp_path: Path) -> None:
     assert done.status == 0, done.err
     assert "compacted" in done.err
     assert "-r" not in done.err
+    assert "· nothing is stored\n" in done.err
+    assert "session " not in done.err
     assert list(place.iterdir()) == []
 
 

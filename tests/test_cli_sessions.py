@@ -147,6 +147,18 @@ def test_compact_preview_compact_and_undo(place: Path) -> None:
     assert "no compaction" in agentloop("undo", "work", cwd=place).out
 
 
+def test_too_little_to_compact_is_no_failure_and_says_what_is_enough(place: Path) -> None:
+    few = agentloop("compact", "short", "-m", "offline", cwd=place)
+    assert (few.status, "nothing worth compacting yet: " in few.out) == (0, True)
+    assert "more than a summary of it, some hundreds of tokens" in few.out
+    for number in range(4):
+        agentloop("-p", f"Message {number} of some words.", "--session", "small", cwd=place)
+    some = agentloop("compact", "small", "-m", "offline", cwd=place)
+    assert some.status == 0, some.err
+    assert some.out.startswith("nothing worth compacting yet: ")
+    assert some.complaint() == "agentloop: the offline model writes the summary, by rules"
+
+
 @pytest.mark.deep
 def test_a_session_goes_with_the_transcripts_that_it_made(place: Path) -> None:
     imported(sessions("export", "long", cwd=place).out, "brief", cwd=place)

@@ -542,6 +542,7 @@ async def test_memories_are_the_sentences_that_ask_for_it() -> None:
             [("add", {"a": 2, "b": 3}), ("word_count", {"path": "my file"})],
         ),
         ("call add(2, b=-3) and tell me", [("add", {"a": 2, "b": -3})]),
+        ("What does `add(a=2, b=-3)` say?", [("add", {"a": 2, "b": -3})]),
         (
             'word_count(path="a (1).md", names=["x", ")"])',
             [("word_count", {"path": "a (1).md", "names": ["x", ")"]})],
@@ -621,6 +622,9 @@ async def test_it_says_what_it_is() -> None:
     assert "“Write me a poem about the sea”" in text
     assert "offline stand-in" in text
     assert "OPENAI_API_KEY" in text
+    rule = "a tool that you name, as `list_files`. Its arguments are the file, the number or the quoted text"
+    assert rule in text
+    assert "behind the name, or what stands in `name(arg=…)`." in text
 
 
 @pytest.mark.deep

@@ -142,7 +142,8 @@ async def test_any_script_makes_valid_requests_that_fit(tmp_path: Path, script: 
     model = ScriptedModel([], window=6_000, summary="What was said, in short.")
     result = await runner_on(store, model, tmp_path).compact("s", focus=script * 20)
     assert result is not None
-    assert result.status in ("done", "failed")
+    # A summary longer than what it would stand for changes nothing.
+    assert result.status == ("ineffective" if len(script) < 10 else "done"), result.error
     assert_valid(model.requests)
     counter = counter_for(model.name)
     assert all(count_request(r, counter) + (r.max_output_tokens or 0) <= 6_000 for r in model.requests)

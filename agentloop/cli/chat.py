@@ -24,7 +24,6 @@ from agentloop.cli.session_choice import Past, SessionChoice, read_past, session
 from agentloop.cli.settings import Settings
 from agentloop.cli.terminal import StandardOutput, error_console, say, show
 from agentloop.redaction import Redact, redacted
-from agentloop.run import Limits
 from agentloop.runner import Runner
 from agentloop.stream import MessageAdded, Retrying, StreamEvent, TextDelta
 from agentloop.workspace import end_all
@@ -63,14 +62,15 @@ async def _talk(
 ) -> int:
     async with make_runner(built, settings, console) as runner:
         session_id = await session_id_for(choice, runner.store, settings.workdir, owner=settings.owner)
-        talk = Chat(runner, session_id, console, _history(settings), settings.limits)
-        say(console, f"session {session_id}; /help lists the commands, Ctrl-D ends", style="dim")
+        talk = Chat(runner, session_id, console, settings)
+        where = f"session {session_id}" if talk.stored else "nothing is stored"
+        say(console, f"{where}; /help lists the commands, Ctrl-D ends", style="dim")
         try:
             if choice.continues:
                 await talk.catch_up()
             await talk.go_on(first)
         finally:
-            if talk.spoke and settings.store != MEMORY:
+            if talk.spoke and talk.stored:
                 say(console, resume_hint(session_id, settings), style="dim")
     return 0
 
@@ -78,16 +78,15 @@ async def _talk(
 class Chat:
     """One session in a terminal."""
 
-    def __init__(
-        self, runner: Runner, session_id: str, console: Console, history: History, limits: Limits
-    ) -> None:
+    def __init__(self, runner: Runner, session_id: str, console: Console, settings: Settings) -> None:
         self.spoke = False
+        self.stored = settings.store != MEMORY
         self._runner = runner
         self._session_id = session_id
         self._console = console
-        self._limits = limits
-        self._tally = RunFigures(model=runner.agent.model.name)
-        self._line: PromptSession[str] = PromptSession(history=history)
+        self._limits = settings.limits
+        self._tally = RunFigures(model=runner.agent.model.name, stored=self.stored)
+        self._line: PromptSession[str] = PromptSession(history=_history(settings))
 
     async def go_on(self, message: str | None) -> None:
         """Answer the message, if there is one, then read the next, until the user ends it."""

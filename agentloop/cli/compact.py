@@ -21,7 +21,11 @@ _Done: TypeAlias = tuple[RunStatus, str]
 """A word of the exit table, and a line."""
 _Work: TypeAlias = Callable[[Runner, str], Coroutine[Any, Any, _Done]]
 
-NOTHING = "nothing to compact: what could be covered is too little"
+TOO_LITTLE = "nothing worth compacting yet"
+NOTHING = (
+    f"{TOO_LITTLE}: the task, while it is short, and the newest exchange stay; what stands between them has "
+    f"to take more than a summary of it, some hundreds of tokens"
+)
 
 
 @click.command()
@@ -32,14 +36,18 @@ NOTHING = "nothing to compact: what could be covered is too little"
 def compact(name: str, focus: str | None, preview: bool, **_: Any) -> int:
     """Compact a stored session now."""
 
+    settings = settings_for(flags_of(click.get_current_context()))
+
     async def work(runner: Runner, session_id: str) -> _Done:
         if preview:
             return "answered", preview_text(await runner.preview(session_id))
+        if (settings.summary_model or settings.model) == OFFLINE:
+            say(error_console(), "the offline model writes the summary, by rules", style="yellow")
         result = await runner.compact(session_id, focus=focus)
-        failed = result is not None and result.status != "done"
+        failed = result is not None and result.status not in ("done", "ineffective")
         return "failed" if failed else "answered", compaction_text(result)
 
-    return _on_session(name, settings_for(flags_of(click.get_current_context())), work)
+    return _on_session(name, settings, work)
 
 
 @click.command()
@@ -57,7 +65,9 @@ def undo(name: str, **_: Any) -> int:
 
 def compaction_text(result: CompactionResult | None) -> str:
     """What a compaction came to, in one line."""
-    return NOTHING if result is None else compaction_line(result)
+    if result is None:
+        return NOTHING
+    return f"{TOO_LITTLE}: {result.error}" if result.status == "ineffective" else compaction_line(result)
 
 
 def preview_text(preview: CompactionPreview | None) -> str:

@@ -50,7 +50,8 @@ _TAIL_CHARS = 60
 class RunFigures:
     """Sums over the events seen; grows with each.
 
-    `earlier` are compactions of the session before them; `goes_on` says that it was there before them.
+    `earlier` are compactions of the session before them; `goes_on` says that it was there before them,
+    `stored` that it is there behind them.
     """
 
     model: str = ""
@@ -59,6 +60,7 @@ class RunFigures:
     steps: int = 0
     earlier: int = 0
     goes_on: bool = False
+    stored: bool = True
     compactions: int = 0
     clearings: int = 0
     seqs: list[int] = field(default_factory=list)
@@ -103,9 +105,10 @@ class RunFigures:
 class Progress:
     """Shows one run: a line for what is worth one."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, tally: RunFigures) -> None:
         self._console = console
-        self._lines = EventLines()
+        self._tally = tally
+        self._lines = EventLines(stored=tally.stored)
 
     def show(self, event: StreamEvent) -> None:
         """Something happened, which the tally has taken in already: print its line, if it has one."""
@@ -124,8 +127,7 @@ class LiveProgress(Progress):
     """The same lines, and below them one that lives: what is under way, and how full the window is."""
 
     def __init__(self, console: Console, tally: RunFigures) -> None:
-        super().__init__(console)
-        self._tally = tally
+        super().__init__(console, tally)
         self._doing = "starting"
         self._since = time.monotonic()
         self._text = ""
@@ -184,20 +186,25 @@ class LiveProgress(Progress):
 def progress_on(console: Console, tally: RunFigures) -> Progress:
     """Live on a terminal, plain elsewhere."""
     alive = console.is_terminal and not console.is_dumb_terminal
-    return LiveProgress(console, tally) if alive else Progress(console)
+    return LiveProgress(console, tally) if alive else Progress(console, tally)
 
 
 @dataclass(slots=True)
 class EventLines:
-    """Turns events into lines; remembers the calls under way by their ids."""
+    """Turns events into lines; remembers the calls under way by their ids.
 
+    `stored` says that the session can be gone on with by its id.
+    """
+
+    stored: bool = True
     calls: dict[str, str] = field(default_factory=dict)
 
     def line(self, event: StreamEvent) -> Text | None:
         """The line for this event, None where it is worth none."""
         match event:
             case RunStarted():
-                return Text(_one_line(f"{event.model} · session {event.session_id}"), style="dim")
+                where = f"session {event.session_id}" if self.stored else "nothing is stored"
+                return Text(_one_line(f"{event.model} · {where}"), style="dim")
             case ToolStarted():
                 self.calls[event.call_id] = call_text(event.name, event.arguments)
             case ToolEnded():

@@ -63,14 +63,14 @@ async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int
     """Run it, show it, answer; the exit status. Never raises for what a run can end with."""
     for notice in (*call.built.notices, *call.prompt.notices):
         say(console, notice, style="yellow")
-    tally = RunFigures()
+    tally = RunFigures(stored=call.settings.store != MEMORY)
     last_words = partial(_last_words, writer, tally)
     with before_leaving(last_words), before_leaving(end_all):
         outcome = await _show_run(call, writer, console, tally)
         if tally.context:
             console.print(final_line(tally))
         status = await report_outcome(outcome, writer, console)
-    if _is_stored(call, tally):
+    if _is_stored(tally):
         for line in compaction_report(tally, call.settings.transcripts):
             console.print(Text(line, style="yellow"))
         say(console, resume_hint(tally.session_id, call.settings), style="dim")
@@ -220,10 +220,9 @@ def _output_failed(outcome: Outcome, error: OSError) -> Outcome:
     return replace(outcome, status="failed", error=f"standard output cannot be written: {reason}")
 
 
-def _is_stored(call: RunCall, tally: RunFigures) -> bool:
+def _is_stored(tally: RunFigures) -> bool:
     """Whether there is something to go on with: of this run, or of the session that it was to go on with."""
-    kept = tally.context is not None or (tally.goes_on and tally.run_id != "")
-    return kept and call.settings.store != MEMORY
+    return tally.stored and (tally.context is not None or (tally.goes_on and tally.run_id != ""))
 
 
 def _last_words(writer: AnswerWriter, tally: RunFigures) -> None:

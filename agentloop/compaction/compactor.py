@@ -16,7 +16,7 @@ from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compaction.plan import Plan, longest_summary
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
-from agentloop.compaction.summary import Summariser, fault_of, summary_budget
+from agentloop.compaction.summary import NotSmallerError, Summariser, fault_of, summary_budget
 from agentloop.context import Budget, Context, missing, neutral, summary_in
 from agentloop.emitter import Emitter
 from agentloop.errors import (
@@ -170,6 +170,8 @@ class Compactor:
             yield outcome
         except _EndedError as error:
             outcome.end(error.status, self.emitter.hide(str(error)))
+        except NotSmallerError as error:
+            outcome.end("ineffective", self.emitter.hide(str(error)))
         except (ConflictError, TakenOverError) as error:
             outcome.end("conflict", self.emitter.hide(str(error)))
             raise
@@ -302,7 +304,10 @@ class Compactor:
         )
         after = before.add(Record(seq=before.length + 1, event=record))
         if after.tokens >= before.tokens:
-            raise _EndedError("ineffective", "what would stand instead is not smaller than what it covers")
+            sizes = f"{after.tokens:,} tokens instead of {before.tokens:,}"
+            raise _EndedError(
+                "ineffective", f"what would stand instead is not smaller than what it covers: {sizes}"
+            )
         lost = self.emitter.hide(_lost(outcome.plan, after))
         size = budget.size_of_rewritten(before, after)
         return replace(record, before=budget.size(before), after=size, lost=lost)

@@ -88,6 +88,10 @@ LEAST_WORDS = 2
 """Fewer words stand for nothing."""
 
 
+class NotSmallerError(SummaryRefusedError):
+    """The text takes no less than what it is to stand for: there is too little to compact."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Summariser:
     """Writes one summary: of what a compaction covers in this context, made from what it `reads`.
@@ -233,6 +237,8 @@ class Summariser:
             repair = SUMMARY_REPAIR.format(fault=fault)
             text, finish = await self._ask(f"{question}{BETWEEN}{repair}")
             if fault := check(text, finish):
+                if fault == size_fault(text, self.covered, self._counter):
+                    raise NotSmallerError(f"a summary is not worth it: {fault}")
                 raise SummaryRefusedError(f"the summary was refused: {fault}")
         return text
 
@@ -365,10 +371,15 @@ def fault_of(
         return fault
     if neutral(text.strip()) in _known_texts(covered, context):
         return "it repeats an old message"
-    if room_left(text, covered, counter) <= 0:
-        tokens, stood_for = counter(summary_message(text, _LONGEST_NAME)), _tokens(covered)
-        return f"it takes {tokens:,} tokens, what it stands for takes {stood_for:,}"
-    return None
+    return size_fault(text, covered, counter)
+
+
+def size_fault(text: str, covered: Sequence[Entry], counter: TokenCounter) -> str | None:
+    """That the text takes no less than what it is to stand for, in words; None where it does."""
+    if room_left(text, covered, counter) > 0:
+        return None
+    tokens, stood_for = counter(summary_message(text, _LONGEST_NAME)), _tokens(covered)
+    return f"it takes {tokens:,} tokens, what it stands for takes {stood_for:,}"
 
 
 def room_left(text: str, covered: Sequence[Entry], counter: TokenCounter) -> int:

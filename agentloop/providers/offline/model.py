@@ -142,7 +142,7 @@ def _named(view: View) -> Iterator[_Named]:
 def _pattern(name: str, asked: str) -> str:
     """How a text names the tool: as a word with an underscore, in backticks, or as an order."""
     word = re.escape(name)
-    ways = [f"`{word}`", rf"{_ORDER}{word}\b"]
+    ways = [rf"`{word}(?:`|(?=\())", rf"{_ORDER}{word}\b"]
     if "_" in name:
         ways.append(rf"(?<![\w./-]){word}(?![\w/-]|\.\w)")
     if not any(kind == "path" for kind, _ in _values(asked)):
@@ -257,8 +257,10 @@ def chat(view: View) -> str:
         return f"Noted: “{' '.join(facts)}” I know it as long as it stands in the messages I am sent."
     return (
         f"You said: “{shorten(' '.join(asked.split()), 200)}” I see {_count(view)}. I am the "
-        "offline stand-in and follow rules: I can read files of a kind and say what each does, call a tool "
-        "that you name, and tell what stands in our messages. For more, name a model and set OPENAI_API_KEY."
+        "offline stand-in and follow rules: I can read files of a kind and say what each does, tell what "
+        "stands in our messages, and call a tool that you name, as `list_files`. Its arguments are the file, "
+        "the number or the quoted text behind the name, or what stands in `name(arg=…)`. For more, name a "
+        "model and set OPENAI_API_KEY."
     )
 
 
