@@ -50,7 +50,9 @@ def test_commands_of_the_chat(tmp_path: Path) -> None:
     with terminal("-m", "offline", "--no-session", cwd=tmp_path) as screen:
         say(screen, "/help", "/undo")
         say(screen, "/undo", "there is no session")
-        say(screen, "/frobnicate", "no command /frobnicate")
+        say(screen, "/frobnicate", "no command /frobnicate: /help lists them")
+        say(screen, "/hlep", "did you mean /help?")
+        say(screen, "?", "/undo")
         say(screen, "hello", "hello")
         say(screen, "/undo", "no compaction")
         screen.wait_for(READY)
@@ -243,7 +245,7 @@ def test_an_answer_that_breaks_off_is_marked_and_tried_again(tmp_path: Path) -> 
     ]
     with (
         StrictProvider(replies) as provider,
-        terminal("question", "--base-url", provider.url, "--window", "32k", cwd=tmp_path) as screen,
+        terminal("a question", "--base-url", provider.url, "--window", "32k", cwd=tmp_path) as screen,
     ):
         screen.wait_for("half an answer")
         screen.wait_for("void]")
@@ -257,10 +259,10 @@ def test_a_limit_is_told_in_the_chat(tmp_path: Path) -> None:
     with (
         StrictProvider(lambda _: Reply(calls=(calling("list_files"),))) as provider,
         terminal(
-            "go", "--max-steps", "1", "--base-url", provider.url, "--window", "32k", cwd=tmp_path
+            "go on", "--max-steps", "1", "--base-url", provider.url, "--window", "32k", cwd=tmp_path
         ) as screen,
     ):
-        screen.wait_for("1 model call")
+        screen.wait_for("--max-steps sets it")
         screen.wait_for(READY)
         screen.type("\x04")
         assert screen.end() == 0
@@ -270,7 +272,7 @@ def test_each_message_of_the_chat_has_its_own_limits(tmp_path: Path) -> None:
     with (
         StrictProvider(lambda _: Reply(text="on it", calls=(calling("list_files"),))) as provider,
         terminal(
-            *("go", "-m", "mine", "--max-tokens", "0.1k", "--base-url", provider.url), cwd=tmp_path
+            *("go on", "-m", "mine", "--max-tokens", "0.1k", "--base-url", provider.url), cwd=tmp_path
         ) as screen,
     ):
         screen.wait_for("window of 'mine' is not known")

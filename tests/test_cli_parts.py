@@ -267,6 +267,12 @@ def test_compaction_can_be_switched_off() -> None:
         ("/etc/hosts says what?", None),
         ("what is /help", None),
         ("/help", Command(name="help")),
+        ("/Help", Command(name="help")),
+        ("?", Command(name="help")),
+        ("/?", Command(name="help")),
+        ("exit", Command(name="exit")),
+        ("Quit", Command(name="quit")),
+        ("exit the loop", None),
         ("/compact the parsers\nand more", Command(name="compact", rest="the parsers\nand more")),
     ],
 )

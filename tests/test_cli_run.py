@@ -188,7 +188,7 @@ def test_a_limit_of_steps_ends_in_order(tmp_path: Path) -> None:
         url = ("--base-url", provider.url, "--window", "32k")
         done = agentloop("-p", "look", *url, "--max-steps", "2", "--json", cwd=tmp_path)
     assert (done.status, done.events[-1]["status"]) == (3, "limit")
-    assert "2" in done.complaint()
+    assert done.complaint() == "agentloop: the limit of 2 model calls is reached; --max-steps sets it"
     assert len(provider.requests) == 2
 
 
@@ -209,7 +209,7 @@ def test_each_limit_ends_a_run_in_order_and_is_named(
     outcome = json.loads(done.out)
     assert (done.status, outcome["status"], outcome["output"]) == (3, "limit", output)
     assert outcome["error"].startswith(reason)
-    assert done.complaint() == f"agentloop: {outcome['error']}"
+    assert done.complaint() == f"agentloop: {outcome['error']}; {limit[0]} sets it"
     assert len(provider.requests) == (1 if output else 0)
     assert " ".join(limit) in done.err.splitlines()[-1]
 

@@ -102,6 +102,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["model", "the solar system"], "As a prompt: agentloop -p 'model the solar system'"),
     (["run", "it's", "--json"], """As a prompt: agentloop -p 'run it'"'"'s'"""),
     (["sesions", "list"], "did you mean 'sessions'?"),
+    (["hepl"], "did you mean 'help'?"),
+    (["doctor"], "no command 'doctor': --help lists them. As a prompt: agentloop -p doctor"),
+    (["exit"], "no command 'exit': --help lists them. As a prompt: agentloop -p exit"),
+    (["-m", "offline", "quit", "--no-session"], "no command 'quit'"),
     (["submit"], 'e.g. agentloop submit "…"'),
     (["--ttl", "30d", "submit", "hi"], "--ttl has no effect on `submit`"),
     (["--ttl", "30d", "sessions", "list"], "--ttl has no effect on"),
@@ -175,6 +179,40 @@ def test_each_status_of_a_run_has_its_number() -> None:
 def test_version_is_said_without_a_run(tmp_path: Path) -> None:
     done = agentloop("--version", cwd=tmp_path)
     assert (done.status, done.out.split()[0], done.err) == (0, "agentloop", "")
+
+
+def test_a_system_without_posix_is_told_in_one_line(tmp_path: Path) -> None:
+    program = "from agentloop.cli.main import main\nmain(['--version'], system='nt')"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "agentloop: the command line needs POSIX: use it on Linux, macOS, or in WSL on Windows\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "option"),
+    [
+        (["help"], ["--help"]),
+        (["help", "sessions"], ["sessions", "--help"]),
+        (["version"], ["--version"]),
+    ],
+)
+def test_a_word_does_what_one_expects_of_it(call: list[str], option: list[str], tmp_path: Path) -> None:
+    done, meant = agentloop(*call, cwd=tmp_path), agentloop(*option, cwd=tmp_path)
+    assert (done.status, done.out, done.err) == (0, meant.out, "")
+
+
+@pytest.mark.parametrize("prompt", ["Ciao!", "2+2", "什么是循环", "help me"])
+def test_a_text_that_is_no_word_of_a_command_is_a_prompt(prompt: str, tmp_path: Path) -> None:
+    done = agentloop("-m", "offline", "--no-session", prompt, cwd=tmp_path)
+    assert (done.status, f"“{prompt}”" in done.out) == (0, True)
 
 
 @pytest.mark.parametrize(("arguments", "said"), WRONG, ids=[" ".join(words)[:30] for words, _ in WRONG])
@@ -283,7 +321,7 @@ def test_a_home_is_written_out_in_every_path(tmp_path: Path) -> None:
 
 
 def test_options_may_stand_behind_the_text(tmp_path: Path) -> None:
-    done = agentloop("hello", "--no-session", "--output-format", "json", cwd=tmp_path)
+    done = agentloop("hello there", "--no-session", "--output-format", "json", cwd=tmp_path)
     assert done.status == 0
     assert done.events[0]["status"] == "answered"
 

@@ -6,6 +6,7 @@ are called, so that `--help` and the stored sessions need neither a model's clie
 
 import importlib
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -49,6 +50,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Each command's place and its line in the help."""
 _NEARLY = 0.8
 """How alike a word and a command are where it is taken for a slip, such as `run` or `sesions`."""
+_LIKE_A_COMMAND = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII | re.IGNORECASE)
+"""What stands alone and may be meant as a command; a word of a script without spaces may be a sentence."""
+_ASKED_FOR = {"help": "--help", "version": "--version"}
+"""Words that are no commands, and the options that do what one expects of them."""
 _OF_A_RUN = frozenset(
     {"prompt", *(each.name for each in (*SESSION, *BUSY, *TTL, *LIMITS, *OUTPUT))} - {"verbose"}
 )
@@ -85,6 +90,8 @@ class Program(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _, words, _ = self.make_parser(ctx).parse_args(list(args))
+        if words and words[0] in _ASKED_FOR and (not words[1:] or words[1] in COMMANDS):
+            words, args = words[1:], [*words[1:], _ASKED_FOR[words[0]]]
         if words and words[0] in COMMANDS:
             return super().parse_args(ctx, args)
         if words:
@@ -150,12 +157,13 @@ def _heeded_by(command: click.Command) -> frozenset[str | None]:
 
 
 def _refuse_mistyped(words: Sequence[str]) -> None:
-    """A word that is nearly a command is hardly a prompt, and a model's answer to it is paid for."""
-    meant = get_close_matches(words[0], COMMANDS, n=1, cutoff=_NEARLY)
-    if meant:
-        said = shlex.quote(" ".join(takewhile(lambda word: not word.startswith("-"), words)))
+    """A word that is nearly a command, or stands alone, is hardly a prompt; an answer to it is paid for."""
+    said = list(takewhile(lambda word: not word.startswith("-"), words))
+    meant = get_close_matches(words[0], [*COMMANDS, *_ASKED_FOR], n=1, cutoff=_NEARLY)
+    if meant or (len(said) == 1 and _LIKE_A_COMMAND.fullmatch(said[0])):
+        way = f"did you mean {meant[0]!r}?" if meant else "--help lists them."
         raise UsageError(
-            f"no command {words[0]!r}: did you mean {meant[0]!r}? As a prompt: agentloop -p {said}"
+            f"no command {words[0]!r}: {way} As a prompt: agentloop -p {shlex.quote(' '.join(said))}"
         )
 
 

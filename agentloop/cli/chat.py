@@ -5,6 +5,7 @@ import re
 from collections.abc import Coroutine
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from agentloop._plumbing.private_files import make_private_file, make_private_fo
 from agentloop.cli.app import one_line
 from agentloop.cli.build import MEMORY, AgentSetup, make_runner, window_notice
 from agentloop.cli.compact import compaction_text, preview_text, undo_text
-from agentloop.cli.faults import show_where
+from agentloop.cli.faults import show_where, with_option
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
 from agentloop.cli.resume_hint import resume_hint
@@ -36,7 +37,10 @@ HELP = """\
 /help             this list
 /quit, /exit      end the chat, as Ctrl-D does; the session is kept
 Ctrl-C ends an answer and not the chat."""
-_COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL)
+_COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
+_COMMANDS = ("compact", "preview", "undo", "status", "help", "quit", "exit")
+_ALONE = {"exit": "exit", "quit": "quit", "?": "help", "/?": "help"}
+"""What is a command where it is all that is typed: nobody means it for a model."""
 _PROMPT = "> "
 
 
@@ -115,7 +119,7 @@ class Chat:
             await view.stop()
         self._console.print(final_line(self._tally))
         if self._tally.ended and self._tally.ended.error:
-            say(self._console, self._tally.ended.error, style="bold red")
+            say(self._console, with_option(self._tally.ended.error), style="bold red")
 
     def _note_window(self) -> None:
         """With the first answer, say that the window is not known, if it is not."""
@@ -181,7 +185,9 @@ class Chat:
             case Command(name="undo"):
                 await self.interruptible(self._undo())
             case _:
-                say(self._console, f"no command /{command.name}: /help lists them", style="bold red")
+                meant = get_close_matches(command.name, _COMMANDS, n=1)
+                way = f"did you mean /{meant[0]}?" if meant else "/help lists them"
+                say(self._console, f"no command /{command.name}: {way}", style="bold red")
         return True
 
     async def _compact(self, focus: str | None) -> None:
@@ -202,8 +208,10 @@ class Chat:
 
 def command_in(message: str) -> Command | None:
     """The command that the message is, else None; a path such as /etc/hosts is none."""
+    if alone := _ALONE.get(message.lower()):
+        return Command(name=alone)
     found = _COMMAND.fullmatch(message)
-    return Command(name=found[1], rest=(found[2] or "").strip()) if found else None
+    return Command(name=found[1].lower(), rest=(found[2] or "").strip()) if found else None
 
 
 class ChatView:

@@ -1,6 +1,7 @@
 """What went wrong in one line on standard error."""
 
 import errno
+import re
 import traceback
 
 import click
@@ -11,6 +12,14 @@ from agentloop.errors import AgentLoopError
 from agentloop.results import status_of
 from agentloop.stream import RunStatus
 
+_LIFTS = {
+    "model call": "--max-steps",
+    "tokens": "--max-tokens",
+    "seconds": "--max-seconds",
+    "repeats": "--max-repeats",
+    "$": "--max-cost",
+}
+"""What a limit is counted in, and the option that sets it."""
 _LONGEST_NAME = 200
 _MOST_LINKS = 20
 """So far back causes are looked at: a chain of them may be a circle."""
@@ -41,6 +50,13 @@ def word_and_line(error: BaseException) -> tuple[RunStatus, str]:
             return "failed", " ".join(_system_fault(error).split())
     show_where(error)
     return "failed", one_line(error)
+
+
+def with_option(error: str) -> str:
+    """What went wrong; where it is a limit, with the option that sets it."""
+    limit = re.match(r"the limit of (.*?) (?:is reached|cannot be held)", error)
+    option = next((option for unit, option in _LIFTS.items() if limit and unit in limit[1]), None)
+    return f"{error}; {option} sets it" if option else error
 
 
 def _is_by_interrupt(error: BaseException | None) -> bool:

@@ -17,12 +17,19 @@ from agentloop.cli.process import (
 )
 
 _CLOSED = b"agentloop: standard output is closed, so there is no place for an answer: redirect it to a file\n"
+_NEEDS_POSIX = b"agentloop: the command line needs POSIX: use it on Linux, macOS, or in WSL on Windows\n"
 _LONGEST_SIZE = 5
 _PLACE = "agentloop.cli.app"
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and leave with the status of the exit table; never with a traceback."""
+def main(arguments: Sequence[str] | None = None, *, system: str = os.name) -> NoReturn:
+    """Run the command line and leave with the status of the exit table; never with a traceback.
+
+    `system` is the kind of system it runs on, in Python's word for it.
+    """
+    if system != "posix":
+        os.write(2, _NEEDS_POSIX)
+        leave(2)
     words = sys.argv[1:] if arguments is None else arguments
     # Whoever reads JSON is told the end, also that of a call that has hardly begun.
     take_signals(leave_on_second(interrupt) if _may_ask_for_json(words) else leave_at_once)

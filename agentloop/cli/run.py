@@ -18,7 +18,7 @@ from rich.text import Text
 from agentloop.cli.answer_writers import AnswerWriter, Outcome, writer_for
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import MEMORY, AgentSetup, build, make_runner, store_nothing, window_notice
-from agentloop.cli.faults import word_and_line
+from agentloop.cli.faults import with_option, word_and_line
 from agentloop.cli.input import Prompt, is_terminal, one_prompt, prompt_for
 from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import RunFigures, compaction_report, final_line, progress_on
@@ -90,7 +90,7 @@ async def report_outcome(outcome: Outcome, writer: AnswerWriter, console: Consol
     except OSError as error:
         outcome = _output_failed(outcome, error)
     if outcome.error and outcome.status != "answered":
-        say(console, outcome.error, style="bold red")
+        say(console, with_option(outcome.error), style="bold red")
     return exit_status(outcome.status)
 
 
