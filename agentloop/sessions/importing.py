@@ -1,7 +1,8 @@
-"""An export, or a list of messages, as the events of a new session: taken in whole, or refused with its line.
+"""An export, a list of messages or another program's conversation as the events of a new session.
 
-`parse` reads the text line by line. What a filtered export left out moves what stands behind it, so events
-that point at others are pointed at their new positions (`renumbered`).
+It is taken in whole, or refused with its line. `parse` reads the text line by line. What a filtered export
+left out moves what stands behind it, so events that point at others are pointed at their new positions
+(`renumbered`).
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any, Never
 from agentloop._plumbing.checks import MOST_TOKENS, whole
 from agentloop._plumbing.patterns import pattern
 from agentloop.codec import decode
+from agentloop.context import chat_messages
 from agentloop.errors import StoreError, UsageError
 from agentloop.events import (
     Cleared,
@@ -27,6 +29,7 @@ from agentloop.events import (
 )
 from agentloop.messages import Message
 from agentloop.sessions.export import POSITION_IN_FRONT
+from agentloop.sessions.foreign import KNOWN, messages_in
 from agentloop.stores.base import checked_owner, checked_ttl
 
 _BETWEEN = pattern(r"[\s,]*")
@@ -35,10 +38,12 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
 def parse(text: str, *, count: Callable[[Message], int]) -> list[Event]:
-    """The events that an export holds: of messages, a JSON list or JSON Lines, or of events, JSON Lines.
+    """The events that a file holds: an export of ours, messages, or a conversation of a form in `foreign`.
 
-    `count` gives a message's length in tokens. A BOM, CRLF and blank lines are passed over; NaN and the
-    infinities are kept where a log keeps them, in what a plugin noted and in a message that an event holds.
+    Messages come as a JSON list, as JSON Lines or one after the other, events as JSON Lines; either may be
+    printed over several lines. `count` gives a message's length in tokens. A BOM, CRLF and blank lines are
+    passed over; NaN and the infinities are kept where a log keeps them, in what a plugin noted and in a
+    message that an event holds.
 
     Raises:
         UsageError: a line or an item is none of these, or cannot be kept as it is written (a key stands in it
@@ -46,13 +51,43 @@ def parse(text: str, *, count: Callable[[Message], int]) -> list[Event]:
             filtered export left out; the text names it and says what is wrong.
     """
     text = text.removeprefix("\ufeff")
-    if text.lstrip().startswith("["):
-        events: list[Event] = [_said(item, where, count) for where, item in _items(text)]
-    else:
-        events = list(_lines(text, count))
+    events = _of_list(text, count) if text.lstrip().startswith("[") else _of_pieces(_pieces(text), count)
     if not events:
         raise UsageError("nothing to import: it holds neither messages nor events")
     return events
+
+
+def _of_list(text: str, count: Callable[[Message], int]) -> list[Event]:
+    items = list(_items(text))
+    foreign = _foreign([item for _, item in items[:1]], lambda: [item for _, item in items], count)
+    return foreign or [said for where, item in items for said in _said(item, where, count)]
+
+
+def _of_pieces(pieces: list[tuple[str, str]], count: Callable[[Message], int]) -> list[Event]:
+    first = [_decoded(piece, where) for where, piece in pieces[:1]]
+    foreign = _foreign(first, lambda: [_decoded(piece, where) for where, piece in pieces], count)
+    return foreign or list(_lines(pieces, count))
+
+
+def _foreign(
+    first: list[Any], every: Callable[[], list[Any]], count: Callable[[Message], int]
+) -> list[Event]:
+    """The messages of a file that begins with this value and is not of our own forms; none for one of these.
+
+    Raises:
+        UsageError: it is of no form that is known.
+    """
+    if not first or not isinstance(first[0], dict) or _is_event(first[0]) or _is_message(first[0]):
+        return []
+    found = messages_in(every())
+    if found is None:
+        raise UsageError(f"nothing imported: this is of no known form; known are: {KNOWN}")
+    return [said for number, data in enumerate(found, 1) for said in _said(data, f"message {number}", count)]
+
+
+def _is_message(data: dict[str, Any]) -> bool:
+    """Whether it is a message by itself, and no item of another API that looks like one."""
+    return isinstance(data.get("role"), str) and "parts" not in data and data.get("type") != "message"
 
 
 def _items(text: str) -> Iterator[tuple[str, Any]]:
@@ -73,22 +108,48 @@ def _items(text: str) -> Iterator[tuple[str, Any]]:
         yield f"item {number}", item
 
 
-def _lines(text: str, count: Callable[[Message], int]) -> Iterator[Event]:
+def _pieces(text: str) -> list[tuple[str, str]]:
+    """The lines that are not blank; of objects that stand over several lines, each in one."""
+    lines = [(f"line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines or not _goes_on(lines[0][1]):
+        return lines
+    pieces: list[tuple[str, str]] = []
+    end = 0
+    while (begin := len(text) - len(text[end:].lstrip())) < len(text):
+        try:
+            _, end = _ANY.raw_decode(text, begin)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"nothing imported: this is no JSON: {error}") from error
+        pieces.append((f"item {len(pieces) + 1}", text[begin:end].replace("\r", " ").replace("\n", " ")))
+    return pieces
+
+
+def _goes_on(line: str) -> bool:
+    """Whether the line is the beginning of an object that goes on behind it."""
+    try:
+        _ANY.decode(line)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(line.rstrip())
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+def _lines(pieces: Sequence[tuple[str, str]], count: Callable[[Message], int]) -> Iterator[Event]:
     """The event of each line; they get positions without gaps, and point at each other by these."""
     positions: list[int] = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            where = f"line {number}"
-            data = _decoded(line, where)
-            behind = positions[-1] + 1 if positions else 1
-            if _is_event(data):
-                event = _event(line, where)
-                position = _position(line, data, event, behind, where)
-                yield _in_place(event, position, positions, where)
-            else:
-                position = behind
-                yield _said(data, where, count)
+    for where, line in pieces:
+        data = _decoded(line, where)
+        behind = positions[-1] + 1 if positions else 1
+        if _is_event(data):
+            event = _event(line, where)
+            position = _position(line, data, event, behind, where)
+            yield _in_place(event, position, positions, where)
             positions.append(position)
+        else:
+            for position, said in enumerate(_said(data, where, count), behind):
+                yield said
+                positions.append(position)
 
 
 def _is_event(data: Any) -> bool:
@@ -175,14 +236,16 @@ def _in_place(event: Event, position: int, positions: Sequence[int], where: str)
         raise _wrong(where, str(error)) from error
 
 
-def _said(data: Any, where: str, count: Callable[[Message], int]) -> MessageRecord:
-    try:
-        message = Message.from_openai(data)
-    except (UsageError, RecursionError) as error:
-        raise _wrong(where, str(error)) from error
-    if message.role not in _ROLES:
-        raise _wrong(where, f"{message.role[:40]!r} is no role of chat completions: {', '.join(_ROLES)}")
-    return MessageRecord(message=message, tokens=count(message))
+def _said(data: Any, where: str, count: Callable[[Message], int]) -> Iterator[MessageRecord]:
+    """The records of a message; one that another API wrote with several results is several."""
+    for each in chat_messages([data]):
+        try:
+            message = Message.from_openai(each)
+        except (UsageError, RecursionError) as error:
+            raise _wrong(where, str(error)) from error
+        if message.role not in _ROLES:
+            raise _wrong(where, f"{message.role[:40]!r} is no role of chat completions: {', '.join(_ROLES)}")
+        yield MessageRecord(message=message, tokens=count(message))
 
 
 def _wrong(where: str, what: str) -> UsageError:
@@ -207,6 +270,7 @@ def _no_number(text: str) -> Never:
     raise ValueError(f"{text[:40]} is no number that JSON can keep: write another")
 
 
+_ANY = json.JSONDecoder()
 _LENIENT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite)
 _STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=_no_number)
 
