@@ -99,9 +99,10 @@ class Compacted(Event):
 
     The replacement stands before the first message at or after position `at`; `tokens` is its length, with
     that of `answer`, which an assistant says behind it where that is not empty (`answer_tokens` long). Where
-    nothing is covered there is no replacement. `made` tells a model's text from a digest of the log and from
-    a line that only says that something is gone. `before` and `after` are the request's size around it,
-    `lost` the identifiers no longer in sight. Records of one compaction in several steps share `group`.
+    nothing is covered there is no replacement; where something is and there is none, a user took it back.
+    `made` tells a model's text from a digest of the log and from a line that only says that something is
+    gone. `before` and `after` are the request's size around it, `lost` the identifiers no longer in sight.
+    Records of one compaction in several steps share `group`.
     """
 
     kind: ClassVar[str] = "compacted"

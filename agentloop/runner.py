@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import agentloop.compaction as compaction
-from agentloop._plumbing.checks import above_zero, shown, text_or_none
+from agentloop._plumbing.checks import above_zero, shown, text_or_none, whole
 from agentloop.callbacks import Callbacks
 from agentloop.context import Budget
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, drop_event
@@ -36,6 +36,7 @@ from agentloop.sessions import (
     WhenBusy,
     new_session_id,
     rebase_any,
+    rewind_turns,
     undo_newest,
 )
 from agentloop.stores import open_store
@@ -205,12 +206,31 @@ class Runner:
     async def undo(self, session_id: str) -> int | None:
         """Take the newest compaction back, with all its steps hid or shortened; None where there is none.
 
+        A `rewind` is taken back like one.
+
         Returns the position of its newest record.
 
         Raises:
             SessionNotFoundError: there is no such session.
         """
         return await undo_newest(await self._existing(session_id))
+
+    async def rewind(self, session_id: str, *, turns: int = 1) -> int | None:
+        """Take the newest turns back: what a user said, and all that came of it, is shown to no model again.
+
+        So a session goes on whose newest message a server will never take. Nothing is erased, and what tools
+        did stays done. `undo` gives the turns back. Returns the position of the record that says so, None
+        where there is no turn; where there are fewer turns, all go.
+
+        Raises:
+            UsageError: `turns` is no whole number of at least 1.
+            SessionNotFoundError: there is no such session.
+            SessionBusyError: a run works on it and `when_busy` is `refuse`.
+        """
+        whole("turns", turns, 1)
+        await self._existing(session_id)
+        async with self._config.sessions.held(session_id):
+            return await rewind_turns(await self._existing(session_id), turns)
 
     async def events(self, session_id: str, *, only: EventFilter | None = None) -> list[Record]:
         """The session's records, oldest first, or those of them that the filter takes.

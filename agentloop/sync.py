@@ -98,6 +98,10 @@ class SyncRunner:
         """See `Runner.undo`."""
         return self._portal.run(self._runner.undo(session_id))
 
+    def rewind(self, session_id: str, *, turns: int = 1) -> int | None:
+        """See `Runner.rewind`."""
+        return self._portal.run(self._runner.rewind(session_id, turns=turns))
+
     def events(self, session_id: str, *, only: EventFilter | None = None) -> list[Record]:
         """See `Runner.events`."""
         return self._portal.run(self._runner.events(session_id, only=only))

@@ -16,7 +16,7 @@ from rich.console import Console
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
 from agentloop.cli.app import one_line
 from agentloop.cli.build import MEMORY, AgentSetup, make_runner, window_notice
-from agentloop.cli.compact import compaction_text, preview_text, undo_text
+from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undo_text
 from agentloop.cli.faults import show_where, with_option
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
@@ -32,6 +32,7 @@ from agentloop.workspace import end_all
 HELP = """\
 /compact [FOCUS]  make the context smaller now; FOCUS is what the summary must keep above all
 /preview          what /compact would do
+/rewind           take your newest message and all that came of it back
 /undo             take the newest compaction back
 /status           how full the window is
 /help             this list
@@ -182,6 +183,8 @@ class Chat:
                 await self.interruptible(self._compact(focus or None))
             case Command(name="preview"):
                 await self.interruptible(self._preview())
+            case Command(name="rewind"):
+                await self.interruptible(self._rewind())
             case Command(name="undo"):
                 await self.interruptible(self._undo())
             case _:
@@ -197,6 +200,10 @@ class Chat:
 
     async def _preview(self) -> None:
         show(self._console, preview_text(await self._runner.preview(self._session_id)))
+
+    async def _rewind(self) -> None:
+        show(self._console, rewind_text(await self._runner.rewind(self._session_id)))
+        await self._status()
 
     async def _undo(self) -> None:
         show(self._console, undo_text(await self._runner.undo(self._session_id)))

@@ -1,4 +1,4 @@
-"""`compact` and `undo`: a stored session made smaller, and back."""
+"""`compact`, `undo` and `rewind`: a stored session made smaller, and back."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
@@ -63,6 +63,20 @@ def undo(name: str, **_: Any) -> int:
     return _on_session(name, replace(settings, model=OFFLINE, model_is_fallback=False), work)
 
 
+@click.command()
+@click.argument("name", metavar="ID")
+@click.option("--turns", type=click.IntRange(min=1), default=1, metavar="N", help="How many; 1.")
+@options(STORE)
+def rewind(name: str, turns: int, **_: Any) -> int:
+    """Take the newest turn of a session back; undo gives it back."""
+
+    async def work(runner: Runner, session_id: str) -> _Done:
+        return "answered", rewind_text(await runner.rewind(session_id, turns=turns))
+
+    settings = settings_for(flags_of(click.get_current_context()))
+    return _on_session(name, replace(settings, model=OFFLINE, model_is_fallback=False), work)
+
+
 def compaction_text(result: CompactionResult | None) -> str:
     """What a compaction came to, in one line."""
     if result is None:
@@ -91,6 +105,11 @@ def _costs(preview: CompactionPreview) -> Iterator[str]:
 def undo_text(position: int | None) -> str:
     """What `undo` did, in one line."""
     return "there is no compaction to take back" if position is None else f"taken back: compaction {position}"
+
+
+def rewind_text(position: int | None) -> str:
+    """What `rewind` did, in one line."""
+    return "there is no turn to take back" if position is None else "taken back; undo gives it back"
 
 
 def _on_session(name: str, settings: Settings, work: _Work) -> int:

@@ -74,8 +74,11 @@ def kept_clearings(
 
 
 def instead_of(seq: int, event: Compacted) -> Iterator[Entry]:
-    """What stands for what the compaction covers; where an assistant says it, a user asks for it first."""
-    if event.covers:
+    """What stands for what the compaction covers; where an assistant says it, a user asks for it first.
+
+    Nothing stands for what was taken back.
+    """
+    if event.covers and event.replacement:
         stands = Message.user(event.replacement)
         kind: Kind = "note" if event.answer or event.made == "note" else "summary"
         tokens = event.tokens - event.answer_tokens
@@ -104,9 +107,9 @@ class Context:
     `visible` is what the model sees, oldest first; `filler` what requests hold beside it; `tokens` the length
     of both. `said` is everything ever said on the main line, `call_ids` the ids of its calls. `turns` counts
     the turns that begin behind what stands for older ones. `first` is the first message ever said, whoever
-    said it, and `task` the session's first real user message, in sight or not. `rewritten_at` is the
-    position of the last record that rewrote what was visible; `reports` holds each model's newest credible
-    count, `recent_reports` the last two of each as they came.
+    said it, and `task` the session's first real user message that was not taken back, in sight or not.
+    `rewritten_at` is the position of the last record that rewrote what was visible; `reports` holds each
+    model's newest credible count, `recent_reports` the last two of each as they came.
 
     A context read from a checkpoint (`sessions/checkpoint.py`) is a short one: `starts_after` is not 0, and
     what a step never needs is left out. `said` begins behind that position. Of the compactions made by then
@@ -238,9 +241,11 @@ class Context:
         items = {item.seq: item for item in event.cleared}
         left = (entry for entry in self.visible if not holds(event.covers, entry.seq))
         shown = (as_shown(entry, items.get(entry.seq)) for entry in left)
+        gone = rewound([(seq, event)])
         return replace(
             self._arranged(seq, (*shown, *instead_of(seq, event))),
             compactions=(*self.compactions, (seq, event)),
+            task=None if self.task and holds(gone, self.task.seq) else self.task,
         )
 
     def _restore(self, seq: int, taken_back: int) -> "Context":
@@ -257,7 +262,9 @@ class Context:
         entries = [entry for at, event in compactions for entry in instead_of(at, event)]
         entries.extend(as_shown(entry, cleared.get(entry.seq)) for entry in self.said)
         left = (entry for entry in entries if not _covered(entry, compactions))
-        return before._arranged(seq, left)
+        gone = rewound(compactions)
+        users = (entry for entry in self.said if entry.is_user and not holds(gone, entry.seq))
+        return replace(before._arranged(seq, left), task=next(users, None))
 
     def _arranged(self, seq: int, entries: Iterable[Entry]) -> "Context":
         visible = in_order(entries)
@@ -283,7 +290,17 @@ def originals_of(context: Context, entries: Iterable[Entry]) -> list[Entry]:
     there = list(entries)
     themselves = {entry.seq for entry in there if entry.kind == "said"}
     _, covered = _compactions_of(context, there)
-    return [entry for entry in context.said if entry.seq in themselves or holds(covered, entry.seq)]
+    gone = rewound(context.compactions)
+    return [
+        entry
+        for entry in context.said
+        if entry.seq in themselves or (holds(covered, entry.seq) and not holds(gone, entry.seq))
+    ]
+
+
+def rewound(compactions: Iterable[tuple[int, Compacted]]) -> Ranges:
+    """The positions that were taken back: they are covered, and nothing stands for them."""
+    return united(*(event.covers for _, event in compactions if event.covers and not event.replacement))
 
 
 def model_summaries(context: Context, entries: Iterable[Entry]) -> list[Entry]:

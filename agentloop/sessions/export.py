@@ -123,6 +123,8 @@ def _blocks(seq: int, event: Event) -> list[str]:
             return _said(seq, event)
         case Compacted():
             places = ", ".join(f"{first}–{last}" for first, last in event.covers)
+            if event.covers and not event.replacement:
+                return [f"*{seq}: {places} taken back*"]
             sizes = f"{event.before:,} tokens before, {event.after:,} after"
             return [f"*{seq}: {places} compacted ({event.reason}): {sizes}*", _fenced(event.replacement)]
         case Restored():

@@ -1,0 +1,163 @@
+"""A turn taken back: the session goes on without it, nothing is erased, and undo gives it back (L21)."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentloop import Agent, Compaction, Message, OpenAIChat, OpenAIResponses, Runner
+from agentloop.context import Context
+from agentloop.errors import ModelRefusedError, SessionBusyError, SessionNotFoundError, UsageError
+from agentloop.events import Compacted, MessageRecord
+from agentloop.sessions import Session, rewind_turns
+from agentloop.stores import InMemoryStore
+from agentloop.testing import ScriptedModel, calls
+from tests.cli_kit import agentloop
+from tests.kit import added, histories, lines, orderly, until
+from tests.refusing_kit import Refusing, refusal
+from tests.server_kit import at_once
+from tests.strict_bodies import Body
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+REFUSED = {
+    "an image": (Message(role="user", content=({"type": "text", "text": "Look."}, PICTURE)), 400),
+    "a flagged text": (Message.user("FLAGGED"), 403),
+    "unprocessable": (Message.user("FLAGGED"), 422),
+}
+
+
+def flagged(body: Body) -> bool:
+    text = str(body)
+    return "FLAGGED" in text or "AAAA" in text
+
+
+@pytest.mark.parametrize("api", [OpenAIChat, OpenAIResponses])
+@pytest.mark.parametrize("refused", REFUSED)
+@pytest.mark.parametrize("before", [[], ["Hello."]])
+async def test_l21_a_refused_turn_is_taken_back_and_the_session_goes_on(
+    api: Any, refused: str, before: list[str]
+) -> None:
+    prompt, status = REFUSED[refused]
+    with Refusing(flagged, refusal("This content is not allowed here.", status=status)) as server:
+        model = api("strict", base_url=server.url, api_key="k", window="32k", retry=at_once())
+        runner = Runner(Agent(model), transcripts=None)
+        for text in before:
+            await runner.run(text, session_id="s")
+        with pytest.raises(ModelRefusedError):
+            await runner.run(prompt, session_id="s")
+        said = len(await runner.events("s"))
+        assert await runner.rewind("s") == said + 1
+        assert (await runner.run("And now?", session_id="s")).output == "ok"
+        assert not flagged(server.bodies[-1])
+        assert any(flagged({"log": record.event}) for record in await runner.events("s"))
+
+
+async def test_l21_so_does_a_turn_whose_result_is_refused() -> None:
+    def look() -> str:
+        """Look."""
+        return "FLAGGED"
+
+    brain = ScriptedModel(["hi", calls(("look", {})), ModelRefusedError("no", status=400), "ok"])
+    runner = Runner(Agent(brain, tools=[look]), transcripts=None)
+    await runner.run("Hello.", session_id="s")
+    with pytest.raises(ModelRefusedError):
+        await runner.run("Look.", session_id="s")
+    await runner.rewind("s")
+    assert (await runner.resume("s")).output == "hi"
+    assert (await runner.run("And now?", session_id="s")).output == "ok"
+    assert [message["content"] for message in brain.requests[-1].messages] == ["Hello.", "hi", "And now?"]
+
+
+async def test_what_was_taken_back_is_in_no_summary_and_is_no_task() -> None:
+    read: list[str] = []
+
+    def summary(request: Any) -> str:
+        read.append(str(request.messages))
+        return "They talked."
+
+    answers = [lines(f"answer {number}") for number in range(6)]
+    brain = ScriptedModel(["one", *answers, *answers], summary=summary)
+    runner = Runner(Agent(brain, compaction=Compaction(micro=None)), transcripts=None)
+    await runner.run("FLAGGED", session_id="s")
+    await runner.rewind("s")
+    for _ in range(2):
+        for number in range(6):
+            await runner.run(f"ask {number}", session_id="s")
+        result = await runner.compact("s")
+        assert result
+        assert result.status == "done", result
+    assert len(read) == 2
+    assert not any("FLAGGED" in text for text in read)
+    session = await Session.open("s", runner.store)
+    assert session.context.task
+    assert session.context.task.message.text == "ask 0"
+
+
+async def test_it_takes_several_and_says_where_there_is_none() -> None:
+    runner = Runner(Agent(ScriptedModel(["a", "b", "c"])), transcripts=None)
+    for text in ("1", "2", "3"):
+        await runner.run(text, session_id="s")
+    assert await runner.rewind("s", turns=2)
+    context = (await Session.open("s", runner.store)).context
+    assert [message.text for message in context.messages] == ["1", "a"]
+    assert await runner.rewind("s", turns=9)
+    assert await runner.rewind("s") is None
+    with pytest.raises(UsageError):
+        await runner.rewind("s", turns=0)
+    with pytest.raises(SessionNotFoundError):
+        await runner.rewind("nobody")
+
+
+async def test_a_session_at_work_is_left_alone() -> None:
+    begun, done = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await until(done)
+        return "done"
+
+    runner = Runner(Agent(ScriptedModel([calls(("wait", {})), "ok"]), tools=[wait]), transcripts=None)
+    work = asyncio.create_task(runner.run("Go.", session_id="s"))
+    await until(begun)
+    with pytest.raises(SessionBusyError):
+        await runner.rewind("s")
+    done.set()
+    assert (await work).output == "ok"
+
+
+@pytest.mark.many(200)
+@given(st.one_of(histories, orderly()), st.integers(1, 4))
+async def test_l8_undo_gives_back_what_was_taken_back(said: list[Message], turns: int) -> None:
+    store = InMemoryStore()
+    if not said:
+        return
+    await store.append("s", list(map(added, said)), expect=0)
+    session = await Session.open("s", store)
+    users = sum(entry.is_user for entry in session.context.visible)
+    position = await rewind_turns(session, turns)
+    assert (position is None) == (users == 0)
+    records = await store.read("s")
+    context = Context.of(records)
+    assert sum(entry.is_user for entry in context.visible) == max(0, users - turns)
+    assert [each.event for each in records if isinstance(each.event, MessageRecord)] == list(map(added, said))
+    runner = Runner(Agent(ScriptedModel([])), store=store, transcripts=None)
+    if position is not None:
+        assert isinstance(records[-1].event, Compacted)
+        assert await runner.undo("s") == position
+        restored = Context.of(await store.read("s"))
+        assert list(restored.visible) == list(session.context.visible)
+        assert restored.task == session.context.task
+
+
+def test_the_command_line_takes_a_turn_back(tmp_path: Path) -> None:
+    agentloop("-m", "offline", "-p", "Hello.", "--session", "s", cwd=tmp_path)
+    done = agentloop("rewind", "s", cwd=tmp_path)
+    assert (done.status, done.out) == (0, "taken back; undo gives it back\n")
+    shown = agentloop("sessions", "show", "s", cwd=tmp_path)
+    assert "taken back" in shown.out
+    again = agentloop("rewind", "s", cwd=tmp_path)
+    assert again.out == "there is no turn to take back\n"
