@@ -210,7 +210,7 @@ def test_a_folder_without_a_project_has_its_own_instructions_alone(tmp_path: Pat
     inner = tmp_path / "inner"
     inner.mkdir()
     (tmp_path / "AGENTS.md").write_text("above")
-    (inner / "AGENTS.md").write_text("here")
+    (inner / "AGENTS.md").write_bytes("here".encode("utf-16"))
     text, notice = default_instructions(inner, window=None)
     assert "here" in text
     assert "above" not in text

@@ -282,7 +282,7 @@ def test_lines_come_with_their_numbers(root: Path) -> None:
         (b"a\r\nb\r\n", "     1\ta\n     2\tb"),
         (b"a\x0bb\xe2\x80\xa8c\n", "     1\ta\x0bb\u2028c"),
         (b"\xef\xbb\xbfa\n", "     1\ta"),
-        (b"caf\xe9\nb", "     1\tcaf\ufffd\n     2\tb\n... [bytes that are not UTF-8 are shown as \ufffd]"),
+        (b"caf\xe9\nb", "     1\tcaf\ufffd\n     2\tb\n... [bytes that are no text are shown as \ufffd]"),
         ("\ufffd".encode(), "     1\t\ufffd"),
         (b"a\0" * 600, "[f is a binary file of 1,200 bytes, not text]"),
     ],
@@ -476,6 +476,41 @@ def test_edits_that_are_none_are_refused(root: Path, old: str, new: str, text: s
         named(root, "edit_file")("f", old, new)
     with pytest.raises(WorkspaceError, match="there is no file 'nowhere'"):
         named(root, "edit_file")("nowhere", "a", "b")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_files_in_utf_16_are_read_searched_and_edited_in_it(root: Path, encoding: str) -> None:
+    text = "\ufeffone caf\xe9\r\ntwo\r\n"
+    (root / "f").write_bytes(text.encode(encoding))
+    assert named(root, "read_file")("f") == "     1\tone caf\xe9\n     2\ttwo"
+    assert named(root, "search_files")("caf\xe9") == "f:1: one caf\xe9"
+    named(root, "edit_file")("f", "\xe9\ntwo", "e\nthree")
+    assert (root / "f").read_bytes().decode(encoding) == "\ufeffone cafe\r\nthree\r\n"
+
+
+def test_damaged_utf_16_is_not_edited(root: Path) -> None:
+    damaged = "\ufeffone".encode("utf-16-le") + b"x"
+    (root / "f").write_bytes(damaged)
+    assert "are shown as" in named(root, "read_file")("f")
+    with pytest.raises(WorkspaceError, match="damaged UTF-16"):
+        named(root, "edit_file")("f", "one", "two")
+    assert (root / "f").read_bytes() == damaged
+
+
+def test_hidden_files_are_found_where_they_are_asked_for_by_name(root: Path) -> None:
+    fill(root, ".github/workflows/ci.yml", ".github/.private/x", ".gitignore", "src/.env", "src/a.py")
+    found = {
+        pattern: named(root, "list_files")(pattern).split("\n")
+        for pattern in ("**/*", ".github/**", ".git*", "**/.env", "{src,.github}/**")
+    }
+    assert found == {
+        "**/*": ["src/a.py"],
+        ".github/**": [".github/workflows/ci.yml"],
+        ".git*": [".gitignore"],
+        "**/.env": ["src/.env"],
+        "{src,.github}/**": [".github/workflows/ci.yml", "src/a.py"],
+    }
+    assert named(root, "search_files")("x", ".github/**") == ".github/workflows/ci.yml:1: x = 1"
 
 
 async def test_edits_side_by_side_are_all_there(root: Path) -> None:

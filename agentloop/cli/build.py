@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from rich.console import Console
 
+from agentloop._plumbing.encodings import decoded
 from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks
 from agentloop.cli.process import before_leaving
@@ -332,7 +333,7 @@ def _read_file(path: Path) -> str:
         with os.fdopen(os.open(path, _OPEN), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return ""
-            return file.read(_MOST_BYTES).decode("utf-8-sig", "replace").strip()
+            return decoded(file.read(_MOST_BYTES)).strip()
     except OSError:
         return ""
 

@@ -131,7 +131,7 @@ def checked_callbacks(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
 
 
 def transcripts_folder(given: Path | str | None) -> Path | None:
-    """The folder of the transcripts; it need not be there yet.
+    """The folder of the transcripts; it need not be there yet. It stays where it is though a tool moves on.
 
     Raises:
         UsageError: it is no path, or a file stands there.
@@ -140,7 +140,7 @@ def transcripts_folder(given: Path | str | None) -> Path | None:
         raise UsageError(f"transcripts must be the path of a folder, or None, not {shown(given)}")
     if given is not None and Path(given).is_file():
         raise UsageError(f"transcripts must be the path of a folder, not of a file: {shown(str(given))}")
-    return None if given is None else Path(given)
+    return None if given is None else Path(given).absolute()
 
 
 def as_user_message(prompt: object) -> Message:

@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from agentloop._plumbing.encodings import decoded, encoding_of
 from agentloop._plumbing.truncate import head
 from agentloop.errors import UsageError
 from agentloop.tools import RunContext, tool
@@ -70,7 +71,7 @@ class Files:
     def list_files(self, pattern: str = "**/*", path: str = ".", offset: int = 0, limit: int = 500) -> str:
         """List the files below a folder, one path a line, relative to the working folder.
 
-        Hidden files are left out.
+        Hidden files are left out, unless the pattern names them: `.github/**`.
 
         Args:
             pattern: Glob relative to `path`; `**/` stands for any folders: `**/*.py`, `src/*.{c,h}`.
@@ -106,8 +107,8 @@ class Files:
             return f"[{path} is empty]"
         if _is_binary(data):
             return f"[{path} is a binary file of {len(data):,} bytes, not text]"
-        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-        return _numbered(path, _redacted(text, context), max(1, offset), limit, _is_damaged(data))
+        text = _redacted(decoded(data), context)
+        return _numbered(path, text, max(1, offset), limit, _is_damaged(data))
 
     @tool(idempotent=True)
     def search_files(
@@ -139,7 +140,8 @@ class Files:
         matches = matcher(pattern)
         names = self.folder.inside(path)
         skipped = len("/".join(names)) + 1 if names else 0
-        return (found for found in self.folder.walk(path) if matches(found[skipped:]))
+        walked = self.folder.walk(path, also=hidden_names(pattern))
+        return (found for found in walked if matches(found[skipped:]))
 
     def _texts(self, pattern: str, path: str) -> Iterator[tuple[str, str]]:
         """The path and text of each file to search; what is binary or cannot be read is passed over."""
@@ -173,7 +175,7 @@ def _numbered(path: str, text: str, offset: int, limit: int, damaged: bool) -> s
     last = min(len(lines), offset + limit - 1)
     shown = [f"{number:>6}\t{_cut(lines[number - 1])}" for number in range(offset, last + 1)]
     if damaged:
-        shown.append("... [bytes that are not UTF-8 are shown as \ufffd]")
+        shown.append("... [bytes that are no text are shown as \ufffd]")
     if last < len(lines):
         where = f"lines {offset} to {last} of {len(lines)}"
         shown.append(f"... [{where}; call read_file with offset={last + 1} for more]")
@@ -194,18 +196,18 @@ def _redacted(text: str, context: RunContext[Any] | None) -> str:
 
 def _is_damaged(data: bytes) -> bool:
     try:
-        data.decode("utf-8")
+        data.decode(encoding_of(data))
     except UnicodeDecodeError:
         return True
     return False
 
 
 def _is_binary(data: bytes) -> bool:
-    return b"\0" in data[:_BINARY_LOOK_BYTES]
+    return encoding_of(data) == "utf-8" and b"\0" in data[:_BINARY_LOOK_BYTES]
 
 
 def _text_of(data: bytes) -> str:
-    return "" if _is_binary(data) else data.decode("utf-8", "replace")
+    return "" if _is_binary(data) else decoded(data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,11 +244,22 @@ class Edits:
             raise WorkspaceError("old must be a text of the file, and new must differ from it")
         _encoded(old + new, "old or new")
         with self.turn:
-            text = self.folder.read(path).decode("utf-8", "surrogateescape")
+            data = self.folder.read(path)
+            text, encoding, kept = _editable(path, data)
             old, new = _line_ends_of(text, old, new)
             count = _checked_count(path, text.count(old), replace_all)
-            self.folder.replace(path, text.replace(old, new).encode("utf-8", "surrogateescape"))
+            self.folder.replace(path, text.replace(old, new).encode(encoding, kept))
         return f"replaced {count} place{'s' if count > 1 else ''} in {path}"
+
+
+def _editable(path: str, data: bytes) -> tuple[str, str, str]:
+    """The file's text, its encoding, and how that keeps what is no text in it."""
+    encoding = encoding_of(data)
+    kept = "surrogateescape" if encoding == "utf-8" else "surrogatepass"
+    try:
+        return data.decode(encoding, kept), encoding, kept
+    except UnicodeDecodeError as error:
+        raise WorkspaceError(f"{path!r} is damaged UTF-16 and is not edited: write it as a whole") from error
 
 
 def _line_ends_of(text: str, old: str, new: str) -> tuple[str, str]:
@@ -288,6 +301,18 @@ def matcher(pattern: str) -> Callable[[str], bool]:
         raise WorkspaceError(f"the pattern has {len(pattern):,} characters: use at most {_MOST_CHARS:,}")
     alternatives = [_compile(each) for each in islice(_alternatives(pattern), _MOST_ALTERNATIVES)]
     return lambda path: any(_matches(path.split("/"), names) for names in alternatives)
+
+
+def hidden_names(pattern: str) -> Callable[[str], bool]:
+    """Whether the pattern asks for a hidden name such as this one: a name in it begins with a dot, too.
+
+    Example:
+        >>> hidden_names(".git*/**")(".github"), hidden_names("**/*")(".github")
+        (True, False)
+    """
+    parts = {part for each in islice(_alternatives(pattern), _MOST_ALTERNATIVES) for part in each.split("/")}
+    names = [re.compile(fnmatch.translate(part)) for part in parts if part[:1] == "." and part.strip(".")]
+    return lambda name: any(each.match(name) for each in names)
 
 
 def _compile(pattern: str) -> list[re.Pattern[str] | None]:

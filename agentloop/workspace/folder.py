@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,11 +112,12 @@ class Folder:
                 raise
             return mode is not None
 
-    def walk(self, path: str) -> Iterator[str]:
+    def walk(self, path: str, *, also: Callable[[str], bool] = lambda _: False) -> Iterator[str]:
         """The files below a folder as POSIX paths relative to the root, in no order.
 
-        Hidden names, `__pycache__` and the folders of version control are passed over; links to folders
-        are not followed, links to files are given where they lead inside.
+        Hidden names, `__pycache__` and the folders of version control are passed over where `also` does not
+        say that they are asked for; links to folders are not followed, links to files are given where they
+        lead inside.
 
         Raises:
             WorkspaceError: it is no folder inside.
@@ -129,10 +130,10 @@ class Folder:
                 f"there is no folder {path!r}: list_files without a path shows what is there"
             )
         for folder, folders, files in os.walk(start):
-            folders[:] = [name for name in folders if _is_shown(name)]
+            folders[:] = [name for name in folders if _is_shown(name) or also(name)]
             relative = Path(folder).relative_to(self.root)
             for name in files:
-                if _is_shown(name) and self._leads_to_file(Path(folder, name)):
+                if (_is_shown(name) or also(name)) and self._leads_to_file(Path(folder, name)):
                     yield (relative / name).as_posix()
 
     def _leads_to_file(self, path: Path) -> bool:
