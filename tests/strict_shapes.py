@@ -85,6 +85,8 @@ class Shape:
         """The shape, plainer where this reply could not be understood in it."""
         shape = self
         objects = _all_objects(reply)
+        if not objects and shape.index == "each_delta":
+            shape = replace(shape, index="right")
         if reply.finish is not None and shape.finish != "with_last":
             shape = replace(shape, finish="right")
         if not objects:
@@ -101,9 +103,9 @@ class Shape:
             self,
             finish="right" if self.finish == "absent" else self.finish,
             done=self.done or self.finish in ("with_last", "each"),
-            arguments="pieces" if self.arguments == "doubled" else self.arguments,
+            arguments="pieces" if self.arguments in ("doubled", "whole") else self.arguments,
             names="whole" if self.names == "repeated" else self.names,
-            ids="first" if self.ids == "new_each" else self.ids,
+            ids="first" if self.ids in ("new_each", "repeated") else self.ids,
         )
 
     def _for_any_ids(self, reply: Reply) -> "Shape":
@@ -111,7 +113,7 @@ class Shape:
         placeless, odd = self.index in ("absent", "null"), not _all_objects(reply)
         return replace(
             self,
-            index="right" if odd and self.index not in ("growing", "each_delta") else self.index,
+            index="right" if odd and self.index != "growing" else self.index,
             ids="first" if self.ids == "new_each" else self.ids,
             names="whole" if self.names == "split" and placeless else self.names,
         )
@@ -149,6 +151,8 @@ def _apart(shape: Shape) -> Shape:
     if not shape.done and shape.finish == "absent":
         shape = replace(shape, finish="right")
     if shape.index not in ("right", "growing"):
+        shape = replace(shape, interleaved=False)
+    if shape.ids == "repeated" and shape.names == "repeated":
         shape = replace(shape, interleaved=False)
     if shape.index == "each_delta" or shape.ids == "new_each" or shape.arguments == "doubled":
         shape = replace(shape, names="blank_after" if shape.names == "blank_after" else "whole")

@@ -39,7 +39,7 @@ SAME_IDS = st.sampled_from(["", "call_0", "look", "a"])
 def replies(draw: st.DrawFn) -> Reply:
     arguments = ARGUMENTS if draw(st.booleans()) else ARGUMENTS | BROKEN_ARGUMENTS
     one = st.builds(Call, name=st.sampled_from(["look", "read_file", "f"]), arguments=arguments)
-    two = st.builds(Call, name=st.just("look"), arguments=arguments, id=SAME_IDS)
+    two = st.builds(Call, name=st.just("look"), arguments=ARGUMENTS, id=SAME_IDS)
     calls = draw(st.lists(one | two, max_size=4, unique_by=lambda call: (call.id, call.arguments.strip())))
     return Reply(
         text=draw(ODD_TEXT),
@@ -286,6 +286,40 @@ MERGED: list[tuple[str, list[Body], list[tuple[str, str, str]]]] = [
             fragment("{}", id="b", index=0),
         ],
         [("a", "f", '{"x": 1}'), ("b", "f", "{}")],
+    ),
+    (
+        "by id where all stand at place 0, with a name on each, mixed",
+        [
+            fragment(arguments, id=its_id, name=name, index=0)
+            for its_id, name, arguments in (
+                *(("a", "look", '{"x"'), ("b", "find", '{"y"'), ("a", "look", ": 1"), ("b", "find", ": 2")),
+                *(("a", "look", "}"), ("b", "find", "}"), ("a", "look", ""), ("b", "find", "")),
+            )
+        ],
+        [("a", "look", '{"x": 1}'), ("b", "find", '{"y": 2}')],
+    ),
+    (
+        "all arguments so far in each",
+        [
+            fragment(so_far, id="a", name="look", index=0)
+            for so_far in ("", "{", '{"', '{"x": {}', '{"x": {}}', '{"x": {}}')
+        ],
+        [("a", "look", '{"x": {}}')],
+    ),
+    (
+        "a name without arguments before its call with some is no call",
+        [fragment("", id="a", name="f", index=0), fragment('{"x": 1}', id="b", name="f", index=0)],
+        [("b", "f", '{"x": 1}')],
+    ),
+    (
+        "nor is one beside torn calls, where places tell nothing",
+        [
+            fragment("", name="now"),
+            fragment("", name="f"),
+            fragment('{"x": 1}'),
+            fragment("{}"),
+        ],
+        [("", "f", '{"x": 1}{}')],
     ),
     (
         "once more as an object in the last chunk",

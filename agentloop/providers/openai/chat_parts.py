@@ -6,10 +6,15 @@ belongs to which call, whatever the server says of it.
 A fragment should name its call's place by `index`. Servers leave it out, say 0 for every call or count
 fragments by it, and leave ids out, use them twice or make a new one for each fragment. So the place is
 believed where it is new and a name or a new id comes with it, and where it is known and nothing speaks
-against it. These speak for another call: another id with a name; a name once the arguments are closed; a
+against it. An id that is known and comes with its call's name is believed before the place. These speak for
+another call: another id with a name; a name once the arguments are closed; a
 second name in one delta; another name once arguments have begun, or where neither place nor id ties it to
 the call. A fragment without name and id never begins a call, nor does a name behind a call that has none,
 where the call's id or nothing else comes with it.
+
+Arguments that come as all so far, again and again, are the last of them. A call without arguments is none
+where another of its name begins at its place or by its id, or where others are torn and places tell nothing:
+it may be the beginning of one of them, and would run with its defaults.
 
 Three things cannot be told apart then and are taken as what is more common: the name said again is the name
 repeated and no piece of it; another name at the same place before any arguments is a piece of the name, and
@@ -227,6 +232,10 @@ class GrowingCalls:
         self._calls: list[_GrowingCall] = []
         self._at: dict[object, _GrowingCall] = {}
         self._named: dict[str, _GrowingCall] = {}
+        self._places_recur = False
+        """Whether a place was named again, or several in one delta: they do not count fragments."""
+        self._places_mislead = False
+        """Whether a call began at no place, or at one that another had."""
 
     def add_deltas(self, fragments: object) -> None:
         """Take the fragments of one delta in."""
@@ -235,6 +244,7 @@ class GrowingCalls:
             call = self._call_of(fragment, touched)
             call.add(fragment)
             touched.append(call)
+            self._places_recur = self._places_recur or len(touched) > 1
             if its_id := _id(fragment):
                 self._named[its_id] = call
 
@@ -256,9 +266,12 @@ class GrowingCalls:
         return all(call.is_begun() for call in self._calls)
 
     def to_openai(self) -> list[dict[str, Any]]:
-        """The calls in wire form, each once, without those that say nothing."""
-        calls = [call.to_openai() for call in self._calls if not call.says_nothing()]
-        return dedupe_calls(calls, _told)
+        """The calls in wire form, each once, without those that say nothing or may be a piece of another."""
+        said = [call for call in self._calls if not call.says_nothing()]
+        places_tell = self._places_recur and not self._places_mislead
+        if not places_tell and any(call.is_torn() for call in said):
+            said = [call for call in said if not call.is_bare()]
+        return dedupe_calls([call.to_openai() for call in said], _told)
 
     def __bool__(self) -> bool:
         return not all(call.says_nothing() for call in self._calls)
@@ -267,20 +280,27 @@ class GrowingCalls:
         """The call that a fragment goes on with, or a new one."""
         index, its_id, name = fragment.get("index"), _id(fragment), _name(fragment)
         index = index if isinstance(index, int | str) else None
-        call = self._meant(index, its_id, name)
-        if call is None or (name and call in touched) or call.ends_before(index, fragment):
-            again = call is not None and call not in touched and call.is_named_again(its_id, name)
-            return self._begun(index, in_doubt=again)
-        return call
+        call = self._meant(index, fragment)
+        if call is not None and not (name and call in touched) and not call.ends_before(index, fragment):
+            self._places_recur = self._places_recur or self._at.get(index) is call
+            return call
+        older = call or self._named.get(its_id)
+        again = False
+        if older is not None and older not in touched:
+            again = call is older and older.is_named_again(its_id, name)
+            older.doubt_before(name)
+        self._places_mislead = self._places_mislead or index is None or index in self._at
+        return self._begun(index, in_doubt=again)
 
-    def _meant(self, index: int | str | None, its_id: str, name: str) -> "_GrowingCall | None":
+    def _meant(self, index: int | str | None, fragment: Json) -> "_GrowingCall | None":
         """The call that place or id point at, else the newest; None where they say that it is a new one."""
+        its_id, name = _id(fragment), _name(fragment)
         by_place, by_id = self._at.get(index), self._named.get(its_id)
         if by_place is not None:
-            elsewhere = by_id is not None and not name and by_place.id != its_id
+            elsewhere = by_id is not None and by_place.id != its_id and by_id.may_be_named(name)
             return by_id if elsewhere else by_place
         if index is not None and (name or (its_id and by_id is None)):
-            return None
+            return by_id if by_id is not None and by_id.is_open_by(name) else None
         return by_id or (self._calls[-1] if self._calls else None)
 
     def _begun(self, index: object, *, in_doubt: bool = False) -> "_GrowingCall":
@@ -299,6 +319,8 @@ class _GrowingCall:
         self.id = ""
         self._name = ""
         self._arguments: list[str] = []
+        self._repeats = True
+        """Whether each piece of the arguments began with the whole one before it."""
         self._brackets = Brackets()
         self._scanned = 0
         self._fields = GrowingFields()
@@ -317,6 +339,18 @@ class _GrowingCall:
         if name == self._name:
             return self._is_closed()
         return not (index is not None or by_id) or bool(self._arguments)
+
+    def may_be_named(self, name: str) -> bool:
+        """Whether this may be this call's name or a piece of it; so may no name."""
+        return not name or name == self._name or not self._arguments
+
+    def is_open_by(self, name: str) -> bool:
+        """Whether this is its name, and the arguments are still to come or not closed yet."""
+        return name == self._name and not self._is_closed()
+
+    def doubt_before(self, name: str) -> None:
+        """Take this call for none unless arguments follow, where one of its name begins in its place."""
+        self._in_doubt = self._in_doubt or (name == self._name and not self._arguments)
 
     def is_named_again(self, its_id: str, name: str) -> bool:
         """Whether a fragment says nothing but this call's name, and no id but this call's."""
@@ -341,12 +375,17 @@ class _GrowingCall:
         """Whether something came of the arguments."""
         return bool(self._arguments)
 
+    def is_bare(self) -> bool:
+        """Whether the arguments are blank, as those of a tool that takes none."""
+        return not any(map(str.strip, self._arguments))
+
+    def is_torn(self) -> bool:
+        """Whether it lacks a name, or an end of its arguments."""
+        return not self._name or not (self.is_bare() or self.is_whole())
+
     def is_whole(self) -> bool:
         """Whether the arguments decode to a JSON object."""
-        try:
-            return isinstance(json.loads(dedupe_arguments("".join(self._arguments))), dict)
-        except (ValueError, RecursionError):
-            return False
+        return _is_object(self._text())
 
     def says_nothing(self) -> bool:
         """Whether there is neither a name nor an argument, or a name that may be another call's."""
@@ -354,7 +393,7 @@ class _GrowingCall:
 
     def to_openai(self) -> dict[str, Any]:
         """The call in wire form."""
-        function = {"name": self._name, "arguments": dedupe_arguments("".join(self._arguments))}
+        function = {"name": self._name, "arguments": self._text()}
         function |= self._function_fields.joined()
         return {"id": self.id, "type": "function", "function": function} | self._fields.joined()
 
@@ -363,7 +402,18 @@ class _GrowingCall:
         for piece in self._arguments[self._scanned :]:
             self._brackets.feed(piece)
         self._scanned = len(self._arguments)
-        return self._brackets.closed
+        return self._brackets.closed or (self._is_said_again() and _is_object(self._arguments[-1]))
+
+    def _text(self) -> str:
+        """The arguments; the last piece of them where each is all so far."""
+        text = dedupe_arguments("".join(self._arguments))
+        return self._arguments[-1] if self._is_said_again() and not _is_object(text) else text
+
+    def _is_said_again(self) -> bool:
+        return self._repeats and len(self._arguments) > 1
+
+    def _is_repeated_in(self, arguments: str) -> bool:
+        return self._repeats and (not self._arguments or arguments.startswith(self._arguments[-1]))
 
     def _add_name(self, name: object) -> None:
         """A name comes whole as a rule; some servers repeat it, few send it in pieces or all so far of it."""
@@ -371,11 +421,11 @@ class _GrowingCall:
             self._name = name if name.startswith(self._name) else self._name + name
 
     def _add_arguments(self, arguments: object) -> None:
-        if isinstance(arguments, str):
-            if arguments:
-                self._arguments.append(arguments)
-        elif arguments is not None:
-            self._arguments.append(json.dumps(arguments, ensure_ascii=False))
+        if arguments is not None and not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        if arguments:
+            self._repeats = self._is_repeated_in(arguments)
+            self._arguments.append(arguments)
 
 
 def lone_call_in(said: Json) -> list[Json]:
@@ -390,6 +440,14 @@ def _told(call: Json) -> tuple[str, tuple[str, str]]:
     """The id of a call, and what the call says."""
     function = call["function"]
     return call["id"], (function["name"], function["arguments"].strip())
+
+
+def _is_object(arguments: str) -> bool:
+    """Whether they decode to a JSON object."""
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _objects(values: object) -> list[Json]:
