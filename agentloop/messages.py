@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Any, Self, TypeAlias, TypedDict, TypeGuard
 
-from agentloop._plumbing.strict_json import STRICT_JSON, cleaned
+from agentloop._plumbing.strict_json import STRICT_JSON, cleaned, cleaned_json
 from agentloop.errors import UsageError
 
 Json: TypeAlias = Mapping[str, Any]
@@ -61,11 +61,14 @@ class ToolCall:
         return replace(self, id=call_id, **said_anew(self.extra, self.omits, "id"))
 
     def decoded(self) -> dict[str, Any] | None:
-        """The arguments as a dict; None where the text is no JSON object. Blank text is no argument."""
+        """The arguments as a dict; None where the text is no JSON object. Blank text is no argument.
+
+        Raw control characters in strings, which JSON has as escapes alone, are taken as they are.
+        """
         if not self.arguments.strip():
             return {}
         try:
-            value = STRICT_JSON.decode(self.arguments)
+            value = STRICT_JSON.decode(cleaned_json(self.arguments))
         except (ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None

@@ -116,6 +116,7 @@ class Shape:
             index="right" if odd and self.index != "growing" else self.index,
             ids="first" if self.ids == "new_each" else self.ids,
             names="whole" if self.names == "split" and placeless else self.names,
+            interleaved=self.interleaved and self.names != "repeated",
         )
 
     def id_seen(self, reply: Reply, number: int) -> str:

@@ -401,6 +401,16 @@ async def test_what_belongs_to_which_call(chunks: list[Body], expected: list[tup
     assert [(call.id, call.name, call.arguments) for call in calls] == expected
 
 
+async def test_raw_control_characters_in_arguments_run_and_go_back_as_strict_json(stream: bool) -> None:
+    call = Call(name="look", arguments='{"path": "one\n\ttwo"}')
+    with StrictProvider([Reply(calls=(call,)), Reply(text="done")]) as server:
+        assert (await runner_of(server, stream=stream).run("go")).output == "done"
+    assert ran == {"one\n\ttwo": 1}
+    (sent,) = server.bodies[1]["messages"][-2]["tool_calls"]
+    assert sent["function"]["arguments"] == '{"path": "one\\n\\ttwo"}'
+    assert server.refusals == []
+
+
 async def test_the_whole_message_behind_its_deltas_says_nothing_more() -> None:
     again = {"role": "assistant", "content": "yes", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}
     chunks = [choice({"content": "yes"}), fragment("{}", id="a", name="f", index=0)]

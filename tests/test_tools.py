@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import json
 import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal, Optional, Required, TypedDict, Unpack
 
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
@@ -487,7 +488,161 @@ async def test_a_tool_made_by_hand_needs_no_docstring() -> None:
     assert await ask(made, '{"q": "x", "r": [1]}') == ToolAnswer('{"q": "x", "r": [1]}', "ok")
 
 
+OWN = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "minLength": 1},
+        "lines": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+        "mode": {"enum": ["r", "w"]},
+        "size": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+        "tree": {"$ref": "#/$defs/node"},
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+    "$defs": {
+        "node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["n"]}
+    },
+}
+
+
+def everything(**arguments: Any) -> dict[str, Any]:
+    return arguments
+
+
+def by_hand(parameters: Any, description: Any = "Far away.") -> Tool:
+    return Tool(name="remote", description=description, parameters=parameters, function=everything)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("{}", "path: is required and was not given"),
+        ('{"path": 3}', "path: Input should be a valid string, not 3"),
+        ('{"path": ""}', "path: String should have at least 1 character"),
+        ('{"path": "a", "lines": [1, 0]}', "lines.1: Input should be greater than or equal to 1, not 0"),
+        ('{"path": "a", "mode": "x"}', "mode: Input should be 'r' or 'w', not 'x'"),
+        ('{"path": "a", "size": "big"}', "size"),
+        ('{"path": "a", "tree": {"n": 1, "next": {}}}', "tree.next.n: is required and was not given"),
+        ('{"path": "a", "more": 1}', "more: there is no such argument"),
+    ],
+)
+@pytest.mark.whole
+async def test_arguments_are_held_to_a_schema_of_the_tools_own(arguments: str, text: str) -> None:
+    answer = await ask(by_hand(OWN), arguments)
+    assert answer.status == "error"
+    assert text in answer.text
+
+
+async def test_arguments_that_fit_a_schema_of_the_tools_own_are_given_as_they_are() -> None:
+    given = '{"path": "a", "lines": [1, 2], "mode": "r", "size": 3, "tree": {"next": {"n": 2}, "n": 1}}'
+    assert (await ask(by_hand(OWN), given)).text == given
+    mended = await ask(by_hand(OWN), '{"path": "[1]", "lines": "[1, 2]", "mode": null}')
+    assert mended.text == '{"path": "[1]", "lines": [1, 2]}'
+
+
+@pytest.mark.parametrize(
+    "odd", [{"properties": 3}, {"required": "q"}, {"$ref": "#/$defs/none"}, {"anyOf": [3]}]
+)
+async def test_a_schema_that_says_nothing_known_holds_nothing_up(odd: dict[str, Any]) -> None:
+    assert (await ask(by_hand(odd), '{"q": 1}')).text == '{"q": 1}'
+
+
+def test_a_tool_made_by_hand_has_properties() -> None:
+    for given in ({}, {"type": "object"}):
+        assert by_hand(given).schema["function"]["parameters"] == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("wrong", [None, [], "object", {"type": "string"}])
+def test_parameters_that_are_no_schema_of_an_object_are_refused(wrong: Any) -> None:
+    with pytest.raises(ToolDefinitionError, match="parameters must be a JSON schema of type object"):
+        by_hand(wrong)
+
+
+def test_a_description_is_a_text_and_not_too_long() -> None:
+    with pytest.raises(ToolDefinitionError, match="description must be a text, not None"):
+        by_hand({}, description=None)
+    with pytest.warns(UserWarning, match=r"1,025 characters; some servers refuse more than 1,024"):
+        by_hand({}, description="x" * 1025)
+
+
+class Where(TypedDict, total=False):
+    path: Required[Annotated[str, "the file"]]
+    lines: list[int]
+
+
+def unpacked(depth: int = 1, **where: Unpack[Where]) -> str:
+    return f"{depth} {dict(where)}"
+
+
+async def test_keys_of_unpacked_arguments_are_parameters() -> None:
+    assert Tool.of(unpacked).parameters == {
+        "type": "object",
+        "properties": {
+            "depth": {"type": "integer", "default": 1},
+            "path": {"type": "string", "description": "the file"},
+            "lines": {"type": "array", "items": {"type": "integer"}},
+        },
+        "required": ["path"],
+        "additionalProperties": False,
+    }
+    assert (await ask(unpacked, '{"path": "a"}')).text == "1 {'path': 'a'}"
+    assert (
+        await ask(unpacked, '{"path": "a", "lines": [2], "depth": 3}')
+    ).text == "3 {'path': 'a', 'lines': [2]}"
+    assert "path: is required" in (await ask(unpacked, "{}")).text
+
+
+def test_a_text_that_annotates_a_parameter_describes_it() -> None:
+    def look(
+        path: Annotated[str, "the file"],
+        lines: Annotated[int, "not this", Field(description="how many")] = 1,
+        mode: Annotated[str, "how"] = "r",
+    ) -> None:
+        """Look.
+
+        Args:
+            mode: not this.
+        """
+
+    described = {name: each["description"] for name, each in Tool.of(look).parameters["properties"].items()}
+    assert described == {"path": "the file", "lines": "how many", "mode": "how"}
+
+
 # Arguments
+
+
+async def test_arguments_that_can_mean_only_one_thing_are_taken() -> None:
+    @dataclass
+    class Edit:
+        old: str
+        lines: list[int]
+
+    def change(
+        text: str,
+        edits: list[Edit],
+        names: set[str] | None = None,
+        count: int = 2,
+        either: str | list[str] = "",
+    ) -> str:
+        return f"{text} {edits} {names} {count} {either}"
+
+    shown = "[1] [test_arguments_that_can_mean_only_one_thing_are_taken.<locals>.Edit(old='a', lines=[3])] "
+    edits = json.dumps([{"old": "a", "lines": "[3]"}])
+    given = {"text": "[1]", "edits": edits, "count": None, "either": '["x"]'}
+    assert (await ask(change, json.dumps(given))).text == shown + 'None 2 ["x"]'
+    given |= {"edits": json.loads(edits), "names": '["n"]', "count": "3"}
+    assert (await ask(change, json.dumps(given))).text == shown + "{'n'} 3 [\"x\"]"
+    refused = await ask(change, '{"text": null, "edits": "[1", "names": "{}"}')
+    assert "text: Input should be a valid string, not None" in refused.text
+    assert "edits: Input should be a valid list, not '[1'" in refused.text
+
+
+async def test_raw_control_characters_in_strings_are_taken() -> None:
+    def say(text: str) -> str:
+        return text
+
+    assert (await ask(say, '{"text":\n"a\n\tb\\n"}')).text == "a\n\tb\n"
+    assert ToolCall(id="c", name="say", arguments='{"text": "a\nb"}').decoded() == {"text": "a\nb"}
 
 
 @pytest.mark.parametrize("blank", ["", "  \n"])

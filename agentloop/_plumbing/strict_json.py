@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 from agentloop._plumbing.patterns import pattern
@@ -11,6 +12,8 @@ _ESCAPE = pattern(
 )
 """An escape in JSON; the first group is one that may stand: of a whole pair, or of one character."""
 _SURROGATE = pattern(r"\\u[dD][89a-fA-F]")
+_CONTROL = pattern(r"[\x00-\x1f]")
+_STRING = pattern(r'"(?:[^"\\]++|\\[\s\S])*+"?')
 
 
 def cleaned(value: Any) -> Any:
@@ -32,15 +35,26 @@ def cleaned(value: Any) -> Any:
 
 
 def cleaned_json(text: str) -> str:
-    r"""The text of a JSON value, lone surrogates in it, escaped ones too, as U+FFFD; all else as it stands.
+    r"""The text of a JSON value as strict JSON; what is strict stands as it was.
+
+    Lone surrogates, escaped ones too, become U+FFFD; raw control characters in strings are escaped.
 
     >>> print(cleaned_json(r'{"smile": "\ud83d\ude42", "half": "\ud83d", "none": "\\ud83d"}'))
     {"smile": "\ud83d\ude42", "half": "\ufffd", "none": "\\ud83d"}
+    >>> print(cleaned_json('{"two":' + chr(10) + '"a' + chr(10) + 'b"}'))
+    {"two":
+    "a\nb"}
     """
     text = str(cleaned(text))
+    if _CONTROL.search(text):
+        text = _STRING.sub(lambda found: _CONTROL.sub(_escaped, found[0]), text)
     if not _SURROGATE.search(text):
         return text
     return _ESCAPE.sub(lambda escape: escape[1] or "\\ufffd", text)
+
+
+def _escaped(control: re.Match[str]) -> str:
+    return json.dumps(control[0])[1:-1]
 
 
 def without_half(text: str) -> tuple[str, str]:

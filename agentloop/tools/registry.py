@@ -6,11 +6,13 @@ model; `ToolRegistry` answers the model's calls. A tool's failure is an answer, 
 
 import difflib
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, overload
 
 from agentloop._plumbing.callables import name_of, without_partials
+from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import ToolDefinitionError
@@ -19,6 +21,9 @@ from agentloop.tools.invoke import BoundArguments, ToolAnswer, answer_call
 from agentloop.tools.run_context import RunContext
 
 DEFAULT_TIMEOUT_SECONDS = 120.0
+
+MOST_DESCRIPTION_CHARS = 1_024
+"""Azure refuses longer ones: https://learn.microsoft.com/azure/ai-services/openai/how-to/function-calling."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,11 +57,15 @@ class Signature(Protocol):
 class Tool:
     """A function and how a model sees it.
 
-    `parameters` is the JSON schema of its arguments. One that is `idempotent` may run again after an
-    interruption. A call may take `timeout_seconds`. Results of a tool with `keep` are never cleared.
+    `parameters` is the JSON schema of its arguments, which are held to it. One that is `idempotent` may run
+    again after an interruption. A call may take `timeout_seconds`. Results of a tool with `keep` are never
+    cleared.
 
     Raises:
-        ToolDefinitionError: the name is none that servers accept, or the function cannot be called.
+        ToolDefinitionError: the name is none that servers accept, the description no text, the parameters no
+            schema of an object, or the function cannot be called.
+
+    Warns of a description of more than 1,024 characters, which some servers refuse.
     """
 
     name: str
@@ -78,8 +87,24 @@ class Tool:
                 f"tool {self.name}: timeout_seconds must be a number of more than 0, "
                 f"not {self.timeout_seconds!r}"
             )
+        if not isinstance(self.description, str):
+            raise ToolDefinitionError(
+                f"tool {self.name}: description must be a text, not {shown(self.description)}"
+            )
+        if len(self.description) > MOST_DESCRIPTION_CHARS:
+            warnings.warn(
+                f"tool {self.name}: its description has {len(self.description):,} characters; some servers "
+                f"refuse more than {MOST_DESCRIPTION_CHARS:,}",
+                stacklevel=3,
+            )
+        if not isinstance(self.parameters, Mapping) or self.parameters.get("type", "object") != "object":
+            raise ToolDefinitionError(
+                f"tool {self.name}: parameters must be a JSON schema of type object, "
+                f"not {shown(self.parameters)}"
+            )
         if self.signature is None:
-            object.__setattr__(self, "signature", _signature_of(self.function))
+            object.__setattr__(self, "signature", _signature_of(self.function, self.parameters))
+        object.__setattr__(self, "parameters", {"type": "object", "properties": {}, **self.parameters})
 
     @classmethod
     def of(cls, function: "Callable[..., Any] | Tool") -> "Tool":
@@ -226,10 +251,10 @@ def _options(value: object) -> _Options | None:
     return options if isinstance(options, _Options) else None
 
 
-def _signature_of(function: Callable[..., Any]) -> Signature:
+def _signature_of(function: Callable[..., Any], own: Json | None = None) -> Signature:
     from agentloop.tools.schema import signature_of  # here, so that pydantic loads with the first tool
 
-    return signature_of(function)
+    return signature_of(function, own)
 
 
 def _place(function: Callable[..., Any]) -> str:

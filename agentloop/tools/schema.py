@@ -2,10 +2,15 @@
 
 The one door to pydantic and docstring-parser. A parameter without a type hint takes any JSON value. One
 already bound by `functools.partial` is not shown, nor is one annotated with `RunContext`, which is filled in.
-Docstrings are read in Google, NumPy or Sphinx style.
+Keys of `**kwargs: Unpack[TypedDict]` are parameters, and a text in `Annotated` describes one. Docstrings are
+read in Google, NumPy or Sphinx style.
+
+Arguments that do not fit are mended where they can mean only one thing: a list or an object in a JSON string
+is one where a list or an object is wanted, and null is no argument where there is a default.
 """
 
 import contextlib
+import copy
 import functools
 import inspect
 import re
@@ -18,22 +23,27 @@ from typing import Any
 
 import docstring_parser
 from docstring_parser import DocstringStyle
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import ArgsKwargs, SchemaError
+from pydantic_core import ArgsKwargs, SchemaError, SchemaValidator
 
 from agentloop._plumbing.callables import inner_function, without_partials
+from agentloop._plumbing.strict_json import STRICT_JSON, cleaned_json
 from agentloop._plumbing.truncate import beginning
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json
 from agentloop.tools.invoke import ArgumentsError, BoundArguments
+from agentloop.tools.own_schema import checks_of
 from agentloop.tools.run_context import RunContext
 
 _STYLES = (DocstringStyle.GOOGLE, DocstringStyle.NUMPYDOC, DocstringStyle.REST)
 _MOST_FAULTS = 10
 _NAMED_SCHEMAS = ("properties", "$defs", "patternProperties", "dependentSchemas")
 _DATA = ("default", "const", "enum", "examples")
+_NOT_GIVEN = object()
+"""The default of a key that need not be given, and that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +51,7 @@ class FunctionSignature:
     """How a function is described and called.
 
     `parameters` is a JSON schema. `positional` names the parameters that must be given by position,
-    `contexts` those that get the run's context.
+    `contexts` those that get the run's context. `own` checks arguments by a schema that the tool brought.
     """
 
     description: str
@@ -49,6 +59,7 @@ class FunctionSignature:
     positional: tuple[str, ...]
     contexts: tuple[str, ...]
     checks: TypeAdapter[Any]
+    own: SchemaValidator | None = None
 
     def bind(self, context: RunContext[Any], arguments: Json) -> BoundArguments:
         """What to call the function with: the arguments checked and converted, defaults filled in.
@@ -56,10 +67,10 @@ class FunctionSignature:
         Raises:
             ArgumentsError: they do not fit.
         """
-        try:
-            values: dict[str, Any] = self.checks.validate_python(ArgsKwargs((), dict(arguments)))
-        except ValidationError as error:
-            raise ArgumentsError(_faults(error)) from None
+        if self.own is not None:
+            arguments = _fitting(self.own.validate_python, arguments)
+        values = _fitting(lambda given: self.checks.validate_python(ArgsKwargs((), given)), arguments)
+        values = {name: value for name, value in values.items() if value is not _NOT_GIVEN}
         values |= dict.fromkeys(self.contexts, context)
         return tuple(values.pop(name) for name in self.positional), values
 
@@ -78,8 +89,8 @@ class _Schema(GenerateJsonSchema):
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 — pydantic's own type
 
 
-def signature_of(function: Callable[..., Any]) -> FunctionSignature:
-    """Read a function, bound method, partial or callable object.
+def signature_of(function: Callable[..., Any], own: Json | None = None) -> FunctionSignature:
+    """Read a function, bound method, partial or callable object, whose arguments fit a schema of its `own`.
 
     Raises:
         ToolDefinitionError: it cannot be called with named JSON values; the text says what to do.
@@ -93,8 +104,10 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
             positional.append(parameter.name)
         if _wants_context(hint):
             contexts.append(parameter.name)
+        elif parameter.kind is Parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
+            shown += _keys_of(function, hint)
         else:
-            shown.append(_by_name(parameter, hint))
+            shown.append(_by_name(parameter, _described(hint)))
     checks = _checks(function, shown)
     documentation = documentation_of(function)
     return FunctionSignature(
@@ -103,6 +116,7 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
         positional=tuple(positional),
         contexts=tuple(contexts),
         checks=checks,
+        own=None if own is None else checks_of(own),
     )
 
 
@@ -159,6 +173,29 @@ def _by_name(parameter: Parameter, hint: Any) -> Parameter:
     if parameter.kind is Parameter.VAR_KEYWORD:
         return parameter.replace(annotation=hint)
     return parameter.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY)
+
+
+def _described(hint: Any) -> Any:
+    """The hint with a text that annotates it as its description, where no `Field` gives one."""
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint
+    notes = hint.__metadata__
+    text = next((note for note in notes if isinstance(note, str)), None)
+    if text is None or any(isinstance(note, FieldInfo) and note.description for note in notes):
+        return hint
+    return typing.Annotated[hint, Field(description=text)]
+
+
+def _keys_of(function: Callable[..., Any], hint: Any) -> Iterator[Parameter]:
+    """A parameter for each key of the `TypedDict` that further named arguments are."""
+    (keys,) = typing.get_args(hint)
+    if not typing.is_typeddict(keys):
+        raise _undefinable(function, f"Unpack[…] wants a TypedDict, not {keys!r}")
+    for name, value in typing.get_type_hints(keys, include_extras=True).items():
+        while typing.get_origin(value) in (typing.Required, typing.NotRequired):
+            (value,) = typing.get_args(value)
+        default = Parameter.empty if name in keys.__required_keys__ else _NOT_GIVEN
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=_described(value))
 
 
 def _checks(function: Callable[..., Any], shown: list[Parameter]) -> TypeAdapter[Any]:
@@ -240,6 +277,53 @@ def _fitness(read: docstring_parser.Docstring) -> tuple[int, int]:
     return len(read.params), bool(read.returns) + len(read.raises)
 
 
+def _fitting(check: Callable[[dict[str, Any]], Any], arguments: Json) -> dict[str, Any]:
+    """What the check makes of the arguments, mended where they did not fit as they are.
+
+    Raises:
+        ArgumentsError: they do not fit, mended or not.
+    """
+    faults, given = "", dict(arguments)
+    while True:
+        try:
+            return typing.cast("dict[str, Any]", check(given))
+        except ValidationError as error:
+            faults, unmended = faults or _faults(error), given
+            given = _mended(given, error)
+        if given == unmended:
+            raise ArgumentsError(faults)
+
+
+def _mended(arguments: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    """The arguments without the nulls, and with the lists and objects in strings, that did not fit."""
+    mended = copy.deepcopy(arguments)
+    for fault in error.errors(include_url=False, include_context=False, include_input=False):
+        holder: Any = None
+        at: int | str = ""
+        value: Any = mended
+        # What is no key is pydantic's word for one of several choices.
+        for key in fault["loc"]:
+            if _holds(value, key):
+                holder, at, value = value, key, value[key]
+        if isinstance(holder, dict) and value is None:
+            del holder[at]
+        elif holder is not None and isinstance(value, str) and (inner := _list_or_object(value)) is not None:
+            holder[at] = inner
+    return mended
+
+
+def _holds(value: Any, key: int | str) -> bool:
+    return key in value if isinstance(value, dict) else isinstance(value, list) and key in range(len(value))
+
+
+def _list_or_object(text: str) -> Any:
+    try:
+        value = STRICT_JSON.decode(cleaned_json(text))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, list | dict) else None
+
+
 def _faults(error: ValidationError) -> str:
     faults = error.errors(include_url=False, include_context=False)
     texts = [_fault(fault) for fault in faults[:_MOST_FAULTS]]
@@ -252,7 +336,7 @@ def _fault(fault: Mapping[str, Any]) -> str:
     match fault["type"]:
         case "missing_keyword_only_argument" | "missing_argument" | "missing":
             return f"{where}: is required and was not given"
-        case "unexpected_keyword_argument":
+        case "unexpected_keyword_argument" | "extra_forbidden":
             return f"{where}: there is no such argument"
         case _:
             given = _shown(fault["input"])

@@ -34,7 +34,7 @@ from agentloop.providers.openai.sse import Brackets
 
 C = TypeVar("C")
 
-_JSON = json.JSONDecoder()
+_JSON = json.JSONDecoder(strict=False)
 _BLANKS = re.compile(r"\s*")
 
 
@@ -233,9 +233,9 @@ class GrowingCalls:
         self._at: dict[object, _GrowingCall] = {}
         self._named: dict[str, _GrowingCall] = {}
         self._places_recur = False
-        """Whether a place was named again, or several in one delta: they do not count fragments."""
+        """Whether a place was named again, or several calls came at once: places do not count fragments."""
         self._places_mislead = False
-        """Whether a call began at no place, or at one that another had."""
+        """Whether a fragment began a call at no place, or at one that another had."""
 
     def add_deltas(self, fragments: object) -> None:
         """Take the fragments of one delta in."""
@@ -250,6 +250,7 @@ class GrowingCalls:
 
     def add_whole(self, calls: object) -> None:
         """Take in calls each of which comes in one piece."""
+        self._places_recur = True
         for call in _objects(calls):
             self._begun(None).add(call)
 
@@ -445,7 +446,7 @@ def _told(call: Json) -> tuple[str, tuple[str, str]]:
 def _is_object(arguments: str) -> bool:
     """Whether they decode to a JSON object."""
     try:
-        return isinstance(json.loads(arguments), dict)
+        return isinstance(json.loads(arguments, strict=False), dict)
     except (ValueError, RecursionError):
         return False
 
