@@ -464,19 +464,6 @@ SOMETHING_ELSE: dict[str, tuple[int, object]] = {
         400,
         error("Invalid 'messages[3].content': string too long. Expected maximum length 10485760."),
     ),
-    "tokens a minute": (
-        413,
-        error(
-            "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 14368, please "
-            "reduce your message size.",
-            type="tokens",
-            code="rate_limit_exceeded",
-        ),
-    ),
-    "tokens a minute, no code": (
-        413,
-        error("Request too large: tokens per min limit is 30000, requested 34000"),
-    ),
     "tokens a day": (400, error("Rate limit: too many tokens per day (TPD), limit 100000")),
     "a quota": (400, error("You exceeded your current quota for tokens, please check your plan")),
     "an image": (

@@ -27,9 +27,10 @@ from agentloop.providers.openai import OpenAIChat
 from agentloop.providers.openai.chat import streamed
 from agentloop.retry import RetryPolicy
 from tests.server_kit import LOOK, Waits, answer_of, bytewise, chat, error_of, parts_of, pieces_of, saying
+from tests.strict_bodies import Body
 from tests.strict_overflows import OVERFLOWS
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Answered, Call, Drop, Fault, Hang, Raw, Reply, calling, events
+from tests.strict_replies import Answered, Call, Drop, Fault, Hang, Raw, Reply, calling, events, invalid
 
 
 @pytest.fixture
@@ -445,6 +446,25 @@ async def test_l17_the_server_says_how_long_to_wait(
     assert waits.seconds == [seconds]
 
 
+WAITS: list[tuple[Body, float]] = [
+    ({"message": "Rate limit reached. Please try again in 38s."}, 38.0),
+    ({"message": "Please try again in 0m42.5s. Visit https://example.com/limits"}, 42.5),
+    ({"message": "Please retry in 250ms."}, 0.25),
+    ({"message": "Too many requests, retry after 20 seconds"}, 20.0),
+    ({"message": "Quota exceeded", "details": [{"@type": "x/RetryInfo", "retryDelay": "38s"}]}, 38.0),
+]
+
+
+@pytest.mark.parametrize(("error", "seconds"), WAITS)
+@pytest.mark.whole
+async def test_l17_a_wait_that_stands_in_the_body_is_heeded(
+    error: Body, seconds: float, waits: Waits
+) -> None:
+    with StrictProvider([Fault(status=429, body={"error": error}), "ok"]) as server:
+        await answer_of(chat(server, waits))
+    assert waits.seconds == [seconds]
+
+
 async def test_the_server_names_a_date_to_wait_for(waits: Waits) -> None:
     headers = {"retry-after": formatdate(time.time() + 30, usegmt=True)}
     with StrictProvider([Fault(status=429, headers=headers), "ok"]) as server:
@@ -607,6 +627,29 @@ async def test_overflow_in_a_bare_sentence(status: int) -> None:
 async def test_what_is_no_overflow(sentence: str) -> None:
     with StrictProvider([Fault(status=400, body={"error": {"message": sentence}})]) as server:
         assert isinstance(await error_of(chat(server)), ModelRefusedError)
+
+
+@pytest.mark.parametrize("status", [400, 413, 429])
+async def test_a_request_larger_than_a_whole_minutes_allowance_is_too_long(status: int, waits: Waits) -> None:
+    for said in (
+        "Request too large for m in organization o on tokens per min (TPM): Limit 30000, Requested 40000.",
+        "Request too large: tokens per min limit is 30,000, requested 40,000",
+    ):
+        with StrictProvider([invalid(status, said, code="rate_limit_exceeded")]) as server:
+            error = await error_of(chat(server, waits))
+        assert isinstance(error, ContextTooLongError)
+        assert (error.window, error.tokens) == (30_000, 40_000)
+        assert waits.seconds == []
+
+
+@pytest.mark.parametrize("status", [413, 429])
+async def test_one_that_is_smaller_waits(status: int, waits: Waits) -> None:
+    said = (
+        "Rate limit on tokens per min (TPM): Limit 6000, Used 5500, Requested 900. Please try again in 4.2s."
+    )
+    with StrictProvider([invalid(status, said, code="rate_limit_exceeded"), "ok"]) as server:
+        await answer_of(chat(server, waits))
+    assert waits.seconds == [4.2]
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 422])

@@ -2,7 +2,7 @@
 
 There is no common code for it: OpenAI and those after it send `context_length_exceeded`, llama.cpp
 `exceed_context_size_error`, GLM 1261, Mistral 3051, others a sentence alone. Nor does a status tell: 413 is
-also said to a request that is too large for a minute's allowance, or to an image.
+also said to an image, or where a minute's allowance is used up; 429 to a request larger than all of it.
 
 Of the sizes in tokens in such a sentence, a sum of prompt and answer is told apart where the server does so;
 bytes, characters and pixels are no tokens.
@@ -244,13 +244,34 @@ _LENGTH = re.compile(
 _TOKENS = re.compile(r"\btokens?\b", re.IGNORECASE)
 
 
+_ALLOWANCE = re.compile(
+    rf"\b(?:tokens per min(?:ute)?|TPM)\b.{{0,40}}?\blimit(?: is|:)? ({NUMBER})"
+    rf".{{0,60}}?\brequested:? ({NUMBER})",
+    re.IGNORECASE | re.DOTALL,
+)
+"""OpenAI's words and Groq's: https://platform.openai.com/docs/guides/rate-limits."""
+
+
+def minute_in(body: object) -> NamedSizes | None:
+    """A whole minute's allowance of tokens, as the window, and the request's; None where none is named."""
+    found = _ALLOWANCE.search(said(body))
+    if found is None:
+        return None
+    window, tokens = map(tokens_in, found.groups())
+    return NamedSizes(window=window, tokens=tokens) if window and tokens else None
+
+
 def overflow_in(status: int, body: object) -> NamedSizes | None:
     """The sizes of the overflow that a refusal speaks of, None where it speaks of something else.
 
     `status` is the HTTP status, 200 for an error in place of an answer; `body` is the error object, or the
-    text of a body that is no JSON.
+    text of a body that is no JSON. A request larger than a whole minute's allowance is one, whatever the
+    status: no waiting helps.
     """
     text = said(body)
+    if (minute := minute_in(body)) is not None:
+        is_larger = (minute.tokens or 0) > (minute.window or 0)
+        return replace(minute, window=believed_window(minute.window)) if is_larger else None
     sizes = sizes_in(text)
     if not _is_of_length(status, text, codes_in(body), sizes):
         return None
