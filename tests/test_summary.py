@@ -258,6 +258,17 @@ async def test_what_a_summary_takes_is_counted_also_where_it_is_refused(tmp_path
     assert refused.usage.input_tokens > done.usage.input_tokens > 0
 
 
+async def test_l22_json_that_nobody_asked_for_is_no_summary(tmp_path: Path) -> None:
+    store = await session_of(*STORY, Message.user("now"), Message.assistant("yes"))
+    model = ScriptedModel([], window=8_000, summary=lambda _: '{"done": "What was done there."}')
+    runner = runner_on(store, model, tmp_path)
+    refused, done = await runner.compact("s"), await runner.compact("s", focus="in JSON")
+    assert refused is not None
+    assert done is not None
+    assert (refused.status, done.status) == ("failed", "done")
+    assert "it was JSON, which nobody asked for" in str(refused.error)
+
+
 class Stuck(Callbacks):
     """Waits for ever at the start of a compaction."""
 

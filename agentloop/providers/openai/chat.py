@@ -12,7 +12,7 @@ from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, Price, 
 from agentloop.providers.openai.chat_answer import GrowingAnswer, check_no_error
 from agentloop.providers.openai.dialect import Dialect
 from agentloop.providers.openai.endpoint import Form, ServedModel, post_chat
-from agentloop.providers.openai.fields import OWN_FIELDS, common_fields
+from agentloop.providers.openai.fields import OWN_FIELDS, common_fields, fields_for
 from agentloop.providers.openai.server import ServerChoice
 from agentloop.providers.openai.sse import (
     BROKEN_OFF,
@@ -46,7 +46,7 @@ class ChatBodies:
             body[dialect.limit_field] = limit
         if streams:
             body["stream_options"] = OWN_FIELDS["stream_options"]
-        return {**self.fields, **body}
+        return {**fields_for(self.fields, request), **body}
 
 
 _NO_CHOICES = "the server's answer holds no choices: check that the base URL is a chat API's"

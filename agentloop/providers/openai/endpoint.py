@@ -11,7 +11,7 @@ walks every message against its type hints on every call and builds a model obje
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import openai
 from openai import AsyncAPIResponse
@@ -90,6 +90,13 @@ _SURELY_SHORT_BYTES = 16_000
 """Some 4,000 tokens, which every model in use takes: a smaller request fails since the server is ill."""
 
 
+_Asker: TypeAlias = Literal["agent", "side"]
+"""Whose request it is: the agent's own, or one beside it, such as that for a summary."""
+
+_LEARN_FROM: Mapping[_Asker, tuple[_Asker, ...]] = {"agent": ("agent", "side"), "side": ("side",)}
+"""Whose dialects a refusal changes: what a side request is refused may be its own fault."""
+
+
 class ServedModel:
     """A model behind one path of a server's API; `form` says what differs between the paths.
 
@@ -126,7 +133,7 @@ class ServedModel:
         self._max_output_tokens = max_output_tokens
         self._asks_for_streams = stream
         self._retry = retry
-        self._dialect = Dialect()
+        self._dialects: dict[_Asker, Dialect] = {"agent": Dialect(), "side": Dialect()}
         self._silence_seconds = timeout_seconds
         self._clients = LoopClients(timeout_seconds)
         self._longest_answered_bytes = _SURELY_SHORT_BYTES
@@ -196,9 +203,10 @@ class ServedModel:
     async def _answered(self, request: ModelRequest) -> AsyncGenerator[ModelPart, None]:
         """One try, in the dialect that the server turns out to speak."""
         server = self._choice.server()
+        asker: _Asker = "agent" if request.purpose == "agent" else "side"
         learnt: list[BodyChange] = []
         for changes_left in range(MOST_CHANGES, -1, -1):
-            dialect, told = self._dialect, False
+            dialect, told = self._dialects[asker], False
             streams = dialect.streams_where(self._asks_for_streams)
             body = dialect.spoken(self._form.body(request, dialect, streams))
             try:
@@ -219,10 +227,10 @@ class ServedModel:
                 failure = understand(error, server)
             if changes_left and not told and (refusal := failure.refusal) is not None:
                 sent = {name: body[name] for name in body if name not in self._form.kept}
-                if self._learn(refusal, {**sent, "stream": streams}, dialect, server, learnt):
+                if self._learn(refusal, {**sent, "stream": streams}, dialect, server, learnt, asker):
                     continue
             if failure.is_final:
-                self._take_back(learnt)
+                self._take_back(learnt, asker)
             raise self._with_what_helps(failure.as_error())
 
     async def _parts(
@@ -240,20 +248,29 @@ class ServedModel:
         return replace(answer, cost=None if answer.usage is None else self.price(answer.usage))
 
     def _learn(
-        self, refusal: Refusal, sent: Body, spoken: Dialect, server: Server, learnt: list[BodyChange]
+        self,
+        refusal: Refusal,
+        sent: Body,
+        spoken: Dialect,
+        server: Server,
+        learnt: list[BodyChange],
+        asker: _Asker,
     ) -> bool:
         """Whether the refusal tells of another dialect; a request beside it may have found it before."""
-        before = self._dialect
-        self._dialect = before.after(refusal, sent)
-        learnt.append((before, self._dialect))
-        if changes := self._dialect.changes(before):
+        before = self._dialects[asker]
+        for each in _LEARN_FROM[asker]:
+            self._dialects[each] = self._dialects[each].after(refusal, sent)
+        now = self._dialects[asker]
+        learnt.append((before, now))
+        if changes := now.changes(before):
             warn("dialect_changed", model=server.model, server=server.place, **changes)
-        return spoken.after(refusal, sent) != spoken and self._dialect != spoken
+        return spoken.after(refusal, sent) != spoken and now != spoken
 
-    def _take_back(self, learnt: list[BodyChange]) -> None:
+    def _take_back(self, learnt: list[BodyChange], asker: _Asker) -> None:
         """Go back on what this try left out in vain; what was found beside it stays."""
         for change in reversed(learnt):
-            self._dialect = self._dialect.taken_back(*change)
+            for each in _LEARN_FROM[asker]:
+                self._dialects[each] = self._dialects[each].taken_back(*change)
 
     def _with_what_helps(self, error: AgentLoopError) -> AgentLoopError:
         if self._form.missing and isinstance(error, ModelRefusedError) and error.status == 404:

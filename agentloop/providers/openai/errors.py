@@ -443,7 +443,10 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-_LASTING = r"(?:\d{1,6}(?:\.\d{1,9})?\s?(?:ms|milliseconds?|h|hours?|m|min|minutes?|s|sec|seconds?)(?![a-z])[ ,]{0,2}){1,3}"
+_LASTING = (
+    r"(?:\d{1,6}(?:\.\d{1,9})?\s?(?:ms|milliseconds?|h|hours?|m|min|minutes?|s|sec|seconds?)"
+    r"(?![a-z])[ ,]{0,2}){1,3}"
+)
 _WAIT = re.compile(
     rf"\b(?:try(?:ing)? (?:it )?again|retry(?:ing)?|come back|wait(?:ing)?|available)\b"
     rf"(?: your request)?(?: again)?(?: in| after| for| at least)* ({_LASTING})",

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from agentloop._plumbing.checks import LEAST_WINDOW, MOST_TOKENS, at_least_or_none, scaled, shown
 from agentloop._plumbing.strict_json import cleaned, encodes
 from agentloop.errors import UsageError
+from agentloop.models import ModelRequest
 from agentloop.providers.openai.sse import as_text
 
 FieldPath: TypeAlias = tuple[str, ...]
@@ -254,6 +255,41 @@ def common_fields(temperature: float | None, extra_body: Mapping[str, Any] | Non
         return fields if encodes(text) else dict(cleaned(fields))
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"extra_body cannot be sent as JSON: {error}") from error
+
+
+_FOR_TOOLS = frozenset({"tool_choice", "parallel_tool_calls", "function_call"})
+_FOR_THE_AGENT = _FOR_TOOLS | {"response_format", "tools", "functions"}
+_NOT_FORCED = ("auto", "none")
+
+
+def fields_for(fields: Mapping[str, Any], request: ModelRequest) -> dict[str, Any]:
+    """The further fields that this request carries.
+
+    What is set for the agent's answers and calls goes with no other request, and what is of tools with none
+    that offers none. A call that is forced is forced once a turn: else no turn would ever end.
+    """
+    kept = dict(fields)
+    is_side = request.purpose != "agent"
+    if is_side and isinstance(text := fields.get("text"), Mapping):
+        kept["text"] = {name: value for name, value in text.items() if name != "format"}
+    offers = bool(request.tools or fields.get("tools") or fields.get("functions"))
+    gone = _FOR_THE_AGENT if is_side else frozenset() if offers else _FOR_TOOLS
+    if _forces(kept.get("tool_choice")) and _has_called(request):
+        gone = gone | {"tool_choice"}
+    return {name: value for name, value in kept.items() if name not in gone}
+
+
+def _forces(choice: object) -> bool:
+    """Whether the model must call a tool; a choice among some of them has a mode."""
+    if isinstance(choice, Mapping):
+        return choice.get("mode", choice.get("type")) not in _NOT_FORCED
+    return choice not in (None, *_NOT_FORCED)
+
+
+def _has_called(request: ModelRequest) -> bool:
+    """Whether a tool has answered since a user spoke last."""
+    last = next((each["role"] for each in reversed(request.messages) if each["role"] in ("user", "tool")), "")
+    return last == "tool"
 
 
 SEALED_FIELDS = frozenset({"thinking_blocks", "reasoning_details"})

@@ -11,7 +11,7 @@ from agentloop.messages import Json
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.providers.openai.dialect import Dialect
 from agentloop.providers.openai.endpoint import Form, ServedModel, post_responses
-from agentloop.providers.openai.fields import ENCRYPTED_REASONING, common_fields
+from agentloop.providers.openai.fields import ENCRYPTED_REASONING, common_fields, fields_for
 from agentloop.providers.openai.items import inputs_of, instructions_of
 from agentloop.providers.openai.responses_answer import (
     NO_OUTPUT,
@@ -36,12 +36,13 @@ class ResponsesBodies:
 
     def of(self, request: ModelRequest, dialect: Dialect, _streams: bool) -> dict[str, Any]:
         """The body of this request, without the model's name; it is the same for an answer that streams."""
-        asked = [name for name in self.fields.get("include", ()) if name != ENCRYPTED_REASONING]
-        body: dict[str, Any] = {"store": False, **self.fields, "include": [ENCRYPTED_REASONING, *asked]}
+        fields = fields_for(self.fields, request)
+        asked = [name for name in fields.get("include", ()) if name != ENCRYPTED_REASONING]
+        body: dict[str, Any] = {"store": False, **fields, "include": [ENCRYPTED_REASONING, *asked]}
         if (instructions := instructions_of(request.messages)) is not None:
             body["instructions"] = instructions
         body["input"] = inputs_of(request.messages, with_reasoning=dialect.returns_reasoning)
-        if tools := [*self.fields.get("tools", ()), *map(_flat, request.tools)]:
+        if tools := [*fields.get("tools", ()), *map(_flat, request.tools)]:
             body["tools"] = tools
         if limit := request.max_output_tokens or self.max_output_tokens:
             body["max_output_tokens"] = limit
