@@ -82,8 +82,12 @@ class ToolCall:
 class Message:
     """One chat-completions message.
 
-    `content` is text, a tuple of content parts, or None. `tool_calls` stands on assistant messages,
-    `tool_call_id` on tool messages. `extra` holds every other field of the original, byte for byte.
+    `content` is text, a tuple of content parts, or None; a list of parts becomes one. `tool_calls` stands on
+    assistant messages, `tool_call_id` on tool messages. `extra` holds every other field of the original, byte
+    for byte.
+
+    Raises:
+        UsageError: the content or the calls are nothing of that kind.
     """
 
     role: str
@@ -93,6 +97,16 @@ class Message:
     name: str | None = None
     extra: Json = field(default_factory=dict)
     omits: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.content, list | tuple):
+            if isinstance(self.content, list) or not all(isinstance(part, Mapping) for part in self.content):
+                object.__setattr__(self, "content", tuple(map(_part, self.content)))
+        elif not isinstance(self.content, str | None):
+            kind = type(self.content).__name__
+            raise UsageError(f"the content of a message must be text, a list of parts, or None, not {kind}")
+        if not isinstance(self.tool_calls, tuple):
+            object.__setattr__(self, "tool_calls", _listed_calls(self.tool_calls))
 
     @classmethod
     def user(cls, text: str) -> Self:
@@ -192,6 +206,12 @@ def _part(value: object) -> Json:
     if isinstance(value, Mapping):
         return copy.deepcopy(value)
     return {"type": "text", "text": _text(value)}
+
+
+def _listed_calls(value: object) -> tuple[ToolCall, ...]:
+    if isinstance(value, list) and all(isinstance(call, ToolCall) for call in value):
+        return tuple(value)
+    raise UsageError(f"the calls of a message must be a list of ToolCalls, not {type(value).__name__}")
 
 
 def _calls(data: Json) -> tuple[ToolCall, ...]:

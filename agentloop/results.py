@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from agentloop._plumbing.to_text import error_text
+from agentloop._plumbing.truncate import beginning
 from agentloop.errors import (
     AgentLoopError,
     ContextOverflowError,
@@ -36,6 +37,12 @@ class RunResult:
     messages: tuple[Message, ...]
     compactions: tuple[CompactionResult, ...]
     reason: str | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"RunResult(status={self.status!r}, output={beginning(self.output, 60)!r}, "
+            f"session_id={self.session_id!r}, {len(self.messages)} messages, {len(self.compactions)} compactions)"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,9 @@ class Runner:
             ttl_seconds=ttl_seconds,
         )
 
+    def __repr__(self) -> str:
+        return f"Runner(model={shown(self.agent.model.name)}, store={type(self.store).__name__})"
+
     @property
     def agent(self) -> Agent:
         """What it runs."""

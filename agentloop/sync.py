@@ -53,6 +53,9 @@ class SyncRunner:
         )
         self._portal = Portal()
 
+    def __repr__(self) -> str:
+        return f"Sync{self._runner!r}"
+
     def run(
         self,
         prompt: str | Message,

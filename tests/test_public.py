@@ -11,6 +11,9 @@ from typing import Any, get_type_hints
 import pytest
 
 import agentloop
+from agentloop import Agent, OfflineModel, Runner, SyncRunner
+from agentloop.sessions import Session
+from agentloop.testing import FailingModel, ScriptedModel
 from tests.nets.frozen import frozen
 from tests.nets.surface import FILE, MODULES, given_on_by
 
@@ -55,6 +58,23 @@ def test_all_type_hints_can_be_resolved(module: str) -> None:
             for each in (value, *(vars(value).values() if isclass(value) else ())):
                 if isclass(each) or isfunction(each):
                     get_type_hints(each)
+
+
+async def test_what_users_print_is_short_and_says_what_it_is() -> None:
+    model = ScriptedModel(["word " * 999], window="128k")
+    runner = Runner(Agent(model), transcripts=None)
+    result = await runner.run("Say it. " * 99, session_id="s")
+    session = await Session.open("s", runner.store)
+    with SyncRunner(Agent(OfflineModel()), transcripts=None) as sync_runner:
+        assert repr(sync_runner) == "SyncRunner(model='offline', store=InMemoryStore)"
+    assert repr(runner) == "Runner(model='scripted', store=InMemoryStore)"
+    assert repr(session) == "Session('s', 6 records, store=InMemoryStore)"
+    assert repr(model) == "ScriptedModel('scripted', window=128000)"
+    assert repr(OfflineModel(window="8k")) == "OfflineModel(window=8000)"
+    assert repr(FailingModel(ValueError("no"))) == "FailingModel(ValueError, window=None)"
+    assert repr(result).startswith("RunResult(status='answered', output='word word")
+    assert repr(result).endswith("…', session_id='s', 2 messages, 0 compactions)")
+    assert len(repr(result)) < 160
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

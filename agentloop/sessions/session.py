@@ -67,6 +67,9 @@ class Session:
     kept: int = 0
     newest: str = ""
 
+    def __repr__(self) -> str:
+        return f"Session({self.id!r}, {self.context.length} records, store={type(self.store).__name__})"
+
     @classmethod
     async def open(cls, session_id: str, store: SessionStore) -> Self:
         """The session with that id; one that does not exist yet is empty.

@@ -80,6 +80,9 @@ class ScriptedModel:
         self._summary = summary
         self._memory = memory
 
+    def __repr__(self) -> str:
+        return f"ScriptedModel({self.name!r}, window={self.window})"
+
     async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
         """The next reply: its text word by word, then the whole."""
         self.requests.append(request)
@@ -132,6 +135,9 @@ class FailingModel:
         self._error = error
         self._times = times
         self._then = then
+
+    def __repr__(self) -> str:
+        return f"FailingModel({type(self._error).__name__}, window={self.window})"
 
     async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
         """The error while it is to come, else what the other model says."""

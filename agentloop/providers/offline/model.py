@@ -80,6 +80,9 @@ class OfflineModel:
         whole("side_by_side", side_by_side, 1)
         self._side_by_side = side_by_side
 
+    def __repr__(self) -> str:
+        return f"OfflineModel(window={self.window})"
+
     async def stream(self, request: ModelRequest, /) -> AsyncGenerator[ModelPart, None]:
         """The answer's text word by word, then the whole."""
         counter = counter_for(self.name)
