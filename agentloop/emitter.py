@@ -1,15 +1,16 @@
 """Shows a run's events: to the stream's reader, to callbacks, and to the host's log.
 
-Where the host has configured structlog, each event of a run but its text deltas becomes one log line.
+Where the host has configured structlog, each event of a run but its text deltas becomes one log line; where
+it has not, those that are warnings do, in standard logging.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
-from agentloop._plumbing.host_logging import host_logger
+from agentloop._plumbing.host_logging import Level, logs_at
 from agentloop.callbacks import CallbackList, Callbacks
 from agentloop.models import Retry, TextPart
 from agentloop.stream import (
@@ -187,12 +188,12 @@ _LEFT_OUT = frozenset({"type", "time", "message", "output", "arguments"})
 
 def log_event(event: AnyStreamEvent) -> None:
     """Log the event where the host listens; what was said stays out, also by a tool while it runs."""
-    logger = None if isinstance(event, TextDelta) else host_logger()
-    if logger is None:
+    log = None if isinstance(event, TextDelta) else logs_at(_level(event))
+    if log is None:
         return
     left_out = _LEFT_OUT | {"text"} if isinstance(event, ToolProgress) else _LEFT_OUT
     fields = {name: value for name, value in to_json(event).items() if name not in left_out}
-    _level(logger, event)(event_type(event), **fields)
+    log(event_type(event), **fields)
 
 
 def _went_wrong(event: AnyStreamEvent) -> bool:
@@ -200,10 +201,7 @@ def _went_wrong(event: AnyStreamEvent) -> bool:
     return isinstance(event, CompactionEnded) and event.status in ("done", "failed") and bool(event.error)
 
 
-def _level(logger: Any, event: AnyStreamEvent) -> Callable[..., None]:
+def _level(event: AnyStreamEvent) -> Level:
     if isinstance(event, _WARNINGS) or _went_wrong(event):
-        level = "warning"
-    else:
-        level = "info" if isinstance(event, _NOTEWORTHY) else "debug"
-    method: Callable[..., None] = getattr(logger, level)
-    return method
+        return "warning"
+    return "info" if isinstance(event, _NOTEWORTHY) else "debug"

@@ -41,7 +41,8 @@ class RunResult:
     def __repr__(self) -> str:
         return (
             f"RunResult(status={self.status!r}, output={beginning(self.output, 60)!r}, "
-            f"session_id={self.session_id!r}, {len(self.messages)} messages, {len(self.compactions)} compactions)"
+            f"session_id={self.session_id!r}, {len(self.messages)} messages, "
+            f"{len(self.compactions)} compactions)"
         )
 
 

@@ -1,5 +1,6 @@
-"""Logging listens, and only where the host has set it up."""
+"""Logging listens where the host has set it up; elsewhere only warnings are told, to standard logging."""
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,14 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
+from agentloop.callbacks import Callbacks
 from agentloop.emitter import log_event
+from agentloop.providers.openai import OpenAIChat
 from agentloop.run import Agent
 from agentloop.runner import Runner
-from agentloop.stream import ContextWarning, ToolProgress
+from agentloop.stream import CompactionRequest, ContextWarning, ToolProgress
 from agentloop.testing import ScriptedModel
+from tests.strict_provider import StrictProvider
 
 
 @pytest.fixture
@@ -61,3 +65,45 @@ assert "openai" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+class Failing(Callbacks):
+    """Raises before each compaction."""
+
+    def before_compaction(self, request: CompactionRequest) -> None:
+        raise ValueError("no disc")
+
+
+async def test_warnings_reach_standard_logging_where_nobody_set_structlog_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    model = ScriptedModel(["one"] * 3, window=8_000, summary="")
+    runner = Runner(Agent(model), transcripts=None, callbacks=[Failing()])
+    for number in range(3):
+        await runner.run(f"Say it {number}. " + "It is long. " * 400, session_id="s")
+    result = await runner.compact("s")
+    assert result is not None
+    assert result.status == "failed"
+    lines = [record for record in caplog.records if record.name == "agentloop"]
+    assert {record.levelname for record in lines} == {"WARNING"}
+    assert "agentloop: callback_failed" in lines[0].getMessage()
+    assert "callback='Failing' point='before_compaction' error='ValueError: no disc'" in lines[0].getMessage()
+    assert "agentloop: compaction_ended" in lines[-1].getMessage()
+    assert "status='failed'" in lines[-1].getMessage()
+    assert "It is long" not in caplog.text
+
+
+async def test_a_dropped_field_is_a_warning_too(caplog: pytest.LogCaptureFixture) -> None:
+    with StrictProvider(["fine"], refuses=["stream_options"]) as server:
+        await Runner(Agent(OpenAIChat("m", base_url=server.url)), transcripts=None).run("Say it")
+    assert "agentloop: dialect_changed" in caplog.text
+    assert "stream_options" in caplog.text
+
+
+def test_a_host_that_set_structlog_up_gets_warnings_there_alone(
+    lines: LogCapture, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_event(ContextWarning(level="warning", tokens=8, window=10, text="80 % full"))
+    assert [line["log_level"] for line in lines.entries] == ["warning"]
+    assert caplog.records == []

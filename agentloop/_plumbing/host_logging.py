@@ -1,29 +1,39 @@
-"""The one place where agentloop gets a logger; it never configures logging for its host.
+"""The one place where agentloop logs; it never configures logging for its host.
 
-Where the host has not configured structlog there is none: structlog's own defaults would write to standard
-output, which belongs to the host.
+What the host's structlog is set up for, it gets. Where the host has not configured structlog, whose own
+defaults would write to standard output, warnings go to the standard logger `agentloop`, and nothing else.
 """
 
+import logging
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+Level: TypeAlias = Literal["debug", "info", "warning"]
 
 
-def host_logger() -> Any | None:
-    """The logger `agentloop` of the host's structlog, None where the host has not configured it."""
+def logs_at(level: Level) -> Callable[..., Any] | None:
+    """What takes an event's name and its fields at this level, None where nobody would hear them."""
     # Who has not imported structlog has not configured it, and importing it takes 100 ms.
     structlog = sys.modules.get("structlog")
-    if structlog is None or not structlog.is_configured():
-        return None
-    return structlog.get_logger("agentloop")
+    if structlog is not None and structlog.is_configured():
+        method: Callable[..., Any] = getattr(structlog.get_logger("agentloop"), level)
+        return method
+    return _to_standard_logging if level == "warning" else None
 
 
 def note(event: str, **fields: object) -> None:
     """Log what only who looks for a fault wants to know, where the host listens."""
-    if (logger := host_logger()) is not None:
-        logger.debug(event, **fields)
+    if (log := logs_at("debug")) is not None:
+        log(event, **fields)
 
 
 def warn(event: str, **fields: object) -> None:
-    """Log what somebody should look after, where the host listens."""
-    if (logger := host_logger()) is not None:
-        logger.warning(event, **fields)
+    """Log what somebody should look after."""
+    if (log := logs_at("warning")) is not None:
+        log(event, **fields)
+
+
+def _to_standard_logging(event: str, **fields: object) -> None:
+    words = "".join(f" {name}={value!r}" for name, value in fields.items())
+    logging.getLogger("agentloop").warning("agentloop: %s%s", event, words)

@@ -5,6 +5,7 @@ are called, so that `--help` and the stored sessions need neither a model's clie
 """
 
 import importlib
+import logging
 import os
 import re
 import shlex
@@ -134,7 +135,8 @@ def program(context: click.Context, /, **_: Any) -> Any:
 
 
 def _start_logs(flags: Mapping[str, Any]) -> None:
-    """Logs load only where somebody asks for them."""
+    """Logs load only where somebody asks for them; progress says what the library would warn of."""
+    logging.getLogger("agentloop").addHandler(logging.NullHandler())
     if flags.get("verbose") or os.environ.get(LOG_VARIABLE, "").strip():
         load("agentloop.cli.terminal:configure_logs")(verbose=bool(flags.get("verbose")))
 
