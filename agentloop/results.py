@@ -17,6 +17,13 @@ from agentloop.errors import (
 from agentloop.messages import Message, Usage
 from agentloop.stream import CompactionResult, ContextStatus, RunStatus
 
+TOO_LITTLE = "nothing worth compacting yet"
+NOTHING_TO_DO = (
+    f"{TOO_LITTLE}: the task, while it is short, and the newest exchange stay; what stands between them has "
+    "to take more than a summary of it, some hundreds of tokens"
+)
+"""What a compaction says that was asked for in vain."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:

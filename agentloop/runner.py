@@ -12,6 +12,7 @@ from typing import Any, Self
 import agentloop.compaction as compaction
 from agentloop._plumbing.checks import above_zero, shown, text_or_none, whole
 from agentloop.callbacks import Callbacks
+from agentloop.compaction import check_parts
 from agentloop.context import Budget
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, drop_event
 from agentloop.errors import SessionNotFoundError, UsageError
@@ -41,7 +42,9 @@ from agentloop.sessions import (
 )
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
+from agentloop.strategies import Strategy
 from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
+from agentloop.triggers import Trigger
 
 
 class Runner:
@@ -171,40 +174,42 @@ class Runner:
             task.cancel()
             await asyncio.wait({task})
 
-    async def compact(self, session_id: str, *, focus: str | None = None) -> CompactionResult | None:
-        """Compact the session now; None where there is nothing to compact.
+    async def compact(
+        self,
+        session_id: str,
+        *,
+        focus: str | None = None,
+        trigger: Trigger | None = None,
+        strategy: Strategy | None = None,
+    ) -> CompactionResult:
+        """Compact the session, outside of a run: now, or where this trigger fires now.
+
+        `focus` is what the summary must keep above all; `strategy` is another than the policy's. Where the
+        trigger is still, or there is nothing to compact, the status is `not_due` and nothing was written.
+        With `Idle` or `Every` as the trigger a host looks after sessions while nobody waits for them.
 
         Raises:
             SessionNotFoundError: there is no such session.
+            UsageError: the trigger or the strategy is no function of a context and a budget.
         """
+        check_parts(trigger, strategy)
         session = await self._existing(session_id)
         async with self._beside(session_id) as keeper:
-            _, result = await keeper.compact_for_user(session, self._config.redaction.hide(focus))
+            focus = self._config.redaction.hide(focus)
+            _, result = await keeper.compact_for_user(session, focus, trigger=trigger, strategy=strategy)
         return result
 
-    async def compact_if_due(self, session_id: str) -> CompactionResult | None:
-        """Compact the session where its trigger fires now, outside of a run; None where it does not.
-
-        For a host that looks after idle sessions: with `Idle` or `Every` as the trigger, a session is
-        compacted while nobody waits for it.
-
-        Raises:
-            SessionNotFoundError: there is no such session.
-        """
-        session = await self._existing(session_id)
-        async with self._beside(session_id) as keeper:
-            _, result = await keeper.if_due(session)
-        return result
-
-    async def preview(self, session_id: str) -> CompactionPreview | None:
+    async def preview(self, session_id: str, *, strategy: Strategy | None = None) -> CompactionPreview | None:
         """What `compact` would do first; None where there is nothing to compact. Nothing is done.
 
         Raises:
             SessionNotFoundError: there is no such session.
+            UsageError: the strategy is no function of a context and a budget.
         """
+        check_parts(None, strategy)
         session = await (await self._existing(session_id)).whole()
         async with self._beside(session_id) as keeper:
-            return keeper.preview(session.context)
+            return keeper.preview(session.context, strategy)
 
     async def undo(self, session_id: str) -> int | None:
         """Take the newest compaction back, with all its steps hid or shortened; None where there is none.

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 CompactionReason: TypeAlias = Literal["threshold", "tool", "manual", "overflow", "idle"]
-CompactionStatus: TypeAlias = Literal["done", "failed", "vetoed", "conflict", "ineffective"]
+CompactionStatus: TypeAlias = Literal["done", "failed", "vetoed", "conflict", "ineffective", "not_due"]
 RunStatus: TypeAlias = Literal[
     "answered", "failed", "usage", "limit", "needs_approval", "too_large", "try_later", "interrupted"
 ]

@@ -15,7 +15,9 @@ from agentloop.run import Agent, Limits
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, WhenBusy
 from agentloop.stores.base import SessionStore
+from agentloop.strategies import Strategy
 from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
+from agentloop.triggers import Trigger
 
 
 class SyncRunner:
@@ -85,17 +87,22 @@ class SyncRunner:
         """
         return self._portal.each(self._runner.stream(prompt, session_id=session_id, deps=deps, limits=limits))
 
-    def compact(self, session_id: str, *, focus: str | None = None) -> CompactionResult | None:
+    def compact(
+        self,
+        session_id: str,
+        *,
+        focus: str | None = None,
+        trigger: Trigger | None = None,
+        strategy: Strategy | None = None,
+    ) -> CompactionResult:
         """See `Runner.compact`."""
-        return self._portal.run(self._runner.compact(session_id, focus=focus))
+        return self._portal.run(
+            self._runner.compact(session_id, focus=focus, trigger=trigger, strategy=strategy)
+        )
 
-    def compact_if_due(self, session_id: str) -> CompactionResult | None:
-        """See `Runner.compact_if_due`."""
-        return self._portal.run(self._runner.compact_if_due(session_id))
-
-    def preview(self, session_id: str) -> CompactionPreview | None:
+    def preview(self, session_id: str, *, strategy: Strategy | None = None) -> CompactionPreview | None:
         """See `Runner.preview`."""
-        return self._portal.run(self._runner.preview(session_id))
+        return self._portal.run(self._runner.preview(session_id, strategy=strategy))
 
     def undo(self, session_id: str) -> int | None:
         """See `Runner.undo`."""

@@ -63,8 +63,8 @@ Cause: TypeAlias = Literal["threshold", "idle"]
 class Fired:
     """Now; `why` says it in words, e.g. `tokens 81,204 > 80,000`.
 
-    `reason` is what a compaction made for it in a run records. Outside of a run, where sessions that rest are
-    looked after (`Runner.compact_if_due`), every compaction records `idle`.
+    `reason` is what a compaction made for it in a run records; outside of one, by `Runner.compact`, every
+    compaction records `manual`.
 
     Example:
         >>> Fired("the deployment is over")

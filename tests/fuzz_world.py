@@ -161,7 +161,8 @@ class _World:
             case "undo":
                 act.result = await runner.undo(SESSION)
             case "due":
-                act.result = await runner.compact_if_due(SESSION)
+                policy = runner.agent.compaction
+                act.result = await runner.compact(SESSION, trigger=policy and policy.trigger)
             case "preview":
                 await runner.preview(SESSION)
                 await runner.status(SESSION)

@@ -523,7 +523,7 @@ async def compacted_by(
 
     turns = 10 if path == "threshold" else 8
     said = [f"answer {at} " + "so " * 300 for at in range(turns)]
-    later = triggers.Every(60, clock=lambda: 4_102_444_800.0)
+    later = triggers.Idle(60, clock=lambda: 4_102_444_800.0)
     trigger = later if path == "idle" else triggers.WindowFraction(0.8)
     model = Overflowing([*said, *([calls(compact={})] if path == "tool" else []), "done"], window=8_000)
     agent = Agent(model, compaction=Compaction(micro=None, trigger=trigger))
@@ -536,8 +536,6 @@ async def compacted_by(
         await filling.run(f"question {at} " + "please " * 350, session_id="s")
     if path == "manual":
         await runner.compact("s")
-    elif path == "idle":
-        await runner.compact_if_due("s")
     else:
         model.refusals = int(path == "overflow")
         await runner.run("go on", session_id="s")

@@ -118,6 +118,11 @@ WRONG: list[tuple[list[str], str]] = [
     (["sessions", "import", "a_file"], "nothing imported"),
     (["sessions", "frobnicate"], "frobnicate"),
     (["compact", "nobody"], "no session has"),
+    (["compact", "x", "--strategy", "forget"], "--strategy must be one of keep-recent-fraction"),
+    (["compact", "x", "--strategy", "turn-window"], "--strategy turn-window needs a number"),
+    (["compact", "x", "--strategy", "blocks:x"], "a number behind the colon"),
+    (["compact", "x", "--strategy", "reduce:3"], "--strategy reduce takes no number"),
+    (["compact", "x", "--strategy", "turn-window:0"], "max_turns must be"),
     (["undo", "nobody"], "no session has"),
     (["lessons", "99"], "no lesson 99"),
 ]

@@ -131,7 +131,10 @@ async def test_what_is_foreseen_holds_and_nothing_is_done(strategy: Strategy) ->
 async def test_nothing_to_do_writes_nothing() -> None:
     runner = await runner_on(talk(2), SlidingWindow(50))
     length = (await context_in(runner)).length
-    assert await runner.compact("s") is None
+    result = await runner.compact("s")
+    assert (result.status, result.archived, result.seq) == ("not_due", (), None)
+    assert result.tokens_before == result.tokens_after == (await runner.status("s")).tokens
+    assert "nothing worth compacting" in str(result.error)
     assert await runner.preview("s") is None
     assert (await context_in(runner)).length == length
 
@@ -195,24 +198,43 @@ async def test_a_fallback_says_why_the_model_did_not_write() -> None:
 async def test_an_idle_session_is_compacted_while_nobody_waits() -> None:
     now = [0.0]
     trigger = Idle(3_600, clock=lambda: now[0])
-    runner = await runner_on(talk(10), KeepRecentTurns(1), trigger=trigger)
-    newest = (await context_in(runner)).visible[-1].time
-    now[0] = newest + 3_599
-    assert await runner.compact_if_due("s") is None
-    now[0] = newest + 3_601
-    result = await runner.compact_if_due("s")
-    assert result is not None
-    assert (result.status, result.reason) == ("done", "idle")
-    assert await runner.compact_if_due("s") is None
+    runner = await runner_on(talk(10), KeepRecentTurns(1))
+    context = await context_in(runner)
+    now[0] = context.visible[-1].time + 3_599
+    still = await runner.compact("s", trigger=trigger)
+    assert (still.status, still.error) == ("not_due", "the trigger Idle does not fire")
+    assert (await context_in(runner)).length == context.length
+    now[0] += 2
+    result = await runner.compact("s", trigger=trigger)
+    assert (result.status, result.reason) == ("done", "manual")
+    assert "seconds without a message" in result.why
+    assert (await runner.compact("s", trigger=trigger)).status == "not_due"
+
+
+async def test_another_strategy_than_the_policys_is_taken_for_one_compaction() -> None:
+    runner = await runner_on(talk(10), KeepRecentTurns(1))
+    foreseen = await runner.preview("s", strategy=TurnWindow(8))
+    result = await runner.compact("s", strategy=TurnWindow(8))
+    assert foreseen is not None
+    assert (result.status, result.strategy, foreseen.strategy) == ("done", "TurnWindow", "TurnWindow")
+    assert (await context_in(runner)).turns == 8
+    assert (await runner.compact("s")).strategy == "KeepRecentTurns"
+
+
+async def test_what_is_no_trigger_and_no_strategy_is_refused_before_anything_is_done() -> None:
+    runner = await runner_on(talk(4), KeepRecentTurns(1))
+    wrong: Any = "TurnWindow"
+    for given in ({"trigger": wrong}, {"strategy": wrong}):
+        with pytest.raises(UsageError, match=f"{next(iter(given))} must be"):
+            await runner.compact("s", **given)
 
 
 async def test_no_compaction_as_a_turn_was_ending() -> None:
     results = []
     for trigger in (TurnCount(2), all_of(TurnCount(2), NeedsFollowUp())):
-        runner = await runner_on(talk(10), KeepRecentTurns(1), trigger=trigger)
-        results.append(await runner.compact_if_due("s"))
-    assert results[0] is not None
-    assert results[1] is None
+        runner = await runner_on(talk(10), KeepRecentTurns(1))
+        results.append((await runner.compact("s", trigger=trigger)).status)
+    assert results == ["done", "not_due"]
 
 
 async def test_turn_count_compacts_again_and_again_in_a_long_chat(tmp_path: Path) -> None:
@@ -305,9 +327,9 @@ async def test_a_trigger_or_strategy_that_answers_nonsense_is_named(answer: Any)
     runner = await runner_on(talk(2), nonsense)
     with pytest.raises(UsageError, match=r"the strategy nonsense answered .* a Cut, or None"):
         await runner.compact("s")
-    runner = await runner_on(talk(2), SlidingWindow(2), trigger=nonsense)
+    runner = await runner_on(talk(2), SlidingWindow(2))
     with pytest.raises(UsageError, match=r"the trigger nonsense answered .* Fired\(…\), or None"):
-        await runner.compact_if_due("s")
+        await runner.compact("s", trigger=nonsense)
 
 
 async def test_a_trigger_or_strategy_that_fails_is_named() -> None:

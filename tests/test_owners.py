@@ -40,7 +40,6 @@ async def test_a_new_session_has_its_owner_and_its_time_to_live_on_its_first_rec
 LOOKS: dict[str, Callable[[Runner], Coroutine[Any, Any, Any]]] = {
     "resume": lambda runner: runner.resume("s"),
     "compact": lambda runner: runner.compact("s"),
-    "compact_if_due": lambda runner: runner.compact_if_due("s"),
     "preview": lambda runner: runner.preview("s"),
     "undo": lambda runner: runner.undo("s"),
     "events": lambda runner: runner.events("s"),

@@ -1,11 +1,13 @@
 """`compact`, `undo` and `rewind`: a stored session made smaller, and back."""
 
-from collections.abc import Callable, Coroutine, Iterator
+import inspect
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import click
 
+from agentloop import strategies
 from agentloop.cli.app import EXIT_STATUS
 from agentloop.cli.build import build, make_runner, window_notice
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, options
@@ -13,7 +15,8 @@ from agentloop.cli.progress import compaction_line, short
 from agentloop.cli.session_choice import find_session
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
-from agentloop.results import CompactionPreview
+from agentloop.errors import UsageError
+from agentloop.results import NOTHING_TO_DO, TOO_LITTLE, CompactionPreview
 from agentloop.runner import Runner
 from agentloop.stream import CompactionResult, RunStatus
 
@@ -21,31 +24,42 @@ _Done: TypeAlias = tuple[RunStatus, str]
 """A word of the exit table, and a line."""
 _Work: TypeAlias = Callable[[Runner, str], Coroutine[Any, Any, _Done]]
 
-TOO_LITTLE = "nothing worth compacting yet"
-NOTHING = (
-    f"{TOO_LITTLE}: the task, while it is short, and the newest exchange stay; what stands between them has "
-    f"to take more than a summary of it, some hundreds of tokens"
-)
+STRATEGIES: Mapping[str, str] = {
+    "keep-recent-fraction": "KeepRecentFraction",
+    "keep-recent-turns": "KeepRecentTurns",
+    "keep-user-messages": "KeepUserMessages",
+    "sliding-window": "SlidingWindow",
+    "turn-window": "TurnWindow",
+    "token-window": "TokenWindow",
+    "recursive-summary": "RecursiveSummary",
+    "blocks": "Blocks",
+    "reduce": "Reduce",
+    "tiered": "Tiered",
+    "clear-results": "ClearResults",
+}
+"""What `--strategy` takes, and what each is called in `agentloop.strategies`."""
 
 
 @click.command()
 @click.argument("name", metavar="ID")
 @click.option("--focus", metavar="TEXT", help="What the summary must keep above all.")
 @click.option("--preview", is_flag=True, help="Only say what would happen.")
+@click.option("--strategy", "wanted", metavar="NAME[:NUMBER]", help="Another strategy, e.g. turn-window:4.")
 @options(MODEL, COMPACTION, AGENT, STORE)
-def compact(name: str, focus: str | None, preview: bool, **_: Any) -> int:
+def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_: Any) -> int:
     """Compact a stored session now."""
+    strategy = None if wanted is None else strategy_named(wanted)
 
     settings = settings_for(flags_of(click.get_current_context()))
 
     async def work(runner: Runner, session_id: str) -> _Done:
         if preview:
-            return "answered", preview_text(await runner.preview(session_id))
+            return "answered", preview_text(await runner.preview(session_id, strategy=strategy))
         if (settings.summary_model or settings.model) == OFFLINE:
             say(error_console(), "the offline model writes the summary, by rules", style="yellow")
-        result = await runner.compact(session_id, focus=focus)
-        failed = result is not None and result.status not in ("done", "ineffective")
-        return "failed" if failed else "answered", compaction_text(result)
+        result = await runner.compact(session_id, focus=focus, strategy=strategy)
+        went_well = result.status in ("done", "not_due", "ineffective")
+        return "answered" if went_well else "failed", compaction_text(result)
 
     return _on_session(name, settings, work)
 
@@ -77,17 +91,50 @@ def rewind(name: str, turns: int, **_: Any) -> int:
     return _on_session(name, replace(settings, model=OFFLINE, model_is_fallback=False), work)
 
 
-def compaction_text(result: CompactionResult | None) -> str:
+def strategy_named(text: str) -> strategies.Strategy:
+    """The strategy of that name, made with the number behind its colon where there is one.
+
+    Raises:
+        UsageError: there is none of that name, it takes no number or needs one, or it refuses this one.
+    """
+    name, colon, number = text.partition(":")
+    known = STRATEGIES.get(name)
+    if known is None:
+        raise UsageError(f"--strategy must be one of {', '.join(STRATEGIES)}, not {name!r}")
+    make = getattr(strategies, known)
+    given = [_number(number)] if colon else []
+    try:
+        inspect.signature(make).bind(*given)
+    except TypeError:
+        needs = "takes no number" if colon else f"needs a number, such as {name}:8"
+        raise UsageError(f"--strategy {name} {needs}") from None
+    strategy: strategies.Strategy = make(*given)
+    return strategy
+
+
+def _number(text: str) -> int | float:
+    """The number that the text says.
+
+    Raises:
+        UsageError: it says none.
+    """
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        raise UsageError(f"--strategy takes a number behind the colon, not {text!r}") from None
+
+
+def compaction_text(result: CompactionResult) -> str:
     """What a compaction came to, in one line."""
-    if result is None:
-        return NOTHING
+    if result.status == "not_due":
+        return result.error or NOTHING_TO_DO
     return f"{TOO_LITTLE}: {result.error}" if result.status == "ineffective" else compaction_line(result)
 
 
 def preview_text(preview: CompactionPreview | None) -> str:
     """What a compaction would do, in one line."""
     if preview is None:
-        return NOTHING
+        return NOTHING_TO_DO
     what = f"would compact positions {preview.first} to {preview.last} by {preview.strategy}"
     size = f"{preview.messages} messages, {short(preview.tokens)} of {short(preview.context.tokens)} tokens"
     after = f"leaving about {short(preview.tokens_after)}"

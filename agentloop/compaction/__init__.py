@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from agentloop._plumbing.faces import loaded_later
 from agentloop.callbacks import Callbacks as Callbacks, Focus as Focus, Replace as Replace, Veto as Veto
 from agentloop.compaction.policy import Compaction as Compaction
+from agentloop.compaction.policy import check_parts
 from agentloop.compaction.tool import COMPACT, COMPACT_SCHEMA, focus_of, outcome_text
 from agentloop.context import Budget as Budget, Context as Context
 from agentloop.results import CompactionPreview as CompactionPreview

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import ceil
 
+from agentloop._plumbing.callables import name_of
 from agentloop.compaction.compactor import Compactor
 from agentloop.compaction.plan import (
     WORTH,
@@ -46,9 +47,9 @@ from agentloop.context import (
 )
 from agentloop.errors import ConflictError, ContextTooLongError
 from agentloop.events import Cleared, ClearedItem
-from agentloop.results import CompactionPreview
+from agentloop.results import NOTHING_TO_DO, CompactionPreview
 from agentloop.sessions import Session
-from agentloop.strategies import Clearing, Strategy, Summary, superseded_items
+from agentloop.strategies import Clearing, Strategy, Summary, strategy_name, superseded_items
 from agentloop.stream import (
     CompactionResult,
     ContextStatus,
@@ -220,13 +221,27 @@ class ContextKeeper:
         return await self.escalate(await session.whole(), budget, occasion)
 
     async def compact_for_user(
-        self, session: Session, focus: str | None
-    ) -> tuple[Session, CompactionResult | None]:
-        """Compact since a person asked; None where there is nothing to compact.
+        self,
+        session: Session,
+        focus: str | None = None,
+        *,
+        trigger: Trigger | None = None,
+        strategy: Strategy | None = None,
+    ) -> tuple[Session, CompactionResult]:
+        """Compact since a person asked, where this trigger fires now (None: in any case), by this strategy.
 
-        A summary that is refused changes nothing.
+        The policy's own strategy is taken where none is given. Where the trigger is still or there is nothing
+        to do, the result is `not_due`. A summary that is refused changes nothing.
         """
-        return await self._by_the_steps(await session.whole(), self.budget, _asked_for(focus))
+        occasion, strategy = _asked_for(focus), strategy or self._strategy
+        if trigger is not None:
+            fired = fired_by(trigger, session.context, self.budget)
+            if fired is None:
+                still = f"the trigger {name_of(trigger)} does not fire"
+                return session, self._not_due(session.context, occasion, strategy, still)
+            occasion = replace(occasion, why=fired.why)
+        session, result = await self._by_the_steps(await session.whole(), self.budget, occasion, strategy)
+        return session, result or self._not_due(session.context, occasion, strategy, NOTHING_TO_DO)
 
     async def compact_for_model(
         self, session: Session, focus: str | None
@@ -240,23 +255,15 @@ class ContextKeeper:
         gain = gain_of(self._strategy, session.context, self._with_threshold(self.budget), occasion)
         if gain < WORTH * self.budget.limit or not self.guard.grant():
             return session, None
-        session, result = await self._by_the_steps(session, self.budget, occasion)
+        session, result = await self._by_the_steps(session, self.budget, occasion, self._strategy)
         if result and result.status == "done":
             self.guard.release()
         return session, result
 
-    async def if_due(self, session: Session) -> tuple[Session, CompactionResult | None]:
-        """Compact where the trigger fires now, outside of a run; None where it doesn't."""
-        fired = fired_by(self._trigger, session.context, self.budget)
-        if fired is None:
-            return session, None
-        occasion = Occasion(reason="idle", why=fired.why)
-        return await self._by_the_steps(await session.whole(), self.budget, occasion)
-
-    def preview(self, context: Context, focus: str | None = None) -> CompactionPreview | None:
-        """What a compaction asked for now would do first; nothing is done."""
+    def preview(self, context: Context, strategy: Strategy | None = None) -> CompactionPreview | None:
+        """What a compaction asked for now would do first, by this strategy or its own; nothing is done."""
         budget = self._with_threshold(self.budget)
-        plan = next(step_plans(self._strategy, context, budget, _asked_for(focus)), None)
+        plan = next(step_plans(strategy or self._strategy, context, budget, _asked_for(None)), None)
         return preview_of(plan, context, budget, self.compactor, self.status(context)) if plan else None
 
     def status(self, context: Context) -> ContextStatus:
@@ -321,7 +328,7 @@ class ContextKeeper:
         """Rungs 1 and 2, and what the guard has to know of them."""
         first = len(self.outcomes)
         if not budget.fits(session.context) or self._is_worth(session.context, budget, occasion):
-            session, _ = await self._by_the_steps(session, budget, occasion)
+            session, _ = await self._by_the_steps(session, budget, occasion, self._strategy)
         by_a_model = any(each.status == "done" and each.tier == 1 for each in self.outcomes[first:])
         if by_a_model and not budget.fits(session.context):
             plan = small_tail_plan(session.context, budget, occasion)
@@ -336,9 +343,9 @@ class ContextKeeper:
         return gain_of(self._strategy, context, budget, occasion) >= max(1, WORTH * budget.size(context))
 
     async def _by_the_steps(
-        self, session: Session, budget: Budget, occasion: Occasion
+        self, session: Session, budget: Budget, occasion: Occasion, strategy: Strategy
     ) -> tuple[Session, CompactionResult | None]:
-        """Carry out the policy's strategy, and what came of it, all steps of a chain together.
+        """Carry out a strategy, and what came of it, all steps of a chain together.
 
         None where it found nothing to do. A chain goes on until the request is down to its target. Steps are
         passed over that would only repeat one that came to nothing, and those that need a summary once the
@@ -348,7 +355,7 @@ class ContextKeeper:
         results: list[CompactionResult] = []
         in_vain: list[Plan] = []
         refused = False
-        for name, step, goal in steps_of(self._strategy, budget):
+        for name, step, goal in steps_of(strategy, budget):
             if results and (prevented(results[-1]) or budget.size(session.context) <= goal):
                 break
             plan = strategy_plan(step, session.context, budget, occasion, name)
@@ -368,6 +375,25 @@ class ContextKeeper:
         session, result = await self.compactor.compact(session, plan, budget)
         self.outcomes.append(result)
         return session, result
+
+    def _not_due(
+        self, context: Context, occasion: Occasion, strategy: Strategy, error: str
+    ) -> CompactionResult:
+        """The result where nothing was to do, and so nothing was written."""
+        size, messages = self.budget.size(context), len(context.visible)
+        return CompactionResult(
+            status="not_due",
+            reason=occasion.reason,
+            why=occasion.why,
+            strategy=strategy_name(strategy),
+            tier=0,
+            tokens_before=size,
+            tokens_after=size,
+            messages_before=messages,
+            messages_after=messages,
+            error=error,
+            window=self.budget.window,
+        )
 
     async def _clear_in_batches(self, session: Session) -> Session:
         """Clear old results once that saves enough (layer one, before every request)."""

@@ -49,8 +49,7 @@ class Compaction:
     def __post_init__(self) -> None:
         if not isinstance(self.micro, MicroCompact | None):
             raise UsageError(f"micro must be a MicroCompact(…) or None, not {self.micro!r}")
-        if self.trigger is not None:
-            called("trigger", self.trigger)
+        check_parts(self.trigger, self.strategy)
         called("strategy", self.strategy)
         if self.model is not None:
             check_model("model", self.model)
@@ -60,3 +59,15 @@ class Compaction:
             raise UsageError(
                 f"transcript_failure must be 'stop' or 'go_on', not {shown(self.transcript_failure)}"
             )
+
+
+def check_parts(trigger: Trigger | None, strategy: Strategy | None) -> None:
+    """Refuse what is no trigger or no strategy; None is none given.
+
+    Raises:
+        UsageError: one of them is no function of a context and a budget.
+    """
+    if trigger is not None:
+        called("trigger", trigger)
+    if strategy is not None:
+        called("strategy", strategy)
