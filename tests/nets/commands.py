@@ -59,7 +59,7 @@ CALLS: Sequence[str] = (
     f"-m offline --session read --window 3k --json -p '{READ_ALL}'",
     f"-m offline --session read2 --window 3k -p '{READ_ALL}'",
     "-m offline --no-session -p Hello",
-    "-m offline --system 'Be brief.' --no-session --json Hello",
+    "-m offline --system 'Be brief.' --no-session --json 'Hello there'",
     "-r talk -p 'Where were we?'",
     "sessions list",
     "sessions list --json",
