@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentloop._plumbing.checks import MOST_TOKENS
+from agentloop._plumbing.amounts import MOST_TOKENS
 from agentloop.codec import encode
 from agentloop.errors import UsageError
 from agentloop.events import (

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop._plumbing.checks import tokens_of
+from agentloop._plumbing.amounts import tokens_of
 from agentloop.errors import (
     BadAnswerError,
     ContextTooLongError,

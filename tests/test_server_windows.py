@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Compaction
-from agentloop._plumbing.checks import MOST_TOKENS
+from agentloop._plumbing.amounts import MOST_TOKENS
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.models import AsksWindow, Priced
 from agentloop.providers.openai import OpenAIChat

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentloop._plumbing.checks import amount_of
+from agentloop._plumbing.amounts import amount_of
 from agentloop.errors import UsageError
 from agentloop.messages import Usage
 from agentloop.models import ChatModel, Price, known_window, price

@@ -1,18 +1,16 @@
-"""What a user gives, held to its range or read as a number: one clear line names what is wrong.
+"""What a user gives, held to its range: one clear line names what is wrong.
 
 Each check takes an argument's name and its value, and raises a `UsageError` with the name and the range. One
 whose name ends in `_or_none` lets None pass, which says that there is no limit; every other refuses it, and
-that is all in which the two of a pair differ. No check takes True or False for a number. Behind the checks
-stands what reads sizes and times, such as `"128k"` and `"30d"`, and how an error shows a value.
+that is all in which the two of a pair differ. No check takes True or False for a number. `shown` is how
+an error shows a value.
 """
 
-import re
 import sys
 from math import inf
 from typing import TypeGuard
 
 from agentloop._plumbing.callables import is_async
-from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 
 MOST_KEPT = 2**53 - 1
@@ -20,13 +18,6 @@ MOST_KEPT = 2**53 - 1
 
 MOST_COUNT = 2**31 - 1
 """The largest count that a database column of four bytes holds."""
-
-MOST_TOKENS = 1_000_000_000
-"""More than any model takes; a larger number is a slip of the hand."""
-
-LEAST_WINDOW = 256
-"""No model in use takes fewer tokens: a smaller window, named or guessed, is none, and what was refused has
-another reason. Our own figure; the smallest windows in use are several times as large."""
 
 
 def is_kept_whole(value: object) -> TypeGuard[int]:
@@ -154,91 +145,6 @@ def _hold(name: str, value: object, wanted: str, *, so: bool) -> None:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-_SIZE = pattern(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
-_AMOUNT = pattern(r"\d+(\.\d*)?|\.\d+", re.ASCII)
-_TIME = pattern(r"(\d+(?:\.\d*)?|\.\d+)\s*([smhdw]?)", re.ASCII)
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
-
-
-def tokens_of(size: int | str) -> int:
-    """A number of tokens from `131072`, `"131072"`, `"128k"` (128,000) or `"1m"` (1,000,000).
-
-    Raises:
-        UsageError: it is no such size, less than one token, or more than `MOST_TOKENS`.
-    """
-    tokens = size if isinstance(size, int) else _parsed(size)
-    if isinstance(size, bool) or tokens is None or tokens < 1:
-        raise UsageError(f"{size!r} is no number of tokens: write one such as 8000, 8k or 1m")
-    if tokens > MOST_TOKENS:
-        raise UsageError(f"more than {MOST_TOKENS:,} tokens make no sense: write a smaller number")
-    return tokens
-
-
-def named_tokens(name: str, size: int | str) -> int:
-    """The same of an argument of that name.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    try:
-        return tokens_of(size)
-    except UsageError as error:
-        raise UsageError(f"{name} must be from 1 to {MOST_TOKENS:,} tokens: {error}") from error
-
-
-def named_tokens_or_none(name: str, size: int | str | None) -> int | None:
-    """The same, None let pass.
-
-    Raises:
-        UsageError: with the name and the range.
-    """
-    return None if size is None else named_tokens(name, size)
-
-
-def amount_of(text: str, *, unit: str) -> float:
-    """A number above 0 of that unit, such as `"2"` or `"0.5"`.
-
-    Raises:
-        UsageError: it is no such number.
-    """
-    amount = float(text) if _AMOUNT.fullmatch(text.strip()) else 0.0
-    if not 0 < amount < inf:
-        raise UsageError(f"{text!r} is no number of {unit} above 0: write one such as 2 or 0.5")
-    return amount
-
-
-def seconds_of(text: str) -> float:
-    """A time from `"90"` (seconds), `"90s"`, `"15m"` (minutes), `"12h"`, `"30d"` or `"2w"`.
-
-    Raises:
-        UsageError: it is no such time above 0.
-    """
-    found = _TIME.fullmatch(text.strip().lower())
-    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
-    if not 0 < seconds < inf:
-        raise UsageError(f"{text!r} is no time above 0: write one such as 90, 90s, 15m, 12h, 30d or 2w")
-    return seconds
-
-
-def _parsed(size: object) -> int | None:
-    found = _SIZE.fullmatch(size.strip()) if isinstance(size, str) and size.isascii() else None
-    if found is None:
-        return None
-    number, unit = found.groups()
-    exact = scaled(number, unit)
-    return int(exact) if exact.is_integer() else None
-
-
-def scaled(number: str, unit: str) -> float:
-    """The number that is written so, with a unit of `k` (1,000), `m` (1,000,000), or none.
-
-    Raises:
-        ValueError: it is no number.
-    """
-    return float(number.replace(",", "").replace("_", "")) * _FACTORS[unit.lower()]
 
 
 def shown(value: object) -> str:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import platformdirs
 
-from agentloop._plumbing.checks import amount_of, seconds_of, tokens_of
+from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of
 from agentloop.cli.options import KNOWN, REPEATED
 from agentloop.errors import UsageError
 from agentloop.redaction import Redact, Secrets, known_in_address, without_credentials

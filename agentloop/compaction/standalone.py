@@ -13,7 +13,7 @@ from contextlib import closing
 from itertools import zip_longest
 from typing import Any
 
-from agentloop._plumbing.checks import named_tokens
+from agentloop._plumbing.amounts import named_tokens
 from agentloop._plumbing.patterns import pattern
 from agentloop.callbacks import Callbacks
 from agentloop.compaction.compactor import Compactor

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
-from agentloop._plumbing.checks import LEAST_WINDOW
+from agentloop._plumbing.amounts import LEAST_WINDOW
 from agentloop.context.context import Context
 from agentloop.context.request import NO_TOOL
 from agentloop.context.tokens import (

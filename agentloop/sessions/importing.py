@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Never
 
-from agentloop._plumbing.checks import MOST_TOKENS, whole
+from agentloop._plumbing.amounts import MOST_TOKENS
+from agentloop._plumbing.checks import whole
 from agentloop._plumbing.patterns import pattern
 from agentloop.codec import decode
 from agentloop.context import chat_messages

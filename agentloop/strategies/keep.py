@@ -7,7 +7,8 @@ already stay. `replaced_by` makes a record stand where the line would.
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from agentloop._plumbing.checks import fraction, named_tokens, share_below_one, tokens_of, whole
+from agentloop._plumbing.amounts import named_tokens, tokens_of
+from agentloop._plumbing.checks import fraction, share_below_one, whole
 from agentloop.context import Budget, Context, Unit, newest_within, turns_of, units_of
 from agentloop.strategies.base import Cut, Note, cut_of, foldable
 

@@ -12,7 +12,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from agentloop._plumbing.checks import named_tokens, named_tokens_or_none, whole_or_none
+from agentloop._plumbing.amounts import named_tokens, named_tokens_or_none
+from agentloop._plumbing.checks import whole_or_none
 from agentloop.context import TokenCounter, counter_for
 from agentloop.errors import UsageError
 from agentloop.messages import Message, ToolCall

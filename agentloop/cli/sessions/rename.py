@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from agentloop._plumbing.checks import seconds_of
+from agentloop._plumbing.amounts import seconds_of
 from agentloop.cli.input import decode_typed
 from agentloop.cli.options import STORE, options
 from agentloop.cli.sessions.command import Opened, expiry_text, run_work

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from agentloop._plumbing.checks import named_tokens_or_none, whole
+from agentloop._plumbing.amounts import named_tokens_or_none
+from agentloop._plumbing.checks import whole
 from agentloop.context import TokenCounter, counter_for
 from agentloop.messages import Json, Message, Usage
 from agentloop.models import ModelPart, ModelRequest

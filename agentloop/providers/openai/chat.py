@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop._plumbing.checks import named_tokens_or_none
+from agentloop._plumbing.amounts import named_tokens_or_none
 from agentloop.context import for_chat_completions
 from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, Price, TextPart

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
 
-from agentloop._plumbing.checks import LEAST_WINDOW, MOST_TOKENS, at_least_or_none, scaled, shown
+from agentloop._plumbing.amounts import LEAST_WINDOW, MOST_TOKENS, scaled
+from agentloop._plumbing.checks import at_least_or_none, shown
 from agentloop._plumbing.strict_json import cleaned, encodes
 from agentloop.errors import UsageError
 from agentloop.models import ModelRequest

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
-from agentloop._plumbing.checks import MOST_TOKENS
+from agentloop._plumbing.amounts import MOST_TOKENS
 from agentloop.providers.openai.fields import NUMBER, believed_window, codes_in, objects_in, said, tokens_in
 
 _N = rf"\(?({NUMBER})"

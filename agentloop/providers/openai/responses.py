@@ -5,7 +5,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop._plumbing.checks import named_tokens_or_none, shown
+from agentloop._plumbing.amounts import named_tokens_or_none
+from agentloop._plumbing.checks import shown
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
