@@ -136,7 +136,7 @@ class Emitter:
             self._beside.add(task)
             task.add_done_callback(self._beside.discard)
 
-    async def retrying(self, part: TextPart | Retry) -> None:
+    async def emit_retry(self, part: TextPart | Retry) -> None:
         """Show that a request is tried again; text is passed over."""
         if isinstance(part, Retry):
             await self.emit(Retrying(attempt=part.attempt, wait_seconds=part.wait_seconds, error=part.error))

@@ -278,7 +278,7 @@ class Compactor:
             model=model,
             budget=summary_budget(model, outcome.budget, longest=longest - index),
             limit_seconds=self.policy.summary_seconds,
-            on_part=self.emitter.retrying,
+            on_part=self.emitter.emit_retry,
             note=outcome.calls.append,
             spec=spec,
             index_tokens=index,

@@ -222,7 +222,7 @@ class HeldRun:
         # Nobody else began; but the prompt may stand there though its write failed.
         if self._overtaken.speaks_again and says_prompt(newer, self.run_id):
             self._overtaken = OvertakenRun()
-        return await session.having(newer)
+        return await session.with_newer(newer)
 
     def step(self) -> Step:
         """The one thing to do next; a run that others came behind has its own answer."""

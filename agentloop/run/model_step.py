@@ -35,7 +35,7 @@ async def ask_model(run: Run, session: Session) -> Session:
             return await _asked(run, session)
         except ContextTooLongError as error:
             session = await run.keeper.shrink(session, error)
-            await run.emitter.retrying(Retry(attempt=attempt, wait_seconds=0.0, error=str(error)))
+            await run.emitter.emit_retry(Retry(attempt=attempt, wait_seconds=0.0, error=str(error)))
     try:
         return await _asked(run, session)
     except ContextTooLongError as error:
@@ -80,7 +80,7 @@ async def _answered(run: Run, request: ModelRequest, counted: int) -> tuple[Answ
         if isinstance(part, TextPart):
             await run.emitter.emit(TextDelta(text=part.text))
         else:
-            await run.emitter.retrying(part)
+            await run.emitter.emit_retry(part)
 
     while True:
         try:
@@ -89,7 +89,7 @@ async def _answered(run: Run, request: ModelRequest, counted: int) -> tuple[Answ
             run.in_vain += 1
             if run.in_vain >= VAIN_TRIES:
                 raise
-            await run.emitter.retrying(Retry(attempt=run.in_vain, wait_seconds=0.0, error=str(error)))
+            await run.emitter.emit_retry(Retry(attempt=run.in_vain, wait_seconds=0.0, error=str(error)))
 
 
 async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled) -> Session:

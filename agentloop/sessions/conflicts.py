@@ -54,7 +54,7 @@ async def rebase_any(session: Session, conflict: ConflictError) -> Session:
     Raises:
         ConflictError: nobody did; the session may have been deleted, and its id be another's now.
     """
-    return await session.having(await _newer(session, conflict))
+    return await session.with_newer(await _newer(session, conflict))
 
 
 def rebase_beside(run_id: str) -> Rebase:
@@ -70,7 +70,7 @@ def rebase_beside(run_id: str) -> Rebase:
             raise TakenOverError(session.id) from conflict
         if not session.context.length or not all(_is_beside(each.event, run_id) for each in newer):
             raise conflict
-        return await session.having(newer)
+        return await session.with_newer(newer)
 
     return rebase
 
@@ -87,7 +87,7 @@ async def rebase_same_run(session: Session, conflict: ConflictError) -> Session:
     newer = await _newer(session, conflict)
     if not session.context.length or not all(_is_beside(each.event, "") for each in newer):
         raise MovedOnError(session.id, expected=conflict.expected, actual=conflict.actual) from conflict
-    return await session.having(newer)
+    return await session.with_newer(newer)
 
 
 def has_begun(records: Sequence[Record], *, other_than: str) -> bool:

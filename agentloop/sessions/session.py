@@ -81,12 +81,12 @@ class Session:
             StoreError: it could not be read.
         """
         empty = cls(id=checked_session_id(session_id), store=store, context=Context())
-        kept = await _kept(store, session_id) if isinstance(store, KeepsCheckpoints) else None
+        kept = await _read_checkpoint(store, session_id) if isinstance(store, KeepsCheckpoints) else None
         if kept and (session := await empty._from_checkpoint(*kept)):
             return session
         records = await store.read(session_id)
         session = await empty._with([record.event for record in records])
-        return await session._checkpointed() if records else session
+        return await session._keep_checkpoint() if records else session
 
     async def append(self, *events: Event) -> Self:
         """This session with these events at the end of its log: all of them are stored, or none.
@@ -98,7 +98,7 @@ class Session:
         session = await self._ready_for(events)
         await self.store.append(self.id, events, expect=self.context.length)
         session = await session._with(events)
-        return await session._checkpointed() if events else session
+        return await session._keep_checkpoint() if events else session
 
     async def reload(self) -> Self:
         """The session as it is in the store now.
@@ -107,7 +107,7 @@ class Session:
             ConflictError: see `newer`.
             StoreError: it could not be read.
         """
-        return await self.having(await self.newer())
+        return await self.with_newer(await self.newer())
 
     async def newer(self) -> Sequence[Record]:
         """The records that the log holds behind what this session knows of.
@@ -135,7 +135,7 @@ class Session:
         """
         return await self.store.read(self.id, after=seq, most=self.context.length - seq)
 
-    async def having(self, newer: Sequence[Record]) -> Self:
+    async def with_newer(self, newer: Sequence[Record]) -> Self:
         """This session with these records, which the log holds behind what it knows of."""
         events = [record.event for record in newer]
         session = await self._ready_for(events)
@@ -153,10 +153,10 @@ class Session:
         if not self.context.starts_after:
             return self
         records = await self.store.read(self.id, most=self.context.length)
-        context = await _extended(Context(), records)
+        context = await _extend(Context(), records)
         if agree(self.context, context):
             return replace(self, context=context)
-        await _dropped(self.store, self.id)
+        await _drop_checkpoint(self.store, self.id)
         return replace(self, context=context, kept=0)
 
     async def _ready_for(self, events: Sequence[Event]) -> Self:
@@ -166,28 +166,28 @@ class Session:
     async def _with(self, events: Sequence[Event]) -> Self:
         records = [Record(seq=seq, event=event) for seq, event in enumerate(events, self.context.length + 1)]
         newest = events[-1].id if events else self.newest
-        return replace(self, context=await _extended(self.context, records), newest=newest)
+        return replace(self, context=await _extend(self.context, records), newest=newest)
 
     async def _from_checkpoint(self, checkpoint: Checkpoint, context: Context) -> Self | None:
         """The session from there on; None where the log is another, or its end takes a compaction back."""
         records = await self.store.read(self.id, after=checkpoint.seq - 1)
         if not records or records[0].event.id != checkpoint.event_id:
-            await _dropped(self.store, self.id)
+            await _drop_checkpoint(self.store, self.id)
             return None
         events = [record.event for record in records]
         if context.starts_after and any(isinstance(event, Restored) for event in events[1:]):
             return None
         covered = replace(self, context=context, kept=checkpoint.seq, newest=checkpoint.event_id)
-        return await (await covered._with(events[1:]))._checkpointed()
+        return await (await covered._with(events[1:]))._keep_checkpoint()
 
-    async def _checkpointed(self) -> Self:
+    async def _keep_checkpoint(self) -> Self:
         """This session, with a checkpoint kept where it is time for one."""
         if not (isinstance(self.store, KeepsCheckpoints) and self.newest and is_due(self.context, self.kept)):
             return self
         try:
             checkpoint = await in_thread(checkpoint_of, self.context, self.newest)
             if not self.kept:
-                await _dropped(self.store, self.id)  # a damaged one may say that it is the newer one
+                await _drop_checkpoint(self.store, self.id)  # a damaged one may say that it is the newer one
             await self.store.keep_checkpoint(self.id, checkpoint)
         except Exception as error:  # noqa: BLE001 — the log is written; what is kept beside it can be lost
             _note("a checkpoint could not be kept", self.id, error)
@@ -234,14 +234,14 @@ def new_session_id() -> str:
     return uuid.uuid4().hex[:12]
 
 
-async def _extended(context: Context, records: Sequence[Record]) -> Context:
+async def _extend(context: Context, records: Sequence[Record]) -> Context:
     """The context with these records; adding many takes a second, so it is done on a thread."""
     if len(records) > CHECKPOINT_EVERY:
         return await in_thread(context.add, *records)
     return context.add(*records)
 
 
-async def _kept(store: KeepsCheckpoints, session_id: str) -> tuple[Checkpoint, Context] | None:
+async def _read_checkpoint(store: KeepsCheckpoints, session_id: str) -> tuple[Checkpoint, Context] | None:
     """The newest checkpoint with the context in it; None where there is none that can be read."""
     try:
         checkpoint = await store.checkpoint(session_id)
@@ -252,11 +252,11 @@ async def _kept(store: KeepsCheckpoints, session_id: str) -> tuple[Checkpoint, C
         return None
     context = await in_thread(context_in, checkpoint)
     if context is None:
-        await _dropped(store, session_id)
+        await _drop_checkpoint(store, session_id)
     return None if context is None else (checkpoint, context)
 
 
-async def _dropped(store: object, session_id: str) -> None:
+async def _drop_checkpoint(store: object, session_id: str) -> None:
     """Forget a checkpoint that is wrong, or of another log; a new one takes its place in any case."""
     try:
         if isinstance(store, KeepsCheckpoints):
