@@ -31,6 +31,7 @@ __all__ = [
     "Record",
     "Restored",
     "RunEndRecord",
+    "RunSetup",
     "RunStartRecord",
     "Unknown",
     "kind_name",
@@ -41,6 +42,10 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 Made: TypeAlias = Literal["summary", "digest", "note"]
 """How what stands instead was made: written by a model, computed from the log, or one line that says so."""
+
+
+_LEFT_OUT: Mapping[str, bool] = {"left_out": True}
+"""Marks a field that older versions do not have: where it is None its record is written as they wrote it."""
 
 
 def _new_id() -> str:
@@ -155,14 +160,35 @@ class ModelCalled(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunSetup:
+    """What a run was made with, beside its model's name, for whoever goes on with the session.
+
+    `api` is `chat` or `responses`, empty for a model that no server runs; `server` is its address without
+    what may be secret in it, user, password and query: `cut` says that there was any. `window` is None where
+    none was given. `compact_at` is the share of the window at which compaction begins, 0 where it is off,
+    None where another trigger decides.
+    """
+
+    api: str = ""
+    server: str | None = None
+    cut: bool = False
+    window: int | None = None
+    compact_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStartRecord(Event):
-    """A run began; `prompt` is what is to be said in it once calls in flight have their results, if any."""
+    """A run began; `prompt` is what is to be said in it once calls in flight have their results, if any.
+
+    `setup` is None in logs of older versions.
+    """
 
     kind: ClassVar[str] = "run_started"
 
     run_id: str
     model: str = ""
     prompt: Message | None = None
+    setup: RunSetup | None = field(default=None, metadata=_LEFT_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

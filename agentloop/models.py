@@ -17,6 +17,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from agentloop._plumbing.checks import at_least, at_least_or_none, shown
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
+from agentloop.events import RunSetup
 from agentloop.messages import Json, Message, Usage
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Priced",
     "Purpose",
     "Retry",
+    "TellsSetup",
     "TextPart",
     "check_model",
 ]
@@ -128,6 +130,15 @@ class AsksWindow(Protocol):
 
         Never raises, and never waits for long.
         """
+        ...
+
+
+@runtime_checkable
+class TellsSetup(Protocol):
+    """A model that can say how one like it is made."""
+
+    def setup(self) -> RunSetup:
+        """The API, the server and the window that it was made with; never a secret. Never raises."""
         ...
 
 

@@ -10,7 +10,7 @@ import pytest
 from agentloop import Agent, Compaction, Limits, Runner
 from agentloop.durable import RunQueue
 from agentloop.errors import ModelUnavailableError
-from agentloop.events import Compacted, Described, ModelCalled, RunEndRecord, RunStartRecord
+from agentloop.events import Compacted, Described, ModelCalled, RunEndRecord, RunSetup, RunStartRecord
 from agentloop.messages import Message
 from agentloop.models import ModelRequest
 from agentloop.prompts import INTERRUPTED
@@ -67,7 +67,7 @@ async def test_each_model_and_tool_call_is_a_step_and_the_log_is_that_of_any_run
     assert lines[4] == ("assistant", "both heard")
     edges = [r.event for r in await store.read("first") if isinstance(r.event, RunStartRecord | RunEndRecord)]
     assert edges == [
-        RunStartRecord(run_id=run_id, model="scripted"),
+        RunStartRecord(run_id=run_id, model="scripted", setup=RunSetup(compact_at=0.8)),
         RunEndRecord(run_id=run_id, status="answered", usage=run.usage),
     ]
     assert_valid(model.requests)

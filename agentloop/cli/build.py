@@ -23,7 +23,7 @@ from agentloop._plumbing.encodings import decoded
 from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks
 from agentloop.cli.process import before_leaving
-from agentloop.cli.settings import OFFLINE, Settings
+from agentloop.cli.settings import MEMORY, OFFLINE, Settings
 from agentloop.cli.terminal import say
 from agentloop.compaction import Compaction
 from agentloop.context import DEFAULT_WINDOW
@@ -51,7 +51,6 @@ LONGEST_CHARS = 32_000
 _MOST_BYTES = 4 * LONGEST_CHARS + 1
 """Enough to tell that a file is longer: a character has at most four bytes."""
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-MEMORY = "memory:"
 _MODELS = {"chat": "OpenAIChat", "responses": "OpenAIResponses"}
 
 
@@ -84,7 +83,7 @@ def build(settings: Settings) -> AgentSetup:
     return AgentSetup(
         agent=agent,
         callbacks=tuple(load_callbacks(settings.callbacks)),
-        notices=tuple(notice for notice in (cut, _fallback_notice(settings)) if notice),
+        notices=tuple(filter(None, (cut, _fallback_notice(settings), settings.as_before))),
     )
 
 

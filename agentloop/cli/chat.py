@@ -15,14 +15,14 @@ from rich.console import Console
 
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
 from agentloop.cli.app import one_line
-from agentloop.cli.build import MEMORY, AgentSetup, make_runner, window_notice
+from agentloop.cli.build import AgentSetup, make_runner, window_notice
 from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undo_text
 from agentloop.cli.faults import show_where, with_option
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
 from agentloop.cli.resume_hint import resume_hint
 from agentloop.cli.session_choice import Past, SessionChoice, read_past, session_id_for
-from agentloop.cli.settings import Settings
+from agentloop.cli.settings import MEMORY, Settings
 from agentloop.cli.terminal import StandardOutput, error_console, say, show
 from agentloop.redaction import Redact, redacted
 from agentloop.runner import Runner

@@ -12,7 +12,8 @@ from agentloop.cli.app import EXIT_STATUS
 from agentloop.cli.build import build, make_runner, window_notice
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, options
 from agentloop.cli.progress import compaction_line, short
-from agentloop.cli.session_choice import find_session
+from agentloop.cli.session_choice import SessionChoice, find_session
+from agentloop.cli.session_setup import as_before
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import UsageError
@@ -50,7 +51,8 @@ def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_
     """Compact a stored session now."""
     strategy = None if wanted is None else strategy_named(wanted)
 
-    settings = settings_for(flags_of(click.get_current_context()))
+    flags = flags_of(click.get_current_context())
+    settings = as_before(settings_for(flags), SessionChoice(existing=name))[1]
 
     async def work(runner: Runner, session_id: str) -> _Done:
         if preview:

@@ -17,14 +17,15 @@ from rich.text import Text
 
 from agentloop.cli.answer_writers import AnswerWriter, Outcome, writer_for
 from agentloop.cli.app import exit_status
-from agentloop.cli.build import MEMORY, AgentSetup, build, make_runner, store_nothing, window_notice
+from agentloop.cli.build import AgentSetup, build, make_runner, store_nothing, window_notice
 from agentloop.cli.faults import with_option, word_and_line
 from agentloop.cli.input import Prompt, is_terminal, one_prompt, prompt_for
 from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import RunFigures, compaction_report, final_line, progress_on
 from agentloop.cli.resume_hint import resume_hint
 from agentloop.cli.session_choice import SessionChoice, read_past, session_choice, session_id_for
-from agentloop.cli.settings import Settings, settings_for
+from agentloop.cli.session_setup import as_before
+from agentloop.cli.settings import MEMORY, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import UsageError
 from agentloop.stream import RunStarted, RunStatus, StreamEvent
@@ -140,7 +141,7 @@ def _settings(flags: Mapping[str, Any], until_end: ExitStack) -> tuple[SessionCh
     if flags.get("no_session"):
         given = flags.get("transcripts") is not None
         settings = until_end.enter_context(store_nothing(settings, transcripts_given=given))
-    return choice, settings
+    return as_before(settings, choice)
 
 
 def _report(error: BaseException, writer: AnswerWriter) -> int:

@@ -45,6 +45,7 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 DEFAULT_MODEL = "gpt-5-mini"
 OFFLINE = "offline"
+MEMORY = "memory:"
 DEFAULT_FRACTION = 0.8
 
 
@@ -255,7 +256,8 @@ class Settings:
 
     `given` are the options that stood on the command line, each as its words. `redact` takes secrets out of
     what is stored and shown; None where that is off. `owner` is whose sessions are seen, None for all; new
-    ones are theirs and expire after `ttl_seconds` without a new record, None for never.
+    ones are theirs and expire after `ttl_seconds` without a new record, None for never. `as_before` says in
+    words what is taken up from the session that the call goes on with.
     """
 
     model: str
@@ -282,6 +284,7 @@ class Settings:
     owner: str | None = None
     ttl_seconds: float | None = None
     when_busy: WhenBusy = "refuse"
+    as_before: str | None = None
 
 
 def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:

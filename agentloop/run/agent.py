@@ -1,17 +1,19 @@
 """What runs: a model, its tools, its instructions and its policy, frozen."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from agentloop._plumbing.checks import shown, text_or_none, whole
 from agentloop.compaction import COMPACT, COMPACT_SCHEMA, Compaction
 from agentloop.errors import ToolDefinitionError, UsageError
+from agentloop.events import RunSetup
 from agentloop.messages import Json
-from agentloop.models import ChatModel, check_model
+from agentloop.models import ChatModel, TellsSetup, check_model
 from agentloop.run.limits import MOST_STEPS
 from agentloop.tools import Tool, ToolRegistry
+from agentloop.triggers import WindowFraction
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,15 @@ class Agent:
         """Who answers, and who writes summaries where that is another."""
         writer = self.compaction.model if self.compaction else None
         return (self.model, writer) if writer else (self.model,)
+
+    @property
+    def setup(self) -> RunSetup:
+        """What its runs are made with, as their records say it."""
+        known = self.model.setup() if isinstance(self.model, TellsSetup) else RunSetup()
+        if self.compaction is None:
+            return replace(known, compact_at=0.0)
+        trigger = self.compaction.trigger
+        return replace(known, compact_at=trigger.fraction if isinstance(trigger, WindowFraction) else None)
 
     @cached_property
     def registry(self) -> ToolRegistry:

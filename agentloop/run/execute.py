@@ -214,7 +214,9 @@ async def _first_records(
 ) -> Sequence[Event]:
     """The records that a run begins with; a prompt follows the results of these calls."""
     prompt = said.message if said and calls else None
-    began: list[Event] = [RunStartRecord(run_id=run.id, model=run.agent.model.name, prompt=prompt)]
+    agent = run.agent
+    start = RunStartRecord(run_id=run.id, model=agent.model.name, prompt=prompt, setup=agent.setup)
+    began: list[Event] = [run.emitter.hide(start)]
     if said and not session.context.said:
         began.append(run.sessions.description(title_of(said.message) or None))
     if calls:

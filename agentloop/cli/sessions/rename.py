@@ -30,7 +30,8 @@ def rename(name: str, title: str, **_: Any) -> int:
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         info = await opened.session(name)
-        said = Described(title=redacted(title.strip(), opened.settings.redact))
+        # A new name is no news: the session is as new as it was.
+        said = Described(title=redacted(title.strip(), opened.settings.redact), time=info.updated)
         await describe(opened.store, info, said)
 
     return run_work(work)

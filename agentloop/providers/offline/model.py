@@ -16,6 +16,7 @@ from typing import Any
 from agentloop._plumbing.amounts import named_tokens_or_none
 from agentloop._plumbing.checks import whole
 from agentloop.context import TokenCounter, counter_for
+from agentloop.events import RunSetup
 from agentloop.messages import Json, Message, Usage
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.providers.local import admitted, answer_of, streamed
@@ -91,6 +92,10 @@ class OfflineModel:
         message = _reply(request, counter, self._side_by_side)
         for part in streamed(answer_of(message, tokens, counter)):
             yield part
+
+    def setup(self) -> RunSetup:
+        """Its window; there is no server."""
+        return RunSetup(window=self.window)
 
     def price(self, usage: Usage, /) -> float:
         """Nothing, whatever was used."""

@@ -164,6 +164,8 @@ class OpenAIChat(ServedModel):
         UsageError: a size, a number or the base URL makes no sense.
     """
 
+    api = "chat"
+
     def __init__(
         self,
         model: str,

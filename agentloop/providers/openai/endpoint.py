@@ -11,7 +11,7 @@ walks every message against its type hints on every call and builds a model obje
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import openai
 from openai import AsyncAPIResponse
@@ -26,6 +26,7 @@ from agentloop.errors import (
     ModelUnavailableError,
     UsageError,
 )
+from agentloop.events import RunSetup
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.models import price as published_price
@@ -38,7 +39,7 @@ from agentloop.providers.openai.errors import (
     unexplained_bytes,
 )
 from agentloop.providers.openai.refusals import Refusal
-from agentloop.providers.openai.server import Server, ServerChoice, is_loopback
+from agentloop.providers.openai.server import Server, ServerChoice, is_loopback, place_of
 from agentloop.providers.openai.sse import begins_events, opening
 from agentloop.providers.openai.window import ModelWindow
 from agentloop.retry import RetryPolicy
@@ -107,6 +108,9 @@ class ServedModel:
         UsageError: a number, the price, `stream` or `retry` makes no sense.
     """
 
+    api: ClassVar[str]
+    """The path, in the word of `RunSetup`."""
+
     def __init__(
         self,
         choice: ServerChoice,
@@ -128,6 +132,7 @@ class ServedModel:
             raise UsageError(f"price must be a Price(…) or None, not {price!r}")
         self._choice = choice
         self._form = form
+        self._given_window = window
         self._window = ModelWindow(choice.model, window, timeout_seconds=timeout_seconds)
         self._price = price
         self._max_output_tokens = max_output_tokens
@@ -155,6 +160,12 @@ class ServedModel:
         None where none is known.
         """
         return self._window.tokens
+
+    def setup(self) -> RunSetup:
+        """The API, the server's address without what may be secret in it, and the window that was given."""
+        url = self._choice.url
+        place = place_of(url)
+        return RunSetup(api=self.api, server=place, cut=place != url, window=self._given_window)
 
     async def ask_window(self) -> int | None:
         """The window; where none is given nor published, the server is asked for it, once and for 3 seconds.

@@ -167,6 +167,8 @@ class OpenAIResponses(ServedModel):
         UsageError: a size, a number or the base URL makes no sense.
     """
 
+    api = "responses"
+
     def __init__(
         self,
         model: str,

@@ -9,7 +9,7 @@ from agentloop.errors import UsageError
 from agentloop.providers.openai.wipe_secrets import wipe_secrets
 from agentloop.redaction import without_credentials
 
-_OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_URL = "https://api.openai.com/v1"
 _PLACEHOLDER_KEY = "no-key"
 
 
@@ -57,20 +57,29 @@ class ServerChoice:
         """The base URL as far as it was given, without any credentials in it."""
         return None if self.base_url is None else place_of(self.base_url)
 
+    @property
+    def url(self) -> str:
+        """The base URL that holds, the environment's or OpenAI's own where none was given."""
+        return self.base_url or _url_of_environment() or OPENAI_URL
+
     def server(self) -> Server:
         """The server that was given, or where that is None the environment's.
 
         Raises:
             UsageError: there is neither a key nor a base URL, or one that cannot be used.
         """
-        url = self.base_url or os.environ.get("OPENAI_BASE_URL", "").strip()
+        url = self.base_url or _url_of_environment()
         key = (self.api_key or os.environ.get("OPENAI_API_KEY", "")).strip()
         if not url and not key:
             raise UsageError("no key and no server: set OPENAI_API_KEY, or give a base URL")
         if not key.isascii() or any(not letter.isprintable() or letter == " " for letter in key):
             raise UsageError("the API key holds characters that no key has: check OPENAI_API_KEY")
-        address = _checked_url(url or _OPENAI_URL)
+        address = _checked_url(url or OPENAI_URL)
         return Server(model=self.model, base_url=address, key=key or _PLACEHOLDER_KEY)
+
+
+def _url_of_environment() -> str:
+    return os.environ.get("OPENAI_BASE_URL", "").strip()
 
 
 def place_of(url: str) -> str:
@@ -98,7 +107,7 @@ def query_of(url: str) -> dict[str, str]:
 
 def is_openai(url: str) -> bool:
     """Whether the URL names OpenAI's own API."""
-    return urlsplit(url).hostname == urlsplit(_OPENAI_URL).hostname
+    return urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname
 
 
 def is_loopback(url: str) -> bool:
