@@ -402,7 +402,13 @@ def test_lessons_are_listed_and_run(tmp_path: Path) -> None:
     assert "l00_chat" in listed.out
     done = agentloop("lessons", "0", cwd=tmp_path)
     assert done.status == 0, done.err
-    assert done.out
+    motto, problem, picture, path = (
+        done.out.index(text)
+        for text in ("A conversation is a list", "The problem\n", "The picture\n", "lessons/l00_chat.py\n")
+    )
+    assert 0 == motto < problem < picture < path
+    assert "How it works" not in done.out
+    assert done.out[path:].strip().count("\n") > 0
 
 
 @pytest.mark.deep

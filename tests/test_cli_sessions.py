@@ -44,13 +44,23 @@ def test_the_list_holds_this_folder_and_all_of_them_when_asked(place: Path) -> N
 
 
 def test_a_list_in_a_terminal_has_its_columns_under_their_heads(place: Path) -> None:
-    with terminal("sessions", "list", cwd=place) as screen:
+    with terminal("sessions", "list", cwd=place, env={"COLUMNS": "80"}) as screen:
         assert screen.end() == 0
     heading, *rows = screen.screen.splitlines()
-    assert heading.split() == ["session", "updated", "length", "title", "folder", "owner", "expires"]
+    assert heading.split() == ["session", "updated", "length", "title", "folder"]
+    assert all(len(row) <= 80 for row in rows)
+    assert any(row.endswith("…") for row in rows)
     assert all(row[heading.index("length") :].split()[1] == "records" for row in rows)
     piped, *_ = sessions("list", cwd=place).out.splitlines()
-    assert piped.split("\t") == heading.split()
+    assert piped.split("\t") == [*heading.split(), "owner", "expires"]
+
+
+def test_the_list_ends_with_the_newest(place: Path) -> None:
+    listed = [line.split("\t")[0] for line in sessions("list", "--all", cwd=place).out.splitlines()][1:]
+    data = [info["id"] for info in json.loads(sessions("list", "--all", "--json", cwd=place).out)]
+    assert listed == data[::-1]
+    newest = sessions("list", "--all", "-n", "1", cwd=place).out.splitlines()[1:]
+    assert [line.split("\t")[0] for line in newest] == listed[-1:]
 
 
 def test_the_list_for_scripts_is_json(place: Path) -> None:

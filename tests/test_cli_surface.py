@@ -320,7 +320,13 @@ def test_a_home_is_written_out_in_every_path(tmp_path: Path) -> None:
     assert exported.status == 0, exported.err
     assert list((tmp_path / "kept").iterdir())
     assert (tmp_path / "out.json").is_file()
+    store = ("--store", "sqlite:///~/in/home.db")
+    assert agentloop("-p", "Hello", *store, cwd=tmp_path, env=env).status == 0
+    assert "Hello" in agentloop("sessions", "list", *store, cwd=tmp_path, env=env).out
+    assert (tmp_path / "in" / "home.db").is_file()
     assert not (tmp_path / "~").exists()
+    nowhere = agentloop("-p", "x", "--store", "sqlite:///~nobody-here/x.db", cwd=tmp_path)
+    assert (nowhere.status, "home of no user" in nowhere.complaint()) == (2, True)
     nobody = agentloop(*job, "--transcripts=~nobody-here/x", cwd=tmp_path)
     assert (nobody.status, "--transcripts" in nobody.complaint()) == (2, True)
 

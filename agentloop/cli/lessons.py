@@ -28,6 +28,7 @@ def lessons(number: int | None, prompt: str | None) -> int:
     if number not in found:
         raise UsageError(f"there is no lesson {number}: there are {', '.join(map(str, found)) or 'none'}")
     lesson = str(found[number])
+    click.echo(f"{_introduction(found[number])}\n\n{lesson}\n")
     sys.argv = [lesson] if prompt is None else [lesson, "--prompt", prompt]
     runpy.run_path(lesson, run_name="__main__")
     return 0
@@ -41,7 +42,15 @@ def lesson_files() -> Mapping[int, Path]:
     return {int(found[1]): path for path in paths if (found := _NAME.fullmatch(path.name))}
 
 
+def _said(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+
+
+def _introduction(path: Path) -> str:
+    """The motto, the problem and the picture; what follows is for who reads the code."""
+    return _said(path).partition("\n\nHow it works\n")[0]
+
+
 def _motto(path: Path) -> str:
-    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    first = text.partition("\n")[0].strip()
+    first = _said(path).partition("\n")[0].strip()
     return f"{path.stem}: {first}" if first else path.stem

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import select
+import shutil
 import stat
 import sys
 import time
@@ -37,6 +38,9 @@ PROGRAM = "agentloop"
 _PATIENCE_SECONDS = 1.0
 _PIECE_CHARS = 128
 """What is written at a time: as UTF-8 within the 512 bytes that POSIX lets a ready pipe take at least."""
+_GAP = 2
+_LEAST_WIDTH = 8
+"""Between columns, and what each keeps where a line does not fit."""
 SHOWN = 5
 """So many names are said where there are more."""
 NO_DATE = "-"
@@ -241,23 +245,35 @@ def columns(*fields: str) -> str:
 def listing(heading: str, rows: Sequence[str], output: StandardOutput) -> str:
     """Lines of columns under their heading, nothing where there are none.
 
-    In a terminal the columns stand one under the other; elsewhere tabs are between them.
+    In a terminal the columns stand one under the other, as many as say something, and each line fits;
+    elsewhere tabs are between them.
     """
     lines = [heading, *rows] if rows else []
-    return align(lines) if output.is_terminal and lines else "".join(lines)
+    width = shutil.get_terminal_size().columns
+    return align(lines, width) if output.is_terminal and lines else "".join(lines)
 
 
-def align(lines: Sequence[str]) -> str:
-    """Lines of columns as a terminal is to show them: each column as wide as its widest field.
+def align(lines: Sequence[str], width: int) -> str:
+    """Lines of columns, the first their heading, as a terminal of that width is to show them.
 
-    >>> print(align([columns("run", "state"), columns("3f", "queued")]), end="")
+    Each column is as wide as its widest field; where that is too much in all, the widest are cut. A column
+    that is `-` in each line is left out.
+
+    >>> print(align([columns("run", "state", "error"), columns("3f", "waiting for", "-")], 14), end="")
     run  state
-    3f   queued
+    3f   waiting …
     """
     rows = [line.rstrip("\n").split("\t") for line in lines]
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    padded = ([set_cell_size(*field) for field in zip(row, widths, strict=True)] for row in rows)
-    return "".join("  ".join(fields).rstrip() + "\n" for fields in padded)
+    shown = [column for column in zip(*rows, strict=True) if any(field != "-" for field in column[1:])]
+    widths = [max(map(cell_len, column)) for column in shown]
+    while sum(widths) + _GAP * (len(widths) - 1) > width and max(widths) > _LEAST_WIDTH:
+        widths[widths.index(max(widths))] -= 1
+    fitted = ([_fitted(field, wide) for field in column] for column, wide in zip(shown, widths, strict=True))
+    return "".join((" " * _GAP).join(fields).rstrip() + "\n" for fields in zip(*fitted, strict=True))
+
+
+def _fitted(field: str, width: int) -> str:
+    return set_cell_size(field, width) if cell_len(field) <= width else set_cell_size(field, width - 1) + "…"
 
 
 def few(names: Sequence[str]) -> str:

@@ -16,8 +16,8 @@ _FORMS = "use memory:, sqlite:///relative.db, sqlite:////absolute/path.db or pos
 def open_store(store: str | SessionStore) -> SessionStore:
     """The store that a URL names, or the store itself; nothing is touched or connected to yet.
 
-    URLs are `memory:`, `sqlite:///relative.db` and `sqlite:////absolute/path.db`, whose path is taken as it
-    stands, without escapes, and `postgresql://user:password@host:port/database?option=value`.
+    URLs are `memory:`, `sqlite:///relative.db`, `sqlite:////absolute.db` and `sqlite:///~/in/home.db`, whose
+    path is taken without escapes, and `postgresql://user:password@host:port/database?option=value`.
 
     Raises:
         UsageError: no store has that URL, or the store of that URL needs an extra that is not installed.
@@ -55,4 +55,9 @@ def _sqlite_path(url: str) -> Path:
         raise UsageError(
             f"bad store URL {_safe_url(url)}: a query string (?…) means nothing here, leave it out"
         )
-    return Path(path)
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UsageError(
+            f"bad store URL {_safe_url(url)}: it is the home of no user: write the path"
+        ) from None

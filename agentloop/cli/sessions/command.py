@@ -7,6 +7,7 @@ lines for people or as data for scripts.
 import os
 from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import click
@@ -78,7 +79,7 @@ def _settings() -> Settings:
 def missing_store(settings: Settings) -> str | None:
     """The line that says that the store is a file that is not there; None where it is, or is no file."""
     path = settings.store.removeprefix("sqlite:///")
-    gone = path != settings.store and not os.path.lexists(path)
+    gone = path != settings.store and not os.path.lexists(Path(path).expanduser())
     return _NOT_THERE.format(place=path) if gone else None
 
 

@@ -17,14 +17,15 @@ from agentloop.redaction import redacted
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list.")
 @click.option("--all", "everywhere", is_flag=True, help="Those of all folders, not only of this one.")
+@click.option("-n", "most", metavar="N", type=click.IntRange(1), help="The newest N alone.")
 @options(STORE)
-def list_(as_json: bool, everywhere: bool, **_: Any) -> int:
-    """List them, newest first."""
+def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
+    """List them, newest last; the JSON list has the newest first."""
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         settings = opened.settings
         folder = None if everywhere else str(settings.workdir)
-        stored = await opened.store.list(folder=folder, owner=settings.owner)
+        stored = (await opened.store.list(folder=folder, owner=settings.owner))[:most]
         if as_json:
             data = [as_data(info, settings) for info in stored]
             return await output.write(json.dumps(data, indent=2) + "\n")
@@ -32,7 +33,7 @@ def list_(as_json: bool, everywhere: bool, **_: Any) -> int:
             hint = "" if everywhere else " of this folder; --all lists those of all folders"
             missing = missing_store(settings)
             say(error_console(), f"no sessions: {missing}" if missing else f"no sessions{hint}")
-        rows = [row(redacted(info, settings.redact)) for info in stored]
+        rows = [row(redacted(info, settings.redact)) for info in reversed(stored)]
         return await output.write(listing(HEADING, rows, output))
 
     return run_work(work)
