@@ -82,6 +82,14 @@ def test_a_server_gets_what_the_flags_say(tmp_path: Path) -> None:
     assert names.isdisjoint({"write_file", "edit_file", "run_command"})
 
 
+def test_a_server_gets_the_temperature_and_the_fields_of_the_call(tmp_path: Path) -> None:
+    with StrictProvider(lambda _: "ok") as provider:
+        fields = ("--temperature", "0", "--extra", '{"top_p": 0.9}', "--timeout", "20")
+        done = agentloop("-p", "x", "--base-url", provider.url, *fields, "--no-session", cwd=tmp_path)
+    assert done.status == 0, done.err
+    assert (provider.bodies[0]["temperature"], provider.bodies[0]["top_p"]) == (0, 0.9)
+
+
 def test_allow_adds_the_tools_that_change_things(tmp_path: Path) -> None:
     with StrictProvider(["ok"]) as provider:
         url = ("--base-url", provider.url)

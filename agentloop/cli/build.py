@@ -134,6 +134,9 @@ def make_model(name: str, settings: Settings) -> ChatModel:
         api_key=settings.api_key,
         window=settings.window,
         stream=settings.streaming,
+        timeout_seconds=settings.timeout_seconds,
+        temperature=settings.temperature,
+        extra_body=settings.extra,
     )
     return model
 

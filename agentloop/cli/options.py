@@ -111,6 +111,9 @@ MODEL: Sequence[KnownOption] = (
         "The model's window, e.g. 128k. [default: as known]",
         variable="AGENTLOOP_WINDOW",
     ),
+    _valued("--timeout", "SECONDS", "The longest silence of the server. [300]"),
+    _valued("--temperature", "N", "Sent with each request. [not sent]"),
+    _valued("--extra", "JSON", "Further fields of each request, as a JSON object."),
 )
 COMPACTION: Sequence[KnownOption] = (
     _valued(

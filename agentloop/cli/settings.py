@@ -5,6 +5,7 @@ variables are those of `options`. `settings_for` puts them together. The first l
 wins; more layers, such as configuration files, would stand behind these two.
 """
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 import platformdirs
 
 from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of
+from agentloop._plumbing.strict_json import STRICT_JSON
 from agentloop.cli.options import KNOWN, REPEATED
 from agentloop.errors import UsageError
 from agentloop.redaction import Redact, Secrets, known_in_address, without_credentials
@@ -209,6 +211,36 @@ def read_fraction(text: str) -> float | None:
     return share
 
 
+def read_temperature(text: str) -> float:
+    """The number, at least 0.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if 0 <= number < math.inf:
+        return number
+    raise UsageError(f"{_brief(text)!r} is no temperature: use a number of at least 0, e.g. 0.7")
+
+
+def read_fields(text: str) -> Mapping[str, Any]:
+    """The fields of a JSON object.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        found = STRICT_JSON.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{_brief(text)!r} is no JSON: {error}") from error
+    if isinstance(found, dict):
+        return found
+    raise UsageError(f"{_brief(text)!r} is no JSON object: write e.g. '{{\"top_p\": 0.9}}'")
+
+
 def _brief(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"
 
@@ -238,6 +270,9 @@ _FIELDS: Sequence[_Field] = (
     _Field("summary_model"),
     _Field("allow", read_allowed, frozenset[str]()),
     _Field("window", tokens_of),
+    _Field("timeout_seconds", partial(amount_of, unit="seconds"), 300.0, of="timeout"),
+    _Field("temperature", read_temperature),
+    _Field("extra", read_fields),
     _Field("compact_at", read_fraction, DEFAULT_FRACTION),
     _Field("transcripts", read_path, Path(".transcripts")),
     _Field("max_steps", int, MOST_STEPS),
@@ -281,6 +316,9 @@ class Settings:
     callbacks: tuple[str, ...]
     given: tuple[tuple[str, ...], ...] = field(repr=False)
     redact: Redact | None
+    timeout_seconds: float = 300.0
+    temperature: float | None = None
+    extra: Mapping[str, Any] | None = field(default=None, repr=False)
     owner: str | None = None
     ttl_seconds: float | None = None
     when_busy: WhenBusy = "refuse"
