@@ -5,6 +5,7 @@ point at positions. `id` tells a retried append from another writer's equal reco
 (seconds since the epoch) say nothing about what happened, so they do not count in comparisons.
 """
 
+import re
 import time
 import uuid
 from bisect import bisect_left, bisect_right
@@ -33,6 +34,7 @@ __all__ = [
     "RunEndRecord",
     "RunSetup",
     "RunStartRecord",
+    "TurnMap",
     "Unknown",
     "kind_name",
 ]
@@ -277,10 +279,17 @@ KINDS: Final = tuple(_NAMES.values())
 class EventFilter:
     """Takes the records that are all of what is asked for; None asks for nothing.
 
-    `branch` is the name of the sub-agent that said it, or `MAIN` for the main line alone: every record but
-    the messages of branches. `kinds` are names such as "message_added", or classes of `agentloop.events`.
-    `run_id` is the run that the record names: messages and the edges of runs name theirs, other records none.
-    `first` and `last` are positions in the log, both taken in.
+    `branch` is the name of the sub-agent that said it, with those below it (`scout` finds `scout.a`), or
+    `MAIN` for the main line alone: every record but the messages of branches. `kinds` are names such as
+    "message_added", or classes of `agentloop.events`. `run_id` is the run that the record names: messages and
+    the edges of runs name theirs, other records none. `first` and `last` are positions in the log, both taken
+    in. `text` is a keyword, whatever its case, and `regex` a Python regular expression; both look at what is
+    said, called and put in the place of messages. `synthetic` asks for summaries and notes, which nobody
+    said, or, where it is False, for messages, which somebody did.
+
+    These hold for a record by itself. The others hold for a whole log, in `select` alone: `archived` asks for
+    what a compaction hides, or, where it is False, for what the model sees; of what is then left `newest`
+    takes the last ones, and `skip` and `most` a page.
 
     Example:
         >>> from agentloop.messages import Message
@@ -290,10 +299,12 @@ class EventFilter:
         [2]
         >>> [record.seq for record in select(records, EventFilter(branch=MAIN, last=40))]
         [1]
+        >>> [record.seq for record in select(records, EventFilter(text="HI"))]
+        [2]
 
     Raises:
         UsageError: a kind that is none, a position that is no whole number of at least 1, `first` behind
-            `last`, or a branch or a run that is no text.
+            `last`, a branch, a run or a keyword that is no text, no regular expression, or a count below 0.
     """
 
     branch: str | None = None
@@ -301,39 +312,203 @@ class EventFilter:
     run_id: str | None = None
     first: int | None = None
     last: int | None = None
+    text: str | None = None
+    regex: str | None = None
+    synthetic: bool | None = None
+    archived: bool | None = None
+    newest: int | None = None
+    skip: int = 0
+    most: int | None = None
 
     def __post_init__(self) -> None:
-        text_or_none("branch", self.branch)
-        text_or_none("run_id", self.run_id)
+        for name in ("branch", "run_id", "text", "regex"):
+            text_or_none(name, getattr(self, name))
         whole_or_none("first", self.first, 1)
         whole_or_none("last", self.last, 1 if self.first is None else self.first)
+        for name in ("newest", "skip", "most"):
+            whole_or_none(name, getattr(self, name), 0)
         if self.kinds is not None:
             object.__setattr__(self, "kinds", _named(self.kinds))
+        if self.regex is not None:
+            _compiled(self.regex)
 
     def __call__(self, record: Record, /) -> bool:
-        """Whether it takes this record."""
+        """Whether it takes this record by itself."""
         event = record.event
         return self.takes(
             seq=record.seq,
             kind=_NAMES.get(type(event), ""),
             branch=event.branch if isinstance(event, MessageRecord) else None,
             run_id=event.run_id if isinstance(event, MessageRecord | RunStartRecord | RunEndRecord) else None,
+            text=said_in(event) if self.text is not None or self.regex is not None else "",
         )
 
-    def takes(self, *, seq: int, kind: str, branch: str | None, run_id: str | None) -> bool:
-        """Whether it takes a record at that position, of that kind, branch (None: the main line) and run."""
+    def takes(self, *, seq: int, kind: str, branch: str | None, run_id: str | None, text: str = "") -> bool:
+        """Whether it takes a record of that position, kind, branch (None: the main line), run and text."""
         return (
             (self.first is None or self.first <= seq)
             and (self.last is None or seq <= self.last)
-            and (self.branch is None or branch == (None if self.branch == MAIN else self.branch))
+            and (self.branch is None or self._is_of_branch(branch))
             and (self.run_id is None or run_id == self.run_id)
             and (self.kinds is None or kind in self.kinds)
+            and (self.synthetic is None or kind == _KIND_OF_SYNTHETIC[self.synthetic])
+            and (self.text is None or self.text.casefold() in text.casefold())
+            and (self.regex is None or _compiled(self.regex).search(text) is not None)
         )
+
+    def _is_of_branch(self, branch: str | None) -> bool:
+        if self.branch == MAIN or branch is None:
+            return self.branch == MAIN and branch is None
+        return branch == self.branch or branch.startswith(f"{self.branch}.")
+
+
+_KIND_OF_SYNTHETIC: Final = {True: Compacted.kind, False: MessageRecord.kind}
+
+
+def said_in(event: Event) -> str:
+    """What a record says, for who looks for words in it."""
+    match event:
+        case MessageRecord():
+            return said_by(event.message)
+        case Compacted():
+            return f"{event.replacement}\n{event.answer}"
+        case Described():
+            return event.title or ""
+    return ""
+
+
+def said_by(message: Message) -> str:
+    """The text of a message, and what it calls."""
+    return "\n".join((message.text, *(f"{call.name} {call.arguments}" for call in message.tool_calls)))
 
 
 def select(records: Iterable[Record], only: EventFilter | None) -> list[Record]:
     """The records that the filter takes, in their order; all of them without one."""
-    return [record for record in records if only is None or only(record)]
+    every = list(records)
+    if only is None:
+        return every
+    taken = [record for record in every if only(record)]
+    if only.archived is not None:
+        wanted = archived_in(every) if only.archived else visible_in(every)
+        taken = [record for record in taken if holds(wanted, record.seq)]
+    if only.newest is not None:
+        taken = taken[max(0, len(taken) - only.newest) :]
+    return taken[only.skip : None if only.most is None else only.skip + only.most]
+
+
+def archived_in(records: Iterable[Record]) -> Ranges:
+    """The positions of what was said on the main line, or stood for it, and is hidden by a compaction."""
+    return _sorted_by_sight(records)[0]
+
+
+def visible_in(records: Iterable[Record]) -> Ranges:
+    """The positions of what the model sees: messages of the main line, and what stands for others."""
+    return _sorted_by_sight(records)[1]
+
+
+def _sorted_by_sight(records: Iterable[Record]) -> tuple[Ranges, Ranges]:
+    shown: list[int] = []
+    standing: dict[int, Compacted] = {}
+    for record in records:
+        match record.event:
+            case MessageRecord(branch=None):
+                shown.append(record.seq)
+            case Compacted() as event:
+                standing[record.seq] = event
+            case Restored(seq=seq):
+                standing.pop(seq, None)
+    shown += [seq for seq, event in standing.items() if event.covers and event.replacement]
+    gone = united(*(event.covers for event in standing.values()))
+    hidden = [seq for seq in shown if holds(gone, seq)]
+    seen = [seq for seq in shown if not holds(gone, seq)]
+    return _pairs(hidden), _pairs(seen)
+
+
+def _pairs(positions: Iterable[int]) -> Ranges:
+    return united(*(((position, position),) for position in positions))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnMap:
+    """Where the turns of a log are: from each real user's message to the next one, or to the log's end.
+
+    Turns are counted from 1, as positions are; what stands before the first is of none. `starts` are the
+    positions at which they begin, `runs` the runs that said so, empty where none did; `length` is the log's.
+
+    Example:
+        >>> from agentloop.messages import Message
+        >>> said = [Message.user("One?"), Message.assistant("1"), Message.user("Two?")]
+        >>> events = [MessageRecord(message=message, tokens=1, run_id="r") for message in said]
+        >>> turns = TurnMap.of([Record(seq=seq, event=event) for seq, event in enumerate(events, 1)])
+        >>> len(turns), turns.positions(1), turns.turn_at(3), turns.run(2)
+        (2, (1, 2), 2, 'r')
+    """
+
+    starts: tuple[int, ...] = ()
+    runs: tuple[str, ...] = ()
+    length: int = 0
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> "TurnMap":
+        """The turns of a whole log."""
+        starts: list[int] = []
+        runs: list[str] = []
+        length = 0
+        for record in records:
+            length, event = record.seq, record.event
+            if isinstance(event, MessageRecord) and event.branch is None and event.message.role == "user":
+                starts.append(record.seq)
+                runs.append(event.run_id)
+        return cls(starts=tuple(starts), runs=tuple(runs), length=length)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def positions(self, turn: int) -> tuple[int, int]:
+        """The first and the last position of a turn.
+
+        Raises:
+            UsageError: there is no such turn.
+        """
+        at = self._checked(turn)
+        behind = self.starts[at + 1] - 1 if at + 1 < len(self.starts) else self.length
+        return self.starts[at], behind
+
+    def run(self, turn: int) -> str:
+        """The run in which the turn began; empty for one that was imported or given.
+
+        Raises:
+            UsageError: there is no such turn.
+        """
+        return self.runs[self._checked(turn)]
+
+    def turn_at(self, position: int) -> int | None:
+        """The turn in which that position lies; None for one before the first or behind the log's end."""
+        turn = bisect_right(self.starts, position)
+        return turn if turn and position <= self.length else None
+
+    def slice(self, records: Iterable[Record], first: int, last: int | None = None) -> list[Record]:
+        """The records of the turns from `first` to `last`, both taken in, of that one turn without `last`.
+
+        Raises:
+            UsageError: there is no such turn, or `first` is behind `last`.
+        """
+        begin, end = self.positions(first)[0], self.positions(first if last is None else last)[1]
+        if end < begin:
+            raise UsageError(f"first must not be behind last: {first} is behind {last}")
+        return [record for record in records if begin <= record.seq <= end]
+
+    def _checked(self, turn: int) -> int:
+        if isinstance(turn, bool) or not isinstance(turn, int) or not 1 <= turn <= len(self.starts):
+            raise UsageError(f"turn must be a whole number from 1 to {len(self.starts)}, not {shown(turn)}")
+        return turn - 1
+
+
+def _compiled(regex: str) -> re.Pattern[str]:
+    try:
+        return re.compile(regex)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"regex must be a regular expression, not {shown(regex)}: {error}") from error
 
 
 def _named(kinds: object) -> frozenset[str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from agentloop.events import EventFilter, Ranges, united
+from agentloop.events import EventFilter, Ranges, said_by, united
 from agentloop.messages import Message, Usage
 
 __all__ = [
@@ -319,7 +319,13 @@ class CompactionRequest:
         return tuple(
             each
             for each in self.messages
-            if only.takes(seq=each.seq, kind="message_added", branch=None, run_id=each.run_id)
+            if only.takes(
+                seq=each.seq,
+                kind="message_added",
+                branch=None,
+                run_id=each.run_id,
+                text=said_by(each.message),
+            )
         )
 
 

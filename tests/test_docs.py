@@ -360,7 +360,8 @@ def all_commands() -> dict[str, click.Command]:
 
 def long_options(command: click.Command) -> set[str]:
     """Its options by their long names."""
-    return {name for each in command.params for name in each.opts if name.startswith("--")} - {"--help"}
+    names = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    return {name for name in names if name.startswith("--")} - {"--help"}
 
 
 def run_tables() -> list[list[str]]:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.callbacks import Callbacks
+from agentloop.context import Context
 from agentloop.errors import UsageError
 from agentloop.events import (
     KINDS,
@@ -20,17 +21,24 @@ from agentloop.events import (
     ModelCalled,
     Noted,
     Record,
+    Restored,
     RunEndRecord,
     RunStartRecord,
+    TurnMap,
     Unknown,
+    archived_in,
+    holds,
     select,
+    visible_in,
 )
-from agentloop.messages import Message
+from agentloop.messages import Message, ToolCall
 from agentloop.run import Agent
 from agentloop.runner import Runner
+from agentloop.strategies import KeepRecentFraction
 from agentloop.stream import CompactionRequest, Positioned
 from agentloop.testing import ScriptedModel
-from tests.kit import read, reading, records_of
+from tests.cli_kit import agentloop
+from tests.kit import BUDGET, added, context_of, histories, orderly, read, reading, records_of
 
 
 def said(text: str, *, branch: str | None = None, run_id: str = "") -> MessageRecord:
@@ -189,3 +197,96 @@ def test_messages_of_several_runs_are_told_apart() -> None:
     assert seqs(request.select(EventFilter(run_id="a"))) == [1, 3]
     assert seqs(request.select(EventFilter(run_id="a", first=2))) == [3]
     assert request.select(EventFilter(run_id="c")) == ()
+
+
+TALK = records_of(
+    [
+        said("Where is the KEY?", run_id="r1"),
+        MessageRecord(
+            message=Message.assistant(None, [ToolCall(id="c", name="look", arguments='{"at": "key"}')]),
+            tokens=1,
+        ),
+        MessageRecord(message=Message.tool("c", "Under the mat."), tokens=1),
+        said("below", branch="scout.a"),
+        said("beside", branch="scouting"),
+        Compacted(covers=((1, 3),), replacement="The key was sought.", at=1, tokens=1),
+        said("And the door?", run_id="r2"),
+        MessageRecord(message=Message.assistant("Green."), tokens=1),
+    ]
+)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("asked", "taken"),
+    [
+        ({"text": "key"}, [1, 2, 6]),
+        ({"regex": r"(?i)^the key|mat\.$"}, [3, 6]),
+        ({"branch": "scout"}, [4]),
+        ({"synthetic": True}, [6]),
+        ({"synthetic": False}, [1, 2, 3, 4, 5, 7, 8]),
+        ({"archived": True}, [1, 2, 3]),
+        ({"archived": False}, [6, 7, 8]),
+        ({"newest": 2}, [7, 8]),
+        ({"newest": 0}, []),
+        ({"skip": 2, "most": 3}, [3, 4, 5]),
+        ({"archived": False, "synthetic": False, "newest": 1}, [8]),
+        ({"text": "key", "skip": 1, "most": 1}, [2]),
+    ],
+)
+def test_what_filters_take_of_a_log(asked: dict[str, Any], taken: list[int]) -> None:
+    assert [record.seq for record in select(TALK, EventFilter(**asked))] == taken
+
+
+@pytest.mark.parametrize("asked", [{"regex": "("}, {"text": 5}, {"newest": -1}, {"most": 1.5}])
+def test_filters_that_make_no_sense_are_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        EventFilter(**asked)
+
+
+@given(st.one_of(histories, orderly()), st.lists(st.sampled_from(["compact", "undo"]), max_size=4))
+def test_what_is_visible_is_what_the_model_sees(messages: list[Message], steps: list[str]) -> None:
+    events: list[Event] = list(map(added, messages))
+    context = context_of(messages)
+    for step in steps:
+        cut = KeepRecentFraction(0.3)(context, BUDGET)
+        if step == "undo" and context.compactions:
+            events.append(Restored(seq=context.compactions[-1][0]))
+        elif cut:
+            events.append(Compacted(covers=cut.covers, at=cut.at, replacement="what was said", tokens=3))
+        context = Context.of(records_of(events))
+    records = records_of(events)
+    seen = {entry.seq for entry in context.visible}
+    assert {record.seq for record in records if holds(visible_in(records), record.seq)} == seen
+    hidden = {record.seq for record in records if holds(archived_in(records), record.seq)}
+    assert hidden.isdisjoint(seen)
+    assert {at for at, event in enumerate(events, 1) if isinstance(event, MessageRecord)} <= hidden | seen
+
+
+def test_turns_of_a_log() -> None:
+    turns = TurnMap.of(TALK)
+    assert (len(turns), turns.positions(1), turns.positions(2)) == (2, (1, 6), (7, 8))
+    assert (turns.run(1), turns.run(2)) == ("r1", "r2")
+    assert [turns.turn_at(position) for position in (0, 1, 6, 7, 8, 9)] == [None, 1, 1, 2, 2, None]
+    assert turns.slice(TALK, 2) == TALK[6:]
+    assert turns.slice(TALK, 1, 2) == TALK
+    assert len(TurnMap.of([])) == 0
+    for wrong in (0, 3, -1, True, "1"):
+        with pytest.raises(UsageError):
+            turns.positions(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError):
+        turns.slice(TALK, 2, 1)
+
+
+def test_the_command_line_shows_what_is_asked_for(tmp_path: Path) -> None:
+    for prompt in ("Where is the KEY?", "And the door?"):
+        agentloop("-m", "offline", "-p", prompt, "--session", "s", cwd=tmp_path)
+    found = agentloop("sessions", "show", "s", "--grep", "(?i)the key", "--real", cwd=tmp_path)
+    assert "## 3 User\n\nWhere is the KEY?" in found.out
+    assert "And the door?" not in found.out
+    agentloop("rewind", "s", cwd=tmp_path)
+    seen = agentloop("sessions", "show", "s", "--visible", cwd=tmp_path).out
+    gone = agentloop("sessions", "show", "s", "--archived", cwd=tmp_path).out
+    assert ("And the door?" in seen, "And the door?" in gone) == (False, True)
+    wrong = agentloop("sessions", "show", "s", "--grep", "(", cwd=tmp_path)
+    assert wrong.status == 2

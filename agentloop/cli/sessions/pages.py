@@ -1,6 +1,7 @@
 """A stored log read in pages, so that no long one is in memory whole; damaged records refused or left out."""
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -9,7 +10,8 @@ import click
 from agentloop.cli.options import Option
 from agentloop.cli.terminal import error_console, say
 from agentloop.errors import DamagedError, StoreError
-from agentloop.events import EventFilter, Record
+from agentloop.events import EventFilter, MessageRecord, Record, archived_in, holds, visible_in
+from agentloop.messages import Message
 from agentloop.sessions import points_at
 from agentloop.stores import SessionInfo, SessionStore
 
@@ -58,6 +60,36 @@ async def good_pages(
     """
     for after, most in _pieces(info, only):
         yield await _good(store, info, after, most, tell)
+
+
+def in_sight(read: Pages, archived: bool) -> Pages:
+    """The same without what the model sees, or without what it sees no more.
+
+    The log is read twice: what hides a record stands behind it.
+    """
+
+    async def pages_of(
+        store: SessionStore, info: SessionInfo, only: EventFilter | None = None
+    ) -> AsyncGenerator[Sequence[Record]]:
+        marks = [_mark(record) async for page in read(store, info, None) for record in page]
+        wanted = archived_in(marks) if archived else visible_in(marks)
+        async for page in read(store, info, only):
+            yield [record for record in page if holds(wanted, record.seq)]
+
+    return pages_of
+
+
+def _mark(record: Record) -> Record:
+    """The record without its message, which may be long."""
+    event = record.event
+    return (
+        replace(record, event=replace(event, message=_NOTHING))
+        if isinstance(event, MessageRecord)
+        else record
+    )
+
+
+_NOTHING = Message.user("")
 
 
 async def drop_dangling(

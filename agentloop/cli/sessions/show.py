@@ -2,15 +2,17 @@
 
 import json
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from agentloop.cli.options import STORE, options
 from agentloop.cli.sessions.command import HEADING, Opened, as_data, missing_store, row, run_work
-from agentloop.cli.sessions.pages import DAMAGED, page_reader, warn
-from agentloop.cli.sessions.transfer import export_texts
+from agentloop.cli.sessions.pages import DAMAGED, in_sight, page_reader, warn
+from agentloop.cli.sessions.transfer import SELECTION, export_texts, filter_of
 from agentloop.cli.terminal import StandardOutput, error_console, listing, say
+from agentloop.events import EventFilter
 from agentloop.redaction import redacted
 
 
@@ -41,14 +43,23 @@ def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
 
 @click.command()
 @click.argument("name", metavar="ID")
-@options(DAMAGED, STORE)
-def show(name: str, damaged: str, **_: Any) -> int:
-    """Show what was said, whole, and where it was compacted."""
+@click.option("--grep", "regex", metavar="REGEX", help="What matches; (?i) in front ignores case.")
+@click.option("--archived/--visible", default=None, help="What compactions hide, or what the model sees.")
+@click.option("--synthetic/--real", default=None, help="Summaries and notes alone, or messages alone.")
+@options(SELECTION, DAMAGED, STORE)
+def show(name: str, damaged: str, archived: bool | None, **selection: Any) -> int:
+    """Show what was said, whole, and where it was compacted; or what of it is asked for."""
+    asked = filter_of(selection, "markdown") or EventFilter()
+    only = replace(asked, regex=selection["regex"], synthetic=selection["synthetic"])
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         info = await opened.session(name)
         await output.write(f"{row(redacted(info, opened.settings.redact))}\n")
-        async with aclosing(export_texts(opened, info, "markdown", read=page_reader(damaged, warn))) as texts:
+        read = page_reader(damaged, warn)
+        if archived is not None:
+            read = in_sight(read, archived)
+        only_these = None if only == EventFilter() else only
+        async with aclosing(export_texts(opened, info, "markdown", only_these, read=read)) as texts:
             async for text in texts:
                 await output.write(text)
 

@@ -59,7 +59,9 @@ from agentloop.sessions import heading, importing, new_session_id, to_blocks
 from agentloop.stores import SessionInfo, checked_session_id
 
 SELECTION: Sequence[Option[Any]] = (
-    click.option("--branch", metavar="NAME", help="What that branch said; main: all that is of no branch."),
+    click.option(
+        "--branch", metavar="NAME", help="What that branch and those below it said; main: all of no branch."
+    ),
     click.option(
         "--kind",
         "kinds",
