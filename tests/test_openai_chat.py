@@ -789,6 +789,25 @@ async def test_the_environment_names_server_and_key(monkeypatch: pytest.MonkeyPa
     assert sent == ["Bearer sk-from-the-environment", "Bearer sk-given", "Bearer no-key"]
 
 
+@pytest.mark.parametrize("variable", ["http_proxy", "ALL_PROXY"])
+async def test_this_machine_is_spoken_to_past_the_proxy(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    with StrictProvider(["ok"]) as server:
+        assert (await answer_of(chat(server))).message.text == "ok"
+
+
+async def test_a_proxys_refusal_is_called_a_proxys(monkeypatch: pytest.MonkeyPatch, waits: Waits) -> None:
+    with StrictProvider(lambda _: Fault(status=407)) as server:
+        assert "a proxy on the way to http://" in str(await error_of(chat(server)))
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{server.port}")
+        retry = RetryPolicy(attempts=1, sleep=waits)
+        model = OpenAIChat("m", base_url="https://models.example/v1", api_key="sk-x", retry=retry)
+        assert "the proxy on the way to https://models.example/v1 refused it" in str(await error_of(model))
+        await model.close()
+
+
 async def test_neither_server_nor_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

@@ -33,7 +33,7 @@ async def test_a_parameter_that_a_server_does_not_know_is_left_out(wording: str,
     with StrictProvider(lambda _: "ok", refuses=[name], wording=wording, usage="unasked") as server:
         model = chat(server, temperature=0.5, extra_body=extra)
         for _ in range(2):
-            await parts_of(model)
+            await parts_of(model, saying("Hello", tools=(LOOK,)))
     assert [name in body for body in server.bodies] == [True, False, False]
     assert server.bodies[0].keys() - server.bodies[1].keys() == {name}
 

@@ -11,13 +11,14 @@ import zlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 import httpx2
 import openai
 
 from agentloop._plumbing.aio import to_its_end
 from agentloop.errors import UsageError
-from agentloop.providers.openai.server import Server, query_of, split_credentials
+from agentloop.providers.openai.server import Server, is_loopback, query_of, split_credentials
 
 MOST_ERROR_BYTES = 1_000_000
 """Far more than any error says; 25 MB of it would keep the event loop busy for seconds."""
@@ -150,6 +151,7 @@ def _connection(server: Server, timeout: openai.Timeout) -> Connection:
             follow_redirects=True,
             max_redirects=_MOST_REDIRECTS,
             headers={"accept-encoding": CODINGS},
+            mounts=_past_proxies(address),
         )
         client = openai.AsyncOpenAI(
             api_key=server.key,
@@ -165,6 +167,12 @@ def _connection(server: Server, timeout: openai.Timeout) -> Connection:
             "base URL, the proxy variables such as ALL_PROXY, and SSL_CERT_FILE"
         ) from error
     return Connection(client, http_client)
+
+
+def _past_proxies(url: str) -> dict[str, None]:
+    """What keeps requests to this machine itself from the proxy that the environment names for others."""
+    host = urlsplit(url).hostname or ""
+    return {f"all://[{host}]" if ":" in host else f"all://{host}": None} if is_loopback(url) else {}
 
 
 def _end_all(leases: _Leases) -> None:

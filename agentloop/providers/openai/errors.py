@@ -242,6 +242,11 @@ def _refused(status: int, server: Server, words: str) -> str:
             text = f"{server.place} refused the key ({status}): check OPENAI_API_KEY and what it may use"
         case 404:
             text = f"{server.place} has no model {server.model!r}, or no such path (404): check both"
+        case 407:
+            text = (
+                f"a proxy on the way to {server.place} wants to know who asks (407): check HTTP_PROXY, "
+                "ALL_PROXY and NO_PROXY"
+            )
         case 429:
             text = f"{server.place} wants its bill settled first (429): check the plan, its credit and limits"
         case _:
@@ -295,7 +300,12 @@ def _translate(error: Exception, server: Server) -> AgentLoopError:
                 f"{server.place} sends requests on to where no API is ({_reason(error, server)}): "
                 "check the base URL"
             )
-        case openai.APIConnectionError() | httpx2.NetworkError() | httpx2.ProxyError():
+        case openai.APIConnectionError(__cause__=httpx2.ProxyError()) | httpx2.ProxyError():
+            return ModelUnavailableError(
+                f"the proxy on the way to {server.place} refused it ({_reason(error, server)}): check "
+                "HTTPS_PROXY, ALL_PROXY and NO_PROXY, and whom the proxy lets through"
+            )
+        case openai.APIConnectionError() | httpx2.NetworkError():
             return ModelUnavailableError(
                 f"cannot reach {server.place} ({_reason(error, server)}): check the network, the base URL "
                 "and that the server runs"
