@@ -80,6 +80,18 @@ def test_show_has_every_word(place: Path) -> None:
     assert "hello there" in sessions("show", "sho", cwd=place).out
 
 
+def test_the_newest_records_are_shown_alone_and_as_json(place: Path) -> None:
+    lines = sessions("export", "long", "--format", "events", cwd=place).out.splitlines()
+    assert json.loads(sessions("show", "long", "--json", cwd=place).out) == list(map(json.loads, lines))
+    newest = json.loads(sessions("show", "long", "--json", "--tail", "2", cwd=place).out)
+    assert [each["id"] for each in newest] == [json.loads(line)["id"] for line in lines[-2:]]
+    whole = sessions("show", "long", cwd=place).out
+    last = sessions("show", "long", "--tail", "3", cwd=place).out
+    assert len(last) < len(whole)
+    assert last.splitlines()[0] == whole.splitlines()[0]
+    assert whole.endswith(last.splitlines()[-1] + "\n")
+
+
 def test_a_new_title_names_the_session(tmp_path: Path) -> None:
     assert agentloop("-p", "hello there", "--session", "short", cwd=tmp_path).status == 0
     sessions("rename", "short", "A talk", cwd=tmp_path)

@@ -12,6 +12,7 @@ from agentloop.cli.sessions.command import HEADING, Opened, as_data, missing_sto
 from agentloop.cli.sessions.pages import DAMAGED, in_sight, page_reader, warn
 from agentloop.cli.sessions.transfer import SELECTION, export_texts, filter_of
 from agentloop.cli.terminal import StandardOutput, error_console, listing, say
+from agentloop.errors import UsageError
 from agentloop.events import EventFilter
 from agentloop.redaction import redacted
 
@@ -43,24 +44,38 @@ def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
 
 @click.command()
 @click.argument("name", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list of the records.")
+@click.option("--tail", metavar="N", type=click.IntRange(1), help="Of the newest N records alone.")
 @click.option("--grep", "regex", metavar="REGEX", help="What matches; (?i) in front ignores case.")
 @click.option("--archived/--visible", default=None, help="What compactions hide, or what the model sees.")
 @click.option("--synthetic/--real", default=None, help="Summaries and notes alone, or messages alone.")
 @options(SELECTION, DAMAGED, STORE)
-def show(name: str, damaged: str, archived: bool | None, **selection: Any) -> int:
+def show(
+    name: str, as_json: bool, tail: int | None, damaged: str, archived: bool | None, **selection: Any
+) -> int:
     """Show what was said, whole, and where it was compacted; or what of it is asked for."""
-    asked = filter_of(selection, "markdown") or EventFilter()
-    only = replace(asked, regex=selection["regex"], synthetic=selection["synthetic"])
+    shape = "events" if as_json else "markdown"
+    asked = filter_of(selection, shape) or EventFilter()
+    asked = replace(asked, regex=selection["regex"], synthetic=selection["synthetic"])
+    if tail and (asked.first or asked.last):
+        raise UsageError("--tail and --range: give one of them")
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         info = await opened.session(name)
-        await output.write(f"{row(redacted(info, opened.settings.redact))}\n")
+        if not as_json:
+            await output.write(f"{row(redacted(info, opened.settings.redact))}\n")
         read = page_reader(damaged, warn)
         if archived is not None:
             read = in_sight(read, archived)
+        only = replace(asked, first=max(1, info.length - tail + 1)) if tail else asked
         only_these = None if only == EventFilter() else only
-        async with aclosing(export_texts(opened, info, "markdown", only_these, read=read)) as texts:
+        between = "[\n" if as_json else ""
+        async with aclosing(export_texts(opened, info, shape, only_these, read=read)) as texts:
             async for text in texts:
-                await output.write(text)
+                for piece in text.splitlines() if as_json else (text,):
+                    await output.write(between + piece)
+                    between = ",\n" if as_json else ""
+        if as_json:
+            await output.write("[]\n" if between == "[\n" else "\n]\n")
 
     return run_work(work)
