@@ -318,3 +318,12 @@ def test_an_export_that_takes_nothing_says_so(merged: Path) -> None:
     done = sessions("export", "merged", "--range", "90-", cwd=merged)
     assert json.loads(done.out) == []
     assert done.complaint() == "agentloop: nothing in the session is all of what was asked for"
+
+
+def test_a_search_shows_a_place_once(place: Path) -> None:
+    found = json.loads(sessions("search", "hello there", "--session", "short", "--json", cwd=place).out)
+    assert [each["kind"] for each in found] == ["message_added", "message_added"]
+    sessions("rename", "short", "hello to you and there", cwd=place)
+    found = json.loads(sessions("search", "hello there", "--session", "short", "--json", cwd=place).out)
+    assert [each["kind"] for each in found if each["kind"] == "described"] == ["described"]
+    sessions("rename", "short", "hello there", cwd=place)

@@ -11,7 +11,7 @@ from agentloop.cli.options import STORE, options
 from agentloop.cli.sessions.command import Opened, missing_store, run_work
 from agentloop.cli.terminal import StandardOutput, columns, error_console, listing, moment, say
 from agentloop.errors import UsageError
-from agentloop.events import MessageRecord, kind_name
+from agentloop.events import Described, MessageRecord, kind_name
 from agentloop.redaction import Redact, redacted
 from agentloop.stores import Query, excerpt, searchable
 from agentloop.stores.base import FindsWords, Found
@@ -45,7 +45,7 @@ def search(text: str, name: str | None, everywhere: bool, as_json: bool, most: i
         if not found:
             hint = " in this folder; --all searches the sessions of all folders" if folder else ""
             say(error_console(), missing_store(settings) or f"nothing found{hint}")
-        shown = await in_thread(_shown, found, query, settings.redact)
+        shown = await in_thread(_shown, _once(found), query, settings.redact)
         if as_json:
             return await output.write(json.dumps(shown, indent=2) + "\n")
         return await output.write(listing(_HEADING, list(map(_row, shown)), output))
@@ -64,6 +64,22 @@ def searchable_store(opened: Opened) -> FindsWords:
     raise UsageError(
         f"a {type(opened.store).__name__} cannot be searched: export the session and search that"
     )
+
+
+def _once(found: Sequence[Found]) -> list[Found]:
+    """What was found without the titles that are the first words of a message found beside them."""
+    said = [
+        (each.session_id, " ".join(each.record.event.message.text.split()))
+        for each in found
+        if isinstance(each.record.event, MessageRecord)
+    ]
+
+    def repeats(each: Found) -> bool:
+        event = each.record.event
+        words = (event.title or "").removesuffix("…") if isinstance(event, Described) else ""
+        return any(words and name == each.session_id and text.startswith(words) for name, text in said)
+
+    return [each for each in found if not repeats(each)]
 
 
 def _shown(found: Sequence[Found], query: Query, redact: Redact | None) -> list[dict[str, Any]]:
