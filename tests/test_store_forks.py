@@ -271,3 +271,18 @@ def test_a_sqlite_store_works_on_both_sides_of_a_fork(script: str, tmp_path: Pat
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_a_postgres_store_works_on_both_sides_of_a_fork(script: str, database: str) -> None:
     run(script, database)
+
+
+MANY_FORKS = """
+warnings.simplefilter("always")
+for number in range(20):
+    append("s", "before")
+    pid = forked(lambda: None)
+    if pid == 0:
+        os._exit(0)
+    ended(pid)
+"""
+
+
+def test_no_fork_is_warned_of_beside_a_sqlite_store(tmp_path: Path) -> None:
+    run(MANY_FORKS, str(tmp_path / "sessions.db"))

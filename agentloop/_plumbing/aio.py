@@ -13,8 +13,10 @@ import contextvars
 import functools
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from opcode import opmap
+from pathlib import Path
 from queue import SimpleQueue
 from types import CodeType, TracebackType
 from typing import Any, ParamSpec, TypeVar
@@ -168,6 +170,9 @@ async def in_turn(thread: "WorkThread", function: Callable[P, T], *args: P.args,
     return await _elsewhere(thread.put, functools.partial(function, *args, **kwargs))
 
 
+_MOST_LOOKS, _LOOK_SECONDS = 200, 0.0005
+
+
 class WorkThread:
     """Runs what it is handed, one after the other, on a daemon thread of its own.
 
@@ -177,7 +182,8 @@ class WorkThread:
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True).start()
+        self._thread = threading.Thread(target=_serve, args=(self._jobs,), name=name, daemon=True)
+        self._thread.start()
 
     def put(self, work: Callable[[], None]) -> None:
         """Queue work that raises nothing."""
@@ -197,6 +203,19 @@ class WorkThread:
     def stop(self) -> None:
         """End the thread once the work handed in so far is done; returns at once."""
         self._jobs.put(None)
+
+    def join(self) -> None:
+        """Wait until the thread, which was told to stop, has ended, for the system too.
+
+        Up to Python 3.12 a thread is joined a moment before it is gone from the process, and a fork in that
+        moment is warned of.
+        """
+        self._thread.join()
+        place = Path(f"/proc/self/task/{self._thread.native_id}")
+        for _ in range(_MOST_LOOKS):
+            if not place.exists():
+                return
+            time.sleep(_LOOK_SECONDS)
 
 
 async def _elsewhere(start: Callable[[Callable[[], None]], object], call: Callable[[], T]) -> T:

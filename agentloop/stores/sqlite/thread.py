@@ -109,9 +109,9 @@ class _Open:
         return self._closed
 
     def wait(self) -> None:
-        """Until the file is closed."""
+        """Until the file is closed and its thread gone: Python 3.12 and later warn of a fork beside one."""
         with self._stands:
-            return
+            self._thread.join()
 
     def leave(self) -> None:
         """In a child that inherits it open: it is the parent's, and who would use it here opens another."""
