@@ -10,6 +10,8 @@ from structlog.testing import LogCapture
 
 from agentloop.compaction import Compaction
 from agentloop.models import ModelRequest
+from agentloop.providers.openai.refusals import without_keys
+from agentloop.providers.openai.schemas import without_words
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.strategies import MicroCompact
@@ -134,6 +136,51 @@ async def test_words_of_schemas_that_a_server_refuses_are_left_out(wording: str)
             "required": ["default"],
         },
     }
+
+
+NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "anyOf": {"type": "string"}}}
+TREE = {
+    "type": "object",
+    "properties": {
+        "node": {"description": "the first", "$ref": "#/$defs/node"},
+        "size": {"oneOf": [{"type": "integer"}, {"type": "null"}], "description": "in bytes"},
+        "either": {"allOf": [{"type": "string"}, {"minLength": 1}]},
+    },
+    "$defs": {"node": NODE},
+}
+GROW = {"type": "function", "function": {"name": "grow", "parameters": TREE}}
+PLAIN_NODE = {
+    "type": "object",
+    "properties": {"next": {"type": "object"}, "anyOf": {"type": "string"}},
+    "description": "the first",
+}
+PLAIN_TREE = {
+    "type": "object",
+    "properties": {
+        "node": PLAIN_NODE,
+        "size": {"type": "integer", "description": "in bytes"},
+        "either": {"minLength": 1, "type": "string"},
+    },
+}
+
+
+@pytest.mark.parametrize("wording", ["openai", "pydantic", "google", "vllm", "anthropic"])
+async def test_references_and_choices_that_a_server_refuses_are_said_otherwise(wording: str) -> None:
+    with StrictProvider(lambda _: "ok", modes=["plain-schemas"], wording=wording) as server:
+        model = chat(server)
+        for _ in range(2):
+            await parts_of(model, saying("Hello", tools=(GROW,)))
+    plain = without_keys(PLAIN_TREE, frozenset({"minLength"}))
+    assert server.bodies[-1]["tools"][0]["function"]["parameters"] == plain
+    assert server.bodies[-1] == server.bodies[-2]
+
+
+def test_choices_among_several_are_told_in_words() -> None:
+    either = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"x": either}}}
+    (said,) = without_words([tool], {"anyOf"})
+    told = 'One of: [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]'
+    assert said["parameters"]["properties"] == {"x": {"description": told}}
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,10 @@ from agentloop.providers.openai.refusals import (
     REASONING_MISSED,
     Refusal,
     refused_fields,
+    refused_words,
     without_keys,
 )
+from agentloop.providers.openai.schemas import without_words
 
 IdForm: TypeAlias = Literal["as they came", "short", "nine letters"]
 """In what form ids are sent: `short` ones have at most 40 letters, digits, `_` and `-`."""
@@ -164,15 +166,17 @@ class Dialect:
     """What differs between servers, learnt from a refusal and kept.
 
     `without` are fields of a request that the server does not know, `without_inside` those inside of messages
-    and other fields, by their paths, and `without_in_tools` the keys of tools and schemas. `most_output` is
-    the longest answer in tokens that may be asked for. `streams` says whether it must (True) or cannot
-    (False) stream, `instructions` who says them, `reasoning` how it goes back. `wants_reasoning` says
-    that no message with calls may lack it, `call_ids` what form the ids of calls must have.
+    and other fields, by their paths, and `without_in_tools` the keys of tools and schemas. What `other_words`
+    say in schemas is said without them. `most_output` is the longest answer in tokens that may be asked for.
+    `streams` says whether it must (True) or cannot (False) stream, `instructions` who says them, `reasoning`
+    how it goes back. `wants_reasoning` says that no message with calls may lack it, `call_ids` what form the
+    ids of calls must have.
     """
 
     without: frozenset[str] = frozenset()
     without_inside: frozenset[FieldPath] = frozenset()
     without_in_tools: frozenset[str] = frozenset()
+    other_words: frozenset[str] = frozenset()
     most_output: int | None = None
     streams: bool | None = None
     instructions: Instructions = "as they come"
@@ -217,6 +221,8 @@ class Dialect:
             body.pop("stream_options", None)
         for path in sorted(self.without_inside):
             body = without(body, path)
+        if self.other_words and "tools" in body:
+            body["tools"] = without_words(body["tools"], self.other_words)
         if self.without_in_tools and "tools" in body:
             body["tools"] = without_keys(body["tools"], self.without_in_tools)
         if self.most_output is not None:
@@ -302,6 +308,11 @@ def _shorter_answer(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect |
     return replace(dialect, most_output=min(most, dialect.most_output or most))
 
 
+def _plainer_schemas(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
+    words = refused_words(refusal, sent)
+    return replace(dialect, other_words=dialect.other_words | words) if words else None
+
+
 def _left_out(dialect: Dialect, refusal: Refusal, sent: Json) -> Dialect | None:
     """The dialect without the fields that are named, and streaming or not as the server has it."""
     paths = refused_fields(refusal, sent)
@@ -330,6 +341,8 @@ _LESSONS: tuple[Lesson, ...] = (
     _other_call_ids,
     # A limit that is too high is named as a field that is unknown is, and has to stay.
     _shorter_answer,
+    # References and choices in schemas are said otherwise: without them a tool would take anything.
+    _plainer_schemas,
     _left_out,
     # A place tells less than a name: all that is wrong with a message is said of its place.
     _less_where_it_points,

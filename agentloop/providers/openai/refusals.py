@@ -30,6 +30,7 @@ from agentloop.providers.openai.fields import (
     texts_in,
     tokens_in,
 )
+from agentloop.providers.openai.schemas import REFERENCES, WORDS
 
 
 class Subject:
@@ -483,6 +484,32 @@ def _schema_keys(schema: object) -> Iterator[str]:
 
 def _is_of_users(key: str, inner: object) -> bool:
     return key in _NAMED_BY_USERS and isinstance(inner, Mapping)
+
+
+def refused_words(refusal: Refusal, sent: Json) -> frozenset[str]:
+    """The words of tool schemas that this refusal of `sent` names, of those that can be said otherwise."""
+    if not (refusal.is_of(UNKNOWN) or refusal.is_of(INVALID)):
+        return frozenset()
+    placed = {path[-1] for place in refusal.all_places if (path := path_of(place))}
+    spoken = (
+        word for word in _words_of(sent.get("tools")) if word in placed or _speaks_of(word, refusal.text)
+    )
+    named = frozenset(spoken)
+    return named | REFERENCES if named & REFERENCES else named
+
+
+def _words_of(schema: object) -> Set[str]:
+    """The words in the schemas of tools that can be said otherwise."""
+    if isinstance(schema, list | tuple):
+        return {word for each in schema for word in _words_of(each)}
+    if not isinstance(schema, Mapping):
+        return frozenset()
+    inner = {
+        word
+        for key, value in schema.items()
+        for word in _words_of(list(value.values()) if _is_of_users(key, value) else value)
+    }
+    return inner | (schema.keys() & WORDS)
 
 
 def without_keys(schema: Any, keys: frozenset[str]) -> Any:

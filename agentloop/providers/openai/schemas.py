@@ -1,0 +1,106 @@
+"""Tool schemas in fewer words, for servers that know no references and no choices.
+
+What is sent says less then, or says it to the model in words; what a tool takes stays what it was, since
+arguments are held to its own schema.
+"""
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from agentloop.messages import Json
+
+REFERENCES = frozenset({"$ref", "$defs", "definitions"})
+CHOICES = ("anyOf", "oneOf")
+WORDS = REFERENCES | {*CHOICES, "allOf"}
+"""What can be said otherwise, and not be left out."""
+
+_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+_DATA = frozenset({"default", "const", "enum", "examples", "required"})
+_NULL = {"type": "null"}
+
+
+def without_words(tools: Sequence[Any], words: Set[str]) -> list[Any]:
+    """The tools with schemas that have none of these words.
+
+    Example:
+        >>> tool = {"parameters": {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}}}
+        >>> without_words([tool], {"$ref", "$defs"})
+        [{'parameters': {'type': 'object'}}]
+    """
+    return [_of_tool(tool, words) for tool in tools]
+
+
+def _of_tool(tool: Any, words: Set[str]) -> Any:
+    if not isinstance(tool, Mapping):
+        return tool
+    if isinstance(tool.get("function"), Mapping):
+        return {**tool, "function": _of_tool(tool["function"], words)}
+    schema = tool.get("parameters")
+    return {**tool, "parameters": _Plain(schema, words).of(schema)} if isinstance(schema, Mapping) else tool
+
+
+class _Plain:
+    """Says the schemas inside of a root without these words."""
+
+    def __init__(self, root: Json, words: Set[str]) -> None:
+        self._root, self._words = root, words
+        self._open: list[str] = []
+
+    def of(self, schema: Any) -> Any:
+        """The schema; one that holds itself is not followed a second time."""
+        if isinstance(schema, list | tuple):
+            return [self.of(each) for each in schema]
+        if not isinstance(schema, Mapping):
+            return schema
+        said = {key: value for key, value in schema.items() if key not in self._words}
+        plain = {key: self._inside(key, value) for key, value in said.items()}
+        if "$ref" in schema and "$ref" not in said:
+            plain = {**self._referred(schema["$ref"]), **plain}
+        for each in schema.get("allOf", ()) if "allOf" not in said else ():
+            plain = _both(self.of(each), plain)
+        for choices in CHOICES:
+            if choices in schema and choices not in said:
+                plain = _one_of([self.of(each) for each in schema[choices] if each != _NULL], plain)
+        return plain
+
+    def _inside(self, key: str, value: Any) -> Any:
+        if key in _NAMED and isinstance(value, Mapping):
+            return {name: self.of(each) for name, each in value.items()}
+        return value if key in _DATA else self.of(value)
+
+    def _referred(self, reference: Any) -> dict[str, Any]:
+        target: Any = self._root
+        for part in str(reference).removeprefix("#").strip("/").split("/"):
+            target = target.get(part) if isinstance(target, Mapping) else None
+        if not isinstance(target, Mapping):
+            return {}
+        if reference in self._open:
+            return {key: target[key] for key in ("type", "description") if key in target}
+        self._open.append(reference)
+        try:
+            return dict(self.of(target))
+        finally:
+            self._open.pop()
+
+
+def _both(one: Any, other: dict[str, Any]) -> dict[str, Any]:
+    """What says both."""
+    if not isinstance(one, Mapping):
+        return other
+    both = {**one, **other}
+    if "properties" in one and "properties" in other:
+        both["properties"] = {**one["properties"], **other["properties"]}
+    if "required" in one and "required" in other:
+        both["required"] = list(dict.fromkeys([*one["required"], *other["required"]]))
+    return both
+
+
+def _one_of(options: list[Any], beside: dict[str, Any]) -> dict[str, Any]:
+    """What takes each of the options; several are told to the model in words."""
+    if len(options) == 1:
+        return _both(options[0], beside)
+    kinds = {json.dumps(each.get("type")) for each in options if isinstance(each, Mapping)}
+    kind = json.loads(kinds.pop()) if len(kinds) == 1 else None
+    told = f"{beside.get('description', '')} One of: {json.dumps(options, ensure_ascii=False)}".strip()
+    return {**({"type": kind} if kind else {}), **beside, "description": told}
