@@ -22,6 +22,8 @@ from agentloop.errors import UsageError
 
 Json: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = str | tuple[Json, ...] | None
+INLINE_REASONING = "inline_reasoning"
+"""The field of a message that holds a thought out of its text; it is kept, and sent to no server."""
 MOST_NESTED = 100
 """So deep may lists and objects inside a message be nested: what copies and writes them is recursive."""
 MOST_REPORTED_TOKENS = 100_000_000

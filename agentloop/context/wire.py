@@ -12,7 +12,7 @@ from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import cleaned, cleaned_json, encodes
 from agentloop._plumbing.truncate import ends
 from agentloop.context.parts import sent_part
-from agentloop.messages import Content, Message, ToolCall
+from agentloop.messages import INLINE_REASONING, Content, Message, ToolCall
 from agentloop.prompts import OTHER_ROLE_IN_LOG
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
@@ -109,5 +109,7 @@ _NO_NAME = pattern(r"[\s<|\\/>]")
 _NO_LABEL = pattern(r"[^\w -]|\n")
 _MOST_NAME_CHARS = 64
 
-_TYPED = frozenset({"role", "content", "tool_calls", "tool_call_id", "name", "function_call"})
+_TYPED = frozenset(
+    {"role", "content", "tool_calls", "tool_call_id", "name", "function_call", INLINE_REASONING}
+)
 _TYPED_OF_A_CALL = frozenset({"id", "type", "function", "custom"})

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
-from agentloop.messages import Json, Message, Usage
+from agentloop.messages import INLINE_REASONING, Json, Message, Usage
 from agentloop.models import CUT_SHORT, Answer
 from agentloop.providers.openai.chat_parts import GrowingCalls, GrowingContent, GrowingFields, lone_call_in
 from agentloop.providers.openai.sse import Ending, ServerSaidError
@@ -233,7 +233,8 @@ class GrowingAnswer:
         if self.finish.window_full and not (calls or self._content):
             raise ServerSaidError({"code": "context_length_exceeded", "message": WINDOW_FULL})
         said = {"role": "assistant"} | self._content.said(has_calls=bool(calls))
-        return said | ({"tool_calls": calls} if calls else {}) | self._fields.joined()
+        thought = {INLINE_REASONING: self._content.thought} if self._content.thought else {}
+        return said | ({"tool_calls": calls} if calls else {}) | thought | self._fields.joined()
 
     def _choices(self, chunk: Json) -> Sequence[Json]:
         choices = chunk.get("choices")

@@ -472,6 +472,7 @@ def _id(fragment: Json) -> str:
 
 
 _TEXT_TYPES = frozenset({None, "", "text", "output_text"})
+_THOUGHT, _THOUGHT_ENDS = "<think>", "</think>"
 _BETWEEN = "\n"
 """Stands between two texts that something else parts, as in the text of a whole message."""
 
@@ -481,9 +482,17 @@ class GrowingContent:
 
     Text is whole at every point: half of a surrogate pair waits for the other half. A refusal is text like
     any other. A thought in pieces is one part, as it is where it comes whole.
+
+    A thought in tags that begins the text, as servers without a parser for it send, is none of it; one
+    without its end is.
     """
 
     def __init__(self) -> None:
+        self.thought = ""
+        self._lead: str | None = ""
+        """The text so far where it may be a thought, None once it is not."""
+        self._is_thinking = False
+        self._is_behind_thought = False
         self._parts: list[Json | GrowingItem] = []
         self._text: list[str] = []
         self._half = ""
@@ -508,12 +517,13 @@ class GrowingContent:
 
     def rest(self) -> str:
         """The text that still waits for its other half, once no more can come before it."""
-        text, self._half = str(cleaned(self._half)), ""
+        lead, self._lead = self._lead or "", None
+        text, self._half = str(cleaned(self._half + lead)), ""
         return self._added(text)
 
     def said(self, *, has_calls: bool) -> dict[str, Any]:
         """What stands for content: nothing but a refusal stands where servers put it."""
-        text = "".join((*self._text, self._half))
+        text = "".join((*self._text, self._half, self._lead or ""))
         if self._parts:
             parts = [part.joined() if isinstance(part, GrowingItem) else part for part in self._parts]
             return {"content": [*parts, _text_part(text)] if text else parts}
@@ -522,7 +532,7 @@ class GrowingContent:
         return {"content": text if text or not has_calls else None}
 
     def __bool__(self) -> bool:
-        return bool(self._text or self._half or self._parts)
+        return bool(self._text or self._half or self._lead or self._parts)
 
     def _add_part(self, part: object, *, goes_on: bool) -> str:
         """Take in a part, which may go on with the one before where it begins a chunk."""
@@ -552,7 +562,26 @@ class GrowingContent:
         if not text:
             return ""
         self._says = True
-        return self._grown(text)
+        return self._grown(self._past_thought(text))
+
+    def _past_thought(self, text: str) -> str:
+        """What of the text stands behind a thought that begins all of it; nothing while that goes on."""
+        if self._lead is None:
+            text = text.lstrip() if self._is_behind_thought else text
+            self._is_behind_thought = self._is_behind_thought and not text
+            return text
+        self._lead += text
+        if not self._is_thinking:
+            begun = self._lead.lstrip()[: len(_THOUGHT)]
+            self._is_thinking = begun == _THOUGHT
+            if not _THOUGHT.startswith(begun):
+                text, self._lead = self._lead, None
+                return text
+        if not self._is_thinking or _THOUGHT_ENDS not in self._lead[-len(text) - len(_THOUGHT_ENDS) :]:
+            return ""
+        thought, _, text = self._lead.partition(_THOUGHT)[2].partition(_THOUGHT_ENDS)
+        self.thought, self._lead, self._is_behind_thought = thought.strip(), None, True
+        return self._past_thought(text)
 
     def _grown(self, text: str) -> str:
         text, self._half = without_half(self._half + text)
