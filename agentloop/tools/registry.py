@@ -104,7 +104,9 @@ class Tool:
             )
         if self.signature is None:
             object.__setattr__(self, "signature", _signature_of(self.function, self.parameters))
-        object.__setattr__(self, "parameters", {"type": "object", "properties": {}, **self.parameters})
+        needed: Json = {"type": "object", "properties": {}}
+        missing = {name: value for name, value in needed.items() if name not in self.parameters}
+        object.__setattr__(self, "parameters", {**self.parameters, **missing})
 
     @classmethod
     def of(cls, function: "Callable[..., Any] | Tool") -> "Tool":
