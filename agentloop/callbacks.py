@@ -1,16 +1,18 @@
 """Your code at fixed points of a run: before and after each compaction, and at each stream event.
 
-First stand the replies to a compaction (`Veto`, `Focus`, `Replace`) and the `Callbacks` to override, then how
-those of one run are called (`CallbackList`). One that raises or takes longer than its time limit is reported
-as a `CallbackFailed` event; it never replaces the run's outcome and never loses a compaction.
+First stand the replies to a compaction (`Veto`, `Focus`, `Replace`) and the `Callbacks` to override, then
+what is refused as one (`checked_callbacks`), then how those of one run are called (`CallbackList`). One that
+raises or takes longer than its time limit is reported as a `CallbackFailed` event; it never replaces the
+run's outcome and never loses a compaction.
 """
 
 import asyncio
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from typing import Any, TypeAlias
 
 from agentloop._plumbing.aio import (
@@ -23,6 +25,7 @@ from agentloop._plumbing.aio import (
     is_ctrl_c,
     within,
 )
+from agentloop._plumbing.checks import shown
 from agentloop._plumbing.to_text import error_text
 from agentloop.errors import UsageError
 from agentloop.stream import CompactionRequest, CompactionResult, Positioned, RunEnded, StreamEvent
@@ -119,6 +122,9 @@ class Callbacks:
     and an `on_event` that did is shown no more events of this run. A coroutine is cancelled when its time is
     up; one that never awaits holds up everything, as anything on an event loop does.
 
+    A subclass that overrides nothing is refused, and so is one with a method that is nearly one of these.
+    What failed stands in the run's result, and is a `CallbackFailed` event, a log line and a Python warning.
+
     Example:
         >>> from agentloop.compaction import compact_messages
         >>> class Watching(Callbacks):
@@ -141,6 +147,47 @@ class Callbacks:
 
     def on_event(self, event: StreamEvent) -> Awaitable[None] | None:
         """Called with each stream event."""
+
+
+_METHODS = [name for name in vars(Callbacks) if not name.startswith("_")]
+_NEARLY = 0.85
+"""How alike a name and a method are where it is taken for a slip, such as `before_compact`."""
+
+
+def checked_callbacks(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
+    """The callbacks given: any object with one of their methods is one, and those that it lacks are blank.
+
+    Raises:
+        UsageError: they are no list, or one of them is a class, has none of the methods, overrides none, or
+            has one that is nearly one of them.
+    """
+    if isinstance(callbacks, Callbacks) or not isinstance(callbacks, Iterable):
+        raise UsageError(f"callbacks must be a list of Callbacks objects, not {shown(callbacks)}")
+    given = tuple(callbacks)
+    for each in given:
+        if isinstance(each, type):
+            raise UsageError(f"callbacks takes objects, not classes: give {each.__name__}() instead")
+        _check_called(each)
+    return given
+
+
+def _check_called(callback: Callbacks) -> None:
+    """Refuse one that would never be called, or not where its author believes."""
+    kind, names = type(callback).__name__, {name for name in dir(type(callback)) if not name.startswith("_")}
+    own = {name for name in names if getattr(type(callback), name) is not getattr(Callbacks, name, None)}
+    missing = [method for method in _METHODS if method not in own]
+    for name in sorted(own.difference(_METHODS)):
+        if slip := next((method for method in missing if _is_nearly(name, method)), None):
+            raise UsageError(f"{kind} has a method {name!r}, which nobody calls: did you mean {slip!r}?")
+    if len(missing) == len(_METHODS) and isinstance(callback, Callbacks):
+        raise UsageError(f"{kind} overrides none of {', '.join(_METHODS)}: nothing of it would be called")
+    if len(missing) == len(_METHODS):
+        raise UsageError(f"callbacks must be a list of Callbacks objects, with no {shown(callback)} in it")
+
+
+def _is_nearly(name: str, method: str) -> bool:
+    name, method = name.replace("_", "").lower(), method.replace("_", "")
+    return SequenceMatcher(None, name, method).ratio() >= _NEARLY
 
 
 Failed: TypeAlias = Callable[[str, str, str], Awaitable[None]]

@@ -6,7 +6,9 @@ it has not, those that are warnings do, in standard logging.
 
 import asyncio
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -98,6 +100,8 @@ class Emitter:
     callbacks: tuple[Callbacks, ...] = ()
     limit_seconds: float = CALLBACK_SECONDS
     callback_list: CallbackList = field(init=False)
+    failures: list[CallbackFailed] = field(default_factory=list, init=False)
+    """The callbacks that failed so far, one that is shown events once for each kind of error."""
     _held: HoldsText | None = field(default=None, init=False)
     _reported: set[tuple[str, str]] = field(default_factory=set, init=False)
     _beside: set[asyncio.Task[None]] = field(default_factory=set, init=False)
@@ -175,10 +179,20 @@ class Emitter:
     async def _failed(self, callback: str, point: str, error: str) -> None:
         event = self.hide(CallbackFailed(callback=callback, point=point, error=error))
         if point != "on_event":
+            self._note_failure(event)
             await self.emit(event)
         elif (kind := (callback, error.partition(":")[0])) not in self._reported:
             self._reported.add(kind)
+            self._note_failure(event)
             self._show(event)
+
+    def _note_failure(self, event: CallbackFailed) -> None:
+        known = {(each.callback, each.point) for each in self.failures}
+        self.failures.append(replace(event, session_id=self.session_id, run_id=self.run_id, time=time.time()))
+        if (event.callback, event.point) not in known:
+            text = f"the callback {event.callback} failed in {event.point}: {event.error}"
+            with suppress(RuntimeWarning):  # where warnings are errors, too, it never ends a run
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 _WARNINGS = (CallbackFailed, ContextWarning, Retrying)

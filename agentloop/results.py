@@ -15,7 +15,7 @@ from agentloop.errors import (
     UsageError,
 )
 from agentloop.messages import Message, Usage
-from agentloop.stream import CompactionResult, ContextStatus, RunStatus
+from agentloop.stream import CallbackFailed, CompactionResult, ContextStatus, RunStatus
 
 TOO_LITTLE = "nothing worth compacting yet"
 NOTHING_TO_DO = (
@@ -32,7 +32,7 @@ class RunResult:
     `status` is `answered`, or `limit` where a limit ended it, which `reason` then names. `messages` is what
     the model sees at the end; the whole history stands in the log. `usage` and `cost` (US dollars, None where
     no price is known) count every request, those for summaries too. `compactions` lists all that were begun,
-    failed ones as well.
+    failed ones as well; `callback_failures` the callbacks that raised or took too long.
     """
 
     output: str
@@ -44,6 +44,7 @@ class RunResult:
     messages: tuple[Message, ...]
     compactions: tuple[CompactionResult, ...]
     reason: str | None = None
+    callback_failures: tuple[CallbackFailed, ...] = ()
 
     def __repr__(self) -> str:
         return (

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import agentloop.compaction as compaction
 from agentloop._plumbing.checks import above_zero, shown, text_or_none, whole
-from agentloop.callbacks import Callbacks
+from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.compaction import check_parts
 from agentloop.context import Budget
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, drop_event
@@ -25,7 +25,6 @@ from agentloop.run import (
     Limits,
     RunConfig,
     as_user_message,
-    checked_callbacks,
     execute_run,
     transcripts_folder,
 )
@@ -72,9 +71,9 @@ class Runner:
     log as it is. One that raises or gives no text ends the run with a `UsageError`, nothing stored as it was.
 
     Raises:
-        UsageError: the store is none, a callback is a class, `redact` is no function or gives no text,
-            `transcripts` or `folder` is no path, `callback_seconds` or `ttl_seconds` no number above 0,
-            `when_busy` none of its words, or `owner` no name.
+        UsageError: the store is none, a callback is a class or would never be called, `redact` is no function
+            or gives no text, `transcripts` or `folder` is no path, `callback_seconds` or `ttl_seconds` no
+            number above 0, `when_busy` none of its words, or `owner` no name.
     """
 
     def __init__(
@@ -253,12 +252,12 @@ class Runner:
         return select(records, only)
 
     async def status(self, session_id: str) -> ContextStatus:
-        """How full the window is with this session, also before it begins.
+        """How full the window is with this session.
 
         Raises:
-            SessionNotFoundError: it is another owner's.
+            SessionNotFoundError: there is no such session.
         """
-        session = await self._seen(session_id)
+        session = await self._existing(session_id)
         async with self._beside(session_id) as keeper:
             return keeper.status(session.context)
 
@@ -279,14 +278,11 @@ class Runner:
         return await execute_run(self._config, message, session_id, sink=sink, deps=deps, limits=limits)
 
     async def _existing(self, session_id: str) -> Session:
-        session = await self._seen(session_id)
+        await self._config.sessions.check_seen(session_id)
+        session = await self._config.sessions.open(session_id)
         if not session.context.length:
             raise SessionNotFoundError(f"there is no session {session_id!r}")
         return session
-
-    async def _seen(self, session_id: str) -> Session:
-        await self._config.sessions.check_seen(session_id)
-        return await self._config.sessions.open(session_id)
 
     @contextlib.asynccontextmanager
     async def _beside(self, session_id: str) -> AsyncIterator["compaction.ContextKeeper"]:

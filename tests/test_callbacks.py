@@ -2,8 +2,10 @@
 
 import asyncio
 import contextvars
+import re
 import signal
 import threading
+import warnings
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -14,8 +16,8 @@ import pytest
 from agentloop import triggers
 from agentloop._plumbing.aio import in_thread
 from agentloop.callbacks import Callbacks, Focus, Replace, Veto
-from agentloop.compaction import Compaction
-from agentloop.errors import ContextOverflowError, ContextTooLongError
+from agentloop.compaction import Compaction, compact_messages
+from agentloop.errors import ContextOverflowError, ContextTooLongError, UsageError
 from agentloop.events import Compacted, MessageRecord
 from agentloop.events import RunEndRecord as EndOfRun
 from agentloop.messages import Message
@@ -604,3 +606,96 @@ async def test_layer_one_asks_no_callback_and_is_told_of_by_its_event(tmp_path: 
     await watched(runner, "Read.")
     assert "results_cleared" in watching.events
     assert watching.before == watching.after == []
+
+
+async def test_what_failed_stands_in_the_result_and_is_an_event_a_line_and_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = runner_for(ScriptedModel(["one", "two"]), tmp_path, Raising())
+    with pytest.warns(RuntimeWarning) as warned:
+        result = await runner.run("Go", session_id="s")
+    shown = [(each.callback, each.point, each.error) for each in result.callback_failures]
+    assert shown == [("Raising", "on_event", "ValueError: event")]
+    says = "the callback Raising failed in on_event: ValueError: event"
+    assert [str(each.message) for each in warned] == [says]
+    lines = [record for record in caplog.records if "callback_failed" in record.getMessage()]
+    assert [record.levelname for record in lines] == ["WARNING"]
+    with pytest.warns(RuntimeWarning):
+        events = await watched(runner, "Go on", session_id="s")
+    failed = [event for event in events if isinstance(event, CallbackFailed)]
+    assert [(each.point, each.error) for each in failed] == [("on_event", "ValueError: event")]
+
+
+async def test_a_compaction_of_a_run_names_the_callbacks_that_failed_in_it(tmp_path: Path) -> None:
+    model = ScriptedModel(["word " * 900] * 9, window=4_000, summary="What was said before.")
+    runner = runner_for(model, tmp_path, Raising())
+    with pytest.warns(RuntimeWarning):
+        results = [await runner.run(f"Go {n}. " + "word " * 400, session_id="s") for n in range(4)]
+    compacted = next(each for each in results if each.compactions)
+    assert compacted.compactions[0].status == "done"
+    points = {each.point for each in compacted.callback_failures}
+    assert points == {"before_compaction", "after_compaction", "on_event"}
+    assert {each.session_id for each in compacted.callback_failures} == {"s"}
+
+
+async def test_a_failed_callback_ends_no_run_where_warnings_are_errors(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = await runner_for(ScriptedModel(["one"]), tmp_path, Raising()).run("Go")
+    assert (result.output, len(result.callback_failures)) == ("one", 1)
+
+
+class Nothing(Callbacks):
+    """Overrides nothing."""
+
+    def helper(self) -> None:
+        """Nobody calls it."""
+
+
+class Nearly(Callbacks):
+    """Has a method by nearly the right name, beside one by the right one."""
+
+    def before_compact(self, request: CompactionRequest) -> None:
+        """Nobody calls it."""
+
+    def on_event(self, event: StreamEvent) -> None:
+        """Looks away."""
+
+
+class Camel:
+    """No subclass, and named as elsewhere."""
+
+    def onEvent(self, event: StreamEvent) -> None:  # noqa: N802
+        """Nobody calls it."""
+
+
+class Both(Callbacks):
+    """A helper that is nearly called like the method that it helps."""
+
+    def on_event(self, event: StreamEvent) -> None:
+        self.on_events([event])
+
+    def on_events(self, events: list[StreamEvent]) -> None:
+        """Looks away."""
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("callback", "says"),
+    [
+        (Callbacks(), "Callbacks overrides none of before_compaction, after_compaction, on_event"),
+        (Nothing(), "Nothing overrides none of before_compaction, after_compaction, on_event"),
+        (Nearly(), "a method 'before_compact', which nobody calls: did you mean 'before_compaction'?"),
+        (Camel(), "Camel has a method 'onEvent', which nobody calls: did you mean 'on_event'?"),
+        (object(), "callbacks must be a list of Callbacks objects"),
+    ],
+)
+def test_a_callback_that_nobody_would_call_is_refused(callback: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        Runner(Agent(ScriptedModel([])), callbacks=[callback])
+    with pytest.raises(UsageError, match=re.escape(says)):
+        compact_messages([{"role": "user", "content": "hi"}], window="8k", callbacks=[callback])
+
+
+async def test_a_helper_beside_the_method_itself_is_no_slip(tmp_path: Path) -> None:
+    assert (await runner_for(ScriptedModel(["one"]), tmp_path, Both()).run("Go")).callback_failures == ()

@@ -196,7 +196,8 @@ async def test_a_run_that_was_answered_is_resumed_with_its_answer(tmp_path: Path
 
 async def test_what_is_not_there_cannot_be_resumed(tmp_path: Path) -> None:
     runner = runner_for(ScriptedModel([]), tmp_path)
-    for work in (runner.resume("no"), runner.compact("no"), runner.preview("no"), runner.undo("no")):
+    looks = (runner.preview("no"), runner.status("no"), runner.events("no"))
+    for work in (runner.resume("no"), runner.compact("no"), runner.undo("no"), *looks):
         with pytest.raises(SessionNotFoundError, match="no session 'no'"):
             await work
 

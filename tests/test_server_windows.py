@@ -122,7 +122,8 @@ async def test_a_server_is_asked_once_and_its_window_holds(tmp_path: Path) -> No
         for _ in range(3):
             await runner.run("hello", session_id="s")
         assert (await runner.status("s")).window == model.window == 5_000
-        assert (await Runner(Agent(model), transcripts=tmp_path).status("s")).window == 5_000
+        other = Runner(Agent(model), store=runner.store, transcripts=tmp_path)
+        assert (await other.status("s")).window == 5_000
     assert paths(server) == [MODELS]
     assert server.asked[0][1]["authorization"] == "Bearer sk-test"
     assert server.connections == 1

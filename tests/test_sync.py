@@ -208,6 +208,7 @@ def test_a_stream_in_a_cycle_is_closed_once_by_a_collection_on_the_runners_own_l
 
 def test_a_stream_may_be_collected_in_the_midst_of_any_call_of_its_runner() -> None:
     runner = SyncRunner(Agent(ScriptedModel(["a"] * 200)), transcripts=None)
+    runner.run("Go", session_id="other")
 
     def calls_made(let_go_at: int) -> int:
         left, number = [runner.stream("Go", session_id="s")], 0
@@ -229,7 +230,7 @@ def test_a_stream_may_be_collected_in_the_midst_of_any_call_of_its_runner() -> N
     count = Elsewhere(lambda: calls_made(0)).ended()
     for position in range(1, count):
         assert Elsewhere(lambda at=position: calls_made(at)).ended() > 0  # type: ignore[misc]
-        assert Elsewhere(lambda: runner.status("s")).ended() is not None
+        assert Elsewhere(lambda: runner.status("other")).ended() is not None
     runner.close()
 
 

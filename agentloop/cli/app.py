@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -137,6 +138,7 @@ def program(context: click.Context, /, **_: Any) -> Any:
 def _start_logs(flags: Mapping[str, Any]) -> None:
     """Logs load only where somebody asks for them; progress says what the library would warn of."""
     logging.getLogger("agentloop").addHandler(logging.NullHandler())
+    warnings.filterwarnings("ignore", "the callback ", RuntimeWarning)
     if flags.get("verbose") or os.environ.get(LOG_VARIABLE, "").strip():
         load("agentloop.cli.terminal:configure_logs")(verbose=bool(flags.get("verbose")))
 

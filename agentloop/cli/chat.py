@@ -139,7 +139,8 @@ class Chat:
     async def _status(self) -> Past:
         past = await read_past(self._session_id, self._runner.store)
         self._tally.earlier, self._tally.compactions = past.compactions, 0
-        self._tally.context = await self._runner.status(self._session_id)
+        if past.exists:
+            self._tally.context = await self._runner.status(self._session_id)
         self._console.print(final_line(self._tally))
         return past
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from agentloop._plumbing.amounts import named_tokens
 from agentloop._plumbing.patterns import pattern
-from agentloop.callbacks import Callbacks
+from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.compaction.compactor import Compactor
 from agentloop.compaction.keeper import ContextKeeper
 from agentloop.compaction.plan import Occasion, fired_by
@@ -92,7 +92,7 @@ def compact_messages(
         True
 
     Raises:
-        UsageError: the window is no size, or a message is no message.
+        UsageError: the window is no size, a message is no message, or a callback would never be called.
         ContextOverflowError: the messages cannot be made to fit.
     """
     work = compact_messages_async(
@@ -129,7 +129,7 @@ async def compact_messages_async(
     )
     policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
     session = await _session_of(messages, counter, _shadows(policy.strategy))
-    emitter = Emitter(session.id, "", drop_event, Redaction(), tuple(callbacks), CALLBACK_SECONDS)
+    emitter = Emitter(session.id, "", drop_event, Redaction(), checked_callbacks(callbacks), CALLBACK_SECONDS)
     compactor = Compactor(policy=policy, model=model, transcripts=None, emitter=emitter)
     keeper = ContextKeeper(policy=policy, budget=budget, compactor=compactor)
     with closing(emitter.callback_list):

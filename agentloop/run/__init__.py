@@ -7,8 +7,7 @@ from agentloop.run.loop import NextStep, Steps, loop
 
 if TYPE_CHECKING:
     from agentloop.run.agent import Agent
-    from agentloop.run.config import RunConfig, as_user_message, checked_callbacks
-    from agentloop.run.config import title_of, transcripts_folder
+    from agentloop.run.config import RunConfig, as_user_message, title_of, transcripts_folder
     from agentloop.run.execute import start_run, execute_run, settle_and_say
     from agentloop.run.limits import MOST_STEPS, Limits, check_priced, with_step_limit
     from agentloop.run.model_step import ask_model, came_to_nothing
@@ -20,7 +19,7 @@ else:
         __name__,
         {
             "agent": "Agent",
-            "config": "RunConfig as_user_message checked_callbacks title_of transcripts_folder",
+            "config": "RunConfig as_user_message title_of transcripts_folder",
             "execute": "start_run execute_run settle_and_say",
             "limits": "MOST_STEPS Limits check_priced with_step_limit",
             "model_step": "ask_model came_to_nothing",

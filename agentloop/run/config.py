@@ -2,7 +2,7 @@
 
 import copy
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -108,26 +108,6 @@ class RunConfig:
             agent = self.agent
             self.learnt.budget = Budget.of(agent.model, agent.instructions, agent.schemas, self.counter)
         return self.learnt.budget
-
-
-_METHODS = [name for name in vars(Callbacks) if not name.startswith("_")]
-
-
-def checked_callbacks(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
-    """The callbacks given: any object with one of their methods is one, and those that it lacks are blank.
-
-    Raises:
-        UsageError: they are no list, or one of them is a class, or has none of the methods.
-    """
-    if isinstance(callbacks, Callbacks) or not isinstance(callbacks, Iterable):
-        raise UsageError(f"callbacks must be a list of Callbacks objects, not {shown(callbacks)}")
-    given = tuple(callbacks)
-    for each in given:
-        if isinstance(each, type):
-            raise UsageError(f"callbacks takes objects, not classes: give {each.__name__}() instead")
-        if not any(hasattr(type(each), method) for method in _METHODS):
-            raise UsageError(f"callbacks must be a list of Callbacks objects, with no {shown(each)} in it")
-    return given
 
 
 def transcripts_folder(given: Path | str | None) -> Path | None:

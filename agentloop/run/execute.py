@@ -276,4 +276,5 @@ def _result(run: Run, ended: Ended, output: str) -> RunResult:
         messages=tuple(arranged(ended.session.context.messages)),
         compactions=tuple(run.keeper.outcomes),
         reason=ended.reason,
+        callback_failures=tuple(run.emitter.failures),
     )
