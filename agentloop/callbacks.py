@@ -143,7 +143,7 @@ class Callbacks:
         """
 
     def after_compaction(self, result: CompactionResult) -> Awaitable[None] | None:
-        """Called once the compaction stands in the log."""
+        """Called once the compaction stands in the log, or came to nothing: the status of the result says."""
 
     def on_event(self, event: StreamEvent) -> Awaitable[None] | None:
         """Called with each stream event."""

@@ -35,7 +35,7 @@ Converter: TypeAlias = Callable[[Any], Any]
 class _Field:
     name: str
     required: bool
-    left_out: bool
+    unwritten: Any
     to_json: Converter
     from_json: Converter
 
@@ -109,8 +109,7 @@ def _checked_body(event: Unknown) -> str:
 def _data(kind: str, event: Event) -> dict[str, Any]:
     data: dict[str, Any] = {"v": SCHEMA_VERSION, "kind": kind}
     for field in _FIELDS[kind]:
-        value = getattr(event, field.name)
-        if value is not None or not field.left_out:
+        if (value := getattr(event, field.name)) is not field.unwritten:
             data[field.name] = field.to_json(value)
     return data
 
@@ -216,9 +215,9 @@ def _fields(kind: type) -> tuple[_Field, ...]:
     for field in dataclasses.fields(kind):
         write, read = _converters(field.name, hints[field.name])
         required = field.default is MISSING and field.default_factory is MISSING
-        left_out = bool(field.metadata.get("left_out"))
+        unwritten = field.default if field.metadata.get("later") else MISSING
         fields.append(
-            _Field(name=field.name, required=required, left_out=left_out, to_json=write, from_json=read)
+            _Field(name=field.name, required=required, unwritten=unwritten, to_json=write, from_json=read)
         )
     return tuple(fields)
 

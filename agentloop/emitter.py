@@ -19,6 +19,7 @@ from agentloop.stream import (
     AnyStreamEvent,
     CallbackFailed,
     CompactionEnded,
+    CompactionSkipped,
     CompactionStarted,
     ContextWarning,
     MessageAdded,
@@ -196,7 +197,7 @@ class Emitter:
 
 
 _WARNINGS = (CallbackFailed, ContextWarning, Retrying)
-_NOTEWORTHY = (CompactionEnded, CompactionStarted, RunEnded, RunStarted)
+_NOTEWORTHY = (CompactionEnded, CompactionSkipped, CompactionStarted, RunEnded, RunStarted)
 _LEFT_OUT = frozenset({"type", "time", "message", "output", "arguments"})
 
 

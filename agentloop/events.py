@@ -27,6 +27,7 @@ __all__ = [
     "Made",
     "MessageRecord",
     "ModelCalled",
+    "NotCompacted",
     "Noted",
     "Ranges",
     "Record",
@@ -46,12 +47,13 @@ Made: TypeAlias = Literal["summary", "digest", "note"]
 """How what stands instead was made: written by a model, computed from the log, or one line that says so."""
 
 
-_LEFT_OUT: Mapping[str, bool] = {"left_out": True}
-"""Marks a field that older versions do not have: where it is None its record is written as they wrote it."""
-
-
 def _new_id() -> str:
     return uuid.uuid4().hex
+
+
+def _later(default: Any) -> Any:
+    """A field that came later: it is written where it says something, so older records keep their bytes."""
+    return field(default=default, metadata={"later": True})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +110,10 @@ class Compacted(Event):
     that of `answer`, which an assistant says behind it where that is not empty (`answer_tokens` long). Where
     nothing is covered there is no replacement; where something is and there is none, a user took it back.
     `made` tells a model's text from a digest of the log and from a line that only says that something is
-    gone. `before` and `after` are the request's size around it, `lost` the identifiers no longer in sight.
-    Records of one compaction in several steps share `group`.
+    gone. `before` and `after` are the request's size around it, `lost` the newest identifiers no longer in
+    sight and `lost_count` how many there are, None in older records. Records of one compaction in several
+    steps share `group`. `fault` says why the text that was wanted could not stand, `eager` that its trigger
+    fired for what happened, not for a size.
     """
 
     kind: ClassVar[str] = "compacted"
@@ -131,6 +135,29 @@ class Compacted(Event):
     after: int = 0
     transcript: str | None = None
     lost: tuple[str, ...] = ()
+    lost_count: int | None = _later(None)
+    fault: str | None = _later(None)
+    eager: bool = _later(False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotCompacted(Event):
+    """A compaction was tried or due, and came to nothing; what the model sees is as it was.
+
+    `status` is `failed`, `vetoed`, `conflict` or `ineffective` (too little to gain), or `skipped` where it
+    was held back: too soon after the last one. `why` is what it was for, `error` why nothing was done, and
+    `before` the request's size. Those of one attempt in several steps share `group` with its `Compacted`.
+    """
+
+    kind: ClassVar[str] = "not_compacted"
+
+    status: str
+    reason: str = "manual"
+    why: str = ""
+    strategy: str = ""
+    error: str = ""
+    before: int = 0
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +217,7 @@ class RunStartRecord(Event):
     run_id: str
     model: str = ""
     prompt: Message | None = None
-    setup: RunSetup | None = field(default=None, metadata=_LEFT_OUT)
+    setup: RunSetup | None = _later(None)  # noqa: RUF009 — it makes a field, as field() does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +269,7 @@ AnyEvent: TypeAlias = (
     MessageRecord
     | Cleared
     | Compacted
+    | NotCompacted
     | Restored
     | ModelCalled
     | RunStartRecord

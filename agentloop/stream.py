@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from agentloop.events import EventFilter, Ranges, said_by, united
+from agentloop.events import EventFilter, Record, said_by
 from agentloop.messages import Message, Usage
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "CallbackFailed",
     "CompactionEnded",
     "CompactionReason",
+    "CompactionSkipped",
     "CompactionStarted",
     "CompactionStatus",
     "ContextStatus",
@@ -43,7 +44,9 @@ __all__ = [
 ]
 
 CompactionReason: TypeAlias = Literal["threshold", "tool", "manual", "overflow", "idle"]
-CompactionStatus: TypeAlias = Literal["done", "failed", "vetoed", "conflict", "ineffective", "not_due"]
+CompactionStatus: TypeAlias = Literal[
+    "done", "failed", "vetoed", "conflict", "ineffective", "not_due", "skipped"
+]
 RunStatus: TypeAlias = Literal[
     "answered", "failed", "usage", "limit", "needs_approval", "too_large", "try_later", "interrupted"
 ]
@@ -156,8 +159,12 @@ class ResultsCleared(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionStarted(StreamEvent):
-    """A compaction of positions `first` to `last` begins; `why` is the trigger's own words."""
+    """A compaction of positions `first` to `last` begins; `why` is the trigger's own words.
 
+    Its `CompactionEnded` and its record in the log have the same `compaction_id`.
+    """
+
+    compaction_id: str
     reason: CompactionReason
     why: str
     strategy: str
@@ -171,13 +178,16 @@ class CompactionStarted(StreamEvent):
 class CompactionEnded(StreamEvent):
     """The compaction is over; see `CompactionResult` for the fields."""
 
+    compaction_id: str
     status: CompactionStatus
+    reason: CompactionReason
+    strategy: str
     tier: int
     tokens_before: int
     tokens_after: int
     messages_before: int
     messages_after: int
-    archived: Ranges
+    archived: tuple[int, ...]
     transcript: str | None
     duration_seconds: float
     summary_tokens: int
@@ -186,6 +196,23 @@ class CompactionEnded(StreamEvent):
     shortened: tuple[int, ...] = ()
     tokens_saved: int = 0
     level: Level = "none"
+    lost_count: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSkipped(StreamEvent):
+    """A compaction was due or wished for and not begun; `error` says why, and when one may be.
+
+    It is shown once for each wait, with the request's size in `tokens`, and stands in the log.
+    """
+
+    reason: CompactionReason
+    why: str
+    strategy: str
+    tokens: int
+    error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +269,7 @@ AnyStreamEvent: TypeAlias = (
     | ResultsCleared
     | CompactionStarted
     | CompactionEnded
+    | CompactionSkipped
     | ContextWarning
     | Retrying
     | CallbackFailed
@@ -334,10 +362,14 @@ class CompactionResult:
     """What a compaction came to; sizes in tokens, of the next request by one and the same measure.
 
     `tier` is the rung of the ladder: 0 results cleared, 1 a summary, 2 one with a smaller tail, 3 no model's
-    text (a digest or a note), 4 what was left shortened. `archived` are the positions it hides, `compacted`
-    how many messages of the log are among them that no earlier one hid, `shortened` the positions that are
-    shown shortened, `lost` the identifiers of what is hidden that are no longer in sight, `unread` the
-    positions for which no summary stands: more than the summariser could read, or dropped by the strategy.
+    text (a digest or a note), 4 what was left shortened. `archived` are the positions of the messages that it
+    hides and no earlier one hid, `archived_events` their records. `kept_events` are the records of what was
+    said and is still in sight, `compacted_events` the messages that the model sees afterwards. `shortened`
+    are the positions that are shown shortened, `lost` the newest hundred identifiers of what is hidden that
+    are no longer in sight and `lost_count` how many there are, `unread` the positions for which no summary
+    stands: more than the summariser could read, or dropped by the strategy. The status is `not_due` where
+    nothing was to do and nothing was written, `skipped` where it was held back. `CompactionStarted`,
+    `CompactionEnded` and the record in the log have the same `compaction_id`.
     `error` says what went wrong, also where a compaction was done by other means than the strategy asked for.
     `usage` and `cost` (US dollars) are what its requests took, also where it failed, and `unreported` is what
     those took whose answers reported nothing, by our own count. `seq` is the position of its record where
@@ -361,19 +393,23 @@ class CompactionResult:
     tokens_after: int
     messages_before: int
     messages_after: int
-    archived: Ranges = ()
+    compaction_id: str = ""
+    archived: tuple[int, ...] = ()
+    archived_events: tuple[Record, ...] = field(default=(), repr=False)
+    kept_events: tuple[Record, ...] = field(default=(), repr=False)
+    compacted_events: tuple[Message, ...] = field(default=(), repr=False)
     transcript: str | None = None
     duration_seconds: float = 0.0
     summary: str = ""
     summary_tokens: int = 0
     lost: tuple[str, ...] = ()
+    lost_count: int = 0
     unread: tuple[int, ...] = ()
     error: str | None = None
     usage: Usage = field(default_factory=Usage)
     unreported: Usage = field(default_factory=Usage)
     cost: float | None = None
     seq: int | None = None
-    compacted: int = 0
     shortened: tuple[int, ...] = ()
     window: int = 0
     unsaved: str | None = None
@@ -385,8 +421,8 @@ class CompactionResult:
 
     @property
     def events_removed(self) -> int:
-        """By so many messages the context is shorter."""
-        return self.messages_before - self.messages_after
+        """So many messages were archived."""
+        return len(self.archived)
 
     @property
     def level(self) -> Level:
@@ -411,8 +447,10 @@ def together(results: Sequence[CompactionResult]) -> CompactionResult:
         messages_before=first.messages_before,
         tokens_after=last.tokens_after,
         messages_after=last.messages_after,
-        archived=united(*(each.archived for each in results)),
-        compacted=sum(each.compacted for each in results),
+        archived=tuple(sorted({seq for each in results for seq in each.archived})),
+        archived_events=tuple(sorted((one for each in results for one in each.archived_events), key=_seq)),
+        kept_events=last.kept_events,
+        compacted_events=last.compacted_events,
         shortened=tuple(sorted({seq for each in results for seq in each.shortened})),
         unread=tuple(sorted({seq for each in results for seq in each.unread})),
         duration_seconds=sum(each.duration_seconds for each in results),
@@ -420,3 +458,7 @@ def together(results: Sequence[CompactionResult]) -> CompactionResult:
         unreported=sum((each.unreported for each in results), Usage()),
         cost=sum(costs) if costs else None,
     )
+
+
+def _seq(record: Record) -> int:
+    return record.seq

@@ -310,5 +310,7 @@ class Watching(Callbacks):
             self.scene.reads.clear()
 
     async def after_compaction(self, result: CompactionResult) -> None:
+        if result.status != "done":
+            return
         self.scene.done.append(result)
         self.scene.read_for[result.seq or 0] = list(self.scene.reads)

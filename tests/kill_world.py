@@ -186,7 +186,8 @@ class Watching(Callbacks):
 
     async def after_compaction(self, result: CompactionResult) -> None:
         """Done, not yet told."""
-        self._world.reach("compaction, done")
+        if result.status == "done":
+            self._world.reach("compaction, done")
 
 
 def open_world(world: World) -> SessionStore:

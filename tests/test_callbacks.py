@@ -18,7 +18,7 @@ from agentloop._plumbing.aio import in_thread
 from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compaction import Compaction, compact_messages
 from agentloop.errors import ContextOverflowError, ContextTooLongError, UsageError
-from agentloop.events import Compacted, MessageRecord
+from agentloop.events import Compacted, MessageRecord, NotCompacted
 from agentloop.events import RunEndRecord as EndOfRun
 from agentloop.messages import Message
 from agentloop.models import ModelPart, ModelRequest
@@ -96,7 +96,7 @@ async def filled(runner: Runner) -> None:
         await runner.run(prompt, session_id="s")
 
 
-async def test_a_veto_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+async def test_a_veto_is_noted_and_hides_nothing(tmp_path: Path) -> None:
     model = ScriptedModel(["one", "two", "three"])
     runner = runner_for(model, tmp_path, Recorder(Veto("not now")))
     await filled(runner)
@@ -104,7 +104,10 @@ async def test_a_veto_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     result = await runner.compact("s")
     assert result is not None
     assert (result.status, result.error) == ("vetoed", "not now")
-    assert await runner.store.read("s") == before
+    *records, noted = await runner.store.read("s")
+    assert records == list(before)
+    assert isinstance(noted.event, NotCompacted)
+    assert (noted.event.status, noted.event.error) == ("vetoed", "not now")
     assert len(model.requests) == 3
 
 

@@ -44,13 +44,16 @@ def answered(*, tokens: int, usage: Usage | None = None, cost: float | None = No
 def compaction(status: Literal["done", "failed"] = "done", error: str | None = None) -> CompactionEnded:
     return CompactionEnded(
         **AT,
+        compaction_id="c",
         status=status,
+        reason="threshold",
+        strategy="s",
         tier=1,
         tokens_before=102_500,
         tokens_after=30_000,
         messages_before=80,
         messages_after=12,
-        archived=((1, 70),),
+        archived=tuple(range(1, 71)),
         transcript="transcript_1.jsonl",
         duration_seconds=2.5,
         summary_tokens=900,
@@ -121,7 +124,7 @@ def test_each_happening_has_its_line_in_words() -> None:
             ToolEnded(**AT, call_id="2", name="other", status="ok", duration_seconds=0.04),
             ResultsCleared(**AT, positions=(3,), tokens_before=9_000, tokens_after=4_000),
             CompactionStarted(
-                **AT, reason="threshold", why="tokens 81,204 > 80,000", strategy="s",
+                **AT, compaction_id="c", reason="threshold", why="tokens 81,204 > 80,000", strategy="s",
                 tokens_before=1, messages_before=1, first=1, last=2,
             ),
             compaction(),
@@ -165,7 +168,7 @@ def test_no_line_of_a_run_steers_a_terminal() -> None:
             RunStarted(**AT, model=bad),
             ToolEnded(**AT, call_id="2", name=bad, status="ok", duration_seconds=0.04),
             CompactionStarted(
-                **AT, reason="threshold", why=bad, strategy="s",
+                **AT, compaction_id="c", reason="threshold", why=bad, strategy="s",
                 tokens_before=1, messages_before=1, first=1, last=2,
             ),
             replace(compaction(), transcript=bad),

@@ -21,6 +21,7 @@ from agentloop.events import (
     Event,
     MessageRecord,
     ModelCalled,
+    NotCompacted,
     Noted,
     Restored,
     RunEndRecord,
@@ -249,7 +250,8 @@ ITEM = ClearedItem(seq=1, message=Message.user("h"), tokens=1)
 EVERY_NUMBER: tuple[Event, ...] = (
     MessageRecord(message=Message.user("hi"), tokens=1),
     Cleared(items=(ITEM,)),
-    Compacted(covers=((1, 2),), replacement="", at=1, tokens=1, cleared=(ITEM,)),
+    Compacted(covers=((1, 2),), replacement="", at=1, tokens=1, cleared=(ITEM,), lost_count=1),
+    NotCompacted(status="failed"),
     Restored(seq=1),
     ModelCalled(purpose="agent", model="m", usage=Usage(), cost=0.5),
     RunStartRecord(run_id="r"),

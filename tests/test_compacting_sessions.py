@@ -19,9 +19,11 @@ from agentloop.stores import InMemoryStore
 from agentloop.strategies import (
     Blocks,
     ClearResults,
+    Cut,
     KeepRecentFraction,
     KeepRecentTurns,
     KeepUserMessages,
+    Note,
     RecursiveSummary,
     SlidingWindow,
     Strategy,
@@ -169,7 +171,14 @@ async def test_what_no_summary_stands_for_is_listed() -> None:
         entry.seq for entry in (await context_in(runner)).visible
     }
     assert set(result.unread) == hidden
-    assert result.compacted == len(hidden)
+    assert set(result.archived) == hidden
+    said = {
+        record.seq: record for record in await runner.events("s", only=EventFilter(kinds=[MessageRecord]))
+    }
+    assert [said[seq] for seq in result.archived] == list(result.archived_events)
+    assert [seq for seq in said if seq not in hidden] == [record.seq for record in result.kept_events]
+    assert list(result.compacted_events) == list((await context_in(runner)).messages)
+    assert result.events_removed == len(hidden)
 
 
 async def test_a_digest_of_a_digest_is_made_from_the_log() -> None:
@@ -409,4 +418,35 @@ async def test_what_would_stand_instead_must_be_smaller(strategy: Strategy) -> N
     result = await runner.compact("s")
     assert result is not None
     assert (result.status, result.tokens_saved) == ("ineffective", 0)
-    assert (await context_in(runner)).length == length
+    noted = [record.event for record in await runner.events("s", only=EventFilter(first=length + 1))]
+    assert [getattr(event, "status", "called") for event in noted][-1] == "ineffective"
+
+
+async def test_a_plain_function_gives_a_text_of_its_own() -> None:
+    def to_a_file(context: Context, budget: Any) -> Cut | None:
+        return Cut(covers=((2, 8),), at=9, instead=Note("What was said is in </summary> notes.md."))
+
+    runner = await runner_on(talk(6), to_a_file)
+    result = await runner.compact("s")
+    assert (result.status, result.tier, result.unread) == ("done", 3, tuple(range(2, 9)))
+    stands = (await context_in(runner)).visible[1].message.text
+    assert stands.endswith("notes.md.")
+    assert "</summary>" not in stands
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ({"instead": "a text"}, r'instead must be a Summary.*a text of your own is Note\("…"\)'),
+        ({"covers": [(2, 3)]}, "covers must be pairs of positions"),
+        ({"covers": ((2, "3"),)}, "covers must be pairs of positions"),
+        ({"reads": (2, 3)}, "reads must be pairs of positions"),
+        ({"at": "2"}, "at must be a whole number"),
+        ({"cleared": (3,)}, "cleared must be a tuple of ClearedItem"),
+    ],
+)
+def test_a_part_of_the_wrong_kind_is_refused_where_the_cut_is_made(part: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        Cut(**part)
+    with pytest.raises(UsageError, match="text must be a text that is not blank"):
+        Note(" ")

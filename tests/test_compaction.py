@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentloop.compaction import Compaction
 from agentloop.context import Budget, Context, count_request, counter_for
 from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
-from agentloop.events import Cleared, Compacted, MessageRecord, ModelCalled
+from agentloop.events import Cleared, Compacted, EventFilter, MessageRecord, ModelCalled, NotCompacted
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.run import Agent
@@ -188,7 +188,12 @@ async def test_l6_what_is_no_summary_is_refused_and_changes_nothing(tmp_path: Pa
     result = await runner.compact("s")
     assert result is not None
     assert result.status == "failed"
-    assert await runner.store.read("s") == before
+    *records, noted = await runner.store.read("s")
+    assert tuple(records[: len(before)]) == tuple(before)
+    assert {type(record.event) for record in records[len(before) :]} <= {ModelCalled}
+    assert isinstance(noted.event, NotCompacted)
+    assert (noted.event.status, noted.event.id) == ("failed", result.compaction_id)
+    assert Context.of([*records, noted]).visible == Context.of(before).visible
     asked = sum(request.purpose == "summary" for request in model.requests)
     assert asked == 2
 
@@ -371,9 +376,14 @@ async def test_two_wishes_in_one_batch_make_one_summary(tmp_path: Path) -> None:
 
 async def test_a_wish_with_nothing_to_gain_or_at_each_turn_is_answered(tmp_path: Path) -> None:
     wishes = [calls(("compact", {})) for _ in range(12)]
-    model = ScriptedModel([*wishes, "done"], window=WINDOW)
-    result = await runner_for(model, tmp_path).run("Read", session_id="s")
+    model = ScriptedModel([*wishes, "done"], window=4 * WINDOW)
+    runner = runner_for(model, tmp_path)
+    result = await runner.run("Read", session_id="s")
     assert result.output == "done"
+    told = [message.text for message in result.messages if message.role == "tool"]
+    assert all("it would save about" in text and "ask again later" in text for text in told)
+    noted = await runner.events("s", only=EventFilter(kinds=[NotCompacted]))
+    assert [getattr(record.event, "reason", "") for record in noted] == ["tool"] * len(told)
     assert [request.purpose for request in model.requests].count("summary") == 0
     model = ScriptedModel(
         [answer for batch in reading(12)[:-1] for answer in (batch, calls(("compact", {})))] + ["done"],
@@ -394,7 +404,7 @@ async def test_undo_gives_the_context_back_byte_for_byte(tmp_path: Path) -> None
     result = await runner.compact("s", focus="numbers")
     assert preview is not None
     assert result is not None
-    assert result.archived == ((preview.first, preview.last),)
+    assert (result.archived[0], result.archived[-1]) == (preview.first, preview.last)
     assert await runner.undo("s") == result.seq
     assert await runner.undo("s") is None
     await runner.run("d", session_id="s")
@@ -482,7 +492,7 @@ async def test_a_compaction_that_lost_the_race_is_dropped_as_a_conflict(tmp_path
     assert result.status == "conflict"
     records = [record.event for record in await store.read("s")]
     assert sum(isinstance(event, Compacted) for event in records) == 1
-    assert sum(isinstance(event, ModelCalled) and event.purpose == "summary" for event in records) == 1
+    assert sum(isinstance(event, ModelCalled) and event.purpose == "summary" for event in records) == 2
 
 
 @pytest.mark.many(40)

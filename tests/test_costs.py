@@ -13,8 +13,8 @@ import pytest
 
 import agentloop
 from agentloop.compaction import Compaction
-from agentloop.compaction.keeper import STRIKES
-from agentloop.events import Compacted, MessageRecord
+from agentloop.context.guard import STRIKES
+from agentloop.events import Compacted, MessageRecord, ModelCalled, NotCompacted
 from agentloop.messages import Message
 from agentloop.run import Agent
 from agentloop.run.execute import RunSteps
@@ -129,10 +129,11 @@ async def test_l14_a_step_in_a_pause_of_the_guard_takes_as_many_operations_in_a_
         session = await Session.open("s", InMemoryStore())
         turn = (message for message in conversation() if message.role != "user")
         session = await session.append(*map(added, (Message.user("one long turn"), *islice(turn, length))))
-        guard = run.keeper.guard
-        assert guard.allows(size=0, limit=WINDOW)
+        assert session.context.guard.allows(size=0, limit=WINDOW)
+        vain = NotCompacted(status="failed", reason="threshold", before=WINDOW)
         for _ in range(STRIKES):
-            guard.judge(helped=False, size=WINDOW)
+            session = await session.append(vain, ModelCalled(purpose="agent", model="m"))
+        assert not session.context.guard.allows(size=WINDOW, limit=WINDOW)
         session = await step(run, session, Message.assistant("by now all is loaded"))
         with operations() as of_the_step:
             await step(run, session, Message.assistant("and on"))

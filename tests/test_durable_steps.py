@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop import Agent, Compaction, Limits
-from agentloop.compaction.keeper import STRIKES
 from agentloop.context import Context, wire_messages
+from agentloop.context.guard import STRIKES
 from agentloop.durable.held_run import HeldRun, WorkPlace
 from agentloop.durable.run_log import partial_in
 from agentloop.durable.workflow import Execution, StepResult, StepWork, Workflow

@@ -142,3 +142,12 @@ def test_the_newest_share_stays_from_a_turn_start() -> None:
     assert covered(context, KeepRecentFraction(0.3)) == [2, 3, 4]
     assert covered(context, KeepRecentFraction(0)) == [2, 3, 4, 5, 6]
     assert place(context, KeepRecentFraction(0)) == 7
+
+
+def test_a_share_kept_from_a_turn_start_begins_at_a_users_message() -> None:
+    context = said("uaaauaaaua")
+    assert covered(context, KeepRecentFraction(0.2)) == [2, 3, 4, 5, 6]
+    assert covered(context, KeepRecentFraction(0.2, at="turn")) == [2, 3, 4, 5, 6, 7, 8]
+    assert covered(context, KeepRecentFraction(0.5, at="turn")) == [2, 3, 4]
+    inside = said("uaaaaaaa")
+    assert covered(inside, KeepRecentFraction(0.3, at="turn")) == covered(inside, KeepRecentFraction(0.3))

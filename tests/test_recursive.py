@@ -34,11 +34,22 @@ def test_the_overlap_goes_from_nothing_to_all_that_stays_but_one(
     assert (cut.covers, cut.reads) == (((2, 16),), reads)
 
 
-def test_an_exchange_that_the_border_runs_through_stays_whole() -> None:
-    context = context_of(said(turns(3), exchange(0, width=3), turn(3)))
+def test_an_exchange_that_the_border_runs_through_stays_whole_in_the_newest_turn() -> None:
+    context = context_of(said(turns(3), [Message.user("go")], exchange(0, width=3), exchange(1)))
     cut = RecursiveSummary(keep=4, overlap=0)(context, BUDGET)
     assert cut is not None
     assert cut.covers == ((2, 6),)
+
+
+def test_what_stays_begins_at_a_users_message() -> None:
+    context = context_of(said(turns(3), exchange(0, width=3), turn(3)))
+    for keep in (4, 5, 6):
+        cut = RecursiveSummary(keep=keep, overlap=0)(context, BUDGET)
+        assert cut is not None
+        assert cut.covers == ((2, 10),)
+    cut = RecursiveSummary(keep=8, overlap=0)(context, BUDGET)
+    assert cut is not None
+    assert cut.covers == ((2, 4),)
 
 
 def test_the_next_pass_builds_on_the_pair_and_reads_only_what_is_new() -> None:

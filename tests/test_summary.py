@@ -14,7 +14,7 @@ from agentloop.compaction.digest import digest
 from agentloop.compaction.reading import BETWEEN_TOKENS, MAX_CHUNKS, Bounds, reading_of
 from agentloop.compaction.summary import fault_of
 from agentloop.context import Context, count_request, counter_for, fitted
-from agentloop.events import Cleared, MessageRecord
+from agentloop.events import Cleared, MessageRecord, NotCompacted
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
 from agentloop.run import Agent
@@ -198,7 +198,9 @@ async def test_a_callbacks_text_is_held_to_the_same_rules(tmp_path: Path, text: 
     result = await runner.compact("s")
     assert result is not None
     assert result.status == "failed"
-    assert await store.read("s") == before
+    *records, noted = await store.read("s")
+    assert records == list(before)
+    assert isinstance(noted.event, NotCompacted)
     said = [record.event.message for record in before if isinstance(record.event, MessageRecord)]
     assert result.transcript is not None
     assert list(load(tmp_path / result.transcript).messages) == said

@@ -88,7 +88,7 @@ def test_a_turn_window_keeps_the_last_turns_and_what_stands_before_the_first(
         ("uauaua", 60, NOTHING, None),
         ("uauaua", 59, [2], 3),
         ("uauaua", 50, [2], 3),
-        ("uauaua", 49, [2, 3], 4),
+        ("uauaua", 49, [2, 3, 4], 5),
         ("uauaua", 30, [2, 3, 4], 5),
         ("uauaua", 1, [2, 3, 4], 5),
         ("suaua", 40, [3], 4),
@@ -110,9 +110,10 @@ def test_a_token_window_keeps_a_suffix_beside_what_must_stay(
 
 def test_a_token_window_leaves_no_gap_before_what_is_too_large() -> None:
     context = said("uaaaua", 10, 10, 500, 10, 10, 10)
-    assert covered(context, TokenWindow(60)) == [2, 3]
-    assert covered(context, TokenWindow(530)) == [2, 3]
-    assert covered(context, TokenWindow(540)) == [2]
+    assert covered(context, TokenWindow(60)) == [2, 3, 4]
+    inside = said("uaaaa", 10, 10, 500, 10, 10)
+    assert covered(inside, TokenWindow(60)) == [2, 3]
+    assert covered(inside, TokenWindow(530)) == [2]
 
 
 def test_a_token_window_reads_sizes_as_people_write_them() -> None:
@@ -144,10 +145,10 @@ def test_summaries_are_free_of_charge_in_a_sliding_window_and_paid_first_in_a_to
     context = grown(summed_up(said("uaua"), 2, 2, tokens=500), "ua")
     assert covered(context, SlidingWindow(5)) == NOTHING
     assert covered(context, TokenWindow(550)) == NOTHING
-    assert covered(context, TokenWindow(549)) == [3]
+    assert covered(context, TokenWindow(549)) == [3, 4]
     pair = grown(summed_up(said("uaua"), 2, 2, answer="said", tokens=500), "ua")
     assert covered(pair, TokenWindow(550)) == NOTHING
-    assert covered(pair, TokenWindow(549)) == [3]
+    assert covered(pair, TokenWindow(549)) == [3, 4]
 
 
 def test_earlier_notes_are_taken_in_by_the_next_one() -> None:

@@ -15,7 +15,6 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from agentloop.cli.terminal import printable
-from agentloop.events import Ranges, holds, united
 from agentloop.messages import Usage
 from agentloop.stream import (
     CallbackFailed,
@@ -64,7 +63,7 @@ class RunFigures:
     compactions: int = 0
     clearings: int = 0
     seqs: list[int] = field(default_factory=list)
-    hidden: Ranges = ()
+    hidden: set[int] = field(default_factory=set)
     transcripts: set[str] = field(default_factory=set)
     usage: Usage = field(default_factory=Usage)
     cost: float | None = None
@@ -88,7 +87,7 @@ class RunFigures:
 
     def _add_compaction(self, event: CompactionEnded) -> None:
         self.compactions += 1
-        self.hidden = united(self.hidden, event.archived)
+        self.hidden.update(event.archived)
         if event.transcript:
             self.transcripts.add(event.transcript)
 
@@ -366,7 +365,7 @@ def compaction_report(tally: RunFigures, transcripts: Path) -> tuple[str, ...]:
     """What the run's compactions hid of its messages, and where all of them can still be read."""
     if not tally.compactions:
         return ()
-    hidden = sum(holds(tally.hidden, seq) for seq in tally.seqs)
+    hidden = len(tally.hidden.intersection(tally.seqs))
     times = "once" if tally.compactions == 1 else f"{tally.compactions} times"
     whole = len(tally.seqs)
     count = len(tally.transcripts)

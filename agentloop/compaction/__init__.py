@@ -7,7 +7,7 @@ from agentloop.callbacks import Callbacks as Callbacks, Focus as Focus, Replace 
 from agentloop.compaction.policy import Compaction as Compaction
 from agentloop.compaction.policy import check_parts
 from agentloop.compaction.tool import COMPACT, COMPACT_SCHEMA, focus_of, outcome_text
-from agentloop.context import Budget as Budget, Context as Context
+from agentloop.context import Budget as Budget, Context as Context, Guard as Guard
 from agentloop.results import CompactionPreview as CompactionPreview
 from agentloop.strategies import CapToolText as CapToolText, Digest as Digest
 from agentloop.strategies import DropAgentItems as DropAgentItems, DropOldest as DropOldest
@@ -18,7 +18,6 @@ from agentloop.stream import CompactionRequest as CompactionRequest, CompactionR
 if TYPE_CHECKING:
     from agentloop.compaction.compactor import Compactor
     from agentloop.compaction.keeper import ContextKeeper
-    from agentloop.compaction.keeper import Guard as Guard
     from agentloop.compaction.standalone import CompactedMessages as CompactedMessages
     from agentloop.compaction.standalone import compact_messages as compact_messages
     from agentloop.compaction.standalone import compact_messages_async as compact_messages_async
@@ -27,7 +26,7 @@ else:
         __name__,
         {
             "compactor": "Compactor",
-            "keeper": "ContextKeeper Guard",
+            "keeper": "ContextKeeper",
             "standalone": "CompactedMessages compact_messages compact_messages_async",
         },
         public="Budget Callbacks CapToolText CompactedMessages Compaction CompactionPreview "

@@ -1,17 +1,22 @@
 """One compaction, in the order that loses nothing.
 
 `CompactionStarted` → `before_compaction` → transcript on disc → summary → check → append `Compacted` →
-`after_compaction` → `CompactionEnded`. Whatever fails before the append leaves the log, and so the session,
-exactly as it was. `Compactor.compact` is that page; what it calls stands below it in the same order.
+`after_compaction` → `CompactionEnded`. Whatever fails before the append leaves the context exactly as it was;
+the log then says that it was tried (`NotCompacted`). `Compactor.compact` is that page; what it calls stands
+below it in the same order.
 """
 
+import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from agentloop._plumbing.aio import in_thread, to_its_end
+from agentloop._plumbing.host_logging import warn
+from agentloop._plumbing.to_text import words_of
 from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compaction.plan import Plan, longest_summary
 from agentloop.compaction.policy import Compaction
@@ -28,7 +33,7 @@ from agentloop.errors import (
     SummaryRefusedError,
     TakenOverError,
 )
-from agentloop.events import Compacted, ModelCalled, Record
+from agentloop.events import Compacted, ModelCalled, NotCompacted, Record
 from agentloop.messages import Message
 from agentloop.model_call import used_by
 from agentloop.models import ChatModel
@@ -48,7 +53,7 @@ INDEX_SHARE = 0.15
 """The index beside a summary may take this share of the longest summary."""
 
 MOST_LOST = 100
-"""So many identifiers are listed as lost at the most."""
+"""So many identifiers are listed as lost at the most, the newest; all are counted."""
 
 _ENDED_FIELDS = {each.name for each in fields(CompactionEnded)} - {each.name for each in fields(StreamEvent)}
 
@@ -76,6 +81,7 @@ class _Outcome:
     calls: list[ModelCalled] = field(default_factory=list)
     replacement: Replacement = NOTHING
     record: Compacted | None = None
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
     started: float = field(default_factory=time.monotonic)
 
     def end(self, status: CompactionStatus, error: str | None) -> None:
@@ -85,7 +91,7 @@ class _Outcome:
     @property
     def result(self) -> CompactionResult:
         """The result of the compaction, and what it cost."""
-        size, record = self.budget.size(self.before), self.record
+        size, record, after = self.budget.size(self.before), self.record, self.session.context
         used = used_by(self.calls, record.tokens if record else 0)
         result = CompactionResult(
             status=self.status,
@@ -96,7 +102,10 @@ class _Outcome:
             tokens_before=size,
             tokens_after=size,
             messages_before=len(self.before.visible),
-            messages_after=len(self.session.context.visible),
+            messages_after=len(after.visible),
+            compaction_id=self.id,
+            kept_events=after.records_of(after.visible),
+            compacted_events=tuple(after.messages),
             transcript=self.transcript,
             duration_seconds=time.monotonic() - self.started,
             error=self.error,
@@ -108,17 +117,19 @@ class _Outcome:
         )
         if record is None:
             return result
-        seqs = [seq for seq, other in self.session.context.compactions if other is record]
+        archived = self.before.records_of(self.plan.entries)
+        seqs = [seq for seq, other in after.compactions if other is record]
         return replace(
             result,
             tier=record.tier,
             tokens_after=record.after,
-            archived=record.covers,
-            compacted=sum(entry.kind == "said" for entry in self.plan.entries),
+            archived=tuple(each.seq for each in archived),
+            archived_events=archived,
             shortened=tuple(item.seq for item in record.cleared),
             summary=record.answer or record.replacement,
             summary_tokens=record.tokens,
             lost=record.lost,
+            lost_count=record.lost_count or 0,
             unread=self.replacement.unread,
             seq=seqs[0] if seqs else None,
         )
@@ -141,22 +152,21 @@ class Compactor:
     server_refused: bool = field(default=False, init=False)
 
     async def compact(self, session: Session, plan: Plan, budget: Budget) -> tuple[Session, CompactionResult]:
-        """The session compacted, and what came of it; a failure leaves the session as it was."""
+        """The session compacted, and what came of it; a failure leaves the context as it was."""
         async with self._announced(session, plan, budget) as outcome:
             focus, summary = await self._asked_first(outcome)
             await self._keep_transcript(outcome)
             outcome.replacement = self.emitter.hide(await self._replacement(outcome, focus, summary))
             record = self._record(outcome)
             await to_its_end(self._append(record, outcome))
-            await self.emitter.callback_list.after_compaction(outcome.result)
         return outcome.session, outcome.result
 
     @asynccontextmanager
     async def _announced(self, session: Session, plan: Plan, budget: Budget) -> AsyncIterator[_Outcome]:
         """From `CompactionStarted` to exactly one `CompactionEnded`, whatever happens in between.
 
-        A failure is the outcome and goes no further: what follows the block is done in any case. Until
-        something else is known the outcome says that it was cancelled.
+        A failure is the outcome and goes no further: it is noted in the log, and what follows the block is
+        done in any case. Until something else is known the outcome says that it was cancelled.
 
         Raises:
             ConflictError: the session is not what it was: it is another's, or gone.
@@ -166,8 +176,22 @@ class Compactor:
         plan = replace(plan, occasion=self.emitter.hide(plan.occasion))
         outcome = _Outcome(plan=plan, budget=budget, before=session.context, session=session)
         try:
-            await self.emitter.emit(_started(outcome))
-            yield outcome
+            with self._failures_of(outcome):
+                await self.emitter.emit(_started(outcome))
+                yield outcome
+            if outcome.status != "done":
+                outcome.session = await self.note(outcome.session, _failure(outcome), outcome.calls)
+            await self.emitter.callback_list.after_compaction(outcome.result)
+        finally:
+            result = outcome.result
+            await self.emitter.emit(
+                CompactionEnded(**{name: getattr(result, name) for name in _ENDED_FIELDS})
+            )
+
+    @contextmanager
+    def _failures_of(self, outcome: _Outcome) -> Iterator[None]:
+        try:
+            yield
         except _EndedError as error:
             outcome.end(error.status, self.emitter.hide(str(error)))
         except NotSmallerError as error:
@@ -179,11 +203,24 @@ class Compactor:
             outcome.end("failed", self.emitter.hide(str(error)))
         except Exception as error:  # noqa: BLE001 — a model of the user's own may raise anything
             outcome.end("failed", self.emitter.hide(f"{type(error).__name__}: {error}"))
-        finally:
-            result = outcome.result
-            await self.emitter.emit(
-                CompactionEnded(**{name: getattr(result, name) for name in _ENDED_FIELDS})
-            )
+
+    async def note(
+        self, session: Session, record: NotCompacted, calls: Sequence[ModelCalled] = ()
+    ) -> Session:
+        """The session with the record that nothing was compacted; as it was where that cannot be written.
+
+        What keeps it from being written is met by the next write, which matters more.
+        """
+
+        async def written() -> Session:
+            await session.newer()  # a log of the same length may be another's
+            return await append_rebased(session, (*calls, self.emitter.hide(record)), self.rebase)
+
+        try:
+            return await to_its_end(written())
+        except AgentLoopError as error:
+            warn("a compaction that came to nothing could not be noted", error=words_of(error))
+            return session
 
     async def _asked_first(self, outcome: _Outcome) -> tuple[str | None, str | None]:
         """What callbacks say to it: what to keep above all, and the summary of one that wrote it itself."""
@@ -309,8 +346,16 @@ class Compactor:
                 "ineffective", f"what would stand instead is not smaller than what it covers: {sizes}"
             )
         lost = self.emitter.hide(_lost(outcome.plan, after))
-        size = budget.size_of_rewritten(before, after)
-        return replace(record, before=budget.size(before), after=size, lost=lost)
+        return replace(
+            record,
+            id=outcome.id,
+            before=budget.size(before),
+            after=budget.size_of_rewritten(before, after),
+            lost=lost[:MOST_LOST],
+            lost_count=len(lost),
+            fault=outcome.replacement.fault,
+            eager=outcome.plan.occasion.eager,
+        )
 
     async def _append(self, record: Compacted, outcome: _Outcome) -> None:
         """Write the compaction; messages that others added meanwhile do not invalidate it.
@@ -336,6 +381,7 @@ class Compactor:
 def _started(outcome: _Outcome) -> CompactionStarted:
     plan, touched = outcome.plan, [entry.seq for entry in outcome.plan.touched]
     return CompactionStarted(
+        compaction_id=outcome.id,
         reason=plan.occasion.reason,
         why=plan.occasion.why,
         strategy=plan.strategy,
@@ -343,6 +389,20 @@ def _started(outcome: _Outcome) -> CompactionStarted:
         messages_before=len(outcome.before.visible),
         first=min(touched),
         last=max(touched),
+    )
+
+
+def _failure(outcome: _Outcome) -> NotCompacted:
+    plan = outcome.plan
+    return NotCompacted(
+        id=outcome.id,
+        status=outcome.status,
+        reason=plan.occasion.reason,
+        why=plan.occasion.why,
+        strategy=plan.strategy,
+        error=outcome.error or "",
+        before=outcome.budget.size(outcome.before),
+        group=plan.group,
     )
 
 
@@ -360,4 +420,4 @@ def _lost(plan: Plan, after: Context) -> tuple[str, ...]:
     present = "\n".join(message.text for message in after.messages)
     gone = (entry for entry in reversed(plan.touched) if entry.kind != "note")
     texts = (summary_in(entry.original.text) for entry in gone)
-    return missing(texts, present, most=MOST_LOST)
+    return missing(texts, present, most=sys.maxsize)

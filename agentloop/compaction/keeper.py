@@ -7,8 +7,9 @@ smaller tail → 3 a plain digest computed from the log → 4 shorten what is le
 summary are climbed only where the request would not fit otherwise. After the last rung the request fits, or
 `ContextOverflowError` names what is too big.
 
-`ContextKeeper` decides and climbs: `make_room` before each request, `shrink` after an overflow. `Guard` sees
-to it that no compaction is tried again in vain. What a rung would do `plan.py` says, and `Compactor` does it.
+`ContextKeeper` decides and climbs: `make_room` before each request, `shrink` after an overflow. The `Guard`
+of a context sees to it that no compaction is tried again in vain. What a rung would do `plan.py` says, and
+`Compactor` does it.
 """
 
 import uuid
@@ -46,12 +47,14 @@ from agentloop.context import (
     with_shorter_answer,
 )
 from agentloop.errors import ConflictError, ContextTooLongError
-from agentloop.events import Cleared, ClearedItem
+from agentloop.events import Cleared, ClearedItem, NotCompacted
 from agentloop.results import NOTHING_TO_DO, CompactionPreview
 from agentloop.sessions import Session
 from agentloop.strategies import Clearing, Strategy, Summary, strategy_name, superseded_items
 from agentloop.stream import (
     CompactionResult,
+    CompactionSkipped,
+    CompactionStatus,
     ContextStatus,
     ContextWarning,
     Level,
@@ -60,93 +63,6 @@ from agentloop.stream import (
     together,
 )
 from agentloop.triggers import Overflow, Trigger, threshold_of
-
-STRIKES = 3
-"""So many strikes in a row pause automatic compaction."""
-
-GROWTH = 0.1
-"""After a compaction that helped, the next one waits until this share of the limit was added."""
-
-REGROWTH = 0.5
-"""In a context that is small beside its window it waits for this share of its own size instead."""
-
-RELEASE = 0.25
-"""Growth by this share of the limit ends a wait and a pause."""
-
-COOLDOWN_STEPS = 2
-"""Model calls to wait after the first strike."""
-
-REFILL_STEPS = 3
-"""A context that is full again within fewer model calls is not helped by compaction."""
-
-STEPS_BETWEEN_WISHES = 3
-"""The model's own wish to compact is granted at most once in so many of its calls."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Guard:
-    """Judges a run's compactions by their outcome; sizes and limits in tokens, steps in model calls.
-
-    A guard is made anew for each run: that is how new user input lets go of a pause. All sizes that it sees
-    are of the same measure, that of the next request. Its terms:
-
-    - a compaction that did nothing, failed, or fell back on a digest is a strike; one that helped wipes them
-      out
-    - one that helped, but came within `REFILL_STEPS` model calls of the one before, is a strike too
-    - after a strike the next try waits for `COOLDOWN_STEPS` model calls, twice as many after each further one
-    - `STRIKES` of them pause automatic compaction
-    - growth by `RELEASE` of the limit (twice as much with each strike in a pause), or a compaction that was
-      asked for and done, ends any wait
-    - after one that helped the next waits for growth by `GROWTH` of the limit, or by half of what it left
-    - an overflow that the provider proved passes once through a pause
-    """
-
-    strikes: int = 0
-    last_size: int | None = None
-    bypassed: bool = False
-    since_last: int = 0
-    since_wish: int = STEPS_BETWEEN_WISHES
-
-    def step(self) -> None:
-        """Take note of one model call."""
-        self.since_last += 1
-        self.since_wish += 1
-
-    def allows(self, *, size: int, limit: int) -> bool:
-        """Whether an automatic compaction may be tried now."""
-        if self.last_size is None or size >= self.last_size + self._release() * limit:
-            return True
-        if self.strikes:
-            return self.strikes < STRIKES and self.since_last >= COOLDOWN_STEPS * 2 ** (self.strikes - 1)
-        return size >= self.last_size + min(GROWTH * limit, REGROWTH * self.last_size)
-
-    def _release(self) -> float:
-        """Twice as much with each strike in a pause: growth that compaction cannot stem is no reason."""
-        return RELEASE * float(2 ** max(0, self.strikes - STRIKES))
-
-    def use_bypass(self) -> bool:
-        """Let an overflow that the provider proved pass although nothing else may; True once a pause."""
-        granted, self.bypassed = not self.bypassed, True
-        return granted
-
-    def grant(self) -> bool:
-        """Grant the model's wish to compact; True unless it wished just before."""
-        granted = self.since_wish >= STEPS_BETWEEN_WISHES
-        if granted:
-            self.since_wish = 0
-        return granted
-
-    def judge(self, *, helped: bool, size: int) -> None:
-        """Take note of one compaction: its outcome, and the size after it."""
-        refilled = self.last_size is not None and self.since_last < REFILL_STEPS
-        self.strikes = 0 if helped and not refilled else self.strikes + 1
-        self.bypassed = self.bypassed and self.strikes > 0
-        self.last_size, self.since_last = size, 0
-
-    def release(self) -> None:
-        """Forget all strikes: a compaction that was asked for is done."""
-        self.strikes, self.last_size, self.bypassed = 0, None, False
-
 
 _OVERFLOW = Overflow()
 
@@ -164,7 +80,6 @@ class ContextKeeper:
     policy: Compaction | None
     budget: Budget
     compactor: Compactor
-    guard: Guard = field(default_factory=Guard)
     outcomes: list[CompactionResult] = field(default_factory=list)
     _clearing: Clearing | None = field(default=None, init=False)
     _level: Level = field(default="none", init=False)
@@ -181,11 +96,13 @@ class ContextKeeper:
         Raises:
             ContextOverflowError: it cannot be made to fit; the text names what is too big.
         """
-        self.guard.step()
         if self.policy is not None:
             session = await self._clear_in_batches(session)
-            if occasion := self._due(session.context, self.policy, self.guard):
+            occasion, held = self._due(session.context, self.policy)
+            if occasion and held is None:
                 session = await self.escalate(await session.whole(), self.budget, occasion)
+            elif occasion and not session.context.guard.told:
+                session = await self._skip(session, occasion, "skipped", str(held))
             await self._say_fixed(session.context)
         await self._warn(session.context)
         self.budget.check(session.context)
@@ -195,9 +112,8 @@ class ContextKeeper:
         """Whether `make_room` would compact now, as far as can be told before old results are cleared."""
         if self.policy is None:
             return False
-        guard = replace(self.guard)
-        guard.step()
-        return self._due(context, self.policy, guard) is not None
+        occasion, held = self._due(context, self.policy)
+        return occasion is not None and held is None
 
     async def shrink(self, session: Session, error: ContextTooLongError) -> Session:
         """The session made smaller after the server refused its request as too long.
@@ -245,20 +161,45 @@ class ContextKeeper:
 
     async def compact_for_model(
         self, session: Session, focus: str | None
-    ) -> tuple[Session, CompactionResult | None]:
-        """Compact since the model asked; None where too little is to be gained, or it asked just before.
+    ) -> tuple[Session, CompactionResult]:
+        """Compact since the model asked; `skipped` where too little is to be gained, or it asked just before.
 
         Once it is done the guard lets go of what it holds against compaction.
         """
         occasion = Occasion(reason="tool", why="the model asked for it", focus=focus)
         session = await session.whole()
-        gain = gain_of(self._strategy, session.context, self._with_threshold(self.budget), occasion)
-        if gain < WORTH * self.budget.limit or not self.guard.grant():
-            return session, None
+        if refusal := self._refused_wish(session.context, occasion):
+            session = await self._skip(session, occasion, "skipped", refusal)
+            return session, self._not_due(session.context, occasion, self._strategy, refusal, "skipped")
         session, result = await self._by_the_steps(session, self.budget, occasion, self._strategy)
-        if result and result.status == "done":
-            self.guard.release()
-        return session, result
+        return session, result or self._not_due(session.context, occasion, self._strategy, NOTHING_TO_DO)
+
+    def _refused_wish(self, context: Context, occasion: Occasion) -> str | None:
+        """Why the model's wish is not granted, and when it may be; None where it is."""
+        gain = gain_of(self._strategy, context, self._with_threshold(self.budget), occasion)
+        least, steps = ceil(WORTH * self.budget.limit), context.guard.steps_to_wish
+        if gain < least:
+            return f"it would save about {gain:,} tokens, and is done from {least:,} on: ask again later"
+        answers = "answer" if steps == 1 else "answers"
+        return f"it was done just before: ask again after {steps} more {answers}" if steps else None
+
+    async def _skip(self, session: Session, occasion: Occasion, status: str, error: str) -> Session:
+        """The session with the record that a compaction was due, or wished for, and why it was not begun."""
+        size, name = self.budget.size(session.context), strategy_name(self._strategy)
+        record = NotCompacted(
+            status=status,
+            reason=occasion.reason,
+            why=occasion.why,
+            strategy=name,
+            error=error,
+            before=size,
+        )
+        session = await self.compactor.note(session, record)
+        skipped = CompactionSkipped(
+            reason=occasion.reason, why=occasion.why, strategy=name, tokens=size, error=error
+        )
+        await self.compactor.emitter.emit(skipped)
+        return session
 
     def preview(self, context: Context, strategy: Strategy | None = None) -> CompactionPreview | None:
         """What a compaction asked for now would do first, by this strategy or its own; nothing is done."""
@@ -299,10 +240,7 @@ class ContextKeeper:
         for name, items in self._clearable(session.context):
             if items and size_after(items, session.context, budget) <= budget.target:
                 plan = clear_plan(items, name, session.context, budget, occasion)
-                session, result = await self._carry_out(session, budget, plan)
-                if prevented(result):
-                    self.guard.judge(helped=False, size=budget.size(session.context))
-                return session, result
+                return await self._carry_out(session, budget, plan)
         return session, None
 
     def _clearable(self, context: Context) -> Iterator[tuple[str, tuple[ClearedItem, ...]]]:
@@ -318,14 +256,15 @@ class ContextKeeper:
         size = budget.size(context)
         if cleared is not None and (prevented(cleared) or size <= budget.target):
             return False
-        if self.guard.allows(size=size, limit=budget.limit):
+        guard = context.guard
+        if guard.allows(size=size, limit=budget.limit, eager=occasion.eager):
             return True
-        return occasion.reason == "overflow" and self.guard.use_bypass()
+        return occasion.reason == "overflow" and guard.may_bypass()
 
     async def _summarise(
         self, session: Session, budget: Budget, occasion: Occasion
     ) -> tuple[Session, CompactionResult | None]:
-        """Rungs 1 and 2, and what the guard has to know of them."""
+        """Rungs 1 and 2; where there was nothing to carry out, the guard has to know of it."""
         first = len(self.outcomes)
         if not budget.fits(session.context) or self._is_worth(session.context, budget, occasion):
             session, _ = await self._by_the_steps(session, budget, occasion, self._strategy)
@@ -333,10 +272,10 @@ class ContextKeeper:
         if by_a_model and not budget.fits(session.context):
             plan = small_tail_plan(session.context, budget, occasion)
             session, _ = await self._carry_out(session, budget, plan)
-        outcomes = self.outcomes[first:]
-        helped = bool(outcomes) and all(_as_planned(each) for each in outcomes)
-        self.guard.judge(helped=helped, size=budget.size(session.context))
-        return session, outcomes[-1] if outcomes else None
+        if len(self.outcomes) == first:
+            session = await self._skip(session, occasion, "ineffective", NOTHING_TO_DO)
+            return session, None
+        return session, self.outcomes[-1]
 
     def _is_worth(self, context: Context, budget: Budget, occasion: Occasion) -> bool:
         """Whether the policy saves enough of the request to rewrite it."""
@@ -377,12 +316,17 @@ class ContextKeeper:
         return session, result
 
     def _not_due(
-        self, context: Context, occasion: Occasion, strategy: Strategy, error: str
+        self,
+        context: Context,
+        occasion: Occasion,
+        strategy: Strategy,
+        error: str,
+        status: CompactionStatus = "not_due",
     ) -> CompactionResult:
-        """The result where nothing was to do, and so nothing was written."""
+        """The result where nothing was to do, or nothing was begun."""
         size, messages = self.budget.size(context), len(context.visible)
         return CompactionResult(
-            status="not_due",
+            status=status,
             reason=occasion.reason,
             why=occasion.why,
             strategy=strategy_name(strategy),
@@ -391,6 +335,8 @@ class ContextKeeper:
             tokens_after=size,
             messages_before=messages,
             messages_after=messages,
+            kept_events=context.records_of(context.visible),
+            compacted_events=tuple(context.messages),
             error=error,
             window=self.budget.window,
         )
@@ -430,15 +376,17 @@ class ContextKeeper:
     def _with_threshold(self, budget: Budget) -> Budget:
         return with_threshold(self.compactor.policy, budget)
 
-    def _due(self, context: Context, policy: Compaction, guard: Guard) -> Occasion | None:
+    def _due(self, context: Context, policy: Compaction) -> tuple[Occasion | None, str | None]:
+        """What a compaction is due for now, None for nothing; and what the guard has against it."""
         if too_late := _OVERFLOW(context, self.budget):
-            return Occasion(reason=too_late.reason, why=too_late.why)
+            return Occasion(reason=too_late.reason, why=too_late.why), None
         fired = fired_by(policy.trigger, context, self.budget)
         if fired is None:
-            return None
-        if not guard.allows(size=self.budget.size(context), limit=self.budget.limit):
-            return None
-        return Occasion(reason=fired.reason, why=fired.why)
+            return None, None
+        size, threshold = self.budget.size(context), self.status(context).threshold
+        occasion = Occasion(reason=fired.reason, why=fired.why, eager=threshold is None or size <= threshold)
+        limit = self.budget.limit
+        return occasion, context.guard.refusal(size=size, limit=limit, eager=occasion.eager)
 
     async def _say_fixed(self, context: Context) -> None:
         """Say once that what compaction cannot shrink is larger than what it aims at."""
@@ -471,11 +419,6 @@ def prevented(result: CompactionResult | None) -> str | None:
     if result is not None and result.status == "failed" and result.unsaved:
         return f"{result.unsaved}; nothing is hidden without it but by transcript_failure='go_on'"
     return None
-
-
-def _as_planned(result: CompactionResult) -> bool:
-    """Whether it was done by the means the policy asked for; a transcript that is missing is none of them."""
-    return result.status == "done" and result.error == result.unsaved
 
 
 def _needs_a_model(plan: Plan) -> bool:

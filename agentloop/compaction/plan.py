@@ -50,11 +50,15 @@ SHORTENING = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
-    """What a compaction is for: its reason, in words too, and what its summary is to keep above all."""
+    """What a compaction is for: its reason, in words too, and what its summary is to keep above all.
+
+    An `eager` one is due for what happened, not for a size.
+    """
 
     reason: CompactionReason
     why: str
     focus: str | None = None
+    eager: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

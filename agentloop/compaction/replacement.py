@@ -99,7 +99,9 @@ def computed(
     if isinstance(instead, Note):
         gone = originals_of(context, plan.entries)
         seqs = tuple(entry.seq for entry in gone)
-        return Replacement(text=NOTE.format(count=len(gone)), made="note", unread=seqs)
+        return Replacement(
+            text=neutral(instead.text or NOTE.format(count=len(gone))), made="note", unread=seqs
+        )
     most = min(instead.max_tokens or max_tokens, max_tokens)
     earlier, read = records_without_log(context, plan.reads), originals_of(context, plan.reads)
     if isinstance(instead, Lines):

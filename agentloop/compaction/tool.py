@@ -30,10 +30,10 @@ def focus_of(call: ToolCall) -> str | None:
     return focus if isinstance(focus, str) and focus.strip() else None
 
 
-def outcome_text(result: CompactionResult | None) -> str:
+def outcome_text(result: CompactionResult) -> str:
     """What the model is told of the compaction it asked for."""
-    if result is None:
-        return "Nothing was compacted: there is too little to gain now. Go on with the task."
+    if result.status in ("not_due", "skipped"):
+        return f"Nothing was compacted: {result.error}. Go on with the task."
     if result.status != "done":
         return f"Nothing was compacted ({result.status}: {result.error}). Go on with the task."
     return (

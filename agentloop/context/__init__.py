@@ -5,7 +5,8 @@ from agentloop.context.budget import overflow_error, too_small_for, with_shorter
 from agentloop.context.context import Context, originals_of, records_without_log, model_summaries
 from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown
 from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news, may_go, newest_within
-from agentloop.context.exchanges import safe_cover, turns_of, units_of
+from agentloop.context.exchanges import next_turn_start, safe_cover, turns_of, units_of
+from agentloop.context.guard import Guard
 from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, FillerTokens, answers
 from agentloop.context.pairing import says_nothing
 from agentloop.context.parts import chat_messages, for_chat, stub

@@ -18,6 +18,7 @@ from itertools import takewhile
 from operator import itemgetter
 
 from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown, in_order, is_credible
+from agentloop.context.guard import Guard
 from agentloop.context.pairing import FillerTokens, says_nothing
 from agentloop.errors import UsageError
 from agentloop.events import (
@@ -47,6 +48,7 @@ def said_entry(seq: int, event: MessageRecord) -> Entry:
         keep=event.keep,
         spilled=event.spilled,
         run_id=event.run_id,
+        finish=event.finish,
         time=event.time,
     )
 
@@ -109,7 +111,8 @@ class Context:
     the turns that begin behind what stands for older ones. `first` is the first message ever said, whoever
     said it, and `task` the session's first real user message that was not taken back, in sight or not.
     `rewritten_at` is the position of the last record that rewrote what was visible; `reports` holds each
-    model's newest credible count, `recent_reports` the last two of each as they came.
+    model's newest credible count, `recent_reports` the last two of each as they came. `guard` is what
+    compactions came to so far.
 
     A context read from a checkpoint (`sessions/checkpoint.py`) is a short one: `starts_after` is not 0, and
     what a step never needs is left out. `said` begins behind that position. Of the compactions made by then
@@ -133,6 +136,7 @@ class Context:
     rewritten_at: int = 0
     reports: Mapping[str, Report] = field(default_factory=dict)
     recent_reports: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
+    guard: Guard = field(default_factory=Guard)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Context":
@@ -156,6 +160,11 @@ class Context:
     def messages(self) -> Sequence[Message]:
         """The visible messages as they are shown; a view that costs nothing."""
         return Shown(self.visible)
+
+    def records_of(self, entries: Iterable[Entry]) -> tuple[Record, ...]:
+        """The records of those of the entries that somebody said, as the log holds them but for their ids."""
+        wanted = {entry.seq for entry in entries if entry.kind == "said"}
+        return tuple(_record_of(entry) for entry in self.said if entry.seq in wanted)
 
     @property
     def newest_user(self) -> Entry | None:
@@ -208,6 +217,7 @@ class Context:
             filler=filler,
             reports=reports,
             recent_reports=recent_reports,
+            guard=self.guard.after(*(record.event for record in records)),
         )
 
     def _heard(
@@ -246,6 +256,7 @@ class Context:
             self._arranged(seq, (*shown, *instead_of(seq, event))),
             compactions=(*self.compactions, (seq, event)),
             task=None if self.task and holds(gone, self.task.seq) else self.task,
+            guard=self.guard.after(event),
         )
 
     def _restore(self, seq: int, taken_back: int) -> "Context":
@@ -278,6 +289,19 @@ class Context:
         return replace(
             self, length=seq, visible=visible, tokens=tokens, turns=turns, filler=filler, rewritten_at=seq
         )
+
+
+def _record_of(said: Entry) -> Record:
+    event = MessageRecord(
+        message=said.original,
+        tokens=said.tokens,
+        run_id=said.run_id,
+        keep=said.keep,
+        spilled=said.spilled,
+        finish=said.finish,
+        time=said.time,
+    )
+    return Record(seq=said.seq, event=event)
 
 
 def _covered(entry: Entry, compactions: Iterable[tuple[int, Compacted]]) -> bool:

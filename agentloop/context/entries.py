@@ -37,6 +37,7 @@ class Entry:
     keep: bool = False
     spilled: str | None = None
     run_id: str = ""
+    finish: str | None = None
     time: float = field(default=0.0, compare=False)
 
     @property

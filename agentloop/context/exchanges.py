@@ -104,6 +104,19 @@ def turns_of(items: Iterable[S]) -> list[list[S]]:
     return turns
 
 
+def next_turn_start(context: Context, units: Sequence[Unit], split: int) -> int:
+    """Where a tail of these units, which may go, begins at a user's message, at the split or behind it.
+
+    In the newest turn it is the split itself: what is inside one long turn is cut between exchanges. So it is
+    where no user ever spoke.
+    """
+    newest = context.newest_user
+    if newest is None:
+        return split
+    begins = (at for at in range(split, len(units)) if units[at].is_user or units[at].first.at > newest.at)
+    return next(begins, len(units))
+
+
 def newest_within(costs: Sequence[int], room: int) -> int:
     """Where the longest run of newest ones begins whose costs are within the room together.
 

@@ -41,8 +41,8 @@ class KeepsContext(Protocol):
 
     async def compact_for_model(
         self, session: Session, focus: str | None
-    ) -> tuple[Session, CompactionResult | None]:
-        """Compact since the model asked; None where nothing was done."""
+    ) -> tuple[Session, CompactionResult]:
+        """Compact since the model asked; the result says why nothing was done where nothing was."""
         ...
 
     def is_due(self, context: Context) -> bool:

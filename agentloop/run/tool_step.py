@@ -232,7 +232,9 @@ async def compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Sess
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
             untold.add(*ended("interrupted"))
             raise
-        untold.add(*ended("error" if result and result.status != "done" else "ok"), *stored.unshown)
+        untold.add(
+            *ended("ok" if result.status in ("done", "not_due", "skipped") else "error"), *stored.unshown
+        )
         await untold.tell()
     return stored.session
 

@@ -6,18 +6,21 @@ line with `FOLD` and a checksum of the rest, then JSON in ASCII.
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any
 
 from agentloop.codec import decode, encode
-from agentloop.context import Context, Entry, FillerTokens, Growing, GrowingSet, Report
+from agentloop.context import Context, Entry, FillerTokens, Growing, GrowingSet, Guard, Report
 from agentloop.errors import StoreError
 from agentloop.messages import Message
 from agentloop.stores.base import Checkpoint
 
 FOLD = 1
-"""What a fold means. Whoever changes what `Context` makes of a log raises it, and all are made anew."""
+"""What a fold means. Whoever changes what `Context` makes of a log raises it, and all are made anew.
+
+What is only added needs no new number where older ones can do without.
+"""
 
 CHECKPOINT_EVERY = 1_000
 """So many records, or as many as are in sight if those are more, stand between two checkpoints.
@@ -134,6 +137,7 @@ def _to_json(context: Context) -> dict[str, Any]:
         "unsaid": [context.filler.tokens, context.filler.voice, dict(context.filler.waiting)],
         "reports": {model: _report(report) for model, report in context.reports.items()},
         "told": {model: list(map(_report, reports)) for model, reports in context.recent_reports.items()},
+        "guard": asdict(context.guard),
         "call_ids": list(context.call_ids),
         "compactions": [[seq, encode(event)] for seq, event in context.compactions],
         "clearings": [[seq, encode(event)] for seq, event in context.clearings],
@@ -166,10 +170,11 @@ def _from_json(data: Mapping[str, Any]) -> Context:
         rewritten_at=data["epoch"],
         reports={model: _report_in(report) for model, report in data["reports"].items()},
         recent_reports={model: tuple(map(_report_in, reports)) for model, reports in data["told"].items()},
+        guard=Guard(**data.get("guard", {})),  # older ones know of none
     )
 
 
-_PLAIN = ("seq", "tokens", "kind", "at", "keep", "spilled", "run_id", "time")
+_PLAIN = ("seq", "tokens", "kind", "at", "keep", "spilled", "run_id", "time", "finish")
 
 
 def _entry(entry: Entry) -> list[Any]:
@@ -188,7 +193,9 @@ def _entries(rows: Iterable[list[Any]], said: Iterable[int]) -> list[Entry]:
 
 def _entry_in(message: Any, _: bool, *plain: Any) -> Entry:
     shown = Message.from_openai(message)
-    return Entry(message=shown, original=shown, **dict(zip(_PLAIN, plain, strict=True)))
+    return Entry(
+        message=shown, original=shown, **dict(zip(_PLAIN, (*plain, None)[: len(_PLAIN)], strict=True))
+    )
 
 
 def _events(rows: Iterable[tuple[int, str]]) -> tuple[tuple[int, Any], ...]:

@@ -15,6 +15,7 @@ from agentloop.events import (
     Event,
     MessageRecord,
     ModelCalled,
+    NotCompacted,
     Noted,
     Record,
     Restored,
@@ -31,7 +32,7 @@ class MovedOnError(ConflictError):
     """The log says more than its writer knew: it is to look again at what is still to be done."""
 
 
-_BESIDE = (Cleared, Compacted, Described, ModelCalled, Noted, Restored)
+_BESIDE = (Cleared, Compacted, Described, ModelCalled, NotCompacted, Noted, Restored)
 
 
 async def append_rebased(session: Session, events: Iterable[Event], rebase: Rebase) -> Session:

@@ -15,6 +15,7 @@ from agentloop.events import (
     Event,
     EventFilter,
     MessageRecord,
+    NotCompacted,
     Record,
     Restored,
     Unknown,
@@ -127,6 +128,8 @@ def _blocks(seq: int, event: Event) -> list[str]:
                 return [f"*{seq}: {places} taken back*"]
             sizes = f"{event.before:,} tokens before, {event.after:,} after"
             return [f"*{seq}: {places} compacted ({event.reason}): {sizes}*", _fenced(event.replacement)]
+        case NotCompacted():
+            return [f"*{seq}: not compacted ({event.reason}), {event.status}: {event.error}*"]
         case Restored():
             return [f"*{seq}: the compaction at {event.seq} was taken back*"]
     return []

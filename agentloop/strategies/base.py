@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from agentloop._plumbing.checks import called, fraction, shown, whole, whole_or_none
+from agentloop._plumbing.checks import called, fraction, is_kept_whole, shown, whole, whole_or_none
 from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.truncate import ends, last_lines
 from agentloop.context import (
@@ -261,13 +261,23 @@ def _kept(folder: Path, seq: int, text: str) -> Path:
         raise refused(folder, error) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Note:
-    """One line that says how many messages are no longer shown; no summary stands for them.
+    """A text of your own, or one line that says how many messages are no longer shown.
 
-    >>> Note()
-    Note()
+    No summary stands for them. What a text of yours says is your word: nothing checks it.
+
+    >>> Note("What was said of the draft is in draft.md.")
+    Note(text='What was said of the draft is in draft.md.')
+
+    Raises:
+        UsageError: the text is blank, or none.
     """
+
+    text: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_text("text", self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,6 +373,13 @@ def _check_text(name: str, value: object) -> None:
         raise UsageError(f"{name} must be a text that is not blank, not {shown(value)}")
 
 
+def _are_ranges(value: object) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and all(is_kept_whole(position) for position in pair)
+        for pair in value
+    )
+
+
 NEVER = 0.0
 """The target of a chain that no request gets to: every step is carried out."""
 
@@ -372,11 +389,14 @@ class Cut:
     """These positions go, and `instead` stands before the first message at or after position `at`.
 
     Whatever it names, what must stay stays, exchanges stay whole, and what stands instead comes before the
-    newest user message.
+    newest user message. A text of your own stands there as `Note("…")`.
 
     `cleared` are messages that stay, shown shortened from now on; a cut may do that alone. `reads` are the
     positions that what stands instead is made from, beside earlier summaries that are covered; None: those
     covered.
+
+    Raises:
+        UsageError: a part is of the wrong kind.
 
     Example:
         >>> from agentloop.strategies import Note
@@ -389,6 +409,21 @@ class Cut:
     instead: Instead = field(default_factory=Summary)
     cleared: tuple[ClearedItem, ...] = ()
     reads: Ranges | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("covers", "reads"):
+            if not _are_ranges(given := getattr(self, name)) and not (name == "reads" and given is None):
+                raise UsageError(f"{name} must be pairs of positions, such as ((2, 9),), not {shown(given)}")
+        whole("at", self.at, 0)
+        if not isinstance(self.instead, Instead):
+            raise UsageError(
+                f"instead must be a Summary, a Digest, Lines or a Note, not {shown(self.instead)}: "
+                'a text of your own is Note("…")'
+            )
+        if not isinstance(self.cleared, tuple) or not all(
+            isinstance(each, ClearedItem) for each in self.cleared
+        ):
+            raise UsageError(f"cleared must be a tuple of ClearedItem, not {shown(self.cleared)}")
 
     @property
     def positions(self) -> frozenset[int]:

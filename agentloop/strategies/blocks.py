@@ -4,7 +4,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentloop._plumbing.checks import shown, whole, whole_or_none
-from agentloop.context import Budget, Context, Entry, Unit, newest_within, originals_of, turns_of, units_of
+from agentloop.context import (
+    Budget,
+    Context,
+    Entry,
+    Unit,
+    newest_within,
+    next_turn_start,
+    originals_of,
+    turns_of,
+    units_of,
+)
 from agentloop.errors import UsageError
 from agentloop.events import Ranges, ranges_between
 from agentloop.prompts import RUNS_INSTRUCTION, SHADOW
@@ -292,8 +302,9 @@ class RecursiveSummary:
 
     The model reads the earlier summary, the messages that leave, and for continuity the `overlap` messages
     that come right behind them and stay. Its answer stands as a pair that the next pass builds on: a user
-    asks `shadow` (None: a question of our own), the assistant answers with the summary. An exchange that the
-    border runs through stays whole, so more than `keep` messages may stay. `system` and `instruction` replace
+    asks `shadow` (None: a question of our own), the assistant answers with the summary. What stays begins at
+    a user's message, so that less than `keep` messages may stay; only inside one long turn it begins between
+    exchanges, and an exchange that the border runs through stays whole. `system` and `instruction` replace
     our own texts to the summariser, `max_tokens` is the longest summary (None: by the policy). Where the text
     is refused, `on_failure` stands instead; None leaves everything as it was. Done again at once, it finds
     nothing more.
@@ -334,7 +345,9 @@ class RecursiveSummary:
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
         kept = {entry.seq for entry in newest_said(context, self.keep)}
-        folded = [unit for unit in foldable(context, budget) if kept.isdisjoint(unit.seqs)]
+        units = foldable(context, budget)
+        split = next((at for at, unit in enumerate(units) if not kept.isdisjoint(unit.seqs)), len(units))
+        folded = units[: next_turn_start(context, units, split)] if split else []
         cut = cut_of(context, folded, self._summary())
         return cut and replace(cut, reads=self._reads(context, folded))
 

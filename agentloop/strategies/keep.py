@@ -6,11 +6,16 @@ already stay. `replaced_by` makes a record stand where the line would.
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from agentloop._plumbing.amounts import named_tokens, tokens_of
-from agentloop._plumbing.checks import fraction, share_below_one, whole
-from agentloop.context import Budget, Context, Unit, newest_within, turns_of, units_of
+from agentloop._plumbing.checks import fraction, share_below_one, shown, whole
+from agentloop.context import Budget, Context, Unit, newest_within, next_turn_start, turns_of, units_of
+from agentloop.errors import UsageError
 from agentloop.strategies.base import Cut, Note, cut_of, foldable
+
+Border: TypeAlias = Literal["exchange", "turn"]
+"""Where a tail may begin: between exchanges, or at a user's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +23,12 @@ class KeepRecentFraction:
     """Walks back from the end to `fraction` of the context's tokens; what is older is folded.
 
     The tail is smaller where the request would not come down to the target otherwise. It begins between
-    exchanges; where a turn begins in its older half, it begins there. Tokens are by our own count of what is
-    shown. A share kept verbatim is Gemini CLI's rule, whose 0.3 is the default here.
+    exchanges; where a turn begins in its older half, it begins there. With `at="turn"` it begins at a user's
+    message in any case, and only inside one long turn between exchanges: that and a share of 0.3 kept
+    verbatim are Gemini CLI's rule. Tokens are by our own count of what is shown.
 
     Raises:
-        UsageError: the fraction is not at least 0 and below 1.
+        UsageError: the fraction is not at least 0 and below 1, or `at` neither `exchange` nor `turn`.
 
     Example:
         >>> from agentloop.messages import Message
@@ -35,15 +41,19 @@ class KeepRecentFraction:
     """
 
     fraction: float = 0.3
+    at: Border = "exchange"
 
     def __post_init__(self) -> None:
         share_below_one("fraction", self.fraction)
+        if self.at not in get_args(Border):
+            raise UsageError(f"at must be 'exchange' or 'turn', not {shown(self.at)}")
 
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
         units = foldable(context, budget)
         keep = min(int(self.fraction * context.tokens), _room_at_target(context, budget, units))
         split = newest_within([unit.tokens for unit in units], keep)
-        return cut_of(context, units[: _turn_start(context, units, split)])
+        begin = next_turn_start if self.at == "turn" else _turn_start
+        return cut_of(context, units[: begin(context, units, split)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +194,7 @@ class SlidingWindow:
         >>> said = [Message.user("hi"), Message.assistant("ok"), Message.user("go"), Message.assistant("no")]
         >>> context = context_of(*said)
         >>> SlidingWindow(3)(context, Budget(window=8_000, fixed=0, model="m"))
-        Cut(covers=((2, 2),), at=3, instead=Note(), cleared=(), reads=None)
+        Cut(covers=((2, 2),), at=3, instead=Note(text=None), cleared=(), reads=None)
     """
 
     max_events: int
@@ -242,9 +252,10 @@ class TokenWindow:
     The cost of summaries is deducted first, and that of what may never go (a leading system message, the task
     while it is short, the newest user message, the newest exchange), so that all that stays is within
     `max_tokens`, the line for what is gone aside, unless those alone are over it. Tokens are by our own
-    count of what is shown; `max_tokens` also as `"8k"`. What stays never begins inside an exchange. The first
-    message too large ends the suffix, as in Spring AI Session's token count; to deduct what must stay first
-    is LangChain's `trim_messages` with `include_system`.
+    count of what is shown; `max_tokens` also as `"8k"`. The cut moves on to the next turn start, so that less
+    may stay; only inside one long turn it falls between exchanges. The first message too large ends the
+    suffix, as in Spring AI Session's token count; to deduct what must stay first is LangChain's
+    `trim_messages` with `include_system`.
 
     Raises:
         UsageError: `max_tokens` is no number of tokens from 1 to 1,000,000,000.
@@ -271,6 +282,7 @@ class TokenWindow:
         free = sum(unit.tokens for unit in units if unit.is_said or _is_note(unit))
         stays = sum(entry.tokens for entry in context.visible) - free
         start = newest_within([unit.tokens for unit in said], tokens_of(self.max_tokens) - stays)
+        start = next_turn_start(context, said, start) if start else 0
         return _dropped(context, budget, {unit.first.seq for unit in said[:start]})
 
 
