@@ -52,8 +52,16 @@ def head_and_tail(shown: str, path: str) -> tuple[str, str]:
     return before.rpartition(_BEHIND_THE_HEAD)[0], after.partition(_BEFORE_THE_TAIL)[2]
 
 
-REPEATED = "\n[This call gave this same result {times} times in this run: use it, or do something else.]"
+_REPEATED = "\n[This call gave this same result "
+REPEATED = _REPEATED + "{times} times in this run: use it, or do something else.]"
 """What stands behind a result that the same call gave again and again."""
+
+
+def first_given(result: str) -> str:
+    """The result without the `REPEATED` behind it."""
+    text, begins, _ = result.rpartition(_REPEATED)
+    return text if begins else result
+
 
 CALL_AGAIN = "call the tool again for the whole"
 

@@ -23,7 +23,7 @@ _PARTS: Mapping[str, Mapping[str, type]] = {
     "system": {"text": str},
     "developer": {"text": str},
     "user": {"text": str, **_MEDIA},
-    "assistant": {"text": str, "refusal": str},
+    "assistant": {"text": str, "refusal": str, "thinking": list},
     "tool": {"text": str},
 }
 _ROLES = frozenset(_PARTS)

@@ -169,7 +169,16 @@ def finite_or_none() -> Range:
 TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
     "Agent": (agent, {"max_steps": whole(1)}),
     "Compaction": (agentloop.Compaction, {"summary_share": share(0.5), "summary_seconds": above_zero()}),
-    "EventFilter": (agentloop.EventFilter, {"first": whole_or_none(1), "last": whole_or_none(1)}),
+    "EventFilter": (
+        agentloop.EventFilter,
+        {
+            "first": whole_or_none(1),
+            "last": whole_or_none(1),
+            "newest": whole_or_none(0),
+            "skip": whole(0),
+            "most": whole_or_none(0),
+        },
+    ),
     "Limits": (
         agentloop.Limits,
         {
@@ -177,6 +186,7 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
             "tokens": whole_or_none(1),
             "seconds": above_zero_or_none(),
             "cost": above_zero_or_none(),
+            "repeats": whole_or_none(2),
         },
     ),
     "MicroCompact": (

@@ -105,7 +105,7 @@ def test_a_terminal_is_not_read_for_a_dash(tmp_path: Path) -> None:
 def test_a_terminal_does_not_feed_a_run_whose_output_goes_elsewhere(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     try:
-        with started("hello", cwd=tmp_path, stdin=slave) as process:
+        with started("hello there", cwd=tmp_path, stdin=slave) as process:
             out, _ = process.communicate(timeout=30)
     finally:
         os.close(master)

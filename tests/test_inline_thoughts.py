@@ -3,7 +3,7 @@
 import pytest
 
 from agentloop.messages import INLINE_REASONING
-from tests.look_kit import ran, runner_of
+from tests.counted_tool_kit import ran, runner_of
 from tests.server_kit import answer_of, chat
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Reply, calling

@@ -27,6 +27,6 @@ async def test_transcripts_and_long_results_stay_where_the_runner_was_made(
     for prompt in ("Move.", "And?", "And?", "And?"):
         await runner.run(prompt, session_id="s")
     await runner.compact("s")
-    written = {path.name.partition("_")[0] for path in (tmp_path / ".transcripts").iterdir()}
+    written = {path.name.partition("_")[0] for path in (tmp_path / ".transcripts").glob("[!.]*")}
     assert written == {"result", "transcript"}
     assert list(elsewhere.iterdir()) == []

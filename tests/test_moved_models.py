@@ -92,7 +92,10 @@ async def test_items_go_back_without_ids_that_a_server_refuses(status: int, said
 
 THINKER: Body = {
     "role": "assistant",
-    "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "I look."}],
+    "content": [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+        {"type": "text", "text": "I look."},
+    ],
     "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "s"}],
 }
 

@@ -140,9 +140,9 @@ async def test_so_they_are_where_a_server_fails_to_read_them() -> None:
 
 
 async def test_an_answer_that_was_all_thought_keeps_its_turn() -> None:
-    only = {"role": "assistant", "content": [{"type": "reasoning.text", "text": "hm"}]}
+    only = {"role": "assistant", "content": [THOUGHT]}
     messages = [Message.user("Hello"), Message.from_openai(only), Message.user("And?")]
-    with Refusing(has_thoughts, refusal("Unknown part type: reasoning.text")) as server:
+    with Refusing(has_thoughts, refusal("Unknown part type: thinking")) as server:
         await answer_of(chat(server), ModelRequest(messages=wire_messages(messages)))
     assert [message["role"] for message in server.bodies[1]["messages"]] == ["user", "assistant", "user"]
     assert server.bodies[1]["messages"][1]["content"].strip()

@@ -154,6 +154,7 @@ async def test_a_model_that_anybody_serves_has_the_window_that_its_server_names(
         with StrictProvider(lambda _: "ok", pages=pages) as server:
             model = OpenAIChat("llama3.3:70b", base_url=server.url, api_key="sk-test")
             async with Runner(Agent(model), transcripts=tmp_path) as runner:
+                await runner.run("hi", session_id="s")
                 assert (await runner.status("s")).window == window
 
 

@@ -184,7 +184,7 @@ async def test_a_session_begun_anew_while_it_was_indexed_is_found(records: int, 
     def index() -> None:
         file = Interrupted(path, lambda: asyncio.run(begin_anew()))
         everything = SessionScope()
-        behind = search.behind(everything, file)
+        behind = search.sessions_to_index(everything, file)
         while behind:
             behind = search.catch_up(behind, file)
         file.close()

@@ -261,7 +261,7 @@ def test_other_blobs_are_capped_and_other_texts_are_not() -> None:
     file = {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{BASE64}", "filename": "a"}}
     for part in (audio, file):
         assert IMAGE_TOKENS < tokens_of(content=[part]) < IMAGE_TOKENS + 60
-    assert tokens_of(content=[{"type": "thinking", "thinking": ENGLISH}]) == MESSAGE_OVERHEAD
+    assert tokens_of(content=[{"type": "thinking", "thinking": ENGLISH}]) == MESSAGE_OVERHEAD, "is not sent"
     assert tokens_of(content=[{"type": "text", "text": ENGLISH}]) > count(ENGLISH)
     assert tokens_of(content=[{"type": "new", "items": [[BASE64, 7], None]}]) < IMAGE_TOKENS + 60
     assert tokens_of(content="hi", audio={"data": BASE64}, seen=True) < IMAGE_TOKENS + 60

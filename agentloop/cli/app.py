@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("agentloop.cli.demo:demo", "Show an overflow, and compaction; needs no key."),
     "lessons": ("agentloop.cli.lessons:lessons", "List the lessons, or run the one with that number."),
     "models": ("agentloop.cli.models:models", "List the models that the server offers."),
-    "rewind": ("agentloop.cli.compact:rewind", "Take the newest turn of a session back."),
+    "rewind": ("agentloop.cli.compact:rewind", "Take the newest turn of a session back; undo gives it back."),
     "runs": ("agentloop.cli.durable:runs", "List the durable runs; show, cancel, resume or delete one."),
     "sessions": ("agentloop.cli.sessions:sessions", "List, show, search, export or delete stored sessions."),
     "submit": ("agentloop.cli.durable:submit", "Put a prompt in the queue of durable runs."),

@@ -156,7 +156,7 @@ LIMITS: Sequence[KnownOption] = (
     _valued("--max-tokens", "N", "Tokens of a run, in and out, e.g. 200k. [no limit]"),
     _valued("--max-cost", "USD", "What a run may cost, in US dollars. [no limit]"),
     _valued("--max-seconds", "N", "How long a run may ask the model on. [no limit]"),
-    _valued("--max-repeats", "N", "Equal results of one call. [no limit]", type=click.IntRange(min=2)),
+    _valued("--max-repeats", "N", "Equal results of one call. [no limit]"),
 )
 OUTPUT: Sequence[KnownOption] = (
     _option("--json", "as_json", is_flag=True, help="Short for --output-format stream-json."),

@@ -392,8 +392,14 @@ def _limits(layers: Layers) -> Limits:
         tokens=read(layers.choice("max_tokens"), tokens_of),
         cost=read(layers.choice("max_cost"), partial(amount_of, unit="US dollars")),
         seconds=read(layers.choice("max_seconds"), partial(amount_of, unit="seconds")),
-        repeats=read(layers.choice("max_repeats"), int),
+        repeats=read(layers.choice("max_repeats"), _count),
     )
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise UsageError(f"{text!r} is no whole number: write one such as 5")
+    return int(text)
 
 
 def _system(layers: Layers) -> str | None:

@@ -18,6 +18,8 @@ from agentloop.prompts import CALLED_IN_TEXT, FOREIGN_PART, RESULT_IN_TEXT
 _MOST_STUB_CHARS = 300
 
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_text", "summary_text"})
+_OWN_THOUGHT = "thinking[]"
+"""A thought in the form of chat completions themselves, in pieces, as Mistral's servers write and read it."""
 _CALLS = frozenset({"tool_use", "function_call", "custom_tool_call", "local_shell_call"})
 _RESULTS = frozenset({"tool_result", "function_call_output", "custom_tool_call_output"})
 _MOVED = _THOUGHTS | _CALLS | _RESULTS
@@ -69,6 +71,8 @@ def sent_part(part: Json, role: str) -> Json | None:
     kind, text = _kind(part), part.get("text")
     if kind in _THOUGHTS:
         return None
+    if kind == _OWN_THOUGHT:
+        return part if role == "assistant" else None
     if kind in ("", "text") and isinstance(text, str):
         return {**part, "type": "text"}
     if kind == "refusal" and isinstance(part.get("refusal"), str):
@@ -111,7 +115,7 @@ def stub(part: Json) -> Json:
 
 
 def _is_plain(part: Json) -> bool:
-    return _kind(part) in ("text", "refusal")
+    return _kind(part) in ("text", "refusal", _OWN_THOUGHT)
 
 
 def _is_media(part: Json) -> bool:
@@ -218,6 +222,8 @@ def _parts(content: object) -> list[Json]:
 
 def _kind(part: Json) -> str:
     kind = part.get("type")
+    if kind == "thinking" and isinstance(part.get("thinking"), list):
+        return _OWN_THOUGHT
     return kind if isinstance(kind, str) else ""
 
 

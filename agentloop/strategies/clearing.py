@@ -19,7 +19,7 @@ from agentloop._plumbing.truncate import failure_in, head, last_lines
 from agentloop.context import Budget, Context, Entry, TokenCounter, answers, count_message, newest_within
 from agentloop.events import ClearedItem
 from agentloop.messages import Message, ToolCall
-from agentloop.prompts import CALL_AGAIN, CLEARED, SPILLED, SUPERSEDED, TRUNCATED
+from agentloop.prompts import CALL_AGAIN, CLEARED, SPILLED, SUPERSEDED, TRUNCATED, first_given
 from agentloop.strategies.base import Cut
 
 
@@ -262,7 +262,7 @@ def _key(call: ToolCall, result: str) -> tuple[str, str, str] | None:
     arguments = call.decoded()
     if arguments is None:
         return None
-    same = "" if any(_names_a_file(name, value) for name, value in arguments.items()) else result
+    same = "" if any(_names_a_file(name, value) for name, value in arguments.items()) else first_given(result)
     given = {name: value for name, value in arguments.items() if value is not None}
     if len(given) == 1:
         given = {name: _normal(value) for name, value in given.items()}
