@@ -18,6 +18,7 @@ from agentloop.models import Retry, TextPart
 from agentloop.stream import (
     AnyStreamEvent,
     CallbackFailed,
+    CallRepeated,
     CompactionEnded,
     CompactionSkipped,
     CompactionStarted,
@@ -196,8 +197,7 @@ class Emitter:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-_WARNINGS = (CallbackFailed, ContextWarning, Retrying)
-_NOTEWORTHY = (CompactionEnded, CompactionSkipped, CompactionStarted, RunEnded, RunStarted)
+_NOTEWORTHY = (CallRepeated, CompactionEnded, CompactionSkipped, CompactionStarted, RunEnded, RunStarted)
 _LEFT_OUT = frozenset({"type", "time", "message", "output", "arguments"})
 
 
@@ -211,12 +211,14 @@ def log_event(event: AnyStreamEvent) -> None:
     log(event_type(event), **fields)
 
 
-def _went_wrong(event: AnyStreamEvent) -> bool:
-    """Whether it ends a compaction that failed, or was done by other means than it should."""
-    return isinstance(event, CompactionEnded) and event.status in ("done", "failed") and bool(event.error)
-
-
 def _level(event: AnyStreamEvent) -> Level:
-    if isinstance(event, _WARNINGS) or _went_wrong(event):
-        return "warning"
+    match event:
+        case ContextWarning(level="none"):
+            return "info"
+        case CallbackFailed() | ContextWarning() | Retrying():
+            return "warning"
+        case CompactionEnded(
+            status="done" | "failed", error=str()
+        ):  # the second by other means
+            return "warning"
     return "info" if isinstance(event, _NOTEWORTHY) else "debug"
