@@ -215,6 +215,26 @@ def test_a_fault_is_named_by_its_place(text: str, fault: str) -> None:
     assert fault in str(error.value)
 
 
+class Watched(str):
+    """A file's text that counts the characters which are copied out of it."""
+
+    copied = 0
+
+    def removeprefix(self, prefix: str, /) -> "Watched":
+        return self
+
+    def __getitem__(self, key: Any, /) -> str:
+        piece = super().__getitem__(key)
+        self.copied += len(piece)
+        return piece
+
+
+def test_l11_objects_over_several_lines_are_copied_out_once() -> None:
+    text = Watched("\n".join(json.dumps({"role": "user", "content": "Look."}, indent=1) for _ in range(200)))
+    assert len(parse(text, count=lambda message: len(message.text))) == 200
+    assert text.copied <= len(text)
+
+
 def test_the_command_line_imports_them(tmp_path: Path) -> None:
     (tmp_path / "rollout.jsonl").write_text(FILES["codex"][0])
     done = agentloop("sessions", "import", "rollout.jsonl", "--session", "copy", cwd=tmp_path)

@@ -34,6 +34,7 @@ from agentloop.sessions.foreign import KNOWN, messages_in
 from agentloop.stores.base import checked_owner, checked_ttl
 
 _BETWEEN = pattern(r"[\s,]*")
+_NOT_BLANK = pattern(r"\S")
 _DIGITS = pattern(r"[0-9]{1,16}")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
@@ -116,7 +117,8 @@ def _pieces(text: str) -> list[tuple[str, str]]:
         return lines
     pieces: list[tuple[str, str]] = []
     end = 0
-    while (begin := len(text) - len(text[end:].lstrip())) < len(text):
+    while found := _NOT_BLANK.search(text, end):
+        begin = found.start()
         try:
             _, end = _ANY.raw_decode(text, begin)
         except (ValueError, RecursionError) as error:
