@@ -652,6 +652,14 @@ async def test_one_that_is_smaller_waits(status: int, waits: Waits) -> None:
     assert waits.seconds == [4.2]
 
 
+@pytest.mark.parametrize("status", [400, 401, 403])
+async def test_l17_words_of_an_allowance_do_not_make_another_refusal_pass(status: int, waits: Waits) -> None:
+    said = "Your limit on tokens per min (TPM): Limit 6000, Requested 900. Upgrade your key."
+    with StrictProvider([invalid(status, said)]) as server:
+        assert isinstance(await error_of(chat(server, waits)), ModelRefusedError)
+    assert waits.seconds == []
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 422])
 async def test_these_statuses_are_no_overflow(status: int) -> None:
     words = "This model's maximum context length is 5 tokens"

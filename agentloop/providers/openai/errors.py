@@ -220,7 +220,7 @@ def _in_our_words(said: _Said, words: str, server: Server) -> AgentLoopError:
 
 
 def _may_pass(status: int, body: object) -> bool:
-    if status < 500 and minute_in(body) is not None:
+    if status in (413, 429) and minute_in(body) is not None:
         return True
     if status == 429:
         return not is_unpaid(body)
