@@ -94,6 +94,18 @@ def test_a_result_that_failed_says_so() -> None:
     assert Message.from_openai(said).text == "error\nno such place"
 
 
+@pytest.mark.parametrize("field", ["tool_calls", "reasoning_content"])
+@pytest.mark.parametrize("odd", [5, True, "x", {"y": 1}, [5], None])
+def test_l20_fields_beside_the_parts_may_hold_anything(field: str, odd: object) -> None:
+    said = {"type": "message", "role": "assistant", "content": [LOOK], field: odd}
+    item = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    for around in ([said], [said, item, thought], [item, thought, said]):
+        (message,) = chat_messages(around)
+        calls = [call for call in message["tool_calls"] if call != 5]
+        assert [call["function"]["name"] for call in calls] == ["look"] * (1 + (item in around))
+
+
 def test_an_image_in_a_result_goes_to_responses_and_is_named_to_chat_completions() -> None:
     said = chat_messages(
         [

@@ -166,8 +166,9 @@ def _of_item(item: Json) -> Iterator[Json]:
 def _joined(first: Json, second: Json) -> Json:
     """Two messages of an assistant as one."""
     parts = [*_parts(first.get("content")), *_parts(second.get("content"))]
-    calls = [*(first.get("tool_calls") or ()), *(second.get("tool_calls") or ())]
-    thoughts = [each["reasoning_content"] for each in (first, second) if each.get("reasoning_content")]
+    calls = [*_list(first.get("tool_calls")), *_list(second.get("tool_calls"))]
+    said = (each.get("reasoning_content") for each in (first, second))
+    thoughts = [thought for thought in said if isinstance(thought, str) and thought]
     return _assistant({**first, **second}, parts, calls, thoughts)
 
 
@@ -182,7 +183,7 @@ def _of_message(data: Json) -> Iterator[Json]:
     kept = {key: value for key, value in data.items() if key not in _ENVELOPE}
     said = [_chat_part(part) for part in parts if _kind(part) not in _MOVED]
     if kept["role"] == "assistant":
-        calls = [*(data.get("tool_calls") or ()), *(_call(part) for part in parts if _kind(part) in _CALLS)]
+        calls = [*_list(data.get("tool_calls")), *(_call(part) for part in parts if _kind(part) in _CALLS)]
         thoughts = [thought for part in parts if (thought := _thought(part))]
         yield _assistant(kept, said, calls, thoughts)
         yield from (_result(part) for part in parts if _kind(part) in _RESULTS)
@@ -215,9 +216,11 @@ def _plainest(parts: Sequence[Json]) -> str | list[Json]:
 def _parts(content: object) -> list[Json]:
     if isinstance(content, str):
         return [_text(content)]
-    if not isinstance(content, list):
-        return []
-    return [part if isinstance(part, Mapping) else _text(str(part)) for part in content]
+    return [part if isinstance(part, Mapping) else _text(str(part)) for part in _list(content)]
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _kind(part: Json) -> str:
@@ -257,8 +260,7 @@ def _thought(part: Json) -> str:
     said = part.get("thinking") or part.get("text")
     if isinstance(said, str):
         return said
-    held = part.get("summary") or part.get("content")
-    return text_of(held) if isinstance(held, list) else ""
+    return text_of(_list(part.get("summary") or part.get("content")))
 
 
 def _chat_part(part: Json) -> Json:
