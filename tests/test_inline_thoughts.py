@@ -3,6 +3,7 @@
 import pytest
 
 from agentloop.messages import INLINE_REASONING
+from agentloop.providers.openai.chat_parts import GrowingContent
 from tests.counted_tool_kit import ran, runner_of
 from tests.server_kit import answer_of, chat
 from tests.strict_provider import StrictProvider
@@ -40,3 +41,23 @@ async def test_it_is_neither_shown_nor_sent_back(stream: bool) -> None:
     assert result.output == "Done."
     assert server.refusals == []
     assert "Look first" not in str(server.bodies[1])
+
+
+class Watched(str):
+    """A piece that counts the characters which are copied where it is joined to those before it."""
+
+    copied = 0
+
+    def __radd__(self, before: str, /) -> "Watched":
+        Watched.copied += len(before) + len(self)
+        return Watched("".join((before, self)))
+
+
+@pytest.mark.parametrize("begun", ["<think>", ""])
+def test_l11_a_thought_in_many_pieces_is_copied_once(begun: str) -> None:
+    Watched.copied = 0
+    content, pieces = GrowingContent(), [begun, *[" \n"] * 2_000, "Yes."]
+    assert [content.add(Watched(piece)) for piece in pieces[:-1]] == [""] * 2_001
+    shown = content.add(Watched(pieces[-1])) + content.rest()
+    assert shown == "".join(pieces)
+    assert Watched.copied < 10 * len(shown)

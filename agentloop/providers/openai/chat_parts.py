@@ -489,8 +489,10 @@ class GrowingContent:
 
     def __init__(self) -> None:
         self.thought = ""
-        self._lead: str | None = ""
+        self._lead: list[str] | None = []
         """The text so far where it may be a thought, None once it is not."""
+        self._newest = ""
+        """Its end, in which the sign may have begun that is waited for."""
         self._is_thinking = False
         self._is_behind_thought = False
         self._parts: list[Json | GrowingItem] = []
@@ -517,13 +519,13 @@ class GrowingContent:
 
     def rest(self) -> str:
         """The text that still waits for its other half, once no more can come before it."""
-        lead, self._lead = self._lead or "", None
+        lead, self._lead = "".join(self._lead or ()), None
         text, self._half = str(cleaned(self._half + lead)), ""
         return self._added(text)
 
     def said(self, *, has_calls: bool) -> dict[str, Any]:
         """What stands for content: nothing but a refusal stands where servers put it."""
-        text = "".join((*self._text, self._half, self._lead or ""))
+        text = "".join((*self._text, self._half, *(self._lead or ())))
         if self._parts:
             parts = [part.joined() if isinstance(part, GrowingItem) else part for part in self._parts]
             return {"content": [*parts, _text_part(text)] if text else parts}
@@ -570,16 +572,18 @@ class GrowingContent:
             text = text.lstrip() if self._is_behind_thought else text
             self._is_behind_thought = self._is_behind_thought and not text
             return text
-        self._lead += text
+        self._lead.append(text)
+        newest = self._newest + text
         if not self._is_thinking:
-            begun = self._lead.lstrip()[: len(_THOUGHT)]
-            self._is_thinking = begun == _THOUGHT
-            if not _THOUGHT.startswith(begun):
-                text, self._lead = self._lead, None
+            newest = newest.lstrip()
+            self._is_thinking = newest.startswith(_THOUGHT)
+            if not self._is_thinking and not _THOUGHT.startswith(newest):
+                text, self._lead = "".join(self._lead), None
                 return text
-        if not self._is_thinking or _THOUGHT_ENDS not in self._lead[-len(text) - len(_THOUGHT_ENDS) :]:
+        if not self._is_thinking or _THOUGHT_ENDS not in newest:
+            self._newest = newest[-len(_THOUGHT_ENDS) :]
             return ""
-        thought, _, text = self._lead.partition(_THOUGHT)[2].partition(_THOUGHT_ENDS)
+        thought, _, text = "".join(self._lead).partition(_THOUGHT)[2].partition(_THOUGHT_ENDS)
         self.thought, self._lead, self._is_behind_thought = thought.strip(), None, True
         return self._past_thought(text)
 
