@@ -28,8 +28,8 @@ from agentloop.providers.openai.fields import (
     objects_in,
     parsed,
     said,
-    texts_in,
     trimmed,
+    wait_in,
 )
 from agentloop.providers.openai.overflow import NamedSizes, minute_in, overflow_in
 from agentloop.providers.openai.refusals import CALL_IDS, CONTENT_PART, SYSTEM_ROLE, Refusal
@@ -451,38 +451,3 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
     except _UNREADABLE:
         return None
-
-
-_LASTING = (
-    r"(?:\d{1,6}(?:\.\d{1,9})?\s?(?:ms|milliseconds?|h|hours?|m|min|minutes?|s|sec|seconds?)"
-    r"(?![a-z])[ ,]{0,2}){1,3}"
-)
-_WAIT = re.compile(
-    rf"\b(?:try(?:ing)? (?:it )?again|retry(?:ing)?|come back|wait(?:ing)?|available)\b"
-    rf"(?: your request)?(?: again)?(?: in| after| for| at least)* ({_LASTING})",
-    re.IGNORECASE,
-)
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s?([a-z]+)", re.IGNORECASE)
-_SECONDS = {"ms": 0.001, "mil": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0, "hou": 3600.0}
-"""How many seconds a unit of this beginning has; any other is seconds."""
-
-
-def wait_in(body: object) -> float | None:
-    """How long a server asks to wait in the error itself; the longest where it says so in several places.
-
-    Google's `RetryInfo` has a field for it (https://cloud.google.com/apis/design/errors), others say it.
-
-    Example:
-        >>> wait_in({"error": {"message": "Please try again in 1m2.5s."}})
-        62.5
-        >>> wait_in({"error": {"details": [{"retryDelay": "38s"}]}}), wait_in("Wait for me")
-        (38.0, None)
-    """
-    texts = [text for key, text in texts_in(body) if key in ("retryDelay", "retry_delay")]
-    texts += _WAIT.findall(said(body))
-    return max(filter(None, map(_seconds_in, texts)), default=None)
-
-
-def _seconds_in(text: str) -> float:
-    parts = _PART.findall(text[:60])
-    return sum(float(number) * _SECONDS.get(unit[:3].lower(), 1.0) for number, unit in parts)
