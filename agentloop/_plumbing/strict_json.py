@@ -93,3 +93,16 @@ def _finite(number: str) -> float:
 
 STRICT_JSON = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 """Decodes what every parser of JSON takes: NaN, the infinities and numbers beyond them are a ValueError."""
+
+
+def list_or_object(text: str) -> Any:
+    """The list or the object that the text is as strict JSON, cleaned; None where it is neither.
+
+    >>> list_or_object('{"a": [1]}'), list_or_object("[]"), list_or_object("1"), list_or_object("{a")
+    ({'a': [1]}, [], None, None)
+    """
+    try:
+        value = STRICT_JSON.decode(cleaned_json(text.strip()))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, list | dict) else None

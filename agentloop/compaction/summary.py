@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.strict_json import STRICT_JSON
+from agentloop._plumbing.strict_json import list_or_object
 from agentloop._plumbing.truncate import ends
 from agentloop.compaction.digest import index_of
 from agentloop.compaction.reading import (
@@ -230,7 +230,7 @@ class Summariser:
 
     def _fault(self, text: str, finish: str | None) -> str | None:
         asked = f"{self.spec.system} {self.spec.instruction} {self.focus}".lower()
-        if _is_json(text) and "json" not in asked:
+        if list_or_object(text) is not None and "json" not in asked:
             return "it was JSON, which nobody asked for"
         return fault_of(text, finish, self.covered, self.context, self._counter)
 
@@ -350,14 +350,6 @@ _LONGEST_NAME = "transcript_1700000000-100.jsonl"
 def without_thinking(text: str) -> str:
     """The text without what a model thought aloud before it."""
     return _THINKING.sub("", text).strip()
-
-
-def _is_json(text: str) -> bool:
-    """Whether the text is a JSON object or a list, as a server makes of it that was asked for a schema."""
-    try:
-        return isinstance(STRICT_JSON.decode(text.strip()), dict | list)
-    except (ValueError, RecursionError):
-        return False
 
 
 def fault_in(text: str, finish: str | None) -> str | None:

@@ -30,7 +30,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ArgsKwargs, SchemaError, SchemaValidator
 
 from agentloop._plumbing.callables import inner_function, without_partials
-from agentloop._plumbing.strict_json import STRICT_JSON, cleaned_json
+from agentloop._plumbing.strict_json import list_or_object
 from agentloop._plumbing.truncate import beginning
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json
@@ -307,21 +307,13 @@ def _mended(arguments: dict[str, Any], error: ValidationError) -> dict[str, Any]
                 holder, at, value = value, key, value[key]
         if isinstance(holder, dict) and value is None:
             del holder[at]
-        elif holder is not None and isinstance(value, str) and (inner := _list_or_object(value)) is not None:
+        elif holder is not None and isinstance(value, str) and (inner := list_or_object(value)) is not None:
             holder[at] = inner
     return mended
 
 
 def _holds(value: Any, key: int | str) -> bool:
     return key in value if isinstance(value, dict) else isinstance(value, list) and key in range(len(value))
-
-
-def _list_or_object(text: str) -> Any:
-    try:
-        value = STRICT_JSON.decode(cleaned_json(text))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, list | dict) else None
 
 
 def _faults(error: ValidationError) -> str:
