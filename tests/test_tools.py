@@ -541,6 +541,53 @@ async def test_arguments_that_fit_a_schema_of_the_tools_own_are_given_as_they_ar
 
 
 @pytest.mark.parametrize(
+    ("schema", "fits", "others"),
+    [
+        ({"type": "number", "minimum": 0.5}, [0.5, 1], [0, 0.4, -1]),
+        ({"type": "number", "exclusiveMaximum": 2.5}, [2, 2.4], [2.5, 3]),
+        ({"type": "number", "multipleOf": 0.1}, [0.3, 7], [0.35]),
+        ({"type": "number", "multipleOf": 1.5}, [3, 4.5], [2, 4]),
+        ({"type": "integer", "minimum": 0.5, "maximum": 3.5}, [1, 3], [0, 4]),
+        ({"type": "integer", "exclusiveMinimum": 0.5, "exclusiveMaximum": 3.5}, [1, 3], [0, 4]),
+        ({"type": "number"}, [1, 1.5], ["nan", "inf", "x"]),
+        ({"type": "string", "nullable": True}, ["a", None], [1]),
+        ({"$ref": "#/$defs/size", "nullable": True}, [1, None], ["a"]),
+        ({"enum": ["auto", 1, 2.5]}, ["auto", 1, 2.5], ["off", True, 2]),
+        ({"type": "string", "minLength": 2.0}, ["ab"], ["a"]),
+        ({"const": {"a": 1}}, [{"a": 1}], [{"a": 2}]),
+    ],
+)
+async def test_values_are_held_to_what_a_schema_says_of_them(
+    schema: dict[str, Any], fits: list[object], others: list[object]
+) -> None:
+    size = {"size": {"type": "integer"}}
+    made = by_hand({"properties": {"x": schema}, "required": ["x"], "$defs": size})
+    for value in fits:
+        given = json.dumps({"x": value})
+        assert await ask(made, given) == ToolAnswer(given, "ok")
+    for value in others:
+        assert (await ask(made, json.dumps({"x": value}))).status == "error", value
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"type": "number", "multipleOf": 0},
+        {"type": "integer", "minimum": float("inf")},
+        {"type": "string", "maxLength": -1},
+        {"type": "array", "minItems": 10**30},
+        {"type": "number", "maximum": float("nan")},
+        {"type": []},
+        {"enum": []},
+    ],
+)
+async def test_what_cannot_be_held_of_one_part_leaves_the_others_held(odd: dict[str, Any]) -> None:
+    made = by_hand({"properties": {"odd": odd, "size": {"type": "integer"}}})
+    assert (await ask(made, '{"size": "big"}')).status == "error"
+    assert (await ask(made, '{"size": 1}')).status == "ok"
+
+
+@pytest.mark.parametrize(
     "odd", [{"properties": 3}, {"required": "q"}, {"$ref": "#/$defs/none"}, {"anyOf": [3]}]
 )
 async def test_a_schema_that_says_nothing_known_holds_nothing_up(odd: dict[str, Any]) -> None:

@@ -5,25 +5,37 @@ and as it holds others to type hints: "5" is a number where one is wanted. What 
 model: https://json-schema.org/draft/2020-12/json-schema-validation
 """
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import partial
+from typing import Any, TypeGuard
 
-from pydantic_core import CoreSchema, SchemaError, SchemaValidator, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
 from agentloop.messages import Json
 
 _DEFINITIONS = ("$defs", "definitions")
-_BOUNDS = {
-    "string": {"minLength": "min_length", "maxLength": "max_length"},
-    "array": {"minItems": "min_length", "maxItems": "max_length"},
-    "number": {
-        "minimum": "ge",
-        "maximum": "le",
-        "exclusiveMinimum": "gt",
-        "exclusiveMaximum": "lt",
-        "multipleOf": "multiple_of",
-    },
+_MOST = 2**63
+"""Bounds from here on are none that pydantic can hold."""
+
+_STRING = {"minLength": "min_length", "maxLength": "max_length"}
+_ARRAY = {"minItems": "min_length", "maxItems": "max_length"}
+_NUMBER = {
+    "minimum": "ge",
+    "maximum": "le",
+    "exclusiveMinimum": "gt",
+    "exclusiveMaximum": "lt",
+    "multipleOf": "multiple_of",
 }
+_WHOLE: Mapping[str, Callable[[Fraction], int]] = {
+    "ge": math.ceil,
+    "le": math.floor,
+    "gt": math.floor,
+    "lt": math.ceil,
+    "multiple_of": lambda bound: bound.numerator,
+}
+"""The bound that among whole numbers says what a broken one says."""
 
 
 def checks_of(schema: Json) -> SchemaValidator | None:
@@ -35,7 +47,7 @@ def checks_of(schema: Json) -> SchemaValidator | None:
             for name, inner in _mapping(schema.get(where)).items()
         ]
         return SchemaValidator(core_schema.definitions_schema(_read(schema, schema), definitions))
-    except (SchemaError, RecursionError, TypeError, ValueError, KeyError):
+    except (SchemaError, RecursionError, TypeError, ValueError, LookupError, ArithmeticError):
         return None
 
 
@@ -54,30 +66,30 @@ def _read(schema: object, root: Json) -> Any:
     if "type" in schema or "properties" in schema:
         kinds = schema.get("type", "object")
         kinds = kinds if isinstance(kinds, list) else [kinds]
-        typed = [_typed(kind, schema, root) for kind in kinds]
-        held.append(core_schema.union_schema(typed) if len(typed) > 1 else typed[0])
-    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if isinstance(values, list) and values and all(map(_is_plain, values)):
-        held.append(core_schema.literal_schema(values))
-    return core_schema.chain_schema(held) if len(held) > 1 else held[0] if held else core_schema.any_schema()
+        held.append(core_schema.union_schema([_typed(kind, schema, root) for kind in kinds or [None]]))
+    if values := _list(schema.get("enum", [schema["const"]] if "const" in schema else None)):
+        held.append(core_schema.no_info_plain_validator_function(partial(_one_of, values)))
+    whole = core_schema.chain_schema(held or [core_schema.any_schema()])
+    return core_schema.nullable_schema(whole) if schema.get("nullable") is True else whole
 
 
 def _typed(kind: object, schema: Json, root: Json) -> Any:
     match kind:
         case "string":
-            return core_schema.str_schema(**_bounds("string", schema))
+            return core_schema.str_schema(**_lengths(_STRING, schema))
         case "integer":
-            return core_schema.int_schema(**_bounds("number", schema))
+            return core_schema.int_schema(**_whole(_bounds(_NUMBER, schema)))
         case "number":
-            bounds = _bounds("number", schema)
-            whole = core_schema.int_schema(strict=True, **bounds)
-            return core_schema.union_schema([whole, core_schema.float_schema(**bounds)])
+            bounds = _bounds(_NUMBER, schema)
+            whole = core_schema.int_schema(strict=True, **_whole(bounds))
+            broken = core_schema.float_schema(allow_inf_nan=False, **bounds)
+            return core_schema.union_schema([whole, broken])
         case "boolean":
             return core_schema.bool_schema()
         case "null":
             return core_schema.none_schema()
         case "array":
-            return core_schema.list_schema(_read(schema.get("items"), root), **_bounds("array", schema))
+            return core_schema.list_schema(_read(schema.get("items"), root), **_lengths(_ARRAY, schema))
         case "object":
             return _members(schema, root)
     return core_schema.any_schema()
@@ -102,10 +114,31 @@ def _members(schema: Json, root: Json) -> Any:
     )
 
 
-def _bounds(kind: str, schema: Json) -> dict[str, Any]:
-    """The bounds that are numbers; the flags of older drafts are none."""
-    named = {ours: schema.get(theirs) for theirs, ours in _BOUNDS[kind].items()}
-    return {name: value for name, value in named.items() if _is_number(value)}
+def _bounds(names: Mapping[str, str], schema: Json) -> dict[str, Any]:
+    """The bounds that are numbers, and steps above zero; the flags of older drafts are none."""
+    named = {ours: schema.get(theirs) for theirs, ours in names.items()}
+    return {
+        name: value
+        for name, value in named.items()
+        if _is_number(value) and (name != "multiple_of" or value > 0)
+    }
+
+
+def _whole(bounds: Mapping[str, float]) -> dict[str, Any]:
+    return {name: _WHOLE[name](Fraction(str(bound))) for name, bound in bounds.items()}
+
+
+def _lengths(names: Mapping[str, str], schema: Json) -> dict[str, Any]:
+    return {name: int(bound) for name, bound in _bounds(names, schema).items() if bound >= 0}
+
+
+def _one_of(values: list[Any], value: Any) -> Any:
+    """The value, which is one of these; true is no 1."""
+    if any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in values):
+        return value
+    raise PydanticCustomError(
+        "one_of", "Input should be {expected}", {"expected": " or ".join(map(repr, values))}
+    )
 
 
 def _is_inside(reference: str, root: Json) -> bool:
@@ -113,12 +146,8 @@ def _is_inside(reference: str, root: Json) -> bool:
     return len(parts) == 3 and parts[0] == "#" and parts[2] in _mapping(root.get(parts[1]))
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, str | int | bool)
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
