@@ -179,10 +179,10 @@ GROWN = (*TALK, Message.user("and then?"), Message.assistant("nothing"))
 def test_it_grows_by_what_is_new(tmp_path: Path) -> None:
     path = save(tmp_path, TALK, epoch=7)
     before = path.read_bytes()
-    assert grow(path, GROWN)
+    assert grow(tmp_path, path.name, GROWN)
     assert path.read_bytes().startswith(before)
     assert load(path).messages == GROWN
-    assert grow(path, GROWN)
+    assert grow(tmp_path, path.name, GROWN)
     assert load(path).messages == GROWN
     assert mode(path) == 0o600
 
@@ -192,7 +192,7 @@ def test_a_torn_end_is_completed(tmp_path: Path) -> None:
     path = save(tmp_path / "torn", TALK, epoch=7)
     for cut in range(path.stat().st_size, len(whole)):
         path.write_bytes(whole[:cut])
-        assert grow(path, GROWN)
+        assert grow(path.parent, path.name, GROWN)
         assert path.read_bytes() == whole
 
 
@@ -200,10 +200,10 @@ def test_what_holds_anything_else_stays_as_it_is(tmp_path: Path) -> None:
     path = save(tmp_path, GROWN, epoch=7)
     whole = path.read_bytes()
     for other in (TALK, GROWN[1:], (Message.user("hi"),), ()):
-        assert not grow(path, other)
+        assert not grow(tmp_path, path.name, other)
     for spoilt in (whole[:-9] + b"\0" * 8, b"\0" * 8, b" " + whole, whole + b"\n"):
         path.write_bytes(spoilt)
-        assert not grow(path, GROWN)
+        assert not grow(tmp_path, path.name, GROWN)
         assert path.read_bytes() == spoilt
 
 
@@ -214,11 +214,13 @@ def test_l18_nothing_but_a_transcript_grows(tmp_path: Path) -> None:
     (tmp_path / "transcript_9.jsonl").mkdir()
     os.mkfifo(tmp_path / "transcript_10.jsonl")
     (tmp_path / "linked").symlink_to(tmp_path)
-    for name in ("notes.jsonl", "transcript_8.jsonl", "transcript_9.jsonl", "transcript_10.jsonl", "none"):
-        assert not grow(tmp_path / name, GROWN)
+    outside = save(tmp_path / "other", TALK, epoch=7)
+    names = ["notes.jsonl", "transcript_8.jsonl", "transcript_9.jsonl", "transcript_10.jsonl", "none"]
+    for name in (*names, f"other/{outside.name}", f"../{tmp_path.name}/{path.name}", str(outside)):
+        assert not grow(tmp_path, name, GROWN)
     with pytest.raises(StoreError, match="symbolic link"):
-        grow(tmp_path / "linked" / path.name, GROWN)
-    assert load(path).messages == load(tmp_path / "notes.jsonl").messages == TALK
+        grow(tmp_path / "linked", path.name, GROWN)
+    assert all(load(each).messages == TALK for each in (path, outside, tmp_path / "notes.jsonl"))
 
 
 def test_of_two_who_append_one_does(tmp_path: Path) -> None:
@@ -226,10 +228,10 @@ def test_of_two_who_append_one_does(tmp_path: Path) -> None:
 
     def meanwhile() -> Iterator[Message]:
         yield from TALK
-        assert not grow(path, GROWN)
+        assert not grow(tmp_path, path.name, GROWN)
         yield from GROWN[len(TALK) :]
 
-    assert grow(path, meanwhile())
+    assert grow(tmp_path, path.name, meanwhile())
     assert load(path).messages == GROWN
 
 
@@ -241,7 +243,18 @@ def test_a_disc_that_is_full_in_its_middle_takes_nothing_away(
     tries: list[str] = []
     full_disc(monkeypatch, tries)
     with pytest.raises(StoreError, match="the disc is full"):
-        grow(path, GROWN)
+        grow(tmp_path, path.name, GROWN)
+    assert (len(tries), path.read_bytes()) == (1, before)
+
+
+def test_l5_what_a_killed_writer_left_whole_is_synced_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path, GROWN, epoch=7)
+    before, tries = path.read_bytes(), list[str]()
+    full_disc(monkeypatch, tries)
+    with pytest.raises(StoreError, match="the disc is full"):
+        grow(tmp_path, path.name, GROWN)
     assert (len(tries), path.read_bytes()) == (1, before)
 
 

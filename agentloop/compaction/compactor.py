@@ -262,7 +262,7 @@ class Compactor:
 
         def saved() -> str:
             named = [event.transcript for _, event in context.compactions if event.transcript]
-            if named and grow(folder / named[-1], history()):
+            if named and grow(folder, named[-1], history()):
                 return named[-1]
             return save(folder, history(), epoch=int(time.time())).name
 

@@ -91,19 +91,21 @@ def save(folder: Path, messages: Iterable[Message], *, epoch: int) -> Path:
         raise refused(folder, error) from error
 
 
-def grow(path: Path, messages: Iterable[Message]) -> bool:
-    """Append to a transcript what it lacks of these messages, synced; whether it holds just them now.
+def grow(folder: Path, name: str, messages: Iterable[Message]) -> bool:
+    """Append to a transcript of the folder what it lacks of these messages; whether it holds just them now.
 
-    Where it is not there, is no transcript, holds anything but their beginning, byte for byte, or somebody
-    else appends to it, nothing is written. Blocks, so run it in a thread.
+    What it holds is synced then. Where it is not there, the name is no transcript's, it holds anything but
+    their beginning, byte for byte, or somebody else appends to it, nothing is written. Blocks, so run it in a
+    thread.
 
     Raises:
         StoreError: it could not be read or written; what it held, it holds.
     """
-    if not _NAME.fullmatch(path.name):
+    if not _NAME.fullmatch(name):
         return False
+    path = folder / name
     try:
-        refuse_link(path.parent)
+        refuse_link(folder)
         with open(path, "r+b", opener=_regular) as file:
             return _locked(file) and _grown(file, (f"{_line(message)}\n".encode() for message in messages))
     except FileNotFoundError:
@@ -182,10 +184,11 @@ def _grown(file: BinaryIO, lines: Iterator[bytes]) -> bool:
         held = file.read(len(line))
         if held != line:
             return line.startswith(held) and not file.read(1) and _append(file, line[len(held) :], lines)
-    return not file.read(1)
+    return not file.read(1) and _append(file, b"", lines)
 
 
 def _append(file: BinaryIO, rest: bytes, lines: Iterator[bytes]) -> bool:
+    """Append these, and sync all: a writer that was killed may have left what it had not synced."""
     size = file.tell()
     try:
         with open(file.fileno(), "ab", closefd=False) as end:
