@@ -233,6 +233,13 @@ def another_programs(data: str, seq: int, event_id: str) -> str:
     return f"{FOLD} {told}\n{data}"
 
 
+def test_one_without_what_the_guard_knows_is_none() -> None:
+    data = json.loads(checkpoint_of(Context.of(records_of(LOG[:300])), "id").body.partition("\n")[2])
+    del data["guard"]
+    body = another_programs(json.dumps(data), 300, "id")
+    assert context_in(Checkpoint(seq=300, event_id="id", body=body)) is None
+
+
 @pytest.mark.parametrize("data", ["", "[]", "{}", '{"entries": [[]], "said": []}', "[" * 100_000])
 async def test_a_checkpoint_of_another_program_is_none(data: str) -> None:
     store, event_id = await stored(LOG), LOG[299].id
@@ -250,9 +257,12 @@ async def test_a_session_with_a_damaged_checkpoint_opens_as_without_one(body: st
     assert await store.checkpoint("s") is None
 
 
-async def test_a_checkpoint_of_another_version_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as newer:
-        newer.setattr(checkpoint, "FOLD", FOLD + 1)
+@pytest.mark.parametrize("other", [1, FOLD + 1])
+async def test_a_checkpoint_of_another_version_is_made_anew(
+    other: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as another:
+        another.setattr(checkpoint, "FOLD", other)
         store = await stored(long_log(1_200), kept=1_100)
     session = await Session.open("s", store)
     assert session.context.starts_after == 0
@@ -471,10 +481,10 @@ def test_results_of_one_call_for_many_are_kept_with_it() -> None:
 
 
 def test_the_meaning_of_the_fold_has_its_number() -> None:
-    """A change of what `Context` makes of a log raises `FOLD`, unless older ones can do without it."""
+    """A change of what `Context` makes of a log raises `FOLD`."""
     log = [replace(event, id=f"{at}", time=float(at)) for at, event in enumerate(long_log(1_500))]
     checkpoint = checkpoint_of(Context.of(records_of(log)), "id")
-    assert FOLD == 1
+    assert FOLD == 2
     data = checkpoint.body.partition("\n")[2]
     assert hashlib.sha256(data.encode()).hexdigest()[:16] == "293dcd01f0a35bd3"
 

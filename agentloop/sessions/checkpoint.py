@@ -16,11 +16,8 @@ from agentloop.errors import StoreError
 from agentloop.messages import Message
 from agentloop.stores.base import Checkpoint
 
-FOLD = 1
-"""What a fold means. Whoever changes what `Context` makes of a log raises it, and all are made anew.
-
-What is only added needs no new number where older ones can do without.
-"""
+FOLD = 2
+"""What a fold means. Whoever changes what `Context` makes of a log raises it, and all are made anew."""
 
 CHECKPOINT_EVERY = 1_000
 """So many records, or as many as are in sight if those are more, stand between two checkpoints.
@@ -170,7 +167,7 @@ def _from_json(data: Mapping[str, Any]) -> Context:
         rewritten_at=data["epoch"],
         reports={model: _report_in(report) for model, report in data["reports"].items()},
         recent_reports={model: tuple(map(_report_in, reports)) for model, reports in data["told"].items()},
-        guard=Guard(**data.get("guard", {})),  # older ones know of none
+        guard=Guard(**data["guard"]),
     )
 
 
@@ -193,9 +190,7 @@ def _entries(rows: Iterable[list[Any]], said: Iterable[int]) -> list[Entry]:
 
 def _entry_in(message: Any, _: bool, *plain: Any) -> Entry:
     shown = Message.from_openai(message)
-    return Entry(
-        message=shown, original=shown, **dict(zip(_PLAIN, (*plain, None)[: len(_PLAIN)], strict=True))
-    )
+    return Entry(message=shown, original=shown, **dict(zip(_PLAIN, plain, strict=True)))
 
 
 def _events(rows: Iterable[tuple[int, str]]) -> tuple[tuple[int, Any], ...]:

@@ -61,7 +61,7 @@ async def test_an_old_file_is_listed_searched_and_sound(tmp_path: Path) -> None:
     hold(frozen(READ)["listed"], await listed(unpacked("store.db", tmp_path)), "the list")
 
 
-@pytest.mark.parametrize("kept", [True, False], ids=["from its checkpoint", "from its log"])
+@pytest.mark.parametrize("kept", [True, False], ids=["with an old checkpoint", "without one"])
 async def test_a_long_log_goes_on(tmp_path: Path, kept: bool) -> None:
     path = unpacked("long.db", tmp_path)
     if not kept:
@@ -71,9 +71,12 @@ async def test_a_long_log_goes_on(tmp_path: Path, kept: bool) -> None:
     hold(frozen(READ)["sent"]["long"], await sent_next(path, "long"), "what a model is sent for long")
 
 
-async def test_an_old_checkpoint_is_used(tmp_path: Path) -> None:
+async def test_an_old_checkpoint_is_made_anew(tmp_path: Path) -> None:
     store = Looking(unpacked("long.db", tmp_path))
-    async with Runner(Agent(ScriptedModel(["On."])), store=store, transcripts=None) as runner:
+    async with Runner(Agent(ScriptedModel(["On.", "On."])), store=store, transcripts=None) as runner:
+        await runner.run("And now?", session_id="long")
+        assert min(store.read_after) == 0
+        store.read_after.clear()
         await runner.run("And now?", session_id="long")
     assert min(store.read_after) > 1_000
 
