@@ -108,7 +108,7 @@ class Compacted(Event):
 
     The replacement stands before the first message at or after position `at`; `tokens` is its length, with
     that of `answer`, which an assistant says behind it where that is not empty (`answer_tokens` long). Where
-    nothing is covered there is no replacement; where something is and there is none, a user took it back.
+    nothing is covered there is no replacement; where something is and there is none, it is a rewind.
     `made` tells a model's text from a digest of the log and from a line that only says that something is
     gone. `before` and `after` are the request's size around it, `lost` the newest identifiers no longer in
     sight and `lost_count` how many there are, None in older records. Records of one compaction in several
@@ -138,6 +138,11 @@ class Compacted(Event):
     lost_count: int | None = _later(None)
     fault: str | None = _later(None)
     eager: bool = _later(False)
+
+    @property
+    def is_rewind(self) -> bool:
+        """Whether a user took back what it covers: nothing stands for it."""
+        return bool(self.covers) and not self.replacement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,7 +450,7 @@ def _sorted_by_sight(records: Iterable[Record]) -> tuple[Ranges, Ranges]:
                 standing[record.seq] = event
             case Restored(seq=seq):
                 standing.pop(seq, None)
-    shown += [seq for seq, event in standing.items() if event.covers and event.replacement]
+    shown += [seq for seq, event in standing.items() if event.covers and not event.is_rewind]
     gone = united(*(event.covers for event in standing.values()))
     hidden = [seq for seq in shown if holds(gone, seq)]
     seen = [seq for seq in shown if not holds(gone, seq)]

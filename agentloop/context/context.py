@@ -324,7 +324,7 @@ def originals_of(context: Context, entries: Iterable[Entry]) -> list[Entry]:
 
 def rewound(compactions: Iterable[tuple[int, Compacted]]) -> Ranges:
     """The positions that were taken back: they are covered, and nothing stands for them."""
-    return united(*(event.covers for _, event in compactions if event.covers and not event.replacement))
+    return united(*(event.covers for _, event in compactions if event.is_rewind))
 
 
 def model_summaries(context: Context, entries: Iterable[Entry]) -> list[Entry]:

@@ -124,7 +124,7 @@ def _blocks(seq: int, event: Event) -> list[str]:
             return _said(seq, event)
         case Compacted():
             places = ", ".join(f"{first}–{last}" for first, last in event.covers)
-            if event.covers and not event.replacement:
+            if event.is_rewind:
                 return [f"*{seq}: {places} taken back*"]
             sizes = f"{event.before:,} tokens before, {event.after:,} after"
             return [f"*{seq}: {places} compacted ({event.reason}): {sizes}*", _fenced(event.replacement)]
