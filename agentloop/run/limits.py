@@ -141,7 +141,7 @@ class Spending:
     `model` answers and `writer` writes summaries; `outcomes` are what the run's compactions came to so far.
     `steps` counts the agent's answers, `answered` is what they used and `unreported` what those did that
     reported nothing; `charged` is their price as far as a limit needs it. `results` says how often each call,
-    by its tool and arguments, gave which result, of which a hash is kept.
+    by its tool and arguments, gave which result, of which a hash is kept; `repeats` is the most of these.
     """
 
     limits: Limits
@@ -155,6 +155,7 @@ class Spending:
     paid: float | None = None
     charged: float | None = 0.0
     results: Counter[tuple[str, str, str]] = field(default_factory=Counter, repr=False)
+    repeats: int = 0
     started: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -198,6 +199,7 @@ class Spending:
         """How often this call has now given this result."""
         result = (call.name, call.arguments, sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
         self.results[result] += 1
+        self.repeats = max(self.repeats, self.results[result])
         return self.results[result]
 
     def limit_reached(self) -> str | None:
@@ -208,7 +210,7 @@ class Spending:
             tokens=used.input_tokens + used.output_tokens,
             seconds=self.limits.clock() - self.started,
             cost=None if self.limits.cost is None else self._charges(),
-            repeats=max(self.results.values(), default=0),
+            repeats=self.repeats,
         )
         return self.limits.reached(spent)
 
