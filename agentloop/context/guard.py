@@ -48,8 +48,16 @@ class Guard:
       at once after one that helped: that is what it was asked for
     - an overflow that the provider proved passes once through a pause
 
-    `attempt` is the group of the attempt judged last, whose steps are judged together; `base` are the strikes
-    before it. `told` says that the log knows of the wait that goes on.
+    Its fields:
+
+    - `strikes`: so many in a row
+    - `last_size`: the size that the last one left; None where nothing waits
+    - `bypassed`: an overflow has passed through this pause
+    - `since_last`, `since_wish`: model calls since the last one judged, and since the model's last wish
+    - `attempt`: the group of the attempt judged last, whose steps are judged together
+    - `base`: the strikes before it
+    - `refilled`: that attempt came too soon after the one before
+    - `told`: the log knows of the wait that goes on
     """
 
     strikes: int = 0
