@@ -185,7 +185,8 @@ class Runner:
 
         `focus` is what the summary must keep above all; `strategy` is another than the policy's. Where the
         trigger is still, or there is nothing to compact, the status is `not_due` and nothing was written.
-        With `Idle` or `Every` as the trigger a host looks after sessions while nobody waits for them.
+        With `Idle` or `Every` as the trigger a host looks after sessions while nobody waits for them. Such a
+        compaction has the trigger's reason, and is `skipped` as long as the last ones did not help.
 
         Raises:
             SessionNotFoundError: there is no such session.

@@ -9,7 +9,7 @@ import pytest
 from agentloop.compaction import Compaction, Digest, MicroCompact, Summary
 from agentloop.context import Context
 from agentloop.errors import AgentLoopError, UsageError
-from agentloop.events import Compacted, EventFilter, MessageRecord, Record, RunEndRecord
+from agentloop.events import Compacted, EventFilter, MessageRecord, NotCompacted, Record, RunEndRecord
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.models import ChatModel
 from agentloop.results import CompactionPreview
@@ -215,9 +215,26 @@ async def test_an_idle_session_is_compacted_while_nobody_waits() -> None:
     assert (await context_in(runner)).length == context.length
     now[0] += 2
     result = await runner.compact("s", trigger=trigger)
-    assert (result.status, result.reason) == ("done", "manual")
+    assert (result.status, result.reason) == ("done", "idle")
+    assert (await newest_compaction(runner)).reason == "idle"
     assert "seconds without a message" in result.why
     assert (await runner.compact("s", trigger=trigger)).status == "not_due"
+
+
+async def test_l10_a_host_that_polls_in_vain_is_held_back_and_a_person_is_not() -> None:
+    model = ScriptedModel([], window=WINDOW, summary="")
+    strategy = replaced_by(TurnWindow(2), Summary(on_failure=None))
+    runner = await runner_on(talk(8), strategy, model=model)
+    polls = [await runner.compact("s", trigger=TurnCount(2)) for _ in range(5)]
+    assert [poll.status for poll in polls] == ["failed", *["skipped"] * 4]
+    assert "did not help" in str(polls[-1].error)
+    noted = [each.event for each in await runner.events("s") if isinstance(each.event, NotCompacted)]
+    assert [(each.status, each.reason) for each in noted] == [
+        ("failed", "threshold"),
+        ("skipped", "threshold"),
+    ]
+    assert (await context_in(runner)).guard.strikes == 1
+    assert (await runner.compact("s")).status == "failed"
 
 
 async def test_another_strategy_than_the_policys_is_taken_for_one_compaction() -> None:

@@ -101,8 +101,8 @@ class ContextKeeper:
             occasion, held = self._due(session.context, self.policy)
             if occasion and held is None:
                 session = await self.escalate(await session.whole(), self.budget, occasion)
-            elif occasion and not session.context.guard.told:
-                session = await self._skip(session, occasion, "skipped", str(held))
+            elif occasion:
+                session = await self._hold_back(session, occasion, str(held))
             await self._say_fixed(session.context)
         await self._warn(session.context)
         self.budget.check(session.context)
@@ -147,15 +147,19 @@ class ContextKeeper:
         """Compact since a person asked, where this trigger fires now (None: in any case), by this strategy.
 
         The policy's own strategy is taken where none is given. Where the trigger is still or there is nothing
-        to do, the result is `not_due`. A summary that is refused changes nothing.
+        to do, the result is `not_due`. What a trigger asks for is no wish: it is `skipped` where the guard
+        holds it back, which the log notes once. A summary that is refused changes nothing.
         """
         occasion, strategy = _asked_for(focus), strategy or self._strategy
         if trigger is not None:
-            fired = fired_by(trigger, session.context, self.budget)
-            if fired is None:
+            due, held = self._asked_of(trigger, session.context)
+            if due is None:
                 still = f"the trigger {name_of(trigger)} does not fire"
                 return session, self._not_due(session.context, occasion, strategy, still)
-            occasion = replace(occasion, why=fired.why)
+            occasion = replace(due, focus=focus)
+            if held is not None:
+                session = await self._hold_back(session, occasion, held)
+                return session, self._not_due(session.context, occasion, strategy, held, "skipped")
         session, result = await self._by_the_steps(await session.whole(), self.budget, occasion, strategy)
         return session, result or self._not_due(session.context, occasion, strategy, NOTHING_TO_DO)
 
@@ -182,6 +186,11 @@ class ContextKeeper:
             return f"it would save about {gain:,} tokens, and is done from {least:,} on: ask again later"
         answers = "answer" if steps == 1 else "answers"
         return f"it was done just before: ask again after {steps} more {answers}" if steps else None
+
+    async def _hold_back(self, session: Session, occasion: Occasion, held: str) -> Session:
+        """The session with the record that the guard holds a compaction back, unless the log knows of it."""
+        known = session.context.guard.told
+        return session if known else await self._skip(session, occasion, "skipped", held)
 
     async def _skip(self, session: Session, occasion: Occasion, status: str, error: str) -> Session:
         """The session with the record that a compaction was due, or wished for, and why it was not begun."""
@@ -380,7 +389,11 @@ class ContextKeeper:
         """What a compaction is due for now, None for nothing; and what the guard has against it."""
         if too_late := _OVERFLOW(context, self.budget):
             return Occasion(reason=too_late.reason, why=too_late.why), None
-        fired = fired_by(policy.trigger, context, self.budget)
+        return self._asked_of(policy.trigger, context)
+
+    def _asked_of(self, trigger: Trigger | None, context: Context) -> tuple[Occasion | None, str | None]:
+        """What this trigger wants a compaction for, None for nothing; and what the guard has against it."""
+        fired = fired_by(trigger, context, self.budget)
         if fired is None:
             return None, None
         size, threshold = self.budget.size(context), self.status(context).threshold

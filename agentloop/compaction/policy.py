@@ -49,7 +49,7 @@ class Compaction:
     def __post_init__(self) -> None:
         if not isinstance(self.micro, MicroCompact | None):
             raise UsageError(f"micro must be a MicroCompact(…) or None, not {self.micro!r}")
-        check_parts(self.trigger, self.strategy)
+        check_parts(self.trigger, None)
         called("strategy", self.strategy)
         if self.model is not None:
             check_model("model", self.model)
