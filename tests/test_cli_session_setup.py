@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.cli.session_setup import taken_up
+from agentloop.cli.session_setup import settings_of_run
 from agentloop.cli.settings import settings_for
 from agentloop.errors import UsageError
 from agentloop.events import RunSetup, RunStartRecord
@@ -36,13 +36,12 @@ def test_a_session_goes_on_where_it_began(go_on: tuple[str, ...], tmp_path: Path
         assert agentloop("-p", "one", *options, cwd=tmp_path).status == 0
         done = agentloop("-p", "two", *go_on, cwd=tmp_path)
         assert (done.status, done.out) == (0, "an answer\n")
-        told = f"goes on with mine at {provider.url}, --api responses, a window of 32k, compaction at 0.5, as"
-        assert told in done.err
+        told = f"--model mine --window 32000 --base-url {provider.url} --api responses --compact-at 0.5, as"
+        assert f"goes on with {told}" in done.err
         assert "offline" not in done.err
         assert provider.requests[-1].path.endswith("/responses")
         other = agentloop("-p", "three", *go_on, "-m", "yours", "--compact-at", "off", cwd=tmp_path)
-        assert f"goes on with yours at {provider.url}, --api responses, as before" in other.err
-        assert "a window" not in other.err
+        assert f"goes on with --base-url {provider.url} --api responses, as before" in other.err
         assert agentloop("-p", "four", *go_on, "-m", "offline", cwd=tmp_path).err.count(provider.url) == 0
         assert len(provider.requests) == 3
     setups = [record["setup"] for record in starts("talk", tmp_path)]
@@ -78,34 +77,82 @@ def test_a_new_title_makes_no_session_the_newest(tmp_path: Path) -> None:
     assert "session new" in agentloop("-p", "more", "-c", cwd=tmp_path).err
 
 
-def test_a_key_goes_to_no_server_that_the_log_alone_names() -> None:
-    run, keyed = began(server=GATEWAY), {"OPENAI_API_KEY": "sk-mine-and-nobody-elses"}
-    with pytest.raises(UsageError, match=f"give --base-url {GATEWAY} to send your key there"):
-        taken_up(settings_for({}, keyed), run)
-    assert taken_up(settings_for({}, {}), run).base_url == GATEWAY
-    assert taken_up(settings_for({}, keyed), began()).base_url == "http://127.0.0.1:1/v1"
-    local = {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"} | keyed
-    openai = taken_up(settings_for({}, local), began("gpt-5-mini", server="https://api.openai.com/v1"))
-    assert (openai.base_url, openai.model) == ("https://api.openai.com/v1", "gpt-5-mini")
+KEYED = {"OPENAI_API_KEY": "sk-mine-and-nobody-elses"}
+LOCAL = "http://127.0.0.1:1/v1"
+
+
+@pytest.mark.parametrize("environment", [{}, {"OPENAI_BASE_URL": GATEWAY}], ids=str)
+@pytest.mark.parametrize(
+    "server", [LOCAL, "https://api.openai.com:9/v1", "http://api.openai.com/v1", "http://127.evil.com/v1"]
+)
+def test_a_key_goes_to_no_server_that_the_log_alone_names(server: str, environment: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=f"give --base-url {server} to send your key there"):
+        settings_of_run(settings_for({}, environment | KEYED), began(server=server))
+
+
+def test_the_key_of_a_gateway_goes_to_nobody_else() -> None:
+    settings = settings_for({}, {"OPENAI_BASE_URL": GATEWAY} | KEYED)
+    assert settings_of_run(settings, began(server=GATEWAY)).base_url == GATEWAY
+    with pytest.raises(UsageError, match="to send your key there"):
+        settings_of_run(settings, began(server="https://api.openai.com/v1"))
+    assert settings_of_run(settings_for({}, KEYED), began(server="https://api.openai.com/v1")).model == "mine"
+
+
+@pytest.mark.parametrize("server", [LOCAL, "http://localhost:8080/v1", "http://[::1]:8080/v1"])
+def test_a_server_on_this_machine_is_taken_up(server: str) -> None:
+    assert settings_of_run(settings_for({}, {}), began(server=server)).base_url == server
+
+
+@pytest.mark.parametrize(
+    "server",
+    [GATEWAY, "https://api.openai.com:9/v1", "http://127.evil.com/v1", "http://localhost.evil.com/v1"],
+)
+def test_a_session_goes_to_no_other_machine_that_the_log_alone_names(server: str) -> None:
+    with pytest.raises(UsageError, match=f"give --base-url {server} to send the session there"):
+        settings_of_run(settings_for({}, {}), began(server=server))
+
+
+def test_a_password_in_an_address_of_the_log_is_not_taken_up() -> None:
+    run = began(server="http://ann:word@127.0.0.1:1/v1?key=word")
+    assert settings_of_run(settings_for({}, {}), run).base_url == LOCAL
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ({"api": "nonsense"}, {"api": "chat", "model": "mine"}),
+        ({"compact_at": 7.0}, {"compact_at": 0.8, "model": "mine"}),
+        ({"window": -1}, {"window": None, "model": "mine"}),
+        ({"server": None}, {"base_url": None, "model": "mine"}),
+        ({"server": "http://[bad"}, {"base_url": None, "model": "offline"}),
+        ({"server": "file:///etc/passwd"}, {"base_url": None, "model": "offline"}),
+        ({"model": "\x1b[2J"}, {"base_url": None, "model": "offline"}),
+    ],
+    ids=str,
+)
+def test_what_a_flag_would_refuse_is_passed_over(said: dict[str, object], left: dict[str, object]) -> None:
+    now = settings_of_run(settings_for({}, {}), began(**said))  # type: ignore[arg-type]
+    assert {name: getattr(now, name) for name in left} == left
+    assert "\x1b" not in (now.resumed_with or "")
 
 
 def test_what_is_secret_in_an_address_is_asked_for_again() -> None:
     run = began(server=GATEWAY, cut=True)
     with pytest.raises(UsageError, match=f"ran on {GATEWAY}, with a secret in its address: give --base-url"):
-        taken_up(settings_for({}, {}), run)
+        settings_of_run(settings_for({}, {}), run)
     given = f"{GATEWAY}?api-version=1"
-    assert taken_up(settings_for({}, {"OPENAI_BASE_URL": given}), run).base_url == given
-    assert taken_up(settings_for({"base_url": given}, {}), run).model != "mine"
+    assert settings_of_run(settings_for({}, {"OPENAI_BASE_URL": given}), run).base_url == given
+    assert settings_of_run(settings_for({"base_url": given}, {}), run).model != "mine"
 
 
 @pytest.mark.parametrize("flags", [{"base_url": "http://127.0.0.1:2/v1"}, {"model": "offline"}])
 def test_a_flag_for_another_server_leaves_nothing_of_the_model(flags: dict[str, str]) -> None:
     settings = settings_for(flags, {})
-    now = taken_up(settings, began())
+    now = settings_of_run(settings, began())
     assert (now.model, now.base_url, now.window) == (settings.model, settings.base_url, None)
     assert now.compact_at == 0.5
 
 
 def test_a_log_of_an_older_version_says_nothing() -> None:
     settings = settings_for({}, {})
-    assert taken_up(settings, RunStartRecord(run_id="r", model="mine")) is settings
+    assert settings_of_run(settings, RunStartRecord(run_id="r", model="mine")) is settings

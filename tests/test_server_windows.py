@@ -15,6 +15,7 @@ from agentloop._plumbing.amounts import MOST_TOKENS
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.models import AsksWindow, Priced
 from agentloop.providers.openai import OpenAIChat
+from agentloop.providers.openai.server import is_loopback, is_openai
 from agentloop.providers.openai.window import listed_window, props_window
 from agentloop.run import Agent
 from agentloop.runner import Runner
@@ -282,3 +283,25 @@ def test_the_model_offers_what_the_protocols_ask() -> None:
     assert isinstance(OpenAIChat("m", api_key="k"), AsksWindow)
     assert isinstance(OpenAIChat("m", api_key="k"), Priced)
     assert not isinstance(ScriptedModel([]), AsksWindow | Priced)
+
+
+@pytest.mark.parametrize(
+    ("url", "ours", "theirs"),
+    [
+        ("https://api.openai.com/v1", False, True),
+        ("https://API.openai.com:443/v1", False, True),
+        ("http://api.openai.com/v1", False, False),
+        ("https://api.openai.com:9/v1", False, False),
+        ("https://api.openai.com.evil.com/v1", False, False),
+        ("http://localhost:1/v1", True, False),
+        ("http://127.0.0.9/v1", True, False),
+        ("http://[::1]:1/v1", True, False),
+        ("http://127.evil.com/v1", False, False),
+        ("http://127.0.0.1@evil.com/v1", False, False),
+        ("http://localhost.evil.com/v1", False, False),
+    ],
+)
+def test_an_address_is_this_machines_or_openais_only_where_it_is_whole(
+    url: str, ours: bool, theirs: bool
+) -> None:
+    assert (is_loopback(url), is_openai(url)) == (ours, theirs)

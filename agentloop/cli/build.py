@@ -83,7 +83,7 @@ def build(settings: Settings) -> AgentSetup:
     return AgentSetup(
         agent=agent,
         callbacks=tuple(load_callbacks(settings.callbacks)),
-        notices=tuple(filter(None, (cut, _fallback_notice(settings), settings.as_before))),
+        notices=tuple(filter(None, (cut, _fallback_notice(settings), settings.resumed_with))),
     )
 
 

@@ -13,7 +13,7 @@ from agentloop.cli.build import build, make_runner, window_notice
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, options
 from agentloop.cli.progress import compaction_line, short
 from agentloop.cli.session_choice import SessionChoice, find_session
-from agentloop.cli.session_setup import as_before
+from agentloop.cli.session_setup import resume_settings
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import UsageError
@@ -52,7 +52,7 @@ def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_
     strategy = None if wanted is None else strategy_named(wanted)
 
     flags = flags_of(click.get_current_context())
-    settings = as_before(settings_for(flags), SessionChoice(existing=name))[1]
+    settings = resume_settings(settings_for(flags), SessionChoice(existing=name))[1]
 
     async def work(runner: Runner, session_id: str) -> _Done:
         if preview:

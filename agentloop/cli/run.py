@@ -24,7 +24,7 @@ from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import RunFigures, compaction_report, final_line, progress_on
 from agentloop.cli.resume_hint import resume_hint
 from agentloop.cli.session_choice import SessionChoice, read_past, session_choice, session_id_for
-from agentloop.cli.session_setup import as_before
+from agentloop.cli.session_setup import resume_settings
 from agentloop.cli.settings import MEMORY, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import UsageError
@@ -141,7 +141,7 @@ def _settings(flags: Mapping[str, Any], until_end: ExitStack) -> tuple[SessionCh
     if flags.get("no_session"):
         given = flags.get("transcripts") is not None
         settings = until_end.enter_context(store_nothing(settings, transcripts_given=given))
-    return as_before(settings, choice)
+    return resume_settings(settings, choice)
 
 
 def _report(error: BaseException, writer: AnswerWriter) -> int:

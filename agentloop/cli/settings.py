@@ -285,14 +285,23 @@ _FIELDS: Sequence[_Field] = (
 """The others are put together from several."""
 
 
+def read_setting(name: str, text: str) -> Any:
+    """What the text stands for as the setting of that name.
+
+    Raises:
+        UsageError: it stands for nothing.
+    """
+    return next((each.reads for each in _FIELDS if each.name == name), str)(text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What one call uses. `compact_at` is None where automatic compaction is off, `window` in tokens.
 
     `given` are the options that stood on the command line, each as its words. `redact` takes secrets out of
     what is stored and shown; None where that is off. `owner` is whose sessions are seen, None for all; new
-    ones are theirs and expire after `ttl_seconds` without a new record, None for never. `as_before` says in
-    words what is taken up from the session that the call goes on with.
+    ones are theirs and expire after `ttl_seconds` without a new record, None for never. `resumed_with`
+    says what is taken up from the session that the call goes on with.
     """
 
     model: str
@@ -322,7 +331,7 @@ class Settings:
     owner: str | None = None
     ttl_seconds: float | None = None
     when_busy: WhenBusy = "refuse"
-    as_before: str | None = None
+    resumed_with: str | None = None
 
 
 def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:

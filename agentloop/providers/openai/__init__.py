@@ -2,13 +2,6 @@
 
 from agentloop.providers.openai.chat import OpenAIChat
 from agentloop.providers.openai.connections import LoopClients
-from agentloop.providers.openai.server import (
-    OPENAI_URL,
-    Server,
-    ServerChoice,
-    is_loopback,
-    is_openai,
-    place_of,
-)
+from agentloop.providers.openai.server import OPENAI_URL, Server, ServerChoice, is_loopback, place_of
 from agentloop.providers.openai.errors import VENDOR_ERRORS, understand
 from agentloop.providers.openai.responses import OpenAIResponses

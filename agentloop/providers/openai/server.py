@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from agentloop._plumbing.checks import shown, text_or_none
@@ -106,14 +107,18 @@ def query_of(url: str) -> dict[str, str]:
 
 
 def is_openai(url: str) -> bool:
-    """Whether the URL names OpenAI's own API."""
-    return urlsplit(url).hostname == urlsplit(OPENAI_URL).hostname
+    """Whether the URL names OpenAI's own API: by https, at its own port."""
+    parts, own = urlsplit(url), urlsplit(OPENAI_URL)
+    return (parts.scheme, parts.hostname, parts.port or 443) == (own.scheme, own.hostname, 443)
 
 
 def is_loopback(url: str) -> bool:
     """Whether the URL names this machine itself."""
     host = urlsplit(url).hostname or ""
-    return host == "localhost" or host == "::1" or host.startswith("127.")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _checked_url(url: str) -> str:
