@@ -52,9 +52,12 @@ def test_commands_of_the_chat(tmp_path: Path) -> None:
         say(screen, "/undo", "there is no session")
         say(screen, "/frobnicate", "no command /frobnicate: /help lists them")
         say(screen, "/hlep", "did you mean /help?")
+        say(screen, "/rewnd", "did you mean /rewind?")
         say(screen, "?", "/undo")
         say(screen, "hello", "hello")
         say(screen, "/undo", "no compaction")
+        say(screen, "/rewind", "undo gives it back")
+        say(screen, "/undo", "taken back: rewind")
         screen.wait_for(READY)
         screen.type("/quit\n")
         assert screen.end() == 0

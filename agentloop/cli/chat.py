@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -16,7 +16,7 @@ from rich.console import Console
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
 from agentloop.cli.app import one_line
 from agentloop.cli.build import AgentSetup, make_runner, window_notice
-from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undo_text
+from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undone
 from agentloop.cli.faults import show_where, with_option
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
@@ -29,17 +29,7 @@ from agentloop.runner import Runner
 from agentloop.stream import MessageAdded, Retrying, StreamEvent, TextDelta
 from agentloop.workspace import end_all
 
-HELP = """\
-/compact [FOCUS]  make the context smaller now; FOCUS is what the summary must keep above all
-/preview          what /compact would do
-/rewind           take your newest message and all that came of it back
-/undo             take the newest compaction back
-/status           how full the window is
-/help             this list
-/quit, /exit      end the chat, as Ctrl-D does; the session is kept
-Ctrl-C ends an answer and not the chat."""
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
-_COMMANDS = ("compact", "preview", "undo", "status", "help", "quit", "exit")
 _ALONE = {"exit": "exit", "quit": "quit", "?": "help", "/?": "help"}
 """What is a command where it is all that is typed: nobody means it for a model."""
 _PROMPT = "> "
@@ -171,47 +161,68 @@ class Chat:
     async def _handle(self, message: str) -> bool:
         """Do what the message asks; False where it ends the chat."""
         command = command_in(message)
-        match command:
-            case None:
-                await self.interruptible(self.answer(message))
-            case Command(name="quit" | "exit"):
-                return False
-            case Command(name="help"):
-                self._console.print(HELP)
-            case Command(name="status"):
-                await self.interruptible(self._status())
-            case Command(name="compact", rest=focus):
-                await self.interruptible(self._compact(focus or None))
-            case Command(name="preview"):
-                await self.interruptible(self._preview())
-            case Command(name="rewind"):
-                await self.interruptible(self._rewind())
-            case Command(name="undo"):
-                await self.interruptible(self._undo())
-            case _:
-                meant = get_close_matches(command.name, _COMMANDS, n=1)
-                way = f"did you mean /{meant[0]}?" if meant else "/help lists them"
-                say(self._console, f"no command /{command.name}: {way}", style="bold red")
+        if command is None:
+            await self.interruptible(self.answer(message))
+        elif command.name not in _ACTS:
+            meant = get_close_matches(command.name, _ACTS, n=1)
+            way = f"did you mean /{meant[0]}?" if meant else "/help lists them"
+            say(self._console, f"no command /{command.name}: {way}", style="bold red")
+        elif act := _ACTS[command.name]:
+            await self.interruptible(act(self, command.rest))
+        else:
+            return False
         return True
 
-    async def _compact(self, focus: str | None) -> None:
-        result = await self._runner.compact(self._session_id, focus=focus)
+    async def show_help(self, _: str) -> None:
+        """What each command does."""
+        self._console.print(HELP)
+
+    async def show_status(self, _: str) -> None:
+        """How full the window is."""
+        await self._status()
+
+    async def compact(self, focus: str) -> None:
+        """Make the context smaller."""
+        result = await self._runner.compact(self._session_id, focus=focus or None)
         show(self._console, compaction_text(result))
         await self._status()
 
-    async def _preview(self) -> None:
+    async def preview(self, _: str) -> None:
+        """Say what `compact` would do."""
         show(self._console, preview_text(await self._runner.preview(self._session_id)))
 
-    async def _rewind(self) -> None:
+    async def rewind(self, _: str) -> None:
+        """Take the newest turn back."""
         show(self._console, rewind_text(await self._runner.rewind(self._session_id)))
         await self._status()
 
-    async def _undo(self) -> None:
-        show(self._console, undo_text(await self._runner.undo(self._session_id)))
+    async def undo(self, _: str) -> None:
+        """Take the newest compaction or rewind back."""
+        show(self._console, await undone(self._runner, self._session_id))
         await self._status()
 
     def _toolbar(self) -> str:
         return status_line(self._tally) if self._tally.context else ""
+
+
+_COMMANDS: Sequence[tuple[str, str, Callable[[Chat, str], Coroutine[Any, Any, None]] | None]] = (
+    (
+        "/compact [FOCUS]",
+        "make the context smaller now; FOCUS is what the summary must keep above all",
+        Chat.compact,
+    ),
+    ("/preview", "what /compact would do", Chat.preview),
+    ("/rewind", "take your newest message and all that came of it back", Chat.rewind),
+    ("/undo", "take the newest compaction or rewind back", Chat.undo),
+    ("/status", "how full the window is", Chat.show_status),
+    ("/help", "this list", Chat.show_help),
+    ("/quit, /exit", "end the chat, as Ctrl-D does; the session is kept", None),
+)
+"""Each command as the list shows it, what it does, and how; those without end the chat."""
+_ACTS = {name: act for shown, _, act in _COMMANDS for name in re.findall(r"/([a-z]+)", shown)}
+HELP = "\n".join(
+    (*(f"{shown:<18}{does}" for shown, does, _ in _COMMANDS), "Ctrl-C ends an answer and not the chat.")
+)
 
 
 def command_in(message: str) -> Command | None:

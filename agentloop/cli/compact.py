@@ -17,6 +17,7 @@ from agentloop.cli.session_setup import resume_settings
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import UsageError
+from agentloop.events import Compacted
 from agentloop.results import NOTHING_TO_DO, TOO_LITTLE, CompactionPreview
 from agentloop.runner import Runner
 from agentloop.stream import CompactionResult, RunStatus
@@ -52,7 +53,7 @@ def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_
     strategy = None if wanted is None else strategy_named(wanted)
 
     flags = flags_of(click.get_current_context())
-    settings = resume_settings(settings_for(flags), SessionChoice(existing=name))[1]
+    choice, settings = resume_settings(settings_for(flags), SessionChoice(existing=name))
 
     async def work(runner: Runner, session_id: str) -> _Done:
         if preview:
@@ -63,17 +64,17 @@ def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_
         went_well = result.status in ("done", "not_due", "ineffective")
         return "answered" if went_well else "failed", compaction_text(result)
 
-    return _on_session(name, settings, work)
+    return _on_session(choice.existing or name, settings, work)
 
 
 @click.command()
 @click.argument("name", metavar="ID")
 @options(STORE)
 def undo(name: str, **_: Any) -> int:
-    """Take the newest compaction of a session back."""
+    """Take the newest compaction or rewind of a session back."""
 
     async def work(runner: Runner, session_id: str) -> _Done:
-        return "answered", undo_text(await runner.undo(session_id))
+        return "answered", await undone(runner, session_id)
 
     settings = settings_for(flags_of(click.get_current_context()))
     return _on_session(name, replace(settings, model=OFFLINE, model_is_fallback=False), work)
@@ -151,9 +152,14 @@ def _costs(preview: CompactionPreview) -> Iterator[str]:
         yield f"the lost cache costs ${preview.cache_cost:.4f} once"
 
 
-def undo_text(position: int | None) -> str:
+async def undone(runner: Runner, session_id: str) -> str:
     """What `undo` did, in one line."""
-    return "there is no compaction to take back" if position is None else f"taken back: compaction {position}"
+    position = await runner.undo(session_id)
+    if position is None:
+        return "there is no compaction to take back"
+    record, *_ = await runner.store.read(session_id, after=position - 1, most=1)
+    is_rewind = isinstance(record.event, Compacted) and record.event.reason == "rewound"
+    return f"taken back: {'rewind' if is_rewind else 'compaction'} {position}"
 
 
 def rewind_text(position: int | None) -> str:
