@@ -1,6 +1,7 @@
 """Servers that take other forms of a request: found out once, remembered, and nothing lost by it."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,25 @@ def test_choices_among_several_are_told_in_words() -> None:
     (said,) = without_words([tool], {"anyOf"})
     told = 'One of: [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]'
     assert said["parameters"]["properties"] == {"x": {"description": told}}
+
+
+@pytest.mark.parametrize("word", ["properties", "anyOf"])
+def test_l11_schemas_that_each_hold_two_of_the_next_stay_small(word: str) -> None:
+    levels = {
+        f"s{level}": {
+            "type": "object",
+            "properties": {side: {"$ref": f"#/$defs/s{level + 1}"} for side in ("left", "right")},
+        }
+        if word == "properties"
+        else {"anyOf": [{"type": "string"}, {"$ref": f"#/$defs/s{level + 1}"}]}
+        for level in range(13)
+    }
+    defs = {**levels, "s13": {"type": "object", "description": "the end", "required": ["x"]}}
+    tool = {"name": "f", "parameters": {"type": "object", "properties": {"x": {"$ref": "#/$defs/s0"}}}}
+    tool["parameters"] |= {"$defs": defs}  # type: ignore[operator]
+    sent = json.dumps(without_words([tool], {"$ref", "$defs", "anyOf"}))
+    assert "$" not in sent
+    assert len(sent) < 100_000
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from agentloop._plumbing.truncate import beginning
 from agentloop.messages import Json
 
 REFERENCES = frozenset({"$ref", "$defs", "definitions"})
@@ -18,6 +19,11 @@ WORDS = REFERENCES | {*CHOICES, "allOf"}
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 _DATA = frozenset({"default", "const", "enum", "examples", "required"})
 _NULL = {"type": "null"}
+_MOST_UNFOLDED = 1_000
+"""So many schemas stand in a tool at the places of references: each may hold two of the next."""
+
+_MOST_TOLD_CHARS = 4_000
+"""Choices inside of choices are texts inside of texts, whose signs of escape double each time."""
 
 
 def without_words(tools: Sequence[Any], words: Set[str]) -> list[Any]:
@@ -46,13 +52,15 @@ class _Plain:
     def __init__(self, root: Json, words: Set[str]) -> None:
         self._root, self._words = root, words
         self._open: list[str] = []
+        self._left = _MOST_UNFOLDED
 
     def of(self, schema: Any) -> Any:
-        """The schema; one that holds itself is not followed a second time."""
+        """The schema; one that holds itself is not followed a second time, nor any once too much is said."""
         if isinstance(schema, list | tuple):
             return [self.of(each) for each in schema]
         if not isinstance(schema, Mapping):
             return schema
+        self._left -= bool(self._open)
         said = {key: value for key, value in schema.items() if key not in self._words}
         plain = {key: self._inside(key, value) for key, value in said.items()}
         if "$ref" in schema and "$ref" not in said:
@@ -75,7 +83,7 @@ class _Plain:
             target = target.get(part) if isinstance(target, Mapping) else None
         if not isinstance(target, Mapping):
             return {}
-        if reference in self._open:
+        if reference in self._open or self._left <= 0:
             return {key: target[key] for key in ("type", "description") if key in target}
         self._open.append(reference)
         try:
@@ -102,5 +110,6 @@ def _one_of(options: list[Any], beside: dict[str, Any]) -> dict[str, Any]:
         return _both(options[0], beside)
     kinds = {json.dumps(each.get("type")) for each in options if isinstance(each, Mapping)}
     kind = json.loads(kinds.pop()) if len(kinds) == 1 else None
-    told = f"{beside.get('description', '')} One of: {json.dumps(options, ensure_ascii=False)}".strip()
+    choices = beginning(json.dumps(options, ensure_ascii=False), _MOST_TOLD_CHARS)
+    told = f"{beside.get('description', '')} One of: {choices}".strip()
     return {**({"type": kind} if kind else {}), **beside, "description": told}
