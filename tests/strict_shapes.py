@@ -93,6 +93,8 @@ class Shape:
             shape = shape._for_any_arguments()
         if not shape._ids_tell_apart(reply):
             shape = shape._for_any_ids(reply)
+        if shape.index not in ("right", "growing") and _may_be_pieces(reply):
+            shape = replace(shape, index="right")
         if not all(call.name for call in reply.calls):
             shape = replace(shape, index="right", ids="first", names="whole")
         return shape
@@ -116,8 +118,13 @@ class Shape:
             index="right" if odd and self.index != "growing" else self.index,
             ids="first" if self.ids == "new_each" else self.ids,
             names="whole" if self.names == "split" and placeless else self.names,
-            interleaved=self.interleaved and self.names != "repeated",
+            interleaved=self.interleaved and self.names != "repeated" and not self._is_doubled(reply),
         )
+
+    def _is_doubled(self, reply: Reply) -> bool:
+        """Whether two calls of one name have one id: mixed, they are as one that counts its pieces."""
+        seen = [(call.name, self.id_seen(reply, number)) for number, call in enumerate(reply.calls)]
+        return any(its_id and seen.count((name, its_id)) > 1 for name, its_id in seen)
 
     def id_seen(self, reply: Reply, number: int) -> str:
         """The id that the call of that number has in this stream, empty for none."""
@@ -162,6 +169,13 @@ def _apart(shape: Shape) -> Shape:
     if shape.ids == "new_each" and (shape.index == "each_delta" or shape.arguments == "doubled"):
         shape = replace(shape, ids="first")
     return shape
+
+
+def _may_be_pieces(reply: Reply) -> bool:
+    """Whether a call without arguments may be the beginning of another: of one of its name, or a torn one."""
+    names = [call.name for call in reply.calls]
+    said = [call.arguments for call in reply.calls if call.arguments.strip()]
+    return len(said) < len(names) and not (len(set(names)) == len(names) and all(map(is_object, said)))
 
 
 def _all_objects(reply: Reply) -> bool:

@@ -16,10 +16,11 @@ Arguments that come as all so far, again and again, are the last of them. A call
 where another of its name begins at its place or by its id, or where others are torn and places tell nothing:
 it may be the beginning of one of them, and would run with its defaults.
 
-Three things cannot be told apart then and are taken as what is more common: the name said again is the name
+Four things cannot be told apart then and are taken as what is more common: the name said again is the name
 repeated and no piece of it; another name at the same place before any arguments is a piece of the name, and
-no call without arguments before it; and without places and ids, the same name said again with nothing
-behind it, once the arguments are closed, is no further call.
+no call without arguments before it; without places and ids, the same name said again with nothing
+behind it, once the arguments are closed, is no further call; and two open calls of one name and one id, each
+at its place, are one that counts its fragments.
 """
 
 import json
