@@ -20,13 +20,13 @@ from agentloop import Agent, Compaction, MicroCompact, Runner
 from agentloop.context import count_request, counter_for
 from agentloop.context.guard import STRIKES
 from agentloop.errors import ContextOverflowError, StoreError, UsageError
-from agentloop.events import Compacted, MessageRecord, Record
+from agentloop.events import Compacted, Described, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions.transcripts import DEAD_AFTER_SECONDS, grow, listed, load, save
 from agentloop.stream import CompactionEnded, RunEnded
 from agentloop.testing import ScriptedModel
 from agentloop.triggers import On
-from tests.kit import every_fact, read, reading, watched
+from tests.kit import added, every_fact, read, reading, watched
 
 TALK = (
     Message(role="system", content="Be brief."),
@@ -273,6 +273,36 @@ async def test_l5_a_session_has_one_that_is_whole_before_each_compaction(tmp_pat
     before = [record for record in await runner.store.read("s", most=newest) if is_message(record)]
     assert len(held) == len(before)
     assert (tmp_path / "transcripts" / ".gitignore").read_text() == "*\n"
+
+
+async def test_l5_it_stays_the_one_when_a_compaction_is_taken_back(tmp_path: Path) -> None:
+    runner = runner_for(ScriptedModel(reading(6), window=64_000), tmp_path)
+    await runner.run("Read it all.", session_id="s")
+    first = await runner.compact("s")
+    await runner.undo("s")
+    second = await runner.compact("s")
+    assert (first.status, second.status) == ("done", "done")
+    assert (
+        [path.name for path in listed(tmp_path / "transcripts")] == [first.transcript] == [second.transcript]
+    )
+
+
+async def test_l18_a_copy_of_a_session_leaves_its_transcript_alone(tmp_path: Path) -> None:
+    """A copy is an import: the events of the other, and where the new one lies."""
+    runner = runner_for(ScriptedModel(reading(12), window=64_000), tmp_path)
+    await runner.run("Read it all.", session_id="s")
+    first = await runner.compact("s")
+    events = [record.event for record in await runner.store.read("s")]
+    said = [added(Message.user("more")), added(Message.assistant("word " * 400))] * 4
+    await runner.store.append("copy", [*events, Described(folder=str(tmp_path)), *said], expect=0)
+    path = tmp_path / "transcripts" / str(first.transcript)
+    before = path.read_bytes()
+    for _ in range(2):
+        await runner.store.append("copy", said, expect=len(await runner.store.read("copy")))
+        result = await runner.compact("copy")
+        assert result.status == "done"
+    assert path.read_bytes() == before
+    assert {each.name for each in listed(tmp_path / "transcripts")} == {first.transcript, result.transcript}
 
 
 def is_message(record: Record) -> bool:

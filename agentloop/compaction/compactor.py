@@ -261,9 +261,8 @@ class Compactor:
             return (self.emitter.hide(entry.original) for entry in context.said)
 
         def saved() -> str:
-            named = [event.transcript for _, event in context.compactions if event.transcript]
-            if named and grow(folder, named[-1], history()):
-                return named[-1]
+            if context.transcript and grow(folder, context.transcript, history()):
+                return context.transcript
             return save(folder, history(), epoch=int(time.time())).name
 
         return await to_its_end(in_thread(saved))

@@ -25,6 +25,7 @@ from agentloop.events import (
     Cleared,
     ClearedItem,
     Compacted,
+    Described,
     MessageRecord,
     ModelCalled,
     Ranges,
@@ -112,7 +113,8 @@ class Context:
     said it, and `task` the session's first real user message that was not taken back, in sight or not.
     `rewritten_at` is the position of the last record that rewrote what was visible; `reports` holds each
     model's newest credible count, `recent_reports` the last two of each as they came. `guard` is what
-    compactions came to so far.
+    compactions came to so far. `transcript` is the file that compactions here saved the history in, also one
+    that was taken back; what stands before an import names another session's.
 
     A context read from a checkpoint (`sessions/checkpoint.py`) is a short one: `starts_after` is not 0, and
     what a step never needs is left out. `said` begins behind that position. Of the compactions made by then
@@ -137,6 +139,7 @@ class Context:
     reports: Mapping[str, Report] = field(default_factory=dict)
     recent_reports: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
     guard: Guard = field(default_factory=Guard)
+    transcript: str | None = None
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Context":
@@ -218,6 +221,7 @@ class Context:
             reports=reports,
             recent_reports=recent_reports,
             guard=self.guard.after(*(record.event for record in records)),
+            transcript=None if any(map(_begins_here, records)) else self.transcript,
         )
 
     def _heard(
@@ -257,6 +261,7 @@ class Context:
             compactions=(*self.compactions, (seq, event)),
             task=None if self.task and holds(gone, self.task.seq) else self.task,
             guard=self.guard.after(event),
+            transcript=event.transcript or self.transcript,
         )
 
     def _restore(self, seq: int, taken_back: int) -> "Context":
@@ -289,6 +294,11 @@ class Context:
         return replace(
             self, length=seq, visible=visible, tokens=tokens, turns=turns, filler=filler, rewritten_at=seq
         )
+
+
+def _begins_here(record: Record) -> bool:
+    """Whether the session comes into its folder: at its beginning, or behind what was imported."""
+    return isinstance(record.event, Described) and record.event.folder is not None
 
 
 def _record_of(said: Entry) -> Record:

@@ -135,6 +135,7 @@ def _to_json(context: Context) -> dict[str, Any]:
         "reports": {model: _report(report) for model, report in context.reports.items()},
         "told": {model: list(map(_report, reports)) for model, reports in context.recent_reports.items()},
         "guard": asdict(context.guard),
+        "transcript": context.transcript,
         "call_ids": list(context.call_ids),
         "compactions": [[seq, encode(event)] for seq, event in context.compactions],
         "clearings": [[seq, encode(event)] for seq, event in context.clearings],
@@ -168,6 +169,7 @@ def _from_json(data: Mapping[str, Any]) -> Context:
         reports={model: _report_in(report) for model, report in data["reports"].items()},
         recent_reports={model: tuple(map(_report_in, reports)) for model, reports in data["told"].items()},
         guard=Guard(**data["guard"]),
+        transcript=data["transcript"],
     )
 
 
