@@ -42,7 +42,8 @@ class Limits:
     by `clock` from the start of that call; `repeats` are results of one tool for the same arguments that are
     the same, too, counted over compactions. They are looked at before each step that asks the model: at a
     limit the run ends in order with the status `limit`, and what is under way is never cut off, so the last
-    step may go beyond. Going on with `resume` begins to count anew.
+    step may go beyond. Going on with `resume` begins to count anew; a worker that takes over a durable run
+    counts on, but for repeats.
 
     Tokens and cost are what the provider reports. Where it reports nothing, our own count of requests and
     answers takes its place. A limit on cost is refused before anything is sent where the model says that its
