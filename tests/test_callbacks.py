@@ -96,6 +96,25 @@ async def filled(runner: Runner) -> None:
         await runner.run(prompt, session_id="s")
 
 
+@pytest.mark.parametrize("reply", [None, Veto("not now")])
+async def test_callback_event_and_caller_are_given_the_same_result(tmp_path: Path, reply: Any) -> None:
+    recorder, ended = Recorder(reply), list[CompactionEnded]()
+    model = ScriptedModel(["one", "two", "three"], summary="what was")
+
+    class Listener(Callbacks):
+        def on_event(self, event: StreamEvent) -> None:
+            if isinstance(event, CompactionEnded):
+                ended.append(event)
+
+    runner = runner_for(model, tmp_path, recorder, Listener())
+    await filled(runner)
+    result = await runner.compact("s")
+    assert recorder.after == [result]
+    assert [(each.compaction_id, each.duration_seconds) for each in ended] == [
+        (result.compaction_id, result.duration_seconds)
+    ]
+
+
 async def test_a_veto_is_noted_and_hides_nothing(tmp_path: Path) -> None:
     model = ScriptedModel(["one", "two", "three"])
     runner = runner_for(model, tmp_path, Recorder(Veto("not now")))

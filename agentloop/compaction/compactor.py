@@ -83,6 +83,7 @@ class _Outcome:
     record: Compacted | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     started: float = field(default_factory=time.monotonic)
+    _result: CompactionResult | None = None
 
     def end(self, status: CompactionStatus, error: str | None) -> None:
         """Take note of how it ended."""
@@ -90,7 +91,12 @@ class _Outcome:
 
     @property
     def result(self) -> CompactionResult:
-        """The result of the compaction, and what it cost."""
+        """What it came to, made when it is first asked for: once it has ended."""
+        if self._result is None:
+            self._result = self._made()
+        return self._result
+
+    def _made(self) -> CompactionResult:
         size, record, after = self.budget.size(self.before), self.record, self.session.context
         used = used_by(self.calls, record.tokens if record else 0)
         result = CompactionResult(
