@@ -224,8 +224,8 @@ async def test_an_idle_session_is_compacted_while_nobody_waits() -> None:
 async def test_l10_a_host_that_polls_in_vain_is_held_back_and_a_person_is_not() -> None:
     model = ScriptedModel([], window=WINDOW, summary="")
     strategy = replaced_by(TurnWindow(2), Summary(on_failure=None))
-    runner = await runner_on(talk(8), strategy, model=model)
-    polls = [await runner.compact("s", trigger=TurnCount(2)) for _ in range(5)]
+    runner = await runner_on(talk(8), SlidingWindow(2), model=model)
+    polls = [await runner.compact("s", trigger=TurnCount(2), strategy=strategy) for _ in range(5)]
     assert [poll.status for poll in polls] == ["failed", *["skipped"] * 4]
     assert "did not help" in str(polls[-1].error)
     noted = [each.event for each in await runner.events("s") if isinstance(each.event, NotCompacted)]
@@ -234,7 +234,7 @@ async def test_l10_a_host_that_polls_in_vain_is_held_back_and_a_person_is_not() 
         ("skipped", "threshold"),
     ]
     assert (await context_in(runner)).guard.strikes == 1
-    assert (await runner.compact("s")).status == "failed"
+    assert (await runner.compact("s", strategy=strategy)).status == "failed"
 
 
 async def test_another_strategy_than_the_policys_is_taken_for_one_compaction() -> None:

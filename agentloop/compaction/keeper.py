@@ -102,7 +102,7 @@ class ContextKeeper:
             if occasion and held is None:
                 session = await self.escalate(await session.whole(), self.budget, occasion)
             elif occasion:
-                session = await self._hold_back(session, occasion, str(held))
+                session = await self._hold_back(session, occasion, self._strategy, str(held))
             await self._say_fixed(session.context)
         await self._warn(session.context)
         self.budget.check(session.context)
@@ -158,7 +158,7 @@ class ContextKeeper:
                 return session, self._not_due(session.context, occasion, strategy, still)
             occasion = replace(due, focus=focus)
             if held is not None:
-                session = await self._hold_back(session, occasion, held)
+                session = await self._hold_back(session, occasion, strategy, held)
                 return session, self._not_due(session.context, occasion, strategy, held, "skipped")
         session, result = await self._by_the_steps(await session.whole(), self.budget, occasion, strategy)
         return session, result or self._not_due(session.context, occasion, strategy, NOTHING_TO_DO)
@@ -173,7 +173,7 @@ class ContextKeeper:
         occasion = Occasion(reason="tool", why="the model asked for it", focus=focus)
         session = await session.whole()
         if refusal := self._refused_wish(session.context, occasion):
-            session = await self._skip(session, occasion, "skipped", refusal)
+            session = await self._skip(session, occasion, self._strategy, refusal)
             return session, self._not_due(session.context, occasion, self._strategy, refusal, "skipped")
         session, result = await self._by_the_steps(session, self.budget, occasion, self._strategy)
         return session, result or self._not_due(session.context, occasion, self._strategy, NOTHING_TO_DO)
@@ -187,25 +187,37 @@ class ContextKeeper:
         answers = "answer" if steps == 1 else "answers"
         return f"it was done just before: ask again after {steps} more {answers}" if steps else None
 
-    async def _hold_back(self, session: Session, occasion: Occasion, held: str) -> Session:
+    async def _hold_back(
+        self, session: Session, occasion: Occasion, strategy: Strategy, held: str
+    ) -> Session:
         """The session with the record that the guard holds a compaction back, unless the log knows of it."""
         known = session.context.guard.told
-        return session if known else await self._skip(session, occasion, "skipped", held)
+        return session if known else await self._skip(session, occasion, strategy, held)
 
-    async def _skip(self, session: Session, occasion: Occasion, status: str, error: str) -> Session:
+    async def _skip(
+        self,
+        session: Session,
+        occasion: Occasion,
+        strategy: Strategy,
+        error: str,
+        status: CompactionStatus = "skipped",
+    ) -> Session:
         """The session with the record that a compaction was due, or wished for, and why it was not begun."""
-        size, name = self.budget.size(session.context), strategy_name(self._strategy)
         record = NotCompacted(
             status=status,
             reason=occasion.reason,
             why=occasion.why,
-            strategy=name,
+            strategy=strategy_name(strategy),
             error=error,
-            before=size,
+            before=self.budget.size(session.context),
         )
         session = await self.compactor.note(session, record)
         skipped = CompactionSkipped(
-            reason=occasion.reason, why=occasion.why, strategy=name, tokens=size, error=error
+            reason=occasion.reason,
+            why=record.why,
+            strategy=record.strategy,
+            tokens=record.before,
+            error=record.error,
         )
         await self.compactor.emitter.emit(skipped)
         return session
@@ -282,7 +294,7 @@ class ContextKeeper:
             plan = small_tail_plan(session.context, budget, occasion)
             session, _ = await self._carry_out(session, budget, plan)
         if len(self.outcomes) == first:
-            session = await self._skip(session, occasion, "ineffective", NOTHING_TO_DO)
+            session = await self._skip(session, occasion, self._strategy, NOTHING_TO_DO, "ineffective")
             return session, None
         return session, self.outcomes[-1]
 
