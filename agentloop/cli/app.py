@@ -47,7 +47,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "runs": ("agentloop.cli.durable:runs", "List the durable runs; show, cancel, resume or delete one."),
     "sessions": ("agentloop.cli.sessions:sessions", "List, show, search, export or delete stored sessions."),
     "submit": ("agentloop.cli.durable:submit", "Put a prompt in the queue of durable runs."),
-    "undo": ("agentloop.cli.compact:undo", "Take the newest compaction of a session back."),
+    "undo": ("agentloop.cli.compact:undo", "Take the newest compaction or rewind of a session back."),
     "worker": ("agentloop.cli.durable:worker", "Do the runs of the queue, on as many machines as you like."),
 }
 """Each command's place and its line in the help."""
