@@ -126,7 +126,7 @@ class Chat:
             say(self._console, "a run was left unfinished: going on with it", style="yellow")
             await self.answer(None)
 
-    async def _status(self) -> Past:
+    async def _status(self, _: str = "") -> Past:
         past = await read_past(self._session_id, self._runner.store)
         self._tally.earlier, self._tally.compactions = past.compactions, 0
         if past.exists:
@@ -173,31 +173,22 @@ class Chat:
             return False
         return True
 
-    async def show_help(self, _: str) -> None:
-        """What each command does."""
+    async def _help(self, _: str) -> None:
         self._console.print(HELP)
 
-    async def show_status(self, _: str) -> None:
-        """How full the window is."""
-        await self._status()
-
-    async def compact(self, focus: str) -> None:
-        """Make the context smaller."""
+    async def _compact(self, focus: str) -> None:
         result = await self._runner.compact(self._session_id, focus=focus or None)
         show(self._console, compaction_text(result))
         await self._status()
 
-    async def preview(self, _: str) -> None:
-        """Say what `compact` would do."""
+    async def _preview(self, _: str) -> None:
         show(self._console, preview_text(await self._runner.preview(self._session_id)))
 
-    async def rewind(self, _: str) -> None:
-        """Take the newest turn back."""
+    async def _rewind(self, _: str) -> None:
         show(self._console, rewind_text(await self._runner.rewind(self._session_id)))
         await self._status()
 
-    async def undo(self, _: str) -> None:
-        """Take the newest compaction or rewind back."""
+    async def _undo(self, _: str) -> None:
         show(self._console, await undone(self._runner, self._session_id))
         await self._status()
 
@@ -205,17 +196,17 @@ class Chat:
         return status_line(self._tally) if self._tally.context else ""
 
 
-_COMMANDS: Sequence[tuple[str, str, Callable[[Chat, str], Coroutine[Any, Any, None]] | None]] = (
+_COMMANDS: Sequence[tuple[str, str, Callable[[Chat, str], Coroutine[Any, Any, object]] | None]] = (
     (
         "/compact [FOCUS]",
         "make the context smaller now; FOCUS is what the summary must keep above all",
-        Chat.compact,
+        Chat._compact,
     ),
-    ("/preview", "what /compact would do", Chat.preview),
-    ("/rewind", "take your newest message and all that came of it back", Chat.rewind),
-    ("/undo", "take the newest compaction or rewind back", Chat.undo),
-    ("/status", "how full the window is", Chat.show_status),
-    ("/help", "this list", Chat.show_help),
+    ("/preview", "what /compact would do", Chat._preview),
+    ("/rewind", "take your newest message and all that came of it back", Chat._rewind),
+    ("/undo", "take the newest compaction or rewind back", Chat._undo),
+    ("/status", "how full the window is", Chat._status),
+    ("/help", "this list", Chat._help),
     ("/quit, /exit", "end the chat, as Ctrl-D does; the session is kept", None),
 )
 """Each command as the list shows it, what it does, and how; those without end the chat."""
