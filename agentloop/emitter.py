@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, TypeVar
 
 from agentloop._plumbing.host_logging import Level, logs_at
+from agentloop._plumbing.to_text import strict
 from agentloop.callbacks import CallbackList, Callbacks
 from agentloop.models import Retry, TextPart
 from agentloop.stream import (
@@ -194,7 +195,7 @@ class Emitter:
         if (event.callback, event.point) not in known:
             text = f"the callback {event.callback} failed in {event.point}: {event.error}"
             with suppress(RuntimeWarning):  # where warnings are errors, too, it never ends a run
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
+                warnings.warn(strict(text), RuntimeWarning, stacklevel=2)
 
 
 _NOTEWORTHY = (CallRepeated, CompactionEnded, CompactionSkipped, CompactionStarted, RunEnded, RunStarted)
@@ -217,8 +218,6 @@ def _level(event: AnyStreamEvent) -> Level:
             return "info"
         case CallbackFailed() | ContextWarning() | Retrying():
             return "warning"
-        case CompactionEnded(
-            status="done" | "failed", error=str()
-        ):  # the second by other means
+        case CompactionEnded(status="done" | "failed", error=str()):  # the second by other means
             return "warning"
     return "info" if isinstance(event, _NOTEWORTHY) else "debug"

@@ -97,8 +97,8 @@ def test_what_is_shown_of_old_results_and_arguments_has_whole_characters(unit: s
         item = cleared_item(entry, policy, COUNTER)
         assert item is not None
         for text in (item.message.text, *(call.decoded()["text"] for call in item.message.tool_calls)):  # type: ignore[index]
-            shown = text.partition("... [truncated")[0]
-            assert shown == unit * (len(shown) // len(unit))
+            shown = cleaned(text.partition("... [truncated")[0])
+            assert shown == cleaned(unit) * (len(shown) // len(cleaned(unit)))
 
 
 @pytest.mark.parametrize("unit", [unit for unit in JOINED.values() if cleaned(unit) == unit.strip()])

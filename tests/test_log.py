@@ -107,3 +107,18 @@ def test_a_host_that_set_structlog_up_gets_warnings_there_alone(
     log_event(ContextWarning(level="warning", tokens=8, window=10, text="80 % full"))
     assert [line["log_level"] for line in lines.entries] == ["warning"]
     assert caplog.records == []
+
+
+def test_half_a_character_in_a_warning_is_written_by_any_handler(tmp_path: Path) -> None:
+    script = (
+        "import logging, sys\n"
+        "from agentloop._plumbing.host_logging import warn\n"
+        "logging.basicConfig(filename=sys.argv[1], encoding='utf-8')\n"
+        "warn('half \\ud83d of it', error='and \\udc00 of that')\n"
+    )
+    file = tmp_path / "log"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert "half ? of it" in file.read_text("utf-8")

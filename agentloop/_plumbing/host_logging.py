@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
+from agentloop._plumbing.to_text import strict
+
 Level: TypeAlias = Literal["debug", "info", "warning"]
 
 
@@ -36,4 +38,5 @@ def warn(event: str, **fields: object) -> None:
 
 def _to_standard_logging(event: str, **fields: object) -> None:
     words = "".join(f" {name}={value!r}" for name, value in fields.items())
-    logging.getLogger("agentloop").warning("agentloop: %s%s", event, words)
+    # A handler that writes UTF-8 fails on half a character.
+    logging.getLogger("agentloop").warning("agentloop: %s", strict(f"{event}{words}"))
