@@ -23,7 +23,7 @@ from agentloop.redaction import redacted
 @click.option("-n", "most", metavar="N", type=click.IntRange(1), help="The newest N alone.")
 @options(STORE)
 def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
-    """List them, newest last; the JSON list has the newest first."""
+    """List those of this folder, newest last; the JSON list has the newest first."""
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         settings = opened.settings
@@ -47,13 +47,13 @@ def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
 @click.option("--json", "as_json", is_flag=True, help="A JSON list of the records.")
 @click.option("--tail", metavar="N", type=click.IntRange(1), help="Of the newest N records alone.")
 @click.option("--grep", "regex", metavar="REGEX", help="What matches; (?i) in front ignores case.")
-@click.option("--archived/--visible", default=None, help="What compactions hide, or what the model sees.")
+@click.option("--archived/--visible", default=None, help="What the model sees no more, or what it sees.")
 @click.option("--synthetic/--real", default=None, help="Summaries and notes alone, or messages alone.")
 @options(SELECTION, DAMAGED, STORE)
 def show(
     name: str, as_json: bool, tail: int | None, damaged: str, archived: bool | None, **selection: Any
 ) -> int:
-    """Show what was said, whole, and where it was compacted; or what of it is asked for."""
+    """Show what was said, whole, and what was compacted or taken back; or what of it is asked for."""
     shape = "events" if as_json else "markdown"
     asked = filter_of(selection, shape) or EventFilter()
     asked = replace(asked, regex=selection["regex"], synthetic=selection["synthetic"])
