@@ -316,7 +316,7 @@ class EventFilter:
     `MAIN` for the main line alone: every record but the messages of branches. `kinds` are names such as
     "message_added", or classes of `agentloop.events`. `run_id` is the run that the record names: messages and
     the edges of runs name theirs, other records none. `first` and `last` are positions in the log, both taken
-    in. `text` is a keyword, whatever its case, and `regex` a Python regular expression; both look at what is
+    in. `text` is a phrase, whatever its case, and `regex` a Python regular expression; both look at what is
     said, called and put in the place of messages. `synthetic` asks for summaries and notes, which nobody
     said, or, where it is False, for messages, which somebody did.
 

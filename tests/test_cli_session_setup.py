@@ -156,3 +156,17 @@ def test_a_flag_for_another_server_leaves_nothing_of_the_model(flags: dict[str, 
 def test_a_log_of_an_older_version_says_nothing() -> None:
     settings = settings_for({}, {})
     assert settings_of_run(settings, RunStartRecord(run_id="r", model="mine")) is settings
+
+
+def test_a_session_of_another_folder_says_where_tools_work(tmp_path: Path) -> None:
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+    place = ("--store", f"sqlite:///{tmp_path}/s.db", "-m", "offline")
+    assert agentloop("-p", "Look", *place, "--session", "talk", cwd=tmp_path / "mine").status == 0
+    words = f"the session's folder is {tmp_path / 'mine'}; tools work in {tmp_path / 'other'}"
+    assert words in agentloop("-p", "Look", *place, "-r", "talk", cwd=tmp_path / "other").err.replace(
+        "\n", " "
+    )
+    asked = agentloop("-p", "Look", *place, "-r", "talk", "--workdir", ".", cwd=tmp_path / "other")
+    assert "folder is" not in asked.err
+    assert "folder is" not in agentloop("-p", "Look", *place, "-r", "talk", cwd=tmp_path / "mine").err

@@ -357,9 +357,7 @@ async def test_a_run_that_goes_round_in_circles_ends_in_order_also_over_compacti
     )
     result = await runner_for(model, tmp_path).run("Read it.", session_id="s", limits=Limits(repeats=most))
     assert result.status == "limit"
-    assert result.reason == (
-        f"the limit of {most} repeats is reached: a call gave its result again and again"
-    )
+    assert result.reason == (f"the limit of {most} repeats is reached: read gave the same again")
     assert len([message for message in result.messages if message.role == "tool"]) <= most
     assert len([request for request in model.requests if request.purpose == "agent"]) == most
     assert_valid(model.requests)

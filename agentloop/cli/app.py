@@ -164,6 +164,8 @@ def _heeded_by(command: click.Command) -> frozenset[str | None]:
 def _refuse_mistyped(words: Sequence[str]) -> None:
     """A word that is nearly a command, or stands alone, is hardly a prompt; an answer to it is paid for."""
     said = list(takewhile(lambda word: not word.startswith("-"), words))
+    if words[0] in _ASKED_FOR:
+        raise UsageError(f"{words[0]!r} stands alone; of a command say `agentloop COMMAND --help`")
     meant = get_close_matches(words[0], [*COMMANDS, *_ASKED_FOR], n=1, cutoff=_NEARLY)
     if meant or (len(said) == 1 and _LIKE_A_COMMAND.fullmatch(said[0])):
         way = f"did you mean {meant[0]!r}?" if meant else "--help lists them."

@@ -30,7 +30,7 @@ from agentloop.stream import MessageAdded, Retrying, StreamEvent, TextDelta
 from agentloop.workspace import end_all
 
 _COMMAND = re.compile(r"/([a-z]+)(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
-_ALONE = {"exit": "exit", "quit": "quit", "?": "help", "/?": "help"}
+_ALONE = {"exit": "exit", "quit": "quit", "help": "help", "?": "help", "/?": "help"}
 """What is a command where it is all that is typed: nobody means it for a model."""
 _PROMPT = "> "
 

@@ -156,7 +156,7 @@ async def undone(runner: Runner, session_id: str) -> str:
     """What `undo` did, in one line."""
     position = await runner.undo(session_id)
     if position is None:
-        return "there is no compaction to take back"
+        return "there is no compaction or rewind to take back"
     record, *_ = await runner.store.read(session_id, after=position - 1, most=1)
     is_rewind = isinstance(record.event, Compacted) and record.event.reason == "rewound"
     return f"taken back: {'rewind' if is_rewind else 'compaction'} {position}"

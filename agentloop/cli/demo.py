@@ -104,7 +104,8 @@ def proof(without: DemoReport, with_it: DemoReport) -> str:
     largest = max(turn.tokens for turn in with_it.turns)
     return "\n".join(
         [
-            f"Without compaction: dead at turn {without.survived + 1} of {TURNS}: its request does not fit.",
+            f"Without compaction: dead at turn {without.survived + 1} of {TURNS}: "
+            "its request, and room for the answer, do not fit.",
             f"With compaction: {with_it.survived} of {TURNS} turns, "
             f"{with_it.turns[-1].compactions} compactions, at most {largest:,} of {WINDOW:,} tokens.",
             f"Nothing lost: the last request still held {with_it.facts_in_sight} of {TURNS} facts,",

@@ -27,25 +27,29 @@ def resume_settings(settings: Settings, choice: SessionChoice) -> tuple[SessionC
     """
     if not choice.continues or settings.store == MEMORY:
         return choice, settings
-    session_id, began = run_to_end(_look_up(settings, choice))
+    session_id, folder, began = run_to_end(_look_up(settings, choice))
     found = SessionChoice(exact=session_id) if choice.exact else SessionChoice(existing=session_id)
-    return found, settings_of_run(settings, began) if began else settings
+    resumed = settings_of_run(settings, began) if began else settings
+    if folder in ("", str(settings.workdir)) or any(option[0] == "--workdir" for option in settings.given):
+        return found, resumed
+    words = f"the session's folder is {folder}; tools work in {settings.workdir}: --workdir changes that"
+    return found, replace(resumed, resumed_with="; ".join(filter(None, (resumed.resumed_with, words))))
 
 
-async def _look_up(settings: Settings, choice: SessionChoice) -> tuple[str, RunStartRecord | None]:
+async def _look_up(settings: Settings, choice: SessionChoice) -> tuple[str, str, RunStartRecord | None]:
     store = open_store(settings.store)
     try:
         session_id = await session_id_for(choice, store, settings.workdir, owner=settings.owner)
         with suppress(DamagedError):  # whoever reads the session says so
-            return session_id, await _newest_start(store, session_id)
-        return session_id, None
+            info = await store.info(session_id)
+            folder, length = (info.folder or "", info.length) if info else ("", 0)
+            return session_id, folder, await _newest_start(store, session_id, length)
+        return session_id, "", None
     finally:
         await store.close()
 
 
-async def _newest_start(store: SessionStore, session_id: str) -> RunStartRecord | None:
-    info = await store.info(session_id)
-    end = info.length if info else 0
+async def _newest_start(store: SessionStore, session_id: str, end: int) -> RunStartRecord | None:
     while end > 0:
         after = max(0, end - _PAGE_RECORDS)
         for record in reversed(await store.read(session_id, after=after, most=end - after)):

@@ -23,7 +23,7 @@ class Spent:
     """What a run has used so far: answers to the agent, tokens, seconds, and US dollars.
 
     `cost` is None where a request was answered and nobody can tell what it cost. `repeats` is how often one
-    call gave the same result, at most.
+    call gave the same result, at most, and `repeated` its tool.
     """
 
     steps: int = 0
@@ -31,6 +31,7 @@ class Spent:
     seconds: float = 0.0
     cost: float | None = 0.0
     repeats: int = 0
+    repeated: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ class Limits:
         elif self.cost is not None and spent.cost is not None and spent.cost >= self.cost:
             yield f"the limit of ${self.cost:,g} is reached: ${spent.cost:,.4f} are spent"
         if self.repeats is not None and spent.repeats >= self.repeats:
-            yield f"the limit of {self.repeats:,} repeats is reached: a call gave its result again and again"
+            yield f"the limit of {self.repeats:,} repeats is reached: {spent.repeated} gave the same again"
 
 
 def with_step_limit(limits: Limits | None, most_steps: int) -> Limits:
@@ -142,7 +143,8 @@ class Spending:
     `model` answers and `writer` writes summaries; `outcomes` are what the run's compactions came to so far.
     `steps` counts the agent's answers, `answered` is what they used and `unreported` what those did that
     reported nothing; `charged` is their price as far as a limit needs it. `results` says how often each call,
-    by its tool and arguments, gave which result, of which a hash is kept; `repeats` is the most of these.
+    by its tool and arguments, gave which result, of which a hash is kept; `repeats` is the most of these,
+    `repeated` its tool.
     """
 
     limits: Limits
@@ -157,6 +159,7 @@ class Spending:
     charged: float | None = 0.0
     results: Counter[tuple[str, str, str]] = field(default_factory=Counter, repr=False)
     repeats: int = 0
+    repeated: str = ""
     started: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -200,7 +203,8 @@ class Spending:
         """How often this call has now given this result."""
         result = (call.name, call.arguments, sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
         self.results[result] += 1
-        self.repeats = max(self.repeats, self.results[result])
+        if self.results[result] > self.repeats:
+            self.repeats, self.repeated = self.results[result], call.name
         return self.results[result]
 
     def limit_reached(self) -> str | None:
@@ -212,6 +216,7 @@ class Spending:
             seconds=self.limits.clock() - self.started,
             cost=None if self.limits.cost is None else self._charges(),
             repeats=self.repeats,
+            repeated=self.repeated,
         )
         return self.limits.reached(spent)
 
