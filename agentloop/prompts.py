@@ -46,10 +46,15 @@ SPILLED = "the whole is in {path}"
 """The way to the rest of a long result, of which a file holds the whole."""
 
 
-def head_and_tail(shown: str, path: str) -> tuple[str, str]:
-    """What stands around the `LEFT_OUT` that names this path as `SPILLED` does; twice nothing without one."""
+def ends_of(shown: str, path: str) -> tuple[str, str, int]:
+    """What stands around the `LEFT_OUT` that names this path as `SPILLED` does, and how long the whole is.
+
+    Nothing, nothing and 0 without one.
+    """
     before, _, after = shown.partition(SPILLED.format(path=path))
-    return before.rpartition(_BEHIND_THE_HEAD)[0], after.partition(_BEFORE_THE_TAIL)[2]
+    head, _, counts = before.rpartition(_BEHIND_THE_HEAD)
+    total = counts.partition(" of ")[2].partition(" ")[0].replace(",", "")
+    return head, after.partition(_BEFORE_THE_TAIL)[2], int(total) if total.isdecimal() else 0
 
 
 _REPEATED = "\n[This call gave this same result "

@@ -164,9 +164,8 @@ def test_a_session_of_another_folder_says_where_tools_work(tmp_path: Path) -> No
     place = ("--store", f"sqlite:///{tmp_path}/s.db", "-m", "offline")
     assert agentloop("-p", "Look", *place, "--session", "talk", cwd=tmp_path / "mine").status == 0
     words = f"the session's folder is {tmp_path / 'mine'}; tools work in {tmp_path / 'other'}"
-    assert words in agentloop("-p", "Look", *place, "-r", "talk", cwd=tmp_path / "other").err.replace(
-        "\n", " "
-    )
+    said = agentloop("-p", "Look", *place, "-r", "talk", cwd=tmp_path / "other").err
+    assert words in said.replace("\n", " ")
     asked = agentloop("-p", "Look", *place, "-r", "talk", "--workdir", ".", cwd=tmp_path / "other")
     assert "folder is" not in asked.err
     assert "folder is" not in agentloop("-p", "Look", *place, "-r", "talk", cwd=tmp_path / "mine").err

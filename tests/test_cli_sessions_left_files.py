@@ -167,6 +167,30 @@ async def test_a_path_in_a_log_reaches_no_other_file(path: str, tmp_path: Path) 
     assert (tmp_path / ".transcripts" / "mine.txt").exists()
 
 
+async def test_a_log_of_somebody_else_takes_no_file_of_another_session(tmp_path: Path) -> None:
+    await begun(tmp_path)
+    there = files(tmp_path)
+    path = tmp_path / ".transcripts" / there["result"][0]
+    whole = path.read_text()
+    marks = [
+        f"... [5 characters the whole is in {path}] ...",
+        f"... [5 of 9 characters left out; the whole is in {path}] ...",
+    ]
+    marks += [f"... [5 of {len(whole):,} characters left out; the whole is in {path}] ..."]
+    for mark in marks:
+        said = Message.tool("c", f"{whole[:1]}\n{mark}\n{whole[-1:]}")
+        store = SQLiteStore(tmp_path / "elsewhere" / "sessions.db")
+        await store.append(
+            "s", [MessageRecord(message=said, tokens=9, spilled=str(path), time=9e9)], expect=0
+        )
+        await store.close()
+        place = ("--store", f"sqlite:///{tmp_path}/elsewhere/sessions.db", "--transcripts", ".transcripts")
+        sessions("delete", "s", "--yes", *place, cwd=tmp_path)
+    await stored(tmp_path, [MessageRecord(message=said, tokens=9, spilled=str(path), time=9e9)])
+    sessions("delete", "s", "--yes", cwd=tmp_path)
+    assert files(tmp_path) == there
+
+
 async def stored(folder: Path, events: Sequence[Event]) -> None:
     store = SQLiteStore(folder / "agentloop" / "sessions.db")
     await store.append("s", events, expect=0)

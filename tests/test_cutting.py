@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop._plumbing.truncate import beginning, ends, halves, head, last_lines, tail
-from agentloop.prompts import SPILLED, head_and_tail
+from agentloop.prompts import SPILLED, ends_of
 
 TEXTS = st.text(
     alphabet=st.characters() | st.sampled_from("\ud83d\ude00\u0301\u200d\u2764\ufe0f👩👩🏽\r\n"), max_size=400
@@ -32,7 +32,9 @@ def test_head_and_tail_stand_two_to_one_around_a_marker() -> None:
 def test_what_stands_around_the_marker_can_be_told_from_it(max_chars: int) -> None:
     text = "".join(f"... [{number}] ...\n" for number in range(900))
     path = "/results/result_c1.txt"
-    before, after = head_and_tail(ends(text, max_chars=max_chars, rest=SPILLED.format(path=path)), path)
+    shown = ends(text, max_chars=max_chars, rest=SPILLED.format(path=path))
+    before, after, total = ends_of(shown, path)
+    assert total == len(text)
     assert before + after
     assert text.startswith(before)
     assert text.endswith(after)

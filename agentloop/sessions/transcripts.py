@@ -95,23 +95,16 @@ def grow(folder: Path, name: str, messages: Iterable[Message]) -> bool:
     """Append to a transcript of the folder what it lacks of these messages; whether it holds just them now.
 
     What it holds is synced then. Where it is not there, the name is no transcript's, it holds anything but
-    their beginning, byte for byte, or somebody else appends to it, nothing is written. Blocks, so run it in a
-    thread.
-
-    Raises:
-        StoreError: it could not be read or written; what it held, it holds.
+    their beginning, byte for byte, somebody else appends to it, or the disc refuses, it is as it was. Blocks,
+    so run it in a thread.
     """
     if not _NAME.fullmatch(name):
         return False
-    path = folder / name
-    try:
+    with suppress(OSError):
         refuse_link(folder)
-        with open(path, "r+b", opener=_regular) as file:
+        with open(folder / name, "r+b", opener=_regular) as file:
             return _locked(file) and _grown(file, (f"{_line(message)}\n".encode() for message in messages))
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise refused(path, error) from error
+    return False
 
 
 def listed(folder: Path) -> tuple[Path, ...]:

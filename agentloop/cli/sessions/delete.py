@@ -34,7 +34,7 @@ from agentloop.cli.terminal import StandardOutput, error_console, few, listing, 
 from agentloop.errors import SessionBusyError, StoreError, UsageError
 from agentloop.events import Compacted, MessageRecord, Record
 from agentloop.messages import Message
-from agentloop.prompts import COMPRESSED, SPILLED, head_and_tail
+from agentloop.prompts import COMPRESSED, SPILLED, ends_of
 from agentloop.redaction import redacted
 from agentloop.sessions import Leases, listed, load
 from agentloop.stores import SessionInfo
@@ -43,6 +43,10 @@ from agentloop.stores.base import TellsLeases
 _WITH_FILES = ", with the files that no other session of this store names (other stores are not looked at)"
 _BEFORE_NAMES = tuple(text.partition("{")[0] for text in (SPILLED, COMPRESSED))
 """What a text says right before the name of a file that holds what it does not."""
+_LEAST_SHOWN = 50
+"""So many characters of a long result have to be those of the file; as many are shown of any."""
+_MOST_BYTES = 4
+"""What a character takes in UTF-8."""
 _FILE = re.compile(r"result_[\w-]{1,255}\.txt|transcript_[\d-]{1,255}\.jsonl", re.ASCII)
 
 
@@ -283,10 +287,14 @@ async def mark_shared(opened: Opened, histories: Sequence[History]) -> Sequence[
     """The histories, and which of their files the logs of sessions name that are not among them.
 
     Those of all owners and folders are looked at, since a file may be a session's and its copy's. A copy has
-    the records of the first: one that has ended before a file was named does not name it. What their texts
-    say counts as well, since a copy that came as messages has nothing else; a forged one only keeps a file.
+    the records of the first: one that has ended before a file was named, and was written, does not name it.
+    What their texts say counts as well, since a copy that came as messages has nothing else; a forged one
+    only keeps a file.
     """
-    since = min((time for history in histories for time in history.files.values()), default=math.inf)
+    there = _files_in(opened.settings.transcripts)
+    times = [(name, time) for history in histories for name, time in history.files.items()]
+    written = (there[name].stat().st_mtime for name, _ in times if name in there)
+    since = min((*(time for _, time in times), *written), default=math.inf)
     going, named = {history.info.id for history in histories}, set[str]()
     for info in await opened.store.list():
         if info.updated >= since and info.id not in going:
@@ -386,11 +394,15 @@ def _was_said_in(path: Path, said: Collection[int], opened: Opened) -> bool:
 
 
 def _holds_whole(path: Path, result: MessageRecord) -> bool:
-    """Whether the file holds the text of which the result shows the two ends."""
-    shown = head_and_tail(result.message.text, result.spilled or "")
-    begins, ends = (part.encode("utf-8", "backslashreplace") for part in shown)
-    whole = path.read_bytes()
-    return bool(begins or ends) and whole.startswith(begins) and whole.endswith(ends)
+    """Whether the file holds the text of which the result shows the two ends, and says how long it is.
+
+    A log may come from somebody else: a letter or two prove nothing.
+    """
+    begins, ends, total = ends_of(result.message.text, result.spilled or "")
+    if len(begins) + len(ends) < _LEAST_SHOWN or path.stat().st_size > total * _MOST_BYTES:
+        return False
+    whole = path.read_bytes().decode("utf-8", "replace")
+    return len(whole) == total and whole.startswith(begins) and whole.endswith(ends)
 
 
 async def _said(opened: Opened, info: SessionInfo) -> _Said:
