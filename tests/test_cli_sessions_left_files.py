@@ -10,10 +10,10 @@ from agentloop.cli.sessions.command import Opened
 from agentloop.cli.sessions.delete import history_of, mark_shared
 from agentloop.cli.settings import settings_for
 from agentloop.events import Compacted, Event, MessageRecord, Noted
-from agentloop.messages import Message
+from agentloop.messages import Message, ToolCall
 from agentloop.prompts import summary_message
 from agentloop.stores import SQLiteStore
-from agentloop.testing import ScriptedModel, calls
+from agentloop.testing import ScriptedModel
 from agentloop.tools import spill
 from tests.cli_kit import Finished, agentloop, terminal
 from tests.kit import lines
@@ -27,7 +27,8 @@ def read() -> str:
 
 async def begun(folder: Path, name: str = "orig") -> None:
     """A session with a compaction and two long results, in the database that calls from the folder use."""
-    answers = [calls(("read", {}), ("read", {})), "read", *["so far"] * 9]
+    twice = [ToolCall(id=f"call_{at}", name="read", arguments="{}") for at in (1, 2)]
+    answers = [twice, "read", *["so far"] * 9]
     agent = Agent(ScriptedModel(answers, window=8_000), tools=[read], compaction=Compaction())
     store = SQLiteStore(folder / "agentloop" / "sessions.db")
     async with Runner(agent, store=store, transcripts=folder / ".transcripts") as runner:
