@@ -594,6 +594,98 @@ async def test_a_schema_that_says_nothing_known_holds_nothing_up(odd: dict[str, 
     assert (await ask(by_hand(odd), '{"q": 1}')).text == '{"q": 1}'
 
 
+ENDLESS = """
+import asyncio, json, sys
+from agentloop.messages import ToolCall
+from agentloop.tools import RunContext, Tool, ToolRegistry
+
+def ref(name):
+    return {"$ref": f"#/$defs/{name}"}
+
+def chain(count):
+    return {str(number): ref(number + 1) for number in range(count)} | {str(count): {"type": "integer"}}
+
+def deep(around):
+    schema = {"type": "integer"}
+    for _ in range(100):
+        schema = around(schema)
+    return schema
+
+SCHEMAS = {
+    "itself": ({"0": ref(0)}, ref(0)),
+    "itself among all": ({"0": {"allOf": [{"allOf": [ref(1)]}]}, "1": ref(0)}, ref(0)),
+    "itself and a type": ({"0": {"allOf": [ref(0), {"type": "integer"}]}}, ref(0)),
+    "the one choice": ({"0": {"anyOf": [{"oneOf": [ref(0)]}]}}, ref(0)),
+    "itself or null": ({"0": {"nullable": True, **ref(0)}}, ref(0)),
+    "a choice": ({"0": {"anyOf": [ref(0), {"type": "integer"}]}}, ref(0)),
+    "a member": ({"0": {"properties": {"p": ref(0)}}}, ref(0)),
+    "a row of 60": (chain(60), ref(0)),
+    "a row of 500": (chain(500), ref(0)),
+    "a row of 50,000": (chain(50_000), ref(0)),
+    "a row of lists": (
+        {str(number): {"type": "array", "items": ref(number + 1)} for number in range(100_000)},
+        {"anyOf": [ref(0), ref(1)]},
+    ),
+    "deep items": ({}, deep(lambda schema: {"type": "array", "items": schema})),
+}
+
+async def main():
+    named, schema = SCHEMAS[sys.argv[1]]
+    parameters = {"properties": {"x": schema, "size": {"type": "integer"}}, "$defs": named}
+    tool = Tool(name="t", description="d", parameters=parameters, function=lambda **given: "ok")
+    context = RunContext(session_id="s", run_id="r", call_id="c", deps=None)
+    for given in ({}, {"x": 1}, {"x": "a"}, {"x": {"p": {}}}, {"x": [[]]}, {"size": "a"}):
+        call = ToolCall(id="c", name="t", arguments=json.dumps(given))
+        print((await ToolRegistry([tool]).answer(call, context)).status)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "fitting"),
+    [
+        ("itself", "1 a p []"),
+        ("itself among all", "1 a p []"),
+        ("itself and a type", "1 a p []"),
+        ("the one choice", "1 a p []"),
+        ("itself or null", "1 a p []"),
+        ("a choice", "1"),
+        ("a member", "p"),
+        ("a row of 60", "1"),
+        ("a row of 500", "1 a p []"),
+        pytest.param("a row of 50,000", "1 a p []", marks=pytest.mark.deep),
+        pytest.param("a row of lists", "[]", marks=pytest.mark.deep),
+        ("deep items", "[]"),
+    ],
+)
+def test_a_schema_without_an_end_holds_its_other_parts(name: str, fitting: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENDLESS, name], capture_output=True, text=True, timeout=60, check=False
+    )
+    expected = [None, "1", "a", "p", "[]"]
+    statuses = ["ok" if each is None or each in fitting.split() else "error" for each in expected]
+    assert (done.returncode, done.stdout.split()) == (0, [*statuses, "error"]), done.stderr
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda schema: {"type": "object", "properties": {"p": schema}},
+        lambda schema: {"type": "array", "items": schema},
+        lambda schema: {"anyOf": [schema]},
+        lambda schema: {"allOf": [schema]},
+    ],
+)
+def test_a_schema_that_no_request_can_hold_is_refused(around: Callable[[object], object]) -> None:
+    schema: object = {}
+    for _ in range(2000):
+        schema = around(schema)
+    for parameters in ({"properties": {"x": schema}}, {"$defs": {"x": schema}}):
+        with pytest.raises(ToolDefinitionError, match="nested more than 128 deep"):
+            by_hand(parameters)
+
+
 def test_a_tool_made_by_hand_has_properties() -> None:
     for given in ({}, {"type": "object"}):
         assert by_hand(given).schema["function"]["parameters"] == {"type": "object", "properties": {}}

@@ -6,9 +6,10 @@ model: https://json-schema.org/draft/2020-12/json-schema-validation
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from fractions import Fraction
 from functools import partial
+from itertools import islice
 from typing import Any, TypeGuard
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
@@ -18,6 +19,10 @@ from agentloop.messages import Json
 _DEFINITIONS = ("$defs", "definitions")
 _MOST = 2**63
 """Bounds from here on are none that pydantic can hold."""
+_DEEPEST = 64
+"""So many schemas in a schema, and references in a row, are read; what is deeper takes any value."""
+_MOST_DEFINITIONS = 1000
+"""So many definitions are read; others take any value. A longer row of them overflows pydantic's stack."""
 
 _STRING = {"minLength": "min_length", "maxLength": "max_length"}
 _ARRAY = {"minItems": "min_length", "maxItems": "max_length"}
@@ -40,40 +45,69 @@ _WHOLE: Mapping[str, Callable[[Fraction], int]] = {
 
 def checks_of(schema: Json) -> SchemaValidator | None:
     """What checks arguments by this schema and gives them back; None where nothing can be made of it."""
+    every = (
+        (f"#/{where}/{name}", inner)
+        for where in _DEFINITIONS
+        for name, inner in _mapping(schema.get(where)).items()
+    )
+    named = dict(islice(every, _MOST_DEFINITIONS))
     try:
-        definitions = [
-            _read(inner, schema) | {"ref": f"#/{where}/{name}"}
-            for where in _DEFINITIONS
-            for name, inner in _mapping(schema.get(where)).items()
-        ]
-        return SchemaValidator(core_schema.definitions_schema(_read(schema, schema), definitions))
+        ends = _that_end(named)
+        definitions = [_read(named[name], ends) | {"ref": name} for name in ends]
+        return SchemaValidator(core_schema.definitions_schema(_read(schema, ends), definitions))
     except (SchemaError, RecursionError, TypeError, ValueError, LookupError, ArithmeticError):
         return None
 
 
-def _read(schema: object, root: Json) -> Any:
-    """What checks a value by this schema, a part of the root."""
-    if not isinstance(schema, Mapping):
+def _that_end(named: Mapping[str, object]) -> Set[str]:
+    """The definitions that come to an end at the same value; pydantic itself follows the others forever."""
+    waiting = {name: named.keys() & _at_once(schema) for name, schema in named.items()}
+    ends: set[str] = set()
+    for _ in range(_DEEPEST):
+        ready = {name for name, wanted in waiting.items() if wanted <= ends}
+        waiting = {name: wanted for name, wanted in waiting.items() if name not in ready}
+        ends |= ready
+    return ends
+
+
+def _at_once(schema: object) -> set[str]:
+    """The references that hold for the schema's own value, whichever it is."""
+    found: set[str] = set()
+    several = [schema]
+    while several:
+        each = _mapping(several.pop())
+        if isinstance(reference := each.get("$ref"), str):
+            found.add(reference)
+        several += _list(each.get("allOf"))
+        for choices in (_list(each.get("anyOf")), _list(each.get("oneOf"))):
+            several += choices if len(choices) == 1 else []
+    return found
+
+
+def _read(schema: object, ends: Set[str], depth: int = 0) -> Any:
+    """What checks a value by this schema, which may refer to definitions that end."""
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return core_schema.any_schema()
+    read = partial(_read, ends=ends, depth=depth + 1)
     held: list[CoreSchema] = []
     reference = schema.get("$ref")
-    if isinstance(reference, str) and _is_inside(reference, root):
+    if isinstance(reference, str) and reference in ends:
         held.append(core_schema.definition_reference_schema(reference))
     for choices in ("anyOf", "oneOf"):
         if several := _list(schema.get(choices)):
-            held.append(core_schema.union_schema([_read(each, root) for each in several]))
-    held += [_read(each, root) for each in _list(schema.get("allOf"))]
+            held.append(core_schema.union_schema([read(each) for each in several]))
+    held += [read(each) for each in _list(schema.get("allOf"))]
     if "type" in schema or "properties" in schema:
         kinds = schema.get("type", "object")
         kinds = kinds if isinstance(kinds, list) else [kinds]
-        held.append(core_schema.union_schema([_typed(kind, schema, root) for kind in kinds or [None]]))
+        held.append(core_schema.union_schema([_typed(kind, schema, read) for kind in kinds or [None]]))
     if values := _list(schema.get("enum", [schema["const"]] if "const" in schema else None)):
         held.append(core_schema.no_info_plain_validator_function(partial(_one_of, values)))
     whole = core_schema.chain_schema(held or [core_schema.any_schema()])
     return core_schema.nullable_schema(whole) if schema.get("nullable") is True else whole
 
 
-def _typed(kind: object, schema: Json, root: Json) -> Any:
+def _typed(kind: object, schema: Json, read: Callable[[object], Any]) -> Any:
     match kind:
         case "string":
             return core_schema.str_schema(**_lengths(_STRING, schema))
@@ -89,16 +123,16 @@ def _typed(kind: object, schema: Json, root: Json) -> Any:
         case "null":
             return core_schema.none_schema()
         case "array":
-            return core_schema.list_schema(_read(schema.get("items"), root), **_lengths(_ARRAY, schema))
+            return core_schema.list_schema(read(schema.get("items")), **_lengths(_ARRAY, schema))
         case "object":
-            return _members(schema, root)
+            return _members(schema, read)
     return core_schema.any_schema()
 
 
-def _members(schema: Json, root: Json) -> Any:
+def _members(schema: Json, read: Callable[[object], Any]) -> Any:
     required = _list(schema.get("required"))
     fields = {
-        name: core_schema.typed_dict_field(_read(inner, root), required=name in required)
+        name: core_schema.typed_dict_field(read(inner), required=name in required)
         for name, inner in _mapping(schema.get("properties")).items()
     }
     unnamed = {
@@ -110,7 +144,7 @@ def _members(schema: Json, root: Json) -> Any:
     return core_schema.typed_dict_schema(
         fields | unnamed,
         extra_behavior="forbid" if others is False and "patternProperties" not in schema else "allow",
-        extras_schema=_read(others, root) if isinstance(others, Mapping) else None,
+        extras_schema=read(others) if isinstance(others, Mapping) else None,
     )
 
 
@@ -139,11 +173,6 @@ def _one_of(values: list[Any], value: Any) -> Any:
     raise PydanticCustomError(
         "one_of", "Input should be {expected}", {"expected": " or ".join(map(repr, values))}
     )
-
-
-def _is_inside(reference: str, root: Json) -> bool:
-    parts = reference.split("/")
-    return len(parts) == 3 and parts[0] == "#" and parts[2] in _mapping(root.get(parts[1]))
 
 
 def _is_number(value: object) -> TypeGuard[float]:

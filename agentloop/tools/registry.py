@@ -22,6 +22,7 @@ from agentloop.tools.run_context import RunContext
 
 DEFAULT_TIMEOUT_SECONDS = 120.0
 
+MOST_SCHEMA_DEPTH = 128
 MOST_DESCRIPTION_CHARS = 1_024
 """Azure refuses longer ones: https://learn.microsoft.com/azure/ai-services/openai/how-to/function-calling."""
 
@@ -101,6 +102,11 @@ class Tool:
             raise ToolDefinitionError(
                 f"tool {self.name}: parameters must be a JSON schema of type object, "
                 f"not {shown(self.parameters)}"
+            )
+        if _is_deeper(self.parameters, MOST_SCHEMA_DEPTH):
+            raise ToolDefinitionError(
+                f"tool {self.name}: parameters are nested more than {MOST_SCHEMA_DEPTH} deep: "
+                "let inner schemas be $defs"
             )
         if self.signature is None:
             object.__setattr__(self, "signature", _signature_of(self.function, self.parameters))
@@ -251,6 +257,19 @@ def _options(value: object) -> _Options | None:
         value = value.func
     options = getattr(value, _MARK, None)
     return options if isinstance(options, _Options) else None
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    """Whether more than so many lists and objects stand in each other."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, Mapping | list | tuple)
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+        ]
+    return bool(level)
 
 
 def _signature_of(function: Callable[..., Any], own: Json | None = None) -> Signature:
