@@ -223,15 +223,15 @@ class Runner:
         """
         return await undo_newest(await self._existing(session_id))
 
-    async def rewind(self, session_id: str, *, turns: int = 1) -> int | None:
+    async def rewind(self, session_id: str, *, turns: int = 1) -> int:
         """Take the newest turns back: what a user said, and all that came of it, is shown to no model again.
 
         So a session goes on whose newest message a server will never take. Nothing is erased, and what tools
-        did stays done. `undo` gives the turns back. Returns the position of the record that says so, None
-        where there is no turn; where there are fewer turns, all go.
+        did stays done. `undo` gives the turns back. Returns how many went; where there are fewer, all go.
 
         Raises:
-            UsageError: `turns` is no whole number of at least 1.
+            UsageError: `turns` is no whole number of at least 1, or a compaction covers a part of them: its
+                summary would still tell of it, so it is to be undone first.
             SessionNotFoundError: there is no such session.
             SessionBusyError: a run works on it and `when_busy` is `refuse`.
         """

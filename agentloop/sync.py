@@ -108,7 +108,7 @@ class SyncRunner:
         """See `Runner.undo`."""
         return self._portal.run(self._runner.undo(session_id))
 
-    def rewind(self, session_id: str, *, turns: int = 1) -> int | None:
+    def rewind(self, session_id: str, *, turns: int = 1) -> int:
         """See `Runner.rewind`."""
         return self._portal.run(self._runner.rewind(session_id, turns=turns))
 

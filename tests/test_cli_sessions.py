@@ -167,7 +167,7 @@ def test_compact_preview_compact_and_undo(place: Path) -> None:
         for line in sessions("export", "work", "--format", "events", cwd=place).out.splitlines()
     ]
     assert "compacted" in kinds
-    assert "undo gives it back" in agentloop("rewind", "work", cwd=place).out
+    assert "undo gives them back" in agentloop("rewind", "work", cwd=place).out
     assert "taken back: rewind" in agentloop("undo", "work", cwd=place).out
     assert "taken back: compaction" in agentloop("undo", "work", cwd=place).out
     assert "no compaction" in agentloop("undo", "work", cwd=place).out

@@ -15,9 +15,10 @@ from agentloop.errors import ModelRefusedError, SessionBusyError, SessionNotFoun
 from agentloop.events import Compacted, MessageRecord
 from agentloop.sessions import Session, rewind_turns
 from agentloop.stores import InMemoryStore
+from agentloop.strategies import KeepRecentTurns
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import agentloop
-from tests.kit import added, histories, lines, orderly, until
+from tests.kit import added, assert_valid, histories, lines, orderly, until
 from tests.refusing_kit import Refusing, refusal
 from tests.server_kit import at_once
 from tests.strict_bodies import Body
@@ -28,6 +29,11 @@ REFUSED = {
     "a flagged text": (Message.user("FLAGGED"), 403),
     "unprocessable": (Message.user("FLAGGED"), 422),
 }
+
+
+async def seen(runner: Runner) -> list[Message]:
+    """What the model sees of session s."""
+    return list((await Session.open("s", runner.store)).context.messages)
 
 
 def flagged(body: Body) -> bool:
@@ -50,7 +56,8 @@ async def test_l21_a_refused_turn_is_taken_back_and_the_session_goes_on(
         with pytest.raises(ModelRefusedError):
             await runner.run(prompt, session_id="s")
         said = len(await runner.events("s"))
-        assert await runner.rewind("s") == said + 1
+        assert await runner.rewind("s") == 1
+        assert len(await runner.events("s")) == said + 1
         assert (await runner.run("And now?", session_id="s")).output == "ok"
         assert not flagged(server.bodies[-1])
         assert any(flagged({"log": record.event}) for record in await runner.events("s"))
@@ -98,14 +105,15 @@ async def test_what_was_taken_back_is_in_no_summary_and_is_no_task() -> None:
 
 
 async def test_it_takes_several_and_says_where_there_is_none() -> None:
-    runner = Runner(Agent(ScriptedModel(["a", "b", "c"])), transcripts=None)
+    runner = Runner(Agent(ScriptedModel(["a", "b", "c", "d"])), transcripts=None)
     for text in ("1", "2", "3"):
         await runner.run(text, session_id="s")
-    assert await runner.rewind("s", turns=2)
+    assert await runner.rewind("s", turns=2) == 2
     context = (await Session.open("s", runner.store)).context
     assert [message.text for message in context.messages] == ["1", "a"]
-    assert await runner.rewind("s", turns=9)
-    assert await runner.rewind("s") is None
+    await runner.run("4", session_id="s")
+    assert await runner.rewind("s", turns=9) == 2, "what went before is not taken again"
+    assert await runner.rewind("s") == 0
     with pytest.raises(UsageError):
         await runner.rewind("s", turns=0)
     with pytest.raises(SessionNotFoundError):
@@ -140,28 +148,101 @@ async def test_l8_undo_gives_back_what_was_taken_back(said: list[Message], turns
     await store.append("s", events, expect=0)
     session = await Session.open("s", store)
     users = sum(entry.is_user for entry in session.context.visible)
-    position = await rewind_turns(session, turns)
-    assert (position is None) == (users == 0)
+    assert await rewind_turns(session, turns) == min(turns, users)
     records = await store.read("s")
     context = Context.of(records)
     assert sum(entry.is_user for entry in context.visible) == max(0, users - turns)
     kept = [encode(each.event) for each in records if isinstance(each.event, MessageRecord)]
     assert kept == list(map(encode, events)), "by their text: no NaN equals itself"
     runner = Runner(Agent(ScriptedModel([])), store=store, transcripts=None)
-    if position is not None:
+    if users:
         event = records[-1].event
         assert isinstance(event, Compacted)
         assert event.is_rewind
-        assert await runner.undo("s") == position
+        assert await runner.undo("s") == len(records)
         restored = Context.of(await store.read("s"))
         assert list(restored.visible) == list(session.context.visible)
         assert restored.task == session.context.task
 
 
+async def test_of_a_compacted_session_no_more_goes_than_was_asked_for() -> None:
+    answers = [lines(f"answer {number}") for number in range(8)]
+    brain = ScriptedModel([*answers, "ok"], summary="They talked.")
+    runner = Runner(Agent(brain, compaction=Compaction(micro=None)), transcripts=None)
+    for number in range(8):
+        await runner.run(f"ask {number}", session_id="s")
+    assert (await runner.compact("s", strategy=KeepRecentTurns(2))).status == "done"
+    before = await seen(runner)
+    assert before[0].text == "ask 0", "the task stands in front of the summary"
+    with pytest.raises(UsageError, match=r"only 2 of 3 turns .* undo the compaction"):
+        await runner.rewind("s", turns=3)
+    assert await seen(runner) == before
+    assert await runner.rewind("s", turns=2) == 2
+    assert await seen(runner) == before[:-4]
+    with pytest.raises(UsageError, match="only 0 of 1 turns"):
+        await runner.rewind("s")
+    await runner.undo("s")
+    assert await seen(runner) == before
+    await runner.undo("s")
+    assert await runner.rewind("s", turns=3) == 3
+    assert [message.text for message in await seen(runner) if message.role == "user"][-1] == "ask 4"
+    assert (await runner.run("And now?", session_id="s")).output == "ok"
+    assert_valid(brain.requests)
+
+
+async def test_a_turn_that_a_summary_tells_of_is_not_taken_back() -> None:
+    def look() -> str:
+        """Look."""
+        return lines("FLAGGED")
+
+    brain = ScriptedModel([*["hi"] * 3, *[calls(("look", {}))] * 6, "seen"], summary="They saw FLAGGED.")
+    runner = Runner(Agent(brain, tools=[look], compaction=Compaction(micro=None)), transcripts=None)
+    for text in ("Hello.", "And?", "So?", "Look."):
+        await runner.run(text, session_id="s")
+    assert (await runner.compact("s")).status == "done"
+    before = await seen(runner)
+    assert any("They saw FLAGGED." in message.text for message in before)
+    with pytest.raises(UsageError, match="only 0 of 1 turns"):
+        await runner.rewind("s")
+    assert await seen(runner) == before
+    await runner.undo("s")
+    assert await runner.rewind("s") == 1
+    assert "FLAGGED" not in str(await seen(runner))
+
+
+@pytest.mark.many(100)
+@given(orderly(), st.lists(st.integers(1, 3), min_size=1, max_size=4), st.data())
+async def test_l8_so_it_does_in_a_compacted_session(
+    said: list[Message], kept: list[int], data: st.DataObject
+) -> None:
+    store = InMemoryStore()
+    await store.append("s", list(map(added, said)), expect=0)
+    brain = ScriptedModel([], summary="They talked.")
+    runner = Runner(Agent(brain, compaction=Compaction(micro=None)), store=store, transcripts=None)
+    for turns in kept:
+        if data.draw(st.booleans()):
+            await runner.compact("s", strategy=KeepRecentTurns(turns))
+        before = (await Session.open("s", store)).context
+        try:
+            went = await runner.rewind("s", turns=turns)
+        except UsageError:
+            assert (await Session.open("s", store)).context == before
+            continue
+        after = (await Session.open("s", store)).context
+        assert after == Context.of(await store.read("s"))
+        stay = list(before.visible)[: len(after.visible)]
+        assert list(after.visible) == stay
+        assert sum(entry.is_user for entry in list(before.visible)[len(stay) :]) == went <= turns
+        if went and data.draw(st.booleans()):
+            await runner.undo("s")
+            restored = (await Session.open("s", store)).context
+            assert (list(restored.visible), restored.task) == (list(before.visible), before.task)
+
+
 def test_the_command_line_takes_a_turn_back(tmp_path: Path) -> None:
     agentloop("-m", "offline", "-p", "Hello.", "--session", "s", cwd=tmp_path)
     done = agentloop("rewind", "s", cwd=tmp_path)
-    assert (done.status, done.out) == (0, "taken back; undo gives it back\n")
+    assert (done.status, done.out) == (0, "turns taken back: 1; undo gives them back\n")
     shown = agentloop("sessions", "show", "s", cwd=tmp_path)
     assert "taken back" in shown.out
     again = agentloop("rewind", "s", cwd=tmp_path)

@@ -162,9 +162,9 @@ async def undone(runner: Runner, session_id: str) -> str:
     return f"taken back: {'rewind' if is_rewind else 'compaction'} {position}"
 
 
-def rewind_text(position: int | None) -> str:
+def rewind_text(turns: int) -> str:
     """What `rewind` did, in one line."""
-    return "there is no turn to take back" if position is None else "taken back; undo gives it back"
+    return f"turns taken back: {turns}; undo gives them back" if turns else "there is no turn to take back"
 
 
 def _on_session(name: str, settings: Settings, work: _Work) -> int:

@@ -1,7 +1,7 @@
 """The newest compaction, or the newest turns, taken back: by a record, so that nothing is erased."""
 
-from agentloop.context import Context
-from agentloop.errors import ConflictError
+from agentloop.context import Context, originals_of
+from agentloop.errors import ConflictError, UsageError
 from agentloop.events import Compacted, Restored, ranges_between
 from agentloop.sessions.conflicts import rebase_any
 from agentloop.sessions.session import Session
@@ -29,20 +29,23 @@ async def undo_newest(session: Session) -> int | None:
     return None
 
 
-async def rewind_turns(session: Session, turns: int) -> int | None:
-    """Take the newest turns back; the position of the record that does it, None where no turn is in sight.
+async def rewind_turns(session: Session, turns: int) -> int:
+    """Take the newest turns back; how many went: fewer where there are no more.
 
     It is a compaction with nothing in the place of what it covers, so that `undo_newest` gives them back. The
     session's lease is to be held.
 
     Raises:
+        UsageError: a compaction covers a part of these turns: its summary would still tell of it.
         ConflictError: the session was deleted meanwhile; `BegunAnewError` where its id is another's now.
     """
-    while begins := [at for at, entry in enumerate(session.context.visible) if entry.is_user][-turns:]:
-        seqs = [entry.seq for entry in session.context.visible]
-        kept, gone = seqs[: begins[0]], seqs[begins[0] :]
+    session = await session.whole()
+    while begins := _begins(session.context, turns):
+        context = session.context
+        gone = [entry.seq for entry in context.visible if entry.kind == "said" and entry.seq >= begins[0]]
+        left = {entry.seq for entry in (*context.visible, *context.said)}.difference(gone)
         event = Compacted(
-            covers=ranges_between(gone, kept),
+            covers=ranges_between(gone, left),
             replacement="",
             at=gone[0],
             tokens=0,
@@ -51,10 +54,29 @@ async def rewind_turns(session: Session, turns: int) -> int | None:
             strategy="rewind",
         )
         try:
-            return (await session.append(event)).context.length
+            await session.append(event)
         except ConflictError as conflict:
             session = await rebase_any(session, conflict)
-    return None
+        else:
+            return len(begins)
+    return 0
+
+
+def _begins(context: Context, turns: int) -> list[int]:
+    """Where the newest turns begin that were not taken back, the oldest first.
+
+    Raises:
+        UsageError: something stands for a part of them.
+    """
+    stand_ins = [entry for entry in context.visible if entry.kind != "said"]
+    behind = max((entry.seq for entry in originals_of(context, stand_ins)), default=0)
+    users = [entry.seq for entry in originals_of(context, context.visible) if entry.is_user][-turns:]
+    if users and users[0] <= behind:
+        whole = sum(seq > behind for seq in users)
+        raise UsageError(
+            f"only {whole} of {len(users)} turns can be taken back: undo the compaction of the rest first"
+        )
+    return users
 
 
 def _newest(context: Context) -> list[int]:
