@@ -210,6 +210,19 @@ async def test_a_turn_that_a_summary_tells_of_is_not_taken_back() -> None:
     assert "FLAGGED" not in str(await seen(runner))
 
 
+async def test_nobody_answers_where_every_turn_was_taken_back() -> None:
+    brain = ScriptedModel(["hi", "ok"])
+    runner = Runner(Agent(brain), transcripts=None)
+    await runner.run("Hello.", session_id="s")
+    await runner.rewind("s")
+    records = await runner.events("s")
+    with pytest.raises(UsageError, match="nobody has said anything in session 's' yet: give a prompt"):
+        await runner.resume("s")
+    assert await runner.events("s") == records
+    assert (await runner.run("Again.", session_id="s")).output == "ok"
+    assert [message["content"] for message in brain.requests[-1].messages] == ["Again."]
+
+
 @pytest.mark.many(100)
 @given(orderly(), st.lists(st.integers(1, 3), min_size=1, max_size=4), st.data())
 async def test_l8_so_it_does_in_a_compacted_session(

@@ -13,6 +13,7 @@ from typing import Any
 from agentloop._plumbing.aio import is_leaked, to_its_end
 from agentloop._plumbing.to_text import words_of
 from agentloop.context import (
+    SYSTEM_ROLES,
     AskModel,
     Context,
     Finish,
@@ -248,7 +249,7 @@ async def _open(sessions: Sessions, message: Message | None, session_id: str) ->
     session = await sessions.open(session_id)
     if message is None and not session.context.length:
         raise SessionNotFoundError(f"there is no session {session_id!r}")
-    if message is None and not session.context.said:
+    if message is None and all(each.role in SYSTEM_ROLES for each in session.context.messages):
         raise UsageError(f"nobody has said anything in session {session_id!r} yet: give a prompt")
     return session
 
