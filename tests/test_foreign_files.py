@@ -10,7 +10,7 @@ from agentloop.context import for_chat_completions, wire_messages
 from agentloop.errors import UsageError
 from agentloop.events import MessageRecord
 from agentloop.messages import Message
-from agentloop.sessions.foreign import FORMS
+from agentloop.sessions.foreign import FORMS, messages_in
 from agentloop.sessions.importing import parse
 from tests.cli_kit import agentloop
 from tests.strict_rules import violations
@@ -206,6 +206,12 @@ def test_an_unknown_form_is_refused_with_those_that_are_known(text: str) -> None
             jsonl([{"messages": [{"role": "user", "content": "a"}, {"content": "b"}]}]),
             "message 2: a message must",
         ),
+        *(
+            (jsonl([{field: first}, {field: other}]), f"line 2: {field!r} must be a list of objects")
+            for field, first in [("messages", CHAT), ("conversations", SHAREGPT), ("contents", GEMINI)]
+            for other in (5, None, "a", True, {"a": 1}, [5], [CHAT[0], None])
+        ),
+        (json.dumps([{"contents": GEMINI}, {"contents": 5}]), "item 2: 'contents' must be a list"),
         (jsonl([{"messages": [{"role": "narrator", "content": "a"}]}]), "message 1: 'narrator' is no role"),
     ],
 )
@@ -233,6 +239,48 @@ def test_l11_objects_over_several_lines_are_copied_out_once() -> None:
     text = Watched("\n".join(json.dumps({"role": "user", "content": "Look."}, indent=1) for _ in range(200)))
     assert len(parse(text, count=lambda message: len(message.text))) == 200
     assert text.copied <= len(text)
+
+
+class Compared(str):
+    """An id or a name that counts how often it is compared with others."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("key", ["id", "name"])
+def test_l11_a_result_is_not_compared_with_every_call_that_waits(key: str) -> None:
+    calls = [{"role": "model", "parts": [{"functionCall": {"name": "look"}}]}] * 200
+    results = [{"parts": [{"functionResponse": {key: Compared("none"), "response": "A tree."}}]}] * 200
+    Compared.count = 0
+    found = messages_in([("line 1", {"contents": [*calls, *results]})])
+    assert found is not None
+    assert [message["role"] for message in found] == ["assistant"] * 200 + ["user"] * 200
+    assert Compared.count <= 400
+
+
+def test_results_take_the_oldest_call_of_their_id_or_name_or_any() -> None:
+    calls = [{"name": "a", "id": "x"}, {"name": "b", "id": "x"}, {"name": "b"}, {"name": "a", "id": "y"}]
+    results = [{"id": "x"}, {"name": "b"}, {}, {"name": "b"}, {"id": ["y"]}, {"name": {}}, {"id": "y"}]
+    parts = [{"functionCall": call} for call in calls]
+    answers = [{"functionResponse": {"response": "A tree.", **result}} for result in results]
+    found = messages_in([("line 1", {"contents": [{"parts": parts}, {"parts": answers}]})])
+    assert found is not None
+    assert [message.get("tool_call_id") for message in found[1:]] == ["x", "x", "call_3", *[None] * 3, "y"]
+
+
+def test_the_blocks_of_an_answer_are_one_message() -> None:
+    texts = [str(number) for number in range(300)]
+    blocks = [claude("assistant", [{"type": "text", "text": text}], id="msg_1") for text in texts]
+    first = blocks[0]["message"]["content"]
+    (said,) = messages_in([("line 1", block) for block in blocks]) or []
+    assert [part["text"] for part in said["content"]] == texts
+    assert first == [{"type": "text", "text": "0"}]
 
 
 def test_the_command_line_imports_them(tmp_path: Path) -> None:

@@ -11,30 +11,48 @@ that it is), and makes messages of all of them. What is no message there is pass
 """
 
 import json
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentloop.context import chat_messages, stub
+from agentloop.errors import UsageError
 from agentloop.messages import Json, text_of
 from agentloop.prompts import RESULT_IN_TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileForm:
-    """One form of files: `tells` knows a value of it, `messages` are those that all values hold."""
+    """One form of files: `tells` knows a value of it, `messages` are those that all values hold.
+
+    They may stand in a `field`, as a list of objects.
+    """
 
     name: str
     tells: Callable[[Json], bool]
     messages: Callable[[Sequence[Json]], Iterable[Json]]
+    field: str = ""
 
 
-def messages_in(values: Iterable[object]) -> list[Json] | None:
-    """The messages of a file of a known form, which has these values; None where it is of none."""
-    found = [value for value in values if isinstance(value, Mapping)]
-    form = next((form for form in FORMS if any(map(form.tells, found))), None)
-    return None if form is None else chat_messages(form.messages(found))
+def messages_in(values: Iterable[tuple[str, object]]) -> list[Json] | None:
+    """The messages of a file of a known form, which has these values, each with its place; None: of none.
+
+    Raises:
+        UsageError: where a list of messages is to stand, there is something else.
+    """
+    found = [(where, value) for where, value in values if isinstance(value, Mapping)]
+    form = next((form for form in FORMS if any(form.tells(value) for _, value in found)), None)
+    if form is None:
+        return None
+    for where, value in found:
+        if form.field and not _is_list_of_objects(value.get(form.field, [])):
+            raise UsageError(f"nothing imported: {where}: {form.field!r} must be a list of objects")
+    return chat_messages(form.messages([value for _, value in found]))
+
+
+def _is_list_of_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, Mapping) for each in value)
 
 
 def _is_claude_code(value: Json) -> bool:
@@ -45,19 +63,23 @@ def _of_claude_code(values: Sequence[Json]) -> Iterator[Json]:
     """Blocks of one answer are one message; those of sub-agents are left out where others are there."""
     lines = [value for value in values if _is_claude_code(value)]
     lines = [line for line in lines if not line.get("isSidechain")] or lines
-    held: dict[str, Any] | None = None
-    name: object = None
+    held: list[Json] = []
     for line in lines:
-        message = line["message"]
-        if held and name and message.get("id") == name:
-            held["content"] = [*_listed(held["content"]), *_listed(message.get("content"))]
-            continue
-        if held:
-            yield held
-        held = {"role": message.get("role") or line["type"], "content": message.get("content")}
-        name = message.get("id")
+        name = line["message"].get("id")
+        if held and not (name and name == held[0]["message"].get("id")):
+            yield _one_answer(held)
+            held = []
+        held.append(line)
     if held:
-        yield held
+        yield _one_answer(held)
+
+
+def _one_answer(lines: Sequence[Json]) -> Json:
+    message = lines[0]["message"]
+    content = message.get("content")
+    if len(lines) > 1:
+        content = [block for line in lines for block in _listed(line["message"].get("content"))]
+    return {"role": message.get("role") or lines[0]["type"], "content": content}
 
 
 def _listed(content: object) -> list[Any]:
@@ -93,14 +115,12 @@ def _of_conversations(values: Sequence[Json]) -> Iterator[Json]:
     for value in values:
         if value.get("system"):
             yield {"role": "system", "content": value["system"]}
-        for message in value.get("messages") or ():
+        for message in value.get("messages", ()):
             yield _of_trajectory(message) if "trajectory_format" in value else message
 
 
-def _of_trajectory(message: Any) -> Any:
+def _of_trajectory(message: Json) -> Json:
     """A message of mini-swe-agent without what it notes of it; how it ended is said to the model."""
-    if not isinstance(message, Mapping):
-        return message
     kept = {key: value for key, value in message.items() if key not in ("extra", "timestamp")}
     return {**kept, "role": "user"} if kept.get("role") == "exit" else kept
 
@@ -213,22 +233,27 @@ class _Calls:
     """Gives calls without ids their ids, and their results the id of the oldest that waits."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[str, str]] = deque()
+        self._waiting: dict[int, str] = {}
+        self._asked: defaultdict[tuple[str, object], deque[int]] = defaultdict(deque)
         self._count = 0
 
     def call(self, name: str, arguments: object, call_id: object) -> Json:
         self._count += 1
         given = call_id if isinstance(call_id, str) and call_id else f"call_{self._count}"
-        self._waiting.append((given, name))
+        self._waiting[self._count] = given
+        for key in (("id", given), ("name", name), ("name", None)):
+            self._asked[key].append(self._count)
         function = {"name": name, "arguments": _as_text(arguments)}
         return {"id": given, "type": "function", "function": function}
 
     def result(self, call_id: object, text: str, name: object = None) -> Json:
         """The result as a message; as a user's where no call waits for one."""
-        for waiting in self._waiting:
-            if call_id == waiting[0] or (call_id is None and name in (None, waiting[1])):
-                self._waiting.remove(waiting)
-                return {"role": "tool", "tool_call_id": waiting[0], "content": text}
+        wanted = call_id if call_id is not None else name
+        key = ("name" if call_id is None else "id", wanted)
+        asked = self._asked.get(key) if wanted is None or isinstance(wanted, str) else None
+        while asked:
+            if (given := self._waiting.pop(asked.popleft(), None)) is not None:
+                return {"role": "tool", "tool_call_id": given, "content": text}
         return {"role": "user", "content": RESULT_IN_TEXT.format(result=text)}
 
 
@@ -239,9 +264,10 @@ FORMS = (
         name='{"messages": […]}, with a trajectory of mini-swe-agent among them',
         tells=_is_conversation,
         messages=_of_conversations,
+        field="messages",
     ),
-    FileForm(name="ShareGPT conversations", tells=_is_sharegpt, messages=_of_sharegpt),
-    FileForm(name="Gemini contents", tells=_is_gemini, messages=_of_gemini),
+    FileForm(name="ShareGPT conversations", tells=_is_sharegpt, messages=_of_sharegpt, field="conversations"),
+    FileForm(name="Gemini contents", tells=_is_gemini, messages=_of_gemini, field="contents"),
     FileForm(
         name="items of the Responses API",
         tells=_is_items,

@@ -61,23 +61,23 @@ def parse(text: str, *, count: Callable[[Message], int]) -> list[Event]:
 
 def _of_list(text: str, count: Callable[[Message], int]) -> list[Event]:
     items = list(_items(text))
-    foreign = _foreign([item for _, item in items[:1]], lambda: [item for _, item in items], count)
+    foreign = _foreign([item for _, item in items[:1]], lambda: items, count)
     return foreign or [said for where, item in items for said in _said(item, where, count)]
 
 
 def _of_pieces(pieces: list[tuple[str, str]], count: Callable[[Message], int]) -> list[Event]:
     first = [_decoded(piece, where) for where, piece in pieces[:1]]
-    foreign = _foreign(first, lambda: [_decoded(piece, where) for where, piece in pieces], count)
+    foreign = _foreign(first, lambda: [(where, _decoded(piece, where)) for where, piece in pieces], count)
     return foreign or list(_lines(pieces, count))
 
 
 def _foreign(
-    first: list[Any], every: Callable[[], list[Any]], count: Callable[[Message], int]
+    first: list[Any], every: Callable[[], list[tuple[str, Any]]], count: Callable[[Message], int]
 ) -> list[Event]:
     """The messages of a file that begins with this value and is not of our own forms; none for one of these.
 
     Raises:
-        UsageError: it is of no form that is known.
+        UsageError: it is of no form that is known, or what is to be a list of messages is something else.
     """
     if not first or not isinstance(first[0], dict) or _is_event(first[0]) or _is_message(first[0]):
         return []
