@@ -89,6 +89,29 @@ def test_items_of_the_responses_api_are_one_message_for_each_answer() -> None:
     assert not said[1].keys() & {"id", "type", "status"}
 
 
+class Compared(dict[str, Any]):
+    """A part that counts how often it is compared with others."""
+
+    count = 0
+
+    def __ne__(self, other: object) -> bool:
+        Compared.count += 1
+        return super().__ne__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_l11_a_row_of_items_is_joined_once() -> None:
+    texts = [Compared(type="text", text=str(number), annotations=[]) for number in range(200)]
+    calls = [{"type": "function_call", "call_id": text["text"], "name": "look"} for text in texts]
+    says = [{"type": "message", "role": "assistant", "content": [text]} for text in texts]
+    Compared.count = 0
+    (said,) = chat_messages([item for pair in zip(says, calls, strict=True) for item in pair])
+    assert said["content"] == texts
+    assert [call["id"] for call in said["tool_calls"]] == [text["text"] for text in texts]
+    assert 0 < Compared.count <= 600
+
+
 def test_a_result_that_failed_says_so() -> None:
     (said,) = chat_messages([{"role": "user", "content": [seen("no such place", is_error=True)]}])
     assert Message.from_openai(said).text == "error\nno such place"

@@ -52,17 +52,17 @@ def chat_messages(said: Iterable[Json]) -> list[Json]:
         assistant t1
         tool t1
     """
-    found: list[Json] = []
+    rows: list[list[Json]] = []
     is_open = False
     for data in said:
         goes_on = _is_item(data)
         for message in _of_item(data) if goes_on and "role" not in data else _of_message(data):
             if goes_on and is_open and message.get("role") == "assistant":
-                found[-1] = _joined(found[-1], message)
+                rows[-1].append(message)
             else:
-                found.append(message)
-        is_open = goes_on and bool(found) and found[-1].get("role") == "assistant"
-    return found
+                rows.append([message])
+        is_open = goes_on and bool(rows) and rows[-1][-1].get("role") == "assistant"
+    return [row[0] if len(row) == 1 else _joined(row) for row in rows]
 
 
 def sent_part(part: Json, role: str) -> Json | None:
@@ -163,13 +163,14 @@ def _of_item(item: Json) -> Iterator[Json]:
         yield {"role": "assistant", "content": [stub(item)]}
 
 
-def _joined(first: Json, second: Json) -> Json:
-    """Two messages of an assistant as one."""
-    parts = [*_parts(first.get("content")), *_parts(second.get("content"))]
-    calls = [*_list(first.get("tool_calls")), *_list(second.get("tool_calls"))]
-    said = (each.get("reasoning_content") for each in (first, second))
+def _joined(row: Sequence[Json]) -> Json:
+    """Messages of an assistant as one."""
+    kept = {key: value for message in row for key, value in message.items()}
+    parts = [part for message in row for part in _parts(message.get("content")) if part != _text("")]
+    calls = [call for message in row for call in _list(message.get("tool_calls"))]
+    said = (message.get("reasoning_content") for message in row)
     thoughts = [thought for thought in said if isinstance(thought, str) and thought]
-    return _assistant({**first, **second}, parts, calls, thoughts)
+    return _assistant(kept, parts, calls, thoughts)
 
 
 def _of_message(data: Json) -> Iterator[Json]:
