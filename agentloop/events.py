@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from agentloop._plumbing.checks import shown, text_or_none, whole_or_none
+from agentloop._plumbing.checks import shown, text_or_none, whole, whole_or_none
 from agentloop.errors import UsageError
 from agentloop.messages import Message, Usage
 
@@ -358,8 +358,9 @@ class EventFilter:
             text_or_none(name, getattr(self, name))
         whole_or_none("first", self.first, 1)
         whole_or_none("last", self.last, 1 if self.first is None else self.first)
-        for name in ("newest", "skip", "most"):
-            whole_or_none(name, getattr(self, name), 0)
+        whole_or_none("newest", self.newest, 0)
+        whole("skip", self.skip, 0)
+        whole_or_none("most", self.most, 0)
         if self.kinds is not None:
             object.__setattr__(self, "kinds", _named(self.kinds))
         if self.regex is not None:

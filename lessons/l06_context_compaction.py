@@ -89,7 +89,7 @@ class Shown:
     """What was seen of both runs, what was saved, and the size of the context around the undo."""
 
     events: tuple[AnyStreamEvent, ...]
-    transcript: Transcript
+    transcript: Transcript | None
     tokens_compacted: int
     tokens_undone: int
 
@@ -113,7 +113,7 @@ async def lesson(prompt: str) -> Shown:
             undone = (await runner.status(SESSION)).tokens
         shown = Shown(
             events=tuple(events),
-            transcript=read(*listed(saved)),
+            transcript=next(map(read, listed(saved)), None),
             tokens_compacted=compacted,
             tokens_undone=undone,
         )
@@ -164,10 +164,10 @@ def read(path: Path) -> Transcript:
 
 def report(shown: Shown) -> None:
     """The transcript, then the undo."""
-    transcript = shown.transcript
-    print(f"\ntranscript: one, which grew; the log holds {len(shown.said)} messages")
-    state = "all there was" if transcript.is_whole(shown.said) else "not whole!"
-    print(f"  {transcript.name}  {len(transcript.lines)} messages, {state}")
+    print(f"\ntranscript: one, which grows; the log holds {len(shown.said)} messages")
+    if transcript := shown.transcript:
+        state = "all there was" if transcript.is_whole(shown.said) else "not whole!"
+        print(f"  {transcript.name}  {len(transcript.lines)} messages, {state}")
     print("\nundo: the newest compaction is taken back")
     print(f"  {shown.tokens_compacted:,} → {shown.tokens_undone:,} tokens in the context")
 

@@ -313,7 +313,7 @@ def test_a_second_ctrl_c_ends_a_chat_whose_tool_holds_up_everything(tmp_path: Pa
     with (
         StrictProvider([Reply(calls=(calling("blocks"),))]) as provider,
         terminal(
-            "go", "--base-url", provider.url, "--window", "32k", "--tools", "slow", cwd=tmp_path
+            "go on", "--base-url", provider.url, "--window", "32k", "--tools", "slow", cwd=tmp_path
         ) as screen,
     ):
         screen.wait_for("held up")

@@ -188,11 +188,11 @@ def test_too_little_to_compact_is_no_failure_and_says_what_is_enough(place: Path
 @pytest.mark.deep
 def test_a_session_goes_with_the_transcripts_that_it_made(place: Path) -> None:
     imported(sessions("export", "long", cwd=place).out, "brief", cwd=place)
-    before = set((place / ".transcripts").glob("*"))
+    before = set((place / ".transcripts").glob("[!.]*"))
     assert agentloop("compact", "brief", cwd=place).out.startswith("compacted: ")
-    assert len(set((place / ".transcripts").iterdir()) - before) == 1
+    assert len(set((place / ".transcripts").glob("[!.]*")) - before) == 1
     sessions("delete", "brief", "--yes", cwd=place)
-    assert set((place / ".transcripts").iterdir()) == before
+    assert set((place / ".transcripts").glob("[!.]*")) == before
 
 
 def test_what_is_stored_is_for_its_owner_alone(place: Path) -> None:

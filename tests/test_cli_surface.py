@@ -271,6 +271,7 @@ HEEDED: dict[str, Sequence[KnownOption]] = {
     "runs": STORE,
     "sessions": STORE,
     "submit": STORE,
+    "rewind": STORE,
     "undo": STORE,
     "worker": (*MODEL, *COMPACTION, *AGENT, *STORE),
 }

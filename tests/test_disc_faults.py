@@ -53,7 +53,7 @@ async def judged(folder: Path, done: Json) -> list[str]:
     if (after.get("status"), after.get("output")) != ("answered", "all done"):
         return [f"the run that went on did not end well: {after}, after {first}"]
     world = World(folder)
-    left = [path.name for path in world.transcripts.iterdir() if path.name.startswith(".")]
+    left = [path.name for path in world.transcripts.iterdir() if path.name.startswith(".tr")]
     store = SQLiteStore(world.database)
     try:
         return [*(f"{name} was left behind" for name in left), *await faults(world, store)]

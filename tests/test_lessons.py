@@ -158,6 +158,7 @@ def test_the_transcript_was_the_whole_history_at_the_last_compaction() -> None:
             said.append(event.message.to_openai())
         elif isinstance(event, CompactionStarted):
             wanted = list(said)
+    assert shown.transcript
     assert [json.loads(line) for line in shown.transcript.lines] == wanted
     assert {event.transcript for event in shown.events if isinstance(event, CompactionEnded)} == {
         shown.transcript.name

@@ -38,7 +38,7 @@ def test_known_windows(model: str, window: int) -> None:
         (128_000, "llama-3.3-70b llama-3.3-70b-versatile llama3.3 llama3.3:70b llama3.3:latest"),
         (128_000, "meta-llama/Llama-3.3-70B-Instruct meta-llama/Llama-3.3-70B-Instruct-Turbo"),
         (128_000, "accounts/fireworks/models/llama-v3p3-70b-instruct us.meta.llama3-3-70b-instruct-v1:0"),
-        (None, "llama-3.3-8b qwen-plus-next r1-distill-llama-70b my-gemini-1.5-pro-clone:7b"),
+        (None, "llama-3.3-8b qwen-plus-next r1-distill-llama-70b"),
     ],
 )
 def test_known_windows_of_our_own(window: int | None, models: str) -> None:

@@ -63,7 +63,7 @@ def make_ignored_folder(folder: Path) -> None:
     is_new = not os.path.lexists(folder)
     make_private_folder(folder)
     if is_new:
-        with suppress(FileExistsError), os.fdopen(new_private_file(folder / ".gitignore"), "w") as file:
+        with suppress(OSError), os.fdopen(new_private_file(folder / ".gitignore"), "w") as file:
             file.write("*\n")
 
 

@@ -53,6 +53,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """Each command's place and its line in the help."""
 _NEARLY = 0.8
 """How alike a word and a command are where it is taken for a slip, such as `run` or `sesions`."""
+_NEARLY_ALONE = 0.7
+"""The same of a word that stands alone, which is no prompt in any case."""
 _LIKE_A_COMMAND = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII | re.IGNORECASE)
 """What stands alone and may be meant as a command; a word of a script without spaces may be a sentence."""
 _ASKED_FOR = {"help": "--help", "version": "--version"}
@@ -92,12 +94,12 @@ class Program(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        _, words, _ = self.make_parser(ctx).parse_args(list(args))
+        given, words, _ = self.make_parser(ctx).parse_args(list(args))
         if words and words[0] in _ASKED_FOR and (not words[1:] or words[1] in COMMANDS):
             words, args = words[1:], [*words[1:], _ASKED_FOR[words[0]]]
         if words and words[0] in COMMANDS:
             return super().parse_args(ctx, args)
-        if words:
+        if words and given.get("prompt") is None:
             _refuse_mistyped(words)
         ctx.allow_interspersed_args = True
         return click.Command.parse_args(self, ctx, args)
@@ -164,10 +166,14 @@ def _heeded_by(command: click.Command) -> frozenset[str | None]:
 def _refuse_mistyped(words: Sequence[str]) -> None:
     """A word that is nearly a command, or stands alone, is hardly a prompt; an answer to it is paid for."""
     said = list(takewhile(lambda word: not word.startswith("-"), words))
-    if words[0] in _ASKED_FOR:
-        raise UsageError(f"{words[0]!r} stands alone; of a command say `agentloop COMMAND --help`")
-    meant = get_close_matches(words[0], [*COMMANDS, *_ASKED_FOR], n=1, cutoff=_NEARLY)
-    if meant or (len(said) == 1 and _LIKE_A_COMMAND.fullmatch(said[0])):
+    if words[0] in _ASKED_FOR and words[1:]:
+        if meant := get_close_matches(words[1], COMMANDS, n=1, cutoff=_NEARLY):
+            raise UsageError(f"no command {words[1]!r}: did you mean {meant[0]!r}?")
+        return
+    is_alone = len(said) == 1 and bool(_LIKE_A_COMMAND.fullmatch(said[0]))
+    nearly = _NEARLY_ALONE if is_alone else _NEARLY
+    meant = get_close_matches(words[0], [*COMMANDS, *_ASKED_FOR], n=1, cutoff=nearly)
+    if meant or is_alone:
         way = f"did you mean {meant[0]!r}?" if meant else "--help lists them."
         raise UsageError(
             f"no command {words[0]!r}: {way} As a prompt: agentloop -p {shlex.quote(' '.join(said))}"

@@ -28,7 +28,7 @@ def lessons(number: int | None, prompt: str | None) -> int:
     if number not in found:
         raise UsageError(f"there is no lesson {number}: there are {', '.join(map(str, found)) or 'none'}")
     lesson = str(found[number])
-    click.echo(f"{_introduction(found[number])}\n\n{lesson}\n")
+    print(f"{_introduction(found[number])}\n\n{lesson}\n", flush=True)  # click takes ASCII for a mistake
     sys.argv = [lesson] if prompt is None else [lesson, "--prompt", prompt]
     runpy.run_path(lesson, run_name="__main__")
     return 0

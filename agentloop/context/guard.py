@@ -13,7 +13,7 @@ GROWTH = 0.1
 REGROWTH = 0.5
 """In a context that is small beside its window it waits for this share of its own size instead."""
 
-RELEASE, MOST_RELEASE = 0.25, 0.5
+RELEASE, MOST_RELEASE = 0.25, 0.6
 """Growth by this share of the limit ends a wait and a pause; so much does after many more strikes."""
 
 COOLDOWN_STEPS = 2
