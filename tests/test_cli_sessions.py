@@ -167,9 +167,10 @@ def test_compact_preview_compact_and_undo(place: Path) -> None:
         for line in sessions("export", "work", "--format", "events", cwd=place).out.splitlines()
     ]
     assert "compacted" in kinds
+    assert "undo the compaction of the rest first" in agentloop("rewind", "work", cwd=place).err
+    assert "taken back: compaction" in agentloop("undo", "work", cwd=place).out
     assert "undo gives them back" in agentloop("rewind", "work", cwd=place).out
     assert "taken back: rewind" in agentloop("undo", "work", cwd=place).out
-    assert "taken back: compaction" in agentloop("undo", "work", cwd=place).out
     assert "no compaction" in agentloop("undo", "work", cwd=place).out
 
 

@@ -144,8 +144,9 @@ async def test_an_answer_that_was_all_thought_keeps_its_turn() -> None:
     messages = [Message.user("Hello"), Message.from_openai(only), Message.user("And?")]
     with Refusing(has_thoughts, refusal("Unknown part type: thinking")) as server:
         await answer_of(chat(server), ModelRequest(messages=wire_messages(messages)))
-    assert [message["role"] for message in server.bodies[1]["messages"]] == ["user", "assistant", "user"]
-    assert server.bodies[1]["messages"][1]["content"].strip()
+    (body,) = server.bodies
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "user"]
+    assert body["messages"][1]["content"].strip()
 
 
 OTHERS = [
