@@ -320,6 +320,10 @@ LONG = Case(
 )
 
 
+AT_EACH = ("On message", "On result", "NeedsFollowUp", "Every", "Idle")
+"""Triggers that fire at each step, whatever the size: they are heeded while each compaction helps."""
+
+
 @pytest.mark.parametrize("summaries", [("good",), ("blank",)], ids=["good", "refused"])
 @pytest.mark.parametrize("trigger", TRIGGERS)
 def test_l10_a_long_run_makes_few_compactions(
@@ -337,4 +341,5 @@ def test_l10_a_long_run_makes_few_compactions(
     loop.run(run())
     assert scene.overflowed is None
     assert len(agents(scene)) == len(case.widths) + 1
-    assert len(scene.asked) <= 4 + len(agents(scene)) // 2
+    at_each = trigger in AT_EACH and summaries == ("good",)
+    assert len(scene.asked) <= (len(agents(scene)) if at_each else 4 + len(agents(scene)) // 2)
