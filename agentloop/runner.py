@@ -12,7 +12,6 @@ from typing import Any, Self
 import agentloop.compaction as compaction
 from agentloop._plumbing.checks import above_zero, shown, text_or_none, whole
 from agentloop.callbacks import Callbacks, checked_callbacks
-from agentloop.compaction import check_parts
 from agentloop.context import Budget
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Sink, drop_event
 from agentloop.errors import SessionNotFoundError, UsageError
@@ -192,7 +191,7 @@ class Runner:
             SessionNotFoundError: there is no such session.
             UsageError: the trigger or the strategy is no function of a context and a budget.
         """
-        check_parts(trigger, strategy)
+        compaction.check_parts(trigger, strategy)
         session = await self._existing(session_id)
         async with self._beside(session_id) as keeper:
             focus = self._config.redaction.hide(focus)
@@ -206,7 +205,7 @@ class Runner:
             SessionNotFoundError: there is no such session.
             UsageError: the strategy is no function of a context and a budget.
         """
-        check_parts(None, strategy)
+        compaction.check_parts(None, strategy)
         session = await (await self._existing(session_id)).whole()
         async with self._beside(session_id) as keeper:
             return keeper.preview(session.context, strategy)
