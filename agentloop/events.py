@@ -151,7 +151,8 @@ class NotCompacted(Event):
 
     `status` is `failed`, `vetoed`, `conflict` or `ineffective` (too little to gain), or `skipped` where it
     was held back: too soon after the last one. `why` is what it was for, `error` why nothing was done, and
-    `before` the request's size. Those of one attempt in several steps share `group` with its `Compacted`.
+    `before` the request's size. `transcript` is the file that the history was saved in, as for what is done.
+    Those of one attempt in several steps share `group` with its `Compacted`.
     """
 
     kind: ClassVar[str] = "not_compacted"
@@ -163,6 +164,7 @@ class NotCompacted(Event):
     error: str = ""
     before: int = 0
     group: str = ""
+    transcript: str | None = _later(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

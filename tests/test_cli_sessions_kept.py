@@ -14,7 +14,7 @@ from agentloop.cli.sessions.rename import describe
 from agentloop.cli.settings import settings_for
 from agentloop.codec import encode
 from agentloop.errors import ConflictError, SessionNotFoundError, StoreError
-from agentloop.events import Compacted, Described, Event, MessageRecord
+from agentloop.events import Compacted, Described, Event, MessageRecord, NotCompacted
 from agentloop.messages import Message
 from agentloop.sessions import new_lease, save
 from agentloop.stores import InMemoryStore, SQLiteStore
@@ -258,6 +258,15 @@ async def test_transcripts_go_and_are_named_unless_they_are_to_stay(tmp_path: Pa
     assert "transcripts go: transcript_2.jsonl" in done.complaint()
     assert (paths["s1"].exists(), paths["s2"].exists()) == (True, False)
     assert listed(tmp_path) == {}
+
+
+async def test_a_transcript_of_a_compaction_that_failed_goes_too(tmp_path: Path) -> None:
+    path = save(tmp_path / ".transcripts", SAID, epoch=1)
+    messages = [MessageRecord(message=message, tokens=1, time=LONG_AGO) for message in SAID]
+    await stored(tmp_path, {"s1": [*messages, NotCompacted(status="failed", transcript=path.name)]})
+    done = sessions("delete", "s1", "--yes", cwd=tmp_path)
+    assert f"transcripts go: {path.name}" in done.complaint()
+    assert not path.exists()
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from agentloop.errors import ContextOverflowError, StoreError, UsageError
 from agentloop.events import Compacted, Described, MessageRecord, Record
 from agentloop.messages import Message, ToolCall
 from agentloop.sessions.transcripts import DEAD_AFTER_SECONDS, grow, listed, load, save
+from agentloop.strategies import RecursiveSummary
 from agentloop.stream import CompactionEnded, RunEnded
 from agentloop.testing import ScriptedModel
 from agentloop.triggers import On
@@ -294,6 +295,18 @@ async def test_l5_it_stays_the_one_when_a_compaction_is_taken_back(tmp_path: Pat
     assert (
         [path.name for path in listed(tmp_path / "transcripts")] == [first.transcript] == [second.transcript]
     )
+
+
+async def test_l5_failed_compactions_too_grow_the_one(tmp_path: Path) -> None:
+    model = ScriptedModel([*reading(6), "and more", "at last"], window=64_000, summary="")
+    runner = runner_for(model, tmp_path, strategy=RecursiveSummary())
+    results = []
+    for prompt in ("Read it all.", "More?", "At last?"):
+        await runner.run(prompt, session_id="s")
+        results.append(await runner.compact("s"))
+    (path,) = listed(tmp_path / "transcripts")
+    assert [(result.status, result.transcript) for result in results] == [("failed", path.name)] * 3
+    assert load(path).messages == tuple(await history(runner))
 
 
 async def test_l18_a_copy_of_a_session_leaves_its_transcript_alone(tmp_path: Path) -> None:

@@ -408,6 +408,7 @@ def _failure(outcome: _Outcome) -> NotCompacted:
         error=outcome.error or "",
         before=outcome.budget.size(outcome.before),
         group=plan.group,
+        transcript=outcome.transcript,
     )
 
 

@@ -28,6 +28,7 @@ from agentloop.events import (
     Described,
     MessageRecord,
     ModelCalled,
+    NotCompacted,
     Ranges,
     Record,
     Restored,
@@ -221,7 +222,7 @@ class Context:
             reports=reports,
             recent_reports=recent_reports,
             guard=self.guard.after(*(record.event for record in records)),
-            transcript=None if any(map(_begins_here, records)) else self.transcript,
+            transcript=_transcript_after(records, self.transcript),
         )
 
     def _heard(
@@ -296,9 +297,18 @@ class Context:
         )
 
 
-def _begins_here(record: Record) -> bool:
-    """Whether the session comes into its folder: at its beginning, or behind what was imported."""
-    return isinstance(record.event, Described) and record.event.folder is not None
+def _transcript_after(records: Sequence[Record], before: str | None) -> str | None:
+    """The file that the history is saved in; none of before, where the session comes into its folder.
+
+    It does so at its beginning, and behind what was imported.
+    """
+    for record in records:
+        match record.event:
+            case Described(folder=str()):
+                before = None
+            case NotCompacted(transcript=str(name)):
+                before = name
+    return before
 
 
 def _record_of(said: Entry) -> Record:

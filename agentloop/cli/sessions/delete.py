@@ -32,7 +32,7 @@ from agentloop.cli.sessions.command import (
 from agentloop.cli.sessions.pages import Tell, good_pages, say_nothing, warn
 from agentloop.cli.terminal import StandardOutput, error_console, few, listing, moment, say
 from agentloop.errors import SessionBusyError, StoreError, UsageError
-from agentloop.events import Compacted, MessageRecord, Record
+from agentloop.events import Compacted, MessageRecord, NotCompacted, Record
 from agentloop.messages import Message
 from agentloop.prompts import COMPRESSED, SPILLED, ends_of
 from agentloop.redaction import redacted
@@ -242,7 +242,7 @@ async def history_of(opened: Opened, info: SessionInfo) -> History:
 
 def _transcripts(page: Iterable[Record]) -> Iterator[tuple[str, float]]:
     for record in page:
-        if isinstance(record.event, Compacted) and record.event.transcript:
+        if isinstance(record.event, Compacted | NotCompacted) and record.event.transcript:
             yield record.event.transcript, record.event.time
 
 
