@@ -59,7 +59,7 @@ TEMPLATE = (
 FORCED = {"tool_choice": "required", "logit_bias": [[_CALL_TOKEN, 100], [_END_TOKEN, 100]]}
 """Fields of a request that make even so small a model call a tool: a call at once, then the end."""
 
-BRIEF = {"grammar": "root ::= [A-Za-z ,.]{80,240}"}
+BRIEF = {"grammar": "root ::= [A-Za-z ,.]{60,120}"}
 """Fields of a request that make it come to an end, in one paragraph."""
 
 _LONGEST_START_SECONDS = 30.0
