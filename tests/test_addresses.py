@@ -138,6 +138,7 @@ def test_plain_words_of_the_base_url_stay_in_prompts_and_files(tmp_path: Path) -
     assert (tmp_path / "a.txt").read_text() == written
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "url",
     [

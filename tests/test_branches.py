@@ -104,6 +104,7 @@ def silenced(events: list[Event]) -> list[Event]:
     ]
 
 
+@pytest.mark.deep
 @given(merged(st.one_of(histories, orderly())))
 def test_the_context_is_as_if_other_branches_had_said_nothing(events: list[Event]) -> None:
     """What triggers, strategies, guard and requests see is this value alone."""

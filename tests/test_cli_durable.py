@@ -103,6 +103,7 @@ def test_a_worker_says_of_a_run_that_cannot_begin_how_it_ended(worked: Worked) -
     assert f"run {worked.refused} usage: session id 'taken' is taken" in worked.err
 
 
+@pytest.mark.deep
 def test_a_run_is_cancelled_and_put_back(url: str, tmp_path: Path) -> None:
     order = json.loads(done("submit", "Later", "--queue", "later", "--json", cwd=tmp_path, url=url).out)
     assert (order["queue"], order["run_id"]) == ("later", order["id"])
@@ -271,6 +272,7 @@ def test_a_database_that_is_away_is_said_without_its_password(tmp_path: Path) ->
         assert "waits for runs" not in finished.err
 
 
+@pytest.mark.deep
 def test_without_the_extra_each_command_says_which_it_needs(tmp_path: Path) -> None:
     (tmp_path / "dbos.py").write_text("raise ImportError('no such library')\n")
     env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}

@@ -379,6 +379,7 @@ STRUCK = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("text", STRUCK.values(), ids=STRUCK.keys())
 @pytest.mark.parametrize("options", [("--json",), ()], ids=["JSON", "text"])
 def test_a_signal_that_strikes_an_import_ends_with_its_status(

@@ -234,6 +234,7 @@ def test_a_cost_that_nobody_can_tell_is_refused_before_anything_is_sent(tmp_path
     assert provider.requests == []
 
 
+@pytest.mark.deep
 def test_an_unknown_window_is_asked_for_and_said_where_nobody_knows(tmp_path: Path) -> None:
     for window, notices in ((16_000, 0), (None, 1)):
         listed = {"data": [{"id": "mine", "max_model_len": window}]}
@@ -333,6 +334,7 @@ def test_no_colour_without_a_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in agentloop("-p", "x", cwd=tmp_path).err
 
 
+@pytest.mark.deep
 def test_the_installed_script_is_the_same_program(tmp_path: Path) -> None:
     program = "import sys; sys.argv[0] = '/bin/agentloop'; from agentloop.cli.main import main; main()"
     done = subprocess.run(
@@ -430,6 +432,7 @@ def test_a_model_that_answers_nothing_is_asked_thrice(shape: str, tmp_path: Path
     assert "3 answers in a row were empty" in done.complaint()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shape", ["text", "json", "stream-json"])
 @pytest.mark.parametrize(
     ("finish", "by"), [("length", "the output limit"), ("content_filter", "a content filter")]

@@ -28,6 +28,7 @@ def starts(name: str, cwd: Path) -> list[dict[str, object]]:
     return [record for record in map(json.loads, text.splitlines()) if record["kind"] == "run_started"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("go_on", [("-c",), ("-r", "talk"), ("--session", "talk")], ids=str)
 def test_a_session_goes_on_where_it_began(go_on: tuple[str, ...], tmp_path: Path) -> None:
     with StrictProvider(lambda _: "an answer") as provider:
@@ -50,6 +51,7 @@ def test_a_session_goes_on_where_it_began(go_on: tuple[str, ...], tmp_path: Path
     assert setups[2]["compact_at"] == 0.0  # type: ignore[index]
 
 
+@pytest.mark.deep
 def test_compact_needs_no_model(tmp_path: Path) -> None:
     numbers = count()
     with StrictProvider(lambda _: f"What was said {next(numbers)} times, in short.") as provider:

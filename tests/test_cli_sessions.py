@@ -35,6 +35,7 @@ def imported(text: str, name: str, *, cwd: Path) -> None:
     sessions("import", f"{name}.in", "--session", name, cwd=cwd)
 
 
+@pytest.mark.deep
 def test_the_list_holds_this_folder_and_all_of_them_when_asked(place: Path) -> None:
     own = [line.split("\t")[0] for line in sessions("list", cwd=place).out.splitlines()][1:]
     everywhere = [line.split("\t")[0] for line in sessions("list", "--all", cwd=place).out.splitlines()][1:]

@@ -89,6 +89,7 @@ def test_a_damaged_record_of_what_is_asked_for_is_one_line_and_no_file(shape: st
         assert not (place / "out").exists()
 
 
+@pytest.mark.deep
 def test_with_skip_the_good_records_come_out_each_damaged_one_told_once(place: Path) -> None:
     done = export(place, "--format", "events", "--damaged", "skip")
     assert done.status == 0
@@ -125,6 +126,7 @@ def test_a_name_that_lies_outside_of_the_range_is_known(place: Path) -> None:
     assert early.complaint() == "agentloop: nothing in the session is all of what was asked for"
 
 
+@pytest.mark.deep
 async def test_what_points_at_a_damaged_record_is_left_out_with_it_and_the_rest_comes_back_in(
     tmp_path: Path,
 ) -> None:
@@ -159,6 +161,7 @@ class Unreadable(CountingStore):
         raise StoreError("the server is gone")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("words", [("s",), ("--owner", "ann")], ids=["id", "owner"])
 async def test_a_check_calls_nothing_damaged_that_it_could_not_read(
     words: tuple[str, ...], database: str, tmp_path: Path

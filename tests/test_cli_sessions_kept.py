@@ -88,6 +88,7 @@ def test_an_owner_sees_their_own(place: Path) -> None:
     assert set(listed(place, "--owner", "ann", AGENTLOOP_OWNER="bob")) == {"anns-old", "anns-new"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "words",
     [("show",), ("export",), ("rename", "Mine now"), ("expire", "1s"), ("delete", "--yes"), ("check",)],
@@ -113,6 +114,7 @@ def test_an_import_is_of_who_imports_it_and_of_whom_it_says_otherwise(place: Pat
     assert infos["mine"]["title"] == "Ann's new"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("owner", "gone"), [(None, {"anns-old", "bobs-old"}), ("ann", {"anns-old"})])
 def test_a_sweep_says_what_goes_before_and_behind(owner: str | None, gone: set[str], place: Path) -> None:
     options = [] if owner is None else ["--owner", owner]
@@ -205,6 +207,7 @@ def test_a_time_to_live_longer_than_any_calendar_is_said_in_words(place: Path) -
         assert screen.end() == 0
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("time", ["", "0", "-5", "soon", "1e5", "9" * 400])
 def test_what_is_no_time_to_live_is_one_line(time: str, place: Path) -> None:
     done = agentloop("sessions", "expire", "for-ever", "--", time, cwd=place)
@@ -381,6 +384,7 @@ async def test_a_session_that_is_gone_is_not_begun_by_its_title() -> None:
     assert await store.list() == ()
 
 
+@pytest.mark.deep
 def test_a_session_lives_and_ends_on_postgresql(database: str, tmp_path: Path) -> None:
     def on(*words: str) -> Finished:
         return sessions(*words, "--store", database, cwd=tmp_path)

@@ -78,6 +78,7 @@ async def test_they_stay_where_that_is_asked_for_and_that_is_said(tmp_path: Path
     assert files(tmp_path) == there
 
 
+@pytest.mark.deep
 async def test_what_the_original_names_stays_when_a_copy_goes_and_the_other_way_round(tmp_path: Path) -> None:
     await begun(tmp_path)
     copied(tmp_path)

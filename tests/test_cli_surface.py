@@ -251,6 +251,7 @@ def test_a_wrong_variable_is_named(variable: str, value: str, tmp_path: Path) ->
     assert variable in done.complaint()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("group", [SESSION, BUSY, TTL, LIMITS])
 def test_no_option_of_a_run_is_taken_before_a_command_and_forgotten(
     group: Sequence[KnownOption], tmp_path: Path

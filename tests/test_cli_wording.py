@@ -147,6 +147,7 @@ async def test_a_run_that_cannot_go_on_with_a_session_says_how_to_try_again(
     assert (new.status, "go on with" in new.err) == (1, False)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("options", [(), ("--store", "sqlite:///nothere.db")])
 def test_a_store_that_is_not_there_is_not_well(options: tuple[str, ...], tmp_path: Path) -> None:
     done = agentloop("sessions", "check", *options, cwd=tmp_path)
@@ -266,6 +267,7 @@ def test_a_bad_database_url_says_what_is_wrong_with_it(url: str, fault: str) -> 
     assert "ter22" not in str(caught.value)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("ttl", "shape"), [("10s", r"\d\d:\d\d:\d\d"), ("59m", r"\d\d:\d\d:\d\d"), ("1h", r"\d\d:\d\d")]
 )

@@ -109,6 +109,7 @@ def operations() -> Iterator[Counter[str]]:
         sys.setprofile(before)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("micro", [MicroCompact(), None], ids=["clears in batches", "clears nothing"])
 async def test_l14_a_step_takes_as_many_operations_at_10_000_messages(micro: MicroCompact | None) -> None:
     counted = []
@@ -198,6 +199,7 @@ async def test_l14_a_request_is_built_from_the_visible_context_alone() -> None:
     assert Watched.read == {id(entry.message) for entry in session.context.visible if entry.kind == "said"}
 
 
+@pytest.mark.deep
 async def test_l14_a_compacted_session_runs_with_as_many_operations_whatever_its_log_holds() -> None:
     counted = []
     for length in (SMALL, SMALL, LARGE):

@@ -190,6 +190,7 @@ async def test_the_web_server_streams_events(folder: Path) -> None:
     assert (events[0]["type"], events[-1]["type"]) == ("run_started", "run_ended")
 
 
+@pytest.mark.deep
 def test_a_durable_run_is_submitted_and_done(
     database: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -266,6 +267,7 @@ def command_under(heading: str) -> str:
     return str(FENCE.findall(text)[0][2])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("block", SHELL, ids=label)
 def test_every_call_that_needs_nothing_else_runs(block: Block, folder: Path) -> None:
     for arguments in filter(None, map(of_ours, commands(block))):

@@ -208,6 +208,7 @@ async def test_a_rename_while_a_summary_is_written_throws_none_away(
     assert renames.times == len(summaries) == len(compacted) > 0
 
 
+@pytest.mark.deep
 async def test_the_compact_tool_is_answered_after_the_others(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:

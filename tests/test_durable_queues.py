@@ -52,6 +52,7 @@ async def test_a_worker_takes_runs_of_its_own_queues_alone(url: str, queue: RunQ
     assert (await queue.cancel(elsewhere)).state == "cancelled"
 
 
+@pytest.mark.deep
 async def test_who_works_for_an_owner_sees_that_owners_runs_alone(url: str, store: SessionStore) -> None:
     async with RunQueue(url, owner="ann") as anns, RunQueue(url, owner="bob") as bobs:
         run_id = await anns.submit("Mine.", session_id="anns")

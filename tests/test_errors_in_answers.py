@@ -112,6 +112,7 @@ async def tries(errors: dict[str, Body], shape: Callable[[Body], Answered]) -> d
         return {name: await ended(name) for name in errors}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shape", [*PLACES, "in one piece"])
 async def test_what_may_pass_is_tried_again_wherever_it_comes(shape: str) -> None:
     assert await tries(MAY_PASS, SHAPES[shape]) == dict.fromkeys(MAY_PASS, 2)

@@ -278,6 +278,7 @@ def test_turns_of_a_log() -> None:
         turns.slice(TALK, 2, 1)
 
 
+@pytest.mark.deep
 def test_the_command_line_shows_what_is_asked_for(tmp_path: Path) -> None:
     for prompt in ("Where is the KEY?", "And the door?"):
         agentloop("-m", "offline", "-p", prompt, "--session", "s", cwd=tmp_path)

@@ -10,6 +10,7 @@ FOUND = [97200162, 97200386, 75677984]
 """A bare 500 asked the same again; a result cut behind two letters; a long request refused for its fields."""
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("first", range(0, A_FEW, 10))
 def test_whole_conversations_keep_every_law(first: int) -> None:
     found = faults_of(range(first, first + 10))

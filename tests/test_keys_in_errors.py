@@ -193,6 +193,7 @@ def test_the_command_line_keeps_keys_out_of_all_that_it_writes(
     assert "[redacted: known value]" in done.out
 
 
+@pytest.mark.deep
 def test_redaction_can_be_switched_off_and_replaced(tmp_path: Path) -> None:
     shaped = "ghp_" + "a1B2" * 9
     (tmp_path / "own.py").write_text(

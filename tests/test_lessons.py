@@ -129,6 +129,7 @@ def test_whatever_goes_wrong_in_a_tool_is_an_answer() -> None:
     assert "baked" in shown.output
 
 
+@pytest.mark.deep
 def test_a_cold_oven_ends_at_its_time_limit() -> None:
     shown = l02_tools.main("Use bake on 'bread'.")
     ((_, text),) = shown.answers

@@ -147,6 +147,7 @@ async def test_the_job_without_a_need_to_compact(folder: Path) -> None:
     assert outcome.compactions == []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("window", ["4k", "8k"])
 async def test_the_job_over_several_compactions(folder: Path, window: str) -> None:
     outcome = await run(folder, window, Compaction())

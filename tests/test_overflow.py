@@ -275,6 +275,7 @@ async def test_without_compaction_the_answer_is_lowered_all_the_same(tmp_path: P
         assert len(server.refusals) == 1
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("overflow", SPLIT)
 async def test_where_a_shorter_answer_is_not_enough_the_context_is_compacted(
     overflow: str, tmp_path: Path

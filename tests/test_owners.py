@@ -114,6 +114,7 @@ def test_without_await_it_is_the_same() -> None:
         runner.events("s")
 
 
+@pytest.mark.deep
 async def test_the_command_line_finds_an_owners_sessions_alone(tmp_path: Path) -> None:
     ann, bob = {"AGENTLOOP_OWNER": "ann"}, ("--owner", "bob")
     store = ("--store", f"sqlite:///{tmp_path}/s.db")

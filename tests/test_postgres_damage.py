@@ -19,6 +19,7 @@ async def store(database: str) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -245,6 +245,7 @@ async def grown(logs: list[list[str]], least: int, writers: "asyncio.Future[list
             await asyncio.sleep(0.005)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ways", [("restart",), ("kill", "start")])
 async def test_every_append_that_returned_is_there_once_and_in_order(
     ways: tuple[str, ...], server: Server, store: PostgresStore
@@ -333,6 +334,7 @@ async def cancelled_append(store: PostgresStore, length: int, moment: int) -> bo
     return bool(found)
 
 
+@pytest.mark.deep
 async def test_an_append_cancelled_at_any_moment_is_whole_or_not_there(store: PostgresStore) -> None:
     """The next one finds a valid log and a connection that works."""
     length = await store.append("s", [said()], expect=0)

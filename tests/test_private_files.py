@@ -108,6 +108,7 @@ def test_a_folder_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
             make_private_folder(tmp_path / name)
 
 
+@pytest.mark.deep
 def test_all_that_the_command_line_makes_is_private(tmp_path: Path, umask: int) -> None:
     work = tmp_path / "work"
     work.mkdir()

@@ -90,6 +90,7 @@ def own(message: Body) -> dict[str, str]:
     return {key: json.dumps(value) for key, value in message.items() if key not in ("role", "content")}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("name", sorted(FIELDS))
 async def test_they_come_back_as_they_came_and_go_with_what_is_folded(

@@ -211,6 +211,7 @@ def test_no_built_in_tool_cuts_a_secret_in_two(tmp_path: Path) -> None:
     assert [part for part in (GITHUB[4:12], GITHUB[-8:], "hunter2", "2hunter2") if part in told] == []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shift", [3, 20, 37])
 def test_output_that_is_cut_shows_no_half_of_a_secret(tmp_path: Path, shift: int) -> None:
     half = 512 * 1024

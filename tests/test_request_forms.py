@@ -61,6 +61,7 @@ def thinker(batches: int, width: int = 2) -> ExtractiveSummariser:
     return ExtractiveSummariser(answer)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("micro", [None, MicroCompact(min_gain_tokens=0)], ids=["compacted", "cleared"])
 async def test_l1_every_mode_at_once_holds_in_a_run_after_resume_and_for_the_summariser(
     tmp_path: Path, stream: bool, micro: MicroCompact | None

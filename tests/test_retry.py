@@ -338,6 +338,7 @@ def let_pass(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
     loop.time = lambda: now() + seconds  # type: ignore[method-assign]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("broken", SUMMARY_BREAKS)
 async def test_while_the_summariser_breaks_nothing_changes_and_later_it_is_asked_again(
     clock: Clock, tmp_path: Path, broken: str

@@ -114,6 +114,7 @@ async def test_a_killed_writer_leaves_all_that_append_returned_for(path: Path, s
     assert [info.length for info in await store.list()] == [len(found)]
 
 
+@pytest.mark.deep
 async def test_l15_many_writers_one_of_which_compacts_lose_nothing(path: Path) -> None:
     store = SQLiteStore(path)
     await written_by_all(f"sqlite:///{path}", store)

@@ -107,6 +107,7 @@ class AsksForNothing(InMemoryStore):
         return await super().search(text, **bounds) if bounds.get("most", 1) else ()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("store", "says"),
     [

@@ -164,6 +164,7 @@ ENDED: dict[str, Told] = {
 PINGS: Told = [0.02, b": ping\n\n", 0.02, b"event: ping\ndata: {}\n\n", 0.02, chunk({"content": ""})] * 400
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("told", ENDED.values(), ids=ENDED.keys())
 @pytest.mark.parametrize("behind", [[DROP], PINGS], ids=["drop", "pings"])
 async def test_what_has_surely_ended_is_an_answer_whatever_comes_behind_it(told: Told, behind: Told) -> None:

@@ -162,6 +162,7 @@ def dropping(waiting: list[Drop]) -> Brain:
     return answer
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("shape", DROPPED, ids=range(len(DROPPED)))
 @pytest.mark.parametrize("reset", [False, True], ids=["cut", "reset"])
 async def test_a_drop_at_any_place_runs_each_call_once_and_shows_the_text_once(

@@ -61,6 +61,7 @@ async def looked(
     return result, await runner.store.read("s")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("usage", [*TRUE, *LIES])
 async def test_l9_one_compaction_where_one_is_needed_whatever_usage_says(
