@@ -49,7 +49,7 @@ os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "certificate.pem")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Settle how many examples each property test draws, and which cases of a long table are deep."""
     thin(items)
     settled = set()
@@ -63,6 +63,14 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
             settled.add(test)
             marker = item.get_closest_marker("many")
             settle(test, *(marker.args if marker else [EXAMPLES]))
+    if DRAWN_FROM:
+        items.sort(key=examples_of, reverse=True)
+
+
+def examples_of(item: pytest.Item) -> int:
+    """So many it draws: who draws most begins first, and no process waits for it in the end."""
+    marker = item.get_closest_marker("many")
+    return int(marker.args[0]) if marker else 0
 
 
 def thin(items: Sequence[pytest.Item]) -> None:

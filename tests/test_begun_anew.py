@@ -94,6 +94,7 @@ def bobs(store: SessionStore, model: ScriptedModel) -> Runner:
     return Runner(Agent(model), store=store, transcripts=None, owner="bob", when_busy="wait")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("first", ["the result", "the renewal", "the cancellation"])
 async def test_a_run_whose_lease_ran_out_writes_nothing_to_a_log_begun_anew(first: str) -> None:
     store, model = InMemoryStore(), ScriptedModel(["Bob's answer", "and another"])

@@ -153,6 +153,7 @@ def test_no_strategy_takes_in_what_a_branch_said(strategy: Strategy, events: lis
         assert context.add(record).add(Record(seq=record.seq + 1, event=Restored(seq=record.seq))).visible
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("trigger", TRIGGERS, ids=lambda each: type(each).__name__)
 @pytest.mark.many(30)
 @given(events=merged(orderly()))

@@ -76,6 +76,7 @@ def test_each_command_may_be_the_first_word_of_a_new_chat(word: str, tmp_path: P
     assert "Traceback" not in screen.screen
 
 
+@pytest.mark.deep
 def test_a_session_that_cannot_be_read_does_not_end_the_chat(tmp_path: Path) -> None:
     agentloop("-p", "hello", "--session", "s", "-m", "offline", cwd=tmp_path)
     with sqlite3.connect(tmp_path / "agentloop" / "sessions.db") as database:
@@ -90,6 +91,7 @@ def test_a_session_that_cannot_be_read_does_not_end_the_chat(tmp_path: Path) -> 
         assert screen.end() == 0
 
 
+@pytest.mark.deep
 def test_a_history_that_cannot_be_written_does_not_end_the_chat(tmp_path: Path) -> None:
     with terminal("-m", "offline", cwd=tmp_path) as screen:
         screen.wait_for(READY)
@@ -103,6 +105,7 @@ def test_a_history_that_cannot_be_written_does_not_end_the_chat(tmp_path: Path) 
     assert "Unhandled" not in screen.screen
 
 
+@pytest.mark.deep
 def test_compact_and_undo_in_the_chat(tmp_path: Path) -> None:
     def brain(body: Body) -> str:
         return "a short record" if not body.get("tools") else "words " * 400
@@ -151,6 +154,7 @@ def test_ctrl_c_ends_the_answer_and_not_the_chat(tmp_path: Path) -> None:
     assert provider.refusals == []
 
 
+@pytest.mark.deep
 def test_an_error_does_not_end_the_chat(tmp_path: Path) -> None:
     with (
         StrictProvider([Fault(status=401, body=""), "better now"]) as provider,
@@ -230,6 +234,7 @@ def test_one_run_in_a_terminal_shows_its_tools_and_a_live_line(tmp_path: Path) -
             assert screen.end() == 0
 
 
+@pytest.mark.deep
 def test_no_color_is_honoured(tmp_path: Path) -> None:
     options = ("-p", "hello", "-m", "offline")
     with terminal(*options, cwd=tmp_path, env={"NO_COLOR": "1"}) as screen:
@@ -258,6 +263,7 @@ def test_an_answer_that_breaks_off_is_marked_and_tried_again(tmp_path: Path) -> 
         assert screen.end() == 0
 
 
+@pytest.mark.deep
 def test_a_limit_is_told_in_the_chat(tmp_path: Path) -> None:
     with (
         StrictProvider(lambda _: Reply(calls=(calling("list_files"),))) as provider,
@@ -271,6 +277,7 @@ def test_a_limit_is_told_in_the_chat(tmp_path: Path) -> None:
         assert screen.end() == 0
 
 
+@pytest.mark.deep
 def test_each_message_of_the_chat_has_its_own_limits(tmp_path: Path) -> None:
     with (
         StrictProvider(lambda _: Reply(text="on it", calls=(calling("list_files"),))) as provider,

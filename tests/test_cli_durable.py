@@ -145,6 +145,7 @@ def test_a_submitted_session_has_its_time_to_live(worked: Worked, url: str, tmp_
     assert (lives["first"], lives[worked.narrow["session_id"]]) == (30 * 86_400, 7 * 86_400)
 
 
+@pytest.mark.deep
 def test_a_wait_that_is_broken_off_says_that_the_run_stays(url: str, tmp_path: Path) -> None:
     call = ("submit", "Hi", "--queue", "nobodys", "--wait", "--json", "--store", url)
     with started(*call, cwd=tmp_path) as waiting:
@@ -189,6 +190,7 @@ def test_the_numbers_of_a_worker_reach_its_queue_and_its_runs_the_agent(worked: 
     assert row == (3, 2, 50, 10.0)
 
 
+@pytest.mark.deep
 def test_a_secret_in_a_prompt_never_reaches_the_queue(url: str, tmp_path: Path) -> None:
     key = "sk-proj-" + "a1B2" * 12
     run_id = done("submit", f"My key is {key}", "--queue", "secret", cwd=tmp_path, url=url).out.strip()
@@ -254,6 +256,7 @@ def test_bad_input_is_one_clear_line(arguments: tuple[str, ...], words: str, tmp
     assert words in finished.complaint()
 
 
+@pytest.mark.deep
 def test_an_unknown_run_is_a_fault_of_the_call(url: str, tmp_path: Path) -> None:
     for verb in ((), ("cancel",), ("resume",)):
         finished = agentloop("runs", *verb, "nope", "--store", url, cwd=tmp_path)
@@ -261,6 +264,7 @@ def test_an_unknown_run_is_a_fault_of_the_call(url: str, tmp_path: Path) -> None
         assert "there is no run 'nope'" in finished.complaint()
 
 
+@pytest.mark.deep
 def test_a_database_that_is_away_is_said_without_its_password(tmp_path: Path) -> None:
     url = "postgresql://me:very-secret@127.0.0.1:1/x"
     for call in (("runs",), ("submit", "x"), ("worker", "-m", "offline")):

@@ -116,6 +116,7 @@ def test_a_second_ctrl_c_ends_at_once_even_where_output_is_stuck(tmp_path: Path)
         assert process.wait(30) == 130
 
 
+@pytest.mark.deep
 def test_a_reader_that_goes_away_ends_the_run_quietly_and_keeps_the_session(
     tmp_path: Path, chance: random.Random
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_reader_that_goes_away_ends_the_run_quietly_and_keeps_the_session(
     assert messages_of("s", tmp_path)[0].text == "hello"
 
 
+@pytest.mark.deep
 def test_a_reader_of_the_answer_that_goes_away(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -156,6 +158,7 @@ def test_a_reader_of_standard_error_that_goes_away_changes_nothing(tmp_path: Pat
     assert (process.returncode, "hello" in out) == (0, True)
 
 
+@pytest.mark.deep
 def test_a_list_whose_reader_goes_away_is_quiet(tmp_path: Path) -> None:
     agentloop("-p", "hello", cwd=tmp_path)
     reading, writing = os.pipe()

@@ -36,6 +36,7 @@ def test_a_pipe_beside_a_prompt_is_a_labelled_block(prompt: tuple[str, ...], tmp
     assert said == "what is this?\n\n<standard_input>\nline 1\nline 2\n</standard_input>"
 
 
+@pytest.mark.deep
 def test_an_empty_pipe_adds_nothing(tmp_path: Path) -> None:
     assert sent_for("-p", "hello", cwd=tmp_path, stdin="") == "hello"
 
@@ -63,6 +64,7 @@ def test_bytes_that_are_no_text_do_not_stop_a_run_and_are_told(
     assert "line 2 of standard input is not in UTF-8" in err
 
 
+@pytest.mark.deep
 def test_a_prompt_that_is_not_all_utf_8_is_told(tmp_path: Path) -> None:
     done = agentloop("-p", os.fsdecode(b"caf\xe9?"), "--no-session", "-m", "offline", cwd=tmp_path, stdin="")
     assert (done.status, "the prompt is not in UTF-8" in done.err) == (0, True)

@@ -98,6 +98,7 @@ def test_allow_adds_the_tools_that_change_things(tmp_path: Path) -> None:
     assert names >= {"write_file", "edit_file", "run_command"}
 
 
+@pytest.mark.deep
 def test_instructions_of_the_project_follow_the_default(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     inner = tmp_path / "a" / "b"
@@ -110,6 +111,7 @@ def test_instructions_of_the_project_follow_the_default(tmp_path: Path) -> None:
     assert system.index("careful assistant") < system.index("rules of the root") < system.index("rules of b")
 
 
+@pytest.mark.deep
 def test_a_flag_beats_the_environment(tmp_path: Path) -> None:
     env = {"AGENTLOOP_MODEL": "from-env", "AGENTLOOP_WINDOW": "9k"}
     with StrictProvider(lambda _: "ok") as provider:
@@ -259,6 +261,7 @@ def test_a_session_goes_on_by_id_prefix_title_and_as_the_newest(tmp_path: Path) 
     assert said == ["first", "number 2", "number 3", "number 4", "number 5"]
 
 
+@pytest.mark.deep
 def test_a_prefix_of_several_sessions_is_refused(tmp_path: Path) -> None:
     for name in ("same-1", "same-2"):
         agentloop("-p", "hello", "--session", name, cwd=tmp_path)
@@ -267,6 +270,7 @@ def test_a_prefix_of_several_sessions_is_refused(tmp_path: Path) -> None:
     assert "same-1" in done.complaint()
 
 
+@pytest.mark.deep
 def test_no_session_leaves_nothing_behind(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
@@ -289,6 +293,7 @@ def _reader(body: Body) -> Reply | str:
     return Reply(text="words " * 500, calls=(calling("list_files", pattern=f"*.{results}"),))
 
 
+@pytest.mark.deep
 def test_compact_at_off_never_compacts_by_itself(tmp_path: Path) -> None:
     folder = Path(email.__file__).parent
     done = agentloop(
@@ -325,6 +330,7 @@ def test_a_database_that_is_none_is_one_line(tmp_path: Path) -> None:
     assert (tmp_path / "garbage.db").read_bytes() == b"this is no database" * 100
 
 
+@pytest.mark.deep
 def test_offline_is_said_once_when_it_was_not_chosen(tmp_path: Path) -> None:
     assert agentloop("-p", "x", cwd=tmp_path).err.count("offline model answers") == 1
     assert "offline model answers" not in agentloop("-p", "x", "-m", "offline", cwd=tmp_path).err
@@ -349,6 +355,7 @@ def test_the_installed_script_is_the_same_program(tmp_path: Path) -> None:
     assert "go on with: /bin/agentloop -r" in done.stderr
 
 
+@pytest.mark.deep
 def test_models_lists_what_the_server_offers(tmp_path: Path) -> None:
     with StrictProvider(model="a-model") as provider:
         done = agentloop("models", "--base-url", provider.url, cwd=tmp_path)
@@ -386,6 +393,7 @@ def test_a_callback_that_fails_is_told_and_changes_nothing(tmp_path: Path) -> No
     assert "callback Bad.on_event: ValueError: no" in done.err
 
 
+@pytest.mark.deep
 def test_another_model_writes_the_summaries(tmp_path: Path) -> None:
     with StrictProvider(ExtractiveSummariser(_reader)) as provider:
         url = ("--base-url", provider.url, "--window", "8k", "-m", "large", "--summary-model", "small")
@@ -394,6 +402,7 @@ def test_another_model_writes_the_summaries(tmp_path: Path) -> None:
     assert all(bool(body.get("tools")) == (body["model"] == "large") for body in provider.bodies)
 
 
+@pytest.mark.deep
 def test_logging_is_there_for_who_asks(tmp_path: Path) -> None:
     quiet = agentloop("-p", "hello", cwd=tmp_path).err
     verbose = agentloop("-p", "hello", "--verbose", cwd=tmp_path).err

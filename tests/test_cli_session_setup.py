@@ -65,6 +65,7 @@ def test_compact_needs_no_model(tmp_path: Path) -> None:
     assert "offline" not in done.err
 
 
+@pytest.mark.deep
 def test_a_call_that_says_the_same_is_told_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         done = agentloop("-p", "Hello", "--session", "s", "-m", "offline", cwd=tmp_path)
@@ -72,6 +73,7 @@ def test_a_call_that_says_the_same_is_told_nothing(tmp_path: Path) -> None:
     assert "offline model answers" in agentloop("-p", "x", "--session", "t", cwd=tmp_path).err
 
 
+@pytest.mark.deep
 def test_a_new_title_makes_no_session_the_newest(tmp_path: Path) -> None:
     for name in ("old", "new"):
         agentloop("-p", "Hello", "--session", name, cwd=tmp_path)
@@ -160,6 +162,7 @@ def test_a_log_of_an_older_version_says_nothing() -> None:
     assert settings_of_run(settings, RunStartRecord(run_id="r", model="mine")) is settings
 
 
+@pytest.mark.deep
 def test_a_session_of_another_folder_says_where_tools_work(tmp_path: Path) -> None:
     for name in ("mine", "other"):
         (tmp_path / name).mkdir()

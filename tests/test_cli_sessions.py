@@ -56,6 +56,7 @@ def test_a_list_in_a_terminal_has_its_columns_under_their_heads(place: Path) -> 
     assert piped.split("\t") == [*heading.split(), "owner", "expires"]
 
 
+@pytest.mark.deep
 def test_the_list_ends_with_the_newest(place: Path) -> None:
     listed = [line.split("\t")[0] for line in sessions("list", "--all", cwd=place).out.splitlines()][1:]
     data = [info["id"] for info in json.loads(sessions("list", "--all", "--json", cwd=place).out)]
@@ -81,6 +82,7 @@ def test_show_has_every_word(place: Path) -> None:
     assert "hello there" in sessions("show", "sho", cwd=place).out
 
 
+@pytest.mark.deep
 def test_the_newest_records_are_shown_alone_and_as_json(place: Path) -> None:
     lines = sessions("export", "long", "--format", "events", cwd=place).out.splitlines()
     assert json.loads(sessions("show", "long", "--json", cwd=place).out) == list(map(json.loads, lines))
@@ -108,6 +110,7 @@ def test_an_export_comes_back_in_as_it_was(shape: str, place: Path) -> None:
     assert json.loads(again) == json.loads(sessions("export", "long", cwd=place).out)
 
 
+@pytest.mark.deep
 def test_an_export_into_a_file_is_whole(place: Path) -> None:
     done = sessions("export", "long", "--format", "markdown", "-o", "long.md", cwd=place)
     assert done.out == ""
@@ -141,6 +144,7 @@ def test_delete_needs_a_yes_where_nobody_can_be_asked(place: Path) -> None:
     assert agentloop("sessions", "show", "doomed", cwd=place).status == 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("answer", "stays"), [("n\n", True), ("y\n", False)])
 def test_delete_asks_in_a_terminal(answer: str, stays: bool, place: Path) -> None:
     name = f"asked-{stays}"
@@ -222,6 +226,7 @@ def test_an_import_that_is_not_in_utf8_is_refused_with_its_line(place: Path) -> 
     assert "line 2" in done.complaint()
 
 
+@pytest.mark.deep
 def test_a_list_survives_a_date_that_no_calendar_has(place: Path) -> None:
     imported('{"role":"user","content":"x"}', "late", cwd=place)
     with closing(sqlite3.connect(place / "agentloop" / "sessions.db")) as connection, connection:
@@ -269,6 +274,7 @@ def test_an_export_holds_what_the_filter_takes(
     assert [message["content"] for message in exported] == texts
 
 
+@pytest.mark.deep
 def test_filtered_events_keep_their_positions_and_filtered_text_its_branch(merged: Path) -> None:
     def export(shape: str, *options: str) -> str:
         return sessions("export", "merged", "--format", shape, *options, cwd=merged).out
@@ -280,6 +286,7 @@ def test_filtered_events_keep_their_positions_and_filtered_text_its_branch(merge
     assert export("events").startswith('{"v":1,')
 
 
+@pytest.mark.deep
 def test_a_filtered_export_comes_back_in_where_nothing_is_missing_that_it_points_at(merged: Path) -> None:
     def export(*options: str) -> str:
         return sessions("export", "merged", "--format", "events", *options, cwd=merged).out
@@ -324,6 +331,7 @@ def test_an_export_that_takes_nothing_says_so(merged: Path) -> None:
     assert done.complaint() == "agentloop: nothing in the session is all of what was asked for"
 
 
+@pytest.mark.deep
 def test_a_search_shows_a_place_once(place: Path) -> None:
     found = json.loads(sessions("search", "hello there", "--session", "short", "--json", cwd=place).out)
     assert [each["kind"] for each in found] == ["message_added", "message_added"]

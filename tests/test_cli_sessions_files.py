@@ -127,6 +127,7 @@ def odd_events() -> list[Event]:
     ]
 
 
+@pytest.mark.deep
 async def test_events_come_back_byte_for_byte_with_their_title_and_owner(tmp_path: Path) -> None:
     await store_in(tmp_path, odd_events())
     text = agentloop("sessions", "export", "s", "--format", "events", "-o", "log", cwd=tmp_path)
@@ -148,6 +149,7 @@ def odd_events_of(lines: Sequence[str]) -> list[Event]:
     return parse("\n".join(lines[:-1]), count=lambda message: 1)
 
 
+@pytest.mark.deep
 async def test_a_list_of_messages_is_strict_json_and_comes_back(tmp_path: Path) -> None:
     await store_in(tmp_path, odd_events())
     text = agentloop("sessions", "export", "s", cwd=tmp_path).out
@@ -242,6 +244,7 @@ async def test_what_a_filter_names_is_looked_for_on_every_page(tmp_path: Path) -
         await check_there(EventFilter(branch="lat"), read)
 
 
+@pytest.mark.deep
 async def test_a_file_whose_export_fails_half_way_is_as_it_was(tmp_path: Path) -> None:
     await store_in(tmp_path, [said(f"number {n}") for n in range(PAGE_RECORDS + 5)])
     with closing(sqlite3.connect(tmp_path / "agentloop" / "sessions.db")) as connection, connection:

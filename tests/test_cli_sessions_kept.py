@@ -102,6 +102,7 @@ def test_an_owner_cannot_name_what_is_of_others(words: tuple[str, ...], place: P
     assert listed(place)["bobs-old"]["title"] == "Bob's old"
 
 
+@pytest.mark.deep
 def test_an_import_is_of_who_imports_it_and_of_whom_it_says_otherwise(place: Path) -> None:
     sessions("export", "anns-new", "--format", "events", "-o", "log", cwd=place)
     sessions("import", "log", "--session", "same", cwd=place)
@@ -133,6 +134,7 @@ def test_a_sweep_says_what_goes_before_and_behind(owner: str | None, gone: set[s
     assert (again.out, again.complaint()) == ("", "agentloop: nothing has expired")
 
 
+@pytest.mark.deep
 async def test_what_a_run_works_on_is_in_no_list_of_what_a_sweep_would_take(place: Path) -> None:
     store, lease = SQLiteStore(place / "agentloop" / "sessions.db"), new_lease()
     assert await store.take_lease("anns-old", lease, seconds=60) == lease
@@ -186,6 +188,7 @@ def test_a_sweep_asks_in_a_terminal(answer: str, goes: bool, place: Path) -> Non
     assert ("anns-old" not in listed(place)) is goes
 
 
+@pytest.mark.deep
 def test_a_time_to_live_is_given_and_taken_off(place: Path) -> None:
     done = sessions("expire", "for-ever", "15m", cwd=place)
     assert done.complaint().startswith("agentloop: for-ever expires on 20")
@@ -216,6 +219,7 @@ def test_what_is_no_time_to_live_is_one_line(time: str, place: Path) -> None:
     assert listed(place)["for-ever"]["length"] == 2
 
 
+@pytest.mark.deep
 def test_a_delete_of_several_is_of_all_or_of_none(place: Path) -> None:
     done = agentloop("sessions", "delete", "anns-old", "nobody", "bobs-old", "--yes", cwd=place)
     assert done.status == 2
@@ -248,6 +252,7 @@ async def compacted(folder: Path, **names: str) -> dict[str, Path]:
     return paths
 
 
+@pytest.mark.deep
 async def test_transcripts_go_and_are_named_unless_they_are_to_stay(tmp_path: Path) -> None:
     paths = await compacted(tmp_path, s1="transcript_1.jsonl", s2="transcript_2.jsonl")
     with terminal("sessions", "delete", "s1", "--keep-files", cwd=tmp_path) as screen:

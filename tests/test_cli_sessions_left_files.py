@@ -95,6 +95,7 @@ async def test_what_the_original_names_stays_when_a_copy_goes_and_the_other_way_
     assert files(tmp_path) == {"transcript": [], "result": []}
 
 
+@pytest.mark.deep
 async def test_long_results_that_a_copy_reads_of_in_its_messages_stay(tmp_path: Path) -> None:
     await begun(tmp_path)
     sessions("export", "orig", "-o", "list", cwd=tmp_path)
@@ -121,6 +122,7 @@ async def test_a_transcript_that_a_summary_of_another_session_names_stays(
     assert files(tmp_path) == there | {"result": []}
 
 
+@pytest.mark.deep
 async def test_what_only_sessions_name_that_go_together_goes(tmp_path: Path) -> None:
     await begun(tmp_path)
     copied(tmp_path)
@@ -169,6 +171,7 @@ async def test_a_path_in_a_log_reaches_no_other_file(path: str, tmp_path: Path) 
     assert (tmp_path / ".transcripts" / "mine.txt").exists()
 
 
+@pytest.mark.deep
 async def test_a_log_of_somebody_else_takes_no_file_of_another_session(tmp_path: Path) -> None:
     await begun(tmp_path)
     there = files(tmp_path)

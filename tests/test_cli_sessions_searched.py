@@ -133,6 +133,7 @@ def test_a_line_says_where_who_when_and_what(place: Path) -> None:
     }
 
 
+@pytest.mark.deep
 def test_a_secret_is_not_shown_where_it_is_cut(place: Path) -> None:
     for words in ("key end", "whale", SECRET):
         for options in ((), ("--json",)):
@@ -245,6 +246,7 @@ async def test_a_list_reads_no_log(tmp_path: Path) -> None:
     assert agentloop("sessions", "show", "one", cwd=tmp_path).status == 1
 
 
+@pytest.mark.deep
 async def test_a_check_says_that_all_is_well_or_what_is_not(tmp_path: Path) -> None:
     await of_three(tmp_path)
     for words in ((), ("one",)):

@@ -160,6 +160,7 @@ def test_a_store_that_is_not_there_is_not_well(options: tuple[str, ...], tmp_pat
     assert not list(tmp_path.rglob("*.db"))
 
 
+@pytest.mark.deep
 async def test_a_store_that_is_empty_is_well(tmp_path: Path) -> None:
     await stored(tmp_path, {"s": [said("a")]})
     sessions("delete", "s", "--yes", cwd=tmp_path)

@@ -376,6 +376,7 @@ def entries_of(messages: Sequence[Message]) -> list[Entry]:
     return list(context_of(messages).said)
 
 
+@pytest.mark.deep
 def test_what_is_planted_in_a_session_is_known_after_many_folds() -> None:
     session = planted_session(11, WORDING, turns=10, exchanges=3)
     size = sum(entry.tokens for entry in entries_of(session.messages))

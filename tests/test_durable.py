@@ -73,6 +73,7 @@ async def test_each_model_and_tool_call_is_a_step_and_the_log_is_that_of_any_run
     assert_valid(model.requests)
 
 
+@pytest.mark.deep
 async def test_runs_of_a_session_are_done_one_after_the_other_in_the_order_submitted(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
@@ -144,6 +145,7 @@ async def test_a_step_whose_server_is_away_is_tried_again(url: str, queue: RunQu
     assert len(model.requests) == 3
 
 
+@pytest.mark.deep
 async def test_a_compaction_is_a_step_of_its_own(url: str, queue: RunQueue, store: SessionStore) -> None:
     reads = [calls(("read", {"name": f"file_{n}", "words": 300})) for n in range(6)]
     model = ScriptedModel([*reads, "all read"], window=4000)
@@ -176,6 +178,7 @@ class Renames:
         return renamed
 
 
+@pytest.mark.deep
 async def test_a_rename_while_the_model_answers_throws_no_answer_away(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:
@@ -229,6 +232,7 @@ async def test_the_compact_tool_is_answered_after_the_others(
     assert len(results) == 2
 
 
+@pytest.mark.deep
 async def test_a_run_waits_for_a_session_that_somebody_else_works_on(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:

@@ -104,6 +104,7 @@ async def test_a_run_that_is_cancelled_in_its_midst_says_when_it_began(url: str,
     assert run.submitted <= run.started <= run.ended
 
 
+@pytest.mark.deep
 async def test_a_session_that_begins_with_a_run_lives_as_long_as_that_says(
     url: str, queue: RunQueue, store: SessionStore
 ) -> None:

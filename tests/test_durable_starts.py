@@ -79,6 +79,7 @@ async def test_a_database_that_is_away_is_told_and_nobody_waits_for_runs() -> No
     await refused("postgresql://me@127.0.0.1:1/x")
 
 
+@pytest.mark.deep
 async def test_tables_that_cannot_be_used_are_told_once_and_once_that_they_can_again(database: str) -> None:
     lines = Lines("waits for runs")
     async with at_work(Agent(ScriptedModel([])), database, look_seconds=0.02, on_notice=lines) as at:
@@ -106,6 +107,7 @@ async def test_new_runs_go_to_the_version_of_the_worker_that_started_last(databa
                 assert (await over(queue, await queue.submit("Hello."))).state == "answered"
 
 
+@pytest.mark.deep
 async def test_a_worker_says_that_new_runs_go_to_another_version(database: str) -> None:
     lines = Lines("waits for runs")
     async with at_work(Agent(ScriptedModel([])), database, version="old", look_seconds=0.02, on_notice=lines):
@@ -133,6 +135,7 @@ async def test_a_listener_of_lines_that_raises_ends_no_worker(database: str) -> 
         await until(heard)
 
 
+@pytest.mark.deep
 async def test_a_worker_is_run_once(database: str) -> None:
     once = worker(database)
     once.stop()

@@ -32,6 +32,7 @@ def closed(url: str) -> Iterator[None]:
             connection.execute(allow.format(sql.Identifier(name), True))
 
 
+@pytest.mark.deep
 async def test_who_waits_goes_on_when_a_database_that_went_away_is_there_again(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,6 +53,7 @@ async def test_who_waits_goes_on_when_a_database_that_went_away_is_there_again(
         assert (await waiting).state == "cancelled"
 
 
+@pytest.mark.deep
 async def test_who_waits_gives_up_on_a_database_that_stays_away(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

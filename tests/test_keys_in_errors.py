@@ -238,6 +238,7 @@ def test_a_bad_redaction_is_one_line(tmp_path: Path, given: str, complaint: str)
     assert complaint in done.complaint()
 
 
+@pytest.mark.deep
 def test_an_import_and_a_title_are_redacted_and_counted_again(tmp_path: Path) -> None:
     shaped = "ghp_" + "a1B2" * 9
     (tmp_path / "in.jsonl").write_text(

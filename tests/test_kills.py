@@ -101,6 +101,7 @@ Sweeps = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.deep
 @Sweeps
 async def test_l7_killed_at_any_time(
     part: int, kills: int, first_seed: int, workshop: Warm, once_through: dict[str, Any]

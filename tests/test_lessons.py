@@ -75,6 +75,7 @@ def test_takes_a_prompt(path: Path, tmp_path: Path) -> None:
     assert "marmalade" in done.out
 
 
+@pytest.mark.deep
 @each_lesson
 def test_its_text_has_a_motto_and_every_section(path: Path, tmp_path: Path) -> None:
     text = ast.get_docstring(ast.parse(path.read_text("utf-8")))

@@ -181,6 +181,7 @@ async def test_half_a_character_outside_our_own_records_is_refused(store: Postgr
     assert await store.list() == ()
 
 
+@pytest.mark.deep
 async def test_each_loop_has_its_own_connections_and_closed_loops_let_theirs_go(database: str) -> None:
     store = PostgresStore(f"{database}&application_name=loops")
 

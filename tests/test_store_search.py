@@ -167,6 +167,7 @@ async def test_others_go_on_while_the_logs_in_memory_are_searched() -> None:
     ]
 
 
+@pytest.mark.deep
 async def test_searches_of_several_stores_index_each_record_once(path: Path) -> None:
     stores = [SQLiteStore(path) for _ in range(4)]
     for name in ("a", "b", "c"):

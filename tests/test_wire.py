@@ -359,6 +359,7 @@ async def test_an_imported_log_is_sent_repaired_and_stays_as_it_is(shape: str, t
     assert [event.message for event in kept if isinstance(event, MessageRecord)] == LATE_LOG
 
 
+@pytest.mark.deep
 def test_l1_the_command_line_imports_a_damaged_log_and_goes_on_with_it(tmp_path: Path) -> None:
     text = json.dumps([message.to_openai() for message in LATE_LOG])
     (tmp_path / "log.json").write_text(text)
