@@ -74,7 +74,10 @@ def build(settings: Settings) -> AgentSetup:
     instructions, cut = _instructions(settings, settings.window or model.window)
     agent = Agent(
         model,
-        tools=[*workspace_tools(settings.workdir, allow=settings.allow), *load_tools(settings.tools)],
+        tools=[
+            *workspace_tools(settings.workdir, allow=settings.allow, pass_env=settings.pass_env),
+            *load_tools(settings.tools),
+        ],
         instructions=instructions,
         compaction=compaction,
         max_steps=settings.max_steps,
@@ -253,15 +256,23 @@ def _object(option: str, spec: str, fault: str) -> Any:
 
 
 def _import(option: str, name: str) -> ModuleType:
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
     if name.endswith(".py") or "/" in name:
         raise UsageError(f"{option}: {name!r} is a file: name the module, e.g. {Path(name).stem}")
     if not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(f"{option}: {name!r} is no module name: write it as in import")
-    with _explain_faults(option, f"module {name!r} does not import"):
+    with _explain_faults(option, f"module {name!r} does not import"), _looking_here():
         return import_module(name)
+
+
+@contextmanager
+def _looking_here() -> Iterator[None]:
+    """In the block the folder of the call is looked into too, after all that is installed."""
+    here = str(Path.cwd())
+    sys.path.append(here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
 
 
 def _attribute(option: str, module: ModuleType, name: str) -> Any:

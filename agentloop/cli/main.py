@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from agentloop.cli import leave_folder_alone
 from agentloop.cli.process import (
     fill_closed_descriptors,
     interrupt,
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None, *, system: str = os.name) -> No
 
     `system` is the kind of system it runs on, in Python's word for it.
     """
+    leave_folder_alone()
     if system != "posix":
         os.write(2, _NEEDS_POSIX)
         leave(2)

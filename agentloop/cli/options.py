@@ -149,6 +149,7 @@ AGENT: Sequence[KnownOption] = (
     _valued("--callbacks", "MODULE:NAME", "A callback. Repeatable.", multiple=True),
     _valued("--workdir", "DIR", "What built-in tools cannot leave. [default: this folder]"),
     _valued("--allow", "write|shell", "Allow tools that change things.", multiple=True),
+    _valued("--pass-env", "NAME", "A secret that commands may see. Repeatable.", multiple=True),
     _valued("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]", type=click.IntRange(min=1)),
     _option("--no-stream", is_flag=True, help="Ask the server without streaming."),
 )

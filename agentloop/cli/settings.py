@@ -7,7 +7,6 @@ wins; more layers, such as configuration files, would stand behind these two.
 
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +20,14 @@ from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of
 from agentloop._plumbing.strict_json import STRICT_JSON
 from agentloop.cli.options import KNOWN, REPEATED
 from agentloop.errors import UsageError
-from agentloop.redaction import Redact, Secrets, known_in_address, without_credentials
+from agentloop.redaction import (
+    LEAST_CHARS,
+    Redact,
+    Secrets,
+    known_in_address,
+    secrets_in,
+    without_credentials,
+)
 from agentloop.run import MOST_STEPS, Limits
 from agentloop.sessions import WhenBusy
 from agentloop.stores.base import checked_owner
@@ -32,14 +38,6 @@ Names: TypeAlias = Mapping[str, str]
 APIS = ("chat", "responses")
 _WHEN_BUSY: Mapping[str, WhenBusy] = {"refuse": "refuse", "wait": "wait", "take-over": "take_over"}
 _SHOWN_CHARS = 200
-LEAST_CHARS = 8
-"""A shorter value of the environment is as good as a word of its own."""
-_NAMES = re.compile(r"(?:^|_)(?:API|ACCESS)?KEYS?(?:_|$)|APIKEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL")
-_NO_SECRET = re.compile(
-    r"[0-9.,:-]+|true|false|enabled|disabled|required|optional|(?:[~.]*|[A-Za-z]:)[/\\].*|[a-z+]+://[^@]*",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Numbers, switches, paths and addresses."""
 ENVIRONMENT: Mapping[str, str] = {
     **{each.name: each.variable for each in KNOWN if each.variable},
     "api_key": "OPENAI_API_KEY",
@@ -181,6 +179,18 @@ def read_text_file(text: str) -> str:
         raise UsageError(f"{_brief(text)!r}: {reason}") from error
 
 
+def read_variables(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of variables of the environment.
+
+    Raises:
+        UsageError: one can be none.
+    """
+    for name in names:
+        if not name or "=" in name or "\0" in name:
+            raise UsageError(f"{_brief(name)!r} is no name of a variable: write e.g. GITHUB_TOKEN")
+    return tuple(names)
+
+
 def read_allowed(names: Sequence[str]) -> frozenset[str]:
     """What is allowed.
 
@@ -276,6 +286,7 @@ _FIELDS: Sequence[_Field] = (
     _Field("compact_at", read_fraction, DEFAULT_FRACTION),
     _Field("transcripts", read_path, Path(".transcripts")),
     _Field("max_steps", int, MOST_STEPS),
+    _Field("pass_env", read_variables, ()),
     _Field("tools", tuple, ()),
     _Field("callbacks", tuple, ()),
     _Field("owner", checked_owner),
@@ -314,6 +325,7 @@ class Settings:
     home: Path
     workdir: Path
     allow: frozenset[str]
+    pass_env: tuple[str, ...]
     window: int | None
     compact_at: float | None
     transcripts: Path
@@ -428,7 +440,7 @@ def redaction_for(layers: Layers, environment: Mapping[str, str]) -> Redact | No
     """
     choice = layers.choice("redact")
     if choice is None:
-        values = {*secrets_in(environment), str(layers.value("api_key", ""))}
+        values = {*map(str.strip, secrets_in(environment).values()), str(layers.value("api_key", ""))}
         for address in ("base_url", "store"):
             values.update(known_in_address(str(layers.value(address, ""))))
         return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
@@ -438,11 +450,3 @@ def redaction_for(layers: Layers, environment: Mapping[str, str]) -> Redact | No
     # Loading what users name takes the tools along, which stored sessions do not need.
     redact: Redact = import_module("agentloop.cli.build").load_redaction(choice.source, name)
     return redact
-
-
-def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
-    """The values of variables whose names say key, token, secret or password, as far as they can be one."""
-    for name, value in environment.items():
-        value = value.strip()
-        if _NAMES.search(name.upper()) and len(value) >= LEAST_CHARS and not _NO_SECRET.fullmatch(value):
-            yield value

@@ -1,6 +1,7 @@
 """Secrets kept out of all that is written and shown: found by value and by shape, across chunks too."""
 
 from agentloop.redaction.addresses import known_in_address, secrets_in_address, without_credentials
+from agentloop.redaction.environment import LEAST_CHARS, secrets_in, without_secrets
 from agentloop.redaction.redaction import Redaction, checked_redaction
 from agentloop.redaction.secrets import Redact, Secrets
 from agentloop.redaction.shapes import KNOWN_SHAPES, Shape
@@ -9,6 +10,7 @@ from agentloop.redaction.values import redact_error, redacted, redacted_or_said_
 
 __all__ = [
     "KNOWN_SHAPES",
+    "LEAST_CHARS",
     "Held",
     "Redact",
     "Redaction",
@@ -19,6 +21,8 @@ __all__ = [
     "redact_error",
     "redacted",
     "redacted_or_said_why",
+    "secrets_in",
     "secrets_in_address",
     "without_credentials",
+    "without_secrets",
 ]

@@ -12,7 +12,7 @@ import signal
 import time
 import uuid
 from asyncio.subprocess import Process
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import FileIO
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agentloop._plumbing.aio import in_thread, to_its_end
-from agentloop.redaction import SLACK_CHARS, head_before, tail_behind
+from agentloop.redaction import SLACK_CHARS, head_before, tail_behind, without_secrets
 from agentloop.tools import RunContext, tool
 from agentloop.workspace.folder import Folder, WorkspaceError
 
@@ -77,9 +77,13 @@ class Commands:
     Whatever ends a command, its time limit or a cancelled run too, ends its process group; on systems with a
     `/proc` also what has left the group, unless that was started with an environment made anew. A process of
     ours that is killed itself leaves its command running.
+
+    Commands see this process's environment without what looks like a secret: the model reads what they print.
     """
 
     folder: Folder
+    pass_env: frozenset[str] = frozenset()
+    """Variables that commands see though they look like secrets."""
 
     @tool(timeout_seconds=MOST_SECONDS + 30)
     async def run_command(
@@ -96,12 +100,15 @@ class Commands:
         if not 0 < timeout_seconds <= MOST_SECONDS:
             raise WorkspaceError(f"timeout_seconds must be more than 0 and at most {MOST_SECONDS}")
         output = _Output()
-        status = await _run(command, self.folder.root, timeout_seconds, output)
+        seen = without_secrets(os.environ, but=self.pass_env)
+        status = await _run(command, self.folder.root, seen, timeout_seconds, output)
         text = await in_thread(output.text, context.redact if context else str)
         return "\n".join(part for part in (text, _ending(status, timeout_seconds)) if part)
 
 
-async def _run(command: str, root: Path, seconds: float, output: _Output) -> int | None:
+async def _run(
+    command: str, root: Path, environment: Mapping[str, str], seconds: float, output: _Output
+) -> int | None:
     """Run it to its end; the exit status, negative for a signal, or None when time was up."""
     read_end, write_end = os.pipe()
     with mark_command() as mark, FileIO(read_end, "rb") as source:
@@ -112,7 +119,7 @@ async def _run(command: str, root: Path, seconds: float, output: _Output) -> int
                 stdout=target,
                 stderr=asyncio.subprocess.STDOUT,
                 cwd=root,
-                env=marked_environment(mark),
+                env={**environment, mark: "1"},
                 start_new_session=True,
             )
         reading = asyncio.create_task(_read(source, output))
@@ -179,11 +186,6 @@ def mark_command() -> Iterator[str]:
         yield mark
     finally:
         _under_way.discard(mark)
-
-
-def marked_environment(mark: str) -> dict[str, str]:
-    """This process's environment with the mark."""
-    return {**os.environ, mark: "1"}
 
 
 def kill_marked(mark: str) -> None:

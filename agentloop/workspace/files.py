@@ -37,11 +37,14 @@ PERMISSIONS = ("write", "shell")
 """What can be allowed beside reading."""
 
 
-def workspace_tools(workdir: Path | str, *, allow: Collection[str] = ()) -> tuple[Callable[..., Any], ...]:
+def workspace_tools(
+    workdir: Path | str, *, allow: Collection[str] = (), pass_env: Collection[str] = ()
+) -> tuple[Callable[..., Any], ...]:
     """The built-in tools for the folder `workdir`, which the file tools cannot leave, by links neither.
 
     Always `list_files`, `read_file` and `search_files`. "write" in `allow` adds `write_file` and
-    `edit_file`, "shell" adds `run_command`, which runs anywhere the user's shell may.
+    `edit_file`, "shell" adds `run_command`, which runs anywhere the user's shell may. Its commands don't see
+    variables that look like secrets, but for those named in `pass_env`.
 
     Raises:
         UsageError: there is no such folder, or `allow` has another word.
@@ -53,7 +56,9 @@ def workspace_tools(workdir: Path | str, *, allow: Collection[str] = ()) -> tupl
     if not root.is_dir():
         raise UsageError(f"no working folder at {str(workdir)!r}: make it or name another")
     folder = Folder(root=root.resolve())
-    files, edits, commands = Files(folder=folder), Edits(folder=folder), Commands(folder=folder)
+    passed = frozenset({pass_env} if isinstance(pass_env, str) else pass_env)
+    files, edits = Files(folder=folder), Edits(folder=folder)
+    commands = Commands(folder=folder, pass_env=passed)
     return (
         *(files.list_files, files.read_file, files.search_files),
         *((edits.write_file, edits.edit_file) if "write" in allowed else ()),

@@ -26,6 +26,12 @@ from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VE
 _WRITE = "BEGIN IMMEDIATE"
 QUICK_SECONDS = 0.002
 """A write that took less is over sooner than two switches of threads would be on a machine at work."""
+_FOREIGN = f"""
+    SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')
+    UNION ALL SELECT 'computed column', x.name FROM sqlite_schema s, pragma_table_xinfo(s.name) x
+    WHERE s.name IN {tuple(sorted(TABLES[-1]))} AND x.hidden IN (2, 3) AND NOT (
+        s.name = 'sessions' AND x.name = 'expires'
+        AND instr(s.sql, 'expires REAL AS (updated + ttl_seconds) VIRTUAL'))"""
 MOST_CHECKED_BYTES = 16 * 1024 * 1024
 """A file up to this size is checked whole when it is opened: 0.4 ms a MB, with short records up to 2."""
 MOST_CHECKED_TO_WRITE_BYTES = 1024 * 1024 * 1024
@@ -239,6 +245,7 @@ class SQLiteFile:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
         version = _looked_over(connection, self.path)
         if self._log_is_doubtful:
             self._log_is_doubtful = not _log_begun_anew(connection, self.path, self._busy_seconds)
@@ -261,12 +268,26 @@ def _looked_over(connection: sqlite3.Connection, path: Path) -> int:
     connection.execute("BEGIN")
     if version := _version(connection, path):
         there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
+        _refuse_foreign(connection, path)
         small = path.stat().st_size <= MOST_CHECKED_BYTES
         if not TABLES[version] <= there:
             raise DamagedError(f"{path}: {DAMAGED}")
         _check_pages(connection, path, "1" if small else "sessions")
     connection.execute("COMMIT")
     return version
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
+    """What would do something of its own whenever a record is read or written is none of ours.
+
+    Raises:
+        StoreError: there is such a trigger, view or computed column; nothing was changed.
+    """
+    for kind, name in connection.execute(_FOREIGN):
+        raise StoreError(
+            f"{path}: the {kind} {name!r} in this database is not agentloop's, and could change or hide "
+            "records: remove it, or use a copy that is in order"
+        )
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
