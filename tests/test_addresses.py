@@ -33,7 +33,7 @@ SECRET = "Zq81vXk27mPw"
 )
 def test_every_place_for_a_secret_is_known(address: str) -> None:
     assert SECRET in "".join(secrets_in_address(address))
-    assert SECRET not in wipe_secrets(f"no such host: {address} or {SECRET}", "sk-x", address)
+    assert SECRET not in wipe_secrets(f"no such host: {address} or {SECRET}", ["sk-x"], address)
 
 
 @pytest.mark.parametrize(

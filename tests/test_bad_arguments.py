@@ -482,6 +482,7 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
             "extra_body": (4, "x", ["a"]),
             "base_url": (4, b"http://localhost/v1"),
             "api_key": (4, b"sk"),
+            "headers": (4, "X-A: b", [("X-A", "b")], {"X-A": 4}, {4: "b"}, {"X A": "b"}, {"X-A": "b\nc"}),
         }.items()
     },
     "OpenAIChat.model": (agentloop.OpenAIChat, (None, 3, "", " "), "model"),

@@ -390,7 +390,7 @@ def test_every_option_of_a_command_stands_in_its_row_and_no_other(name: str) -> 
     shared = (
         long_options(program)
         if name in ("compact", "worker")
-        else {"--store", "--owner", "--redact", "--base-url"}
+        else {"--store", "--owner", "--redact", "--base-url", "--header"}
     )
     assert said - {"--help"} <= long_options(command)
     assert long_options(command) - shared <= said

@@ -95,7 +95,7 @@ async def _failed(model: OpenAIChat) -> tuple[str, AgentLoopError]:
 
 
 def test_a_masked_key_goes_with_what_is_left_of_it() -> None:
-    text = wipe_secrets(f"bad key {KEY[:5]}*****{KEY[-3:]}, try … again ... or **bold**", KEY, "")
+    text = wipe_secrets(f"bad key {KEY[:5]}*****{KEY[-3:]}, try … again ... or **bold**", [KEY], "")
     assert text == "bad key ***, try … again ... or **bold**"
 
 
@@ -105,7 +105,7 @@ def test_a_masked_key_goes_with_what_is_left_of_it() -> None:
 def test_any_part_of_any_key_goes(key: str, data: st.DataObject, before: str, after: str) -> None:
     start = data.draw(st.integers(0, len(key) - 8))
     end = data.draw(st.integers(start + 8, len(key)))
-    text = wipe_secrets(f"{before} {key[start:end]} {after}", key, "http://host/v1")
+    text = wipe_secrets(f"{before} {key[start:end]} {after}", [key], "http://host/v1")
     assert key[start:end] not in text
 
 

@@ -5,7 +5,7 @@ import pytest
 from agentloop import OpenAIChat
 from agentloop.errors import BadAnswerError, ContextTooLongError
 from agentloop.models import ModelRequest
-from agentloop.providers.openai import Server, understand
+from agentloop.providers.openai import ServerChoice, understand
 from tests.server_kit import answer_of, at_once, error_of
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
@@ -95,7 +95,7 @@ class _OddError(ValueError):
 
 
 def test_an_error_that_cannot_be_read_is_one_of_ours() -> None:
-    server = Server(model="m", base_url="http://localhost/v1", key=SECRET)
+    server = ServerChoice(model="m", base_url="http://localhost/v1", api_key=SECRET).server()
     error = understand(_OddError(SECRET), server).as_error()
     assert isinstance(error, BadAnswerError)
     assert "_OddError, RuntimeError" in str(error)

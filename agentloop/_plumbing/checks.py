@@ -7,10 +7,12 @@ an error shows a value.
 """
 
 import sys
+from collections.abc import Mapping
 from math import inf
 from typing import TypeGuard
 
 from agentloop._plumbing.callables import is_async
+from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 
 MOST_KEPT = 2**53 - 1
@@ -130,6 +132,44 @@ def text_or_none(name: str, value: str | None) -> None:
     """The same, None let pass."""
     if value is not None:
         text(name, value)
+
+
+_TOKEN = pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2"""
+
+_OF_THE_CLIENT = frozenset(
+    {"host", "content-length", "content-type", "content-encoding", "transfer-encoding", "accept"}
+    | {"accept-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "expect"}
+)
+
+
+def headers_or_none(what: str, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """The headers, no blanks around their values; `what` is what an error calls them, which shows no value.
+
+    Refuses names and values that cannot be sent, and what the client sets itself.
+    """
+    if headers is None:
+        return None
+    if not isinstance(headers, Mapping):
+        raise UsageError(f"{what} must be a mapping of names to values, not {shown(headers)}")
+    checked: dict[str, str] = {}
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            raise UsageError(
+                f"{what}: bad name {shown(name)}: write one such as X-Team, of letters, digits and -"
+            )
+        if name.lower() in _OF_THE_CLIENT:
+            raise UsageError(f"{what}: {name} is set by the client itself: leave it out")
+        if name.lower() in map(str.lower, checked):
+            raise UsageError(f"{what}: {name} is given twice")
+        if not isinstance(value, str):
+            raise UsageError(f"{what}: the value of {name} must be a text, not {type(value).__name__}")
+        checked[name] = value.strip(" ")
+        if not checked[name]:
+            raise UsageError(f"{what}: {name} has no value: give it one or leave it out")
+        if not value.isascii() or not value.isprintable():
+            raise UsageError(f"{what}: the value of {name} holds characters that no header has")
+    return checked
 
 
 def called(name: str, value: object, wanted: str = "a function of a context and a budget") -> None:

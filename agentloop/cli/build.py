@@ -124,17 +124,16 @@ def make_model(name: str, settings: Settings) -> ChatModel:
     """The offline model, or the one of that name on the server of the settings."""
     if name == OFFLINE:
         return OfflineModel(window=settings.window)
-    if settings.base_url is None and settings.api_key is None:
+    if not settings.names_server:
         raise UsageError(
             f"model {name!r} needs a server: set OPENAI_API_KEY or give --base-url; -m offline needs none"
         )
     # The client loads only here: it takes most of the start-up time.
     provider = import_module("agentloop.providers.openai")
-    provider.ServerChoice(model=name, base_url=settings.base_url, api_key=settings.api_key).server()
+    provider.ServerChoice(model=name, **settings.server).server()
     model: ChatModel = getattr(provider, _MODELS[settings.api])(
         name,
-        base_url=settings.base_url,
-        api_key=settings.api_key,
+        **settings.server,
         window=settings.window,
         stream=settings.streaming,
         timeout_seconds=settings.timeout_seconds,

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from agentloop.cli.options import BASE_URL, flags_of
+from agentloop.cli.options import BASE_URL, HEADER, flags_of
 from agentloop.cli.settings import OFFLINE, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import BadAnswerError
@@ -16,19 +16,19 @@ _SECONDS = 30.0
 
 @click.command()
 @BASE_URL
+@HEADER
 def models(**_: Any) -> int:
     """List the models that the server offers."""
     settings = settings_for(flags_of(click.get_current_context()))
     output = StandardOutput.claimed()
-    if settings.base_url is None and settings.api_key is None:
+    if not settings.names_server:
         say(
             error_console(),
             "no OPENAI_API_KEY and no base URL: only the offline model is here",
             style="yellow",
         )
         return run_to_end(_written(output, [OFFLINE]))
-    choice = ServerChoice(model=settings.model, base_url=settings.base_url, api_key=settings.api_key)
-    server = choice.server()
+    server = ServerChoice(model=settings.model, **settings.server).server()
 
     async def whole() -> int:
         return await _written(output, await offered(server))

@@ -87,6 +87,7 @@ BUSY: Sequence[KnownOption] = (
 BASE_URL = _valued(
     "--base-url", "URL", "An OpenAI-compatible server. [default: OpenAI's]", variable="OPENAI_BASE_URL"
 )
+HEADER = _valued("--header", "NAME:VALUE", "Sent to the server with each request. Repeatable.", multiple=True)
 MODEL: Sequence[KnownOption] = (
     _option(
         "-m",
@@ -96,6 +97,7 @@ MODEL: Sequence[KnownOption] = (
         help="The model; `offline` needs no key and no network.",
     ),
     BASE_URL,
+    HEADER,
     _valued(
         "--api", "chat|responses", "The API that the server speaks. [default: chat]", variable="AGENTLOOP_API"
     ),

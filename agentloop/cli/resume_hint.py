@@ -18,13 +18,15 @@ _BARE_USER = re.compile(r"postgres(?:ql)?://[^:@/?]*:?@[^@]*")
 def resume_hint(session_id: str, settings: Settings) -> str:
     """The line that says how to go on with a session, its options repeated.
 
-    An address with a secret in it is named in words alone. To take a session over is decided each time.
+    An address with a secret in it is named in words alone, and so is each header. To take a session over is
+    decided each time.
     """
     given = [option for option in settings.given if not _takes_over(option)]
     hidden = [option[0] for option in given if _holds_secret(*option)]
     words = [word for option in given if option[0] not in hidden for word in option]
     line = f"go on with: {program_name()} {shlex.join([*words, '-r', session_id])}"
-    same = (f" and the same {name} ({_VARIABLES[name]}), which holds a secret" for name in hidden)
+    same = [f" and the same {name} ({_VARIABLES[name]}), which holds a secret" for name in hidden]
+    same += [f" and the same --header {name}, which is not kept" for name in settings.headers]
     return line + "".join(same)
 
 

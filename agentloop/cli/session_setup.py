@@ -108,8 +108,9 @@ def _model_of(settings: Settings, model: str, setup: RunSetup, given: set[str]) 
         server = None
     if server and setup.cut:
         raise UsageError(f"the session ran on {server}, with a secret in its address: give --base-url again")
-    if server and (settings.api_key or not provider.is_loopback(server)):
-        what = "your key" if settings.api_key else "the session"
+    if server and (settings.api_key or settings.headers or not provider.is_loopback(server)):
+        secret = "your headers" if settings.headers else "the session"
+        what = "your key" if settings.api_key else secret
         raise UsageError(
             f"the session ran on {server}: give --base-url {server} to send {what} there, or another server"
         )

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import platformdirs
 
 from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of
+from agentloop._plumbing.checks import headers_or_none
 from agentloop._plumbing.strict_json import STRICT_JSON
-from agentloop.cli.options import KNOWN, REPEATED
+from agentloop.cli.options import HEADER, KNOWN, REPEATED
 from agentloop.errors import UsageError
 from agentloop.redaction import (
     LEAST_CHARS,
@@ -26,6 +28,7 @@ from agentloop.redaction import (
     Secrets,
     known_in_address,
     secrets_in,
+    secrets_in_header,
     without_credentials,
 )
 from agentloop.run import MOST_STEPS, Limits
@@ -123,6 +126,23 @@ def read_api(text: str) -> str:
     if text in APIS:
         return text
     raise UsageError(f"{text!r} is no API: use {' or '.join(APIS)}")
+
+
+def read_headers(lines: Sequence[str]) -> Mapping[str, str]:
+    """The headers that these lines give, each a name, a colon and a value.
+
+    Raises:
+        UsageError: one of them is none; its value is not repeated.
+    """
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise UsageError("a header without a colon: write 'NAME: VALUE'")
+        if name.lower() in map(str.lower, headers):
+            raise UsageError(f"{name} is given twice")
+        headers[name] = value
+    return headers_or_none("the header", headers) or {}
 
 
 def read_when_busy(text: str) -> WhenBusy:
@@ -277,6 +297,7 @@ _FIELDS: Sequence[_Field] = (
     _Field("base_url", read_server),
     _Field("api", read_api, APIS[0]),
     _Field("api_key"),
+    _Field("headers", read_headers, MappingProxyType({}), of="header"),
     _Field("summary_model"),
     _Field("allow", read_allowed, frozenset[str]()),
     _Field("window", tokens_of),
@@ -320,6 +341,7 @@ class Settings:
     base_url: str | None = field(repr=False)
     api: str
     api_key: str | None = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
     summary_model: str | None
     store: str
     home: Path
@@ -345,6 +367,16 @@ class Settings:
     when_busy: WhenBusy = "refuse"
     resumed_with: str | None = None
 
+    @property
+    def server(self) -> Mapping[str, Any]:
+        """Where the model is and what lets in there, as the arguments of a model."""
+        return {"base_url": self.base_url, "api_key": self.api_key, "headers": self.headers}
+
+    @property
+    def names_server(self) -> bool:
+        """Whether there is one to be asked: an address, a key or what stands in its place."""
+        return bool(self.base_url or self.api_key or _lets_in(self.headers))
+
 
 def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:
     """Everything a call needs to know, checked.
@@ -356,7 +388,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
     layers = Layers(flags, environment, ENVIRONMENT)
     home = home_folder(layers)
     model = layers.value("model")
-    reachable = layers.choice("api_key") is not None or layers.choice("base_url") is not None
+    reachable = any(map(layers.choice, ("api_key", "base_url"))) or _lets_in(_headers(layers))
     return Settings(
         model=model or (DEFAULT_MODEL if reachable else OFFLINE),
         model_is_fallback=model is None and not reachable,
@@ -370,6 +402,14 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         redact=redaction_for(layers, environment),
         **{each.name: each.value(layers) for each in _FIELDS},
     )
+
+
+def _headers(layers: Layers) -> Mapping[str, str]:
+    return read(layers.choice("header"), read_headers) or {}
+
+
+def _lets_in(headers: Mapping[str, str]) -> bool:
+    return "authorization" in map(str.lower, headers)
 
 
 def home_folder(layers: Layers) -> Path:
@@ -388,10 +428,10 @@ def default_store(home: Path) -> str:
 
 
 def _given(layers: Layers) -> Iterator[tuple[str, ...]]:
-    """The options of a run that stood on the command line, each as its words."""
+    """The options of a run that stood on the command line, each as its words; headers may hold secrets."""
     for each in REPEATED:
         choice = layers.choice(each.name)
-        if choice is None or not choice.source.startswith("--"):
+        if choice is None or not choice.source.startswith("--") or each is HEADER:
             continue
         values = choice.value if isinstance(choice.value, tuple | list) else (choice.value,)
         words = (
@@ -443,6 +483,8 @@ def redaction_for(layers: Layers, environment: Mapping[str, str]) -> Redact | No
         values = {*map(str.strip, secrets_in(environment).values()), str(layers.value("api_key", ""))}
         for address in ("base_url", "store"):
             values.update(known_in_address(str(layers.value(address, ""))))
+        for header in _headers(layers).items():
+            values.update(secrets_in_header(*header))
         return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
     name = str(choice.value).strip()
     if name.lower() == "off":

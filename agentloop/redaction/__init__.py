@@ -1,6 +1,11 @@
 """Secrets kept out of all that is written and shown: found by value and by shape, across chunks too."""
 
-from agentloop.redaction.addresses import known_in_address, secrets_in_address, without_credentials
+from agentloop.redaction.addresses import (
+    known_in_address,
+    secrets_in_address,
+    secrets_in_header,
+    without_credentials,
+)
 from agentloop.redaction.environment import LEAST_CHARS, secrets_in, without_secrets
 from agentloop.redaction.redaction import Redaction, checked_redaction
 from agentloop.redaction.secrets import Redact, Secrets
@@ -23,6 +28,7 @@ __all__ = [
     "redacted_or_said_why",
     "secrets_in",
     "secrets_in_address",
+    "secrets_in_header",
     "without_credentials",
     "without_secrets",
 ]

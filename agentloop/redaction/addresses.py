@@ -1,4 +1,4 @@
-"""Secrets inside of addresses: of servers, of proxies and of databases."""
+"""Secrets inside of addresses: of servers, of proxies and of databases; and inside of headers."""
 
 import re
 from collections.abc import Iterable, Iterator, Set
@@ -7,8 +7,8 @@ from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit
 
 from agentloop._plumbing.patterns import pattern
 
-_SECRET_NAMES = pattern(r"key|token|secret|pass|sig|auth|code", re.IGNORECASE)
-"""In a query the values of such names are secret, however short."""
+_SECRET_NAMES = pattern(r"key|token|secret|pass|sig|auth|code|cookie|credential", re.IGNORECASE)
+"""In a query and in headers the values of such names are secret, however short."""
 
 _FORM = pattern(r"((?:[a-z][\w+.-]*://)?)([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -35,6 +35,11 @@ _KEY_NAME = pattern(
 _HUMP = pattern(r"(?<=[a-z])(?=[A-Z])")
 _WORDS = pattern(r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?:[-_.:/ ](?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15}))*")
 """Words of letters alone, each no longer than words are."""
+
+_SCHEME = pattern(r"^(?:bearer|basic|token|apikey|key|digest) +", re.IGNORECASE)
+_PARTS = pattern(r"[^\s;,=\"]+")
+_PLAIN_VALUE = pattern(r"[0-9.,:-]+|[a-z+]+://[^@?]*", re.IGNORECASE)
+"""Numbers and addresses."""
 
 _LONG = pattern(r"[A-Za-z0-9]{16,}")
 _DIGITS = pattern(r"[0-9]+(?=[A-Za-z])")
@@ -79,6 +84,27 @@ def known_in_address(url: str) -> tuple[str, ...]:
         ()
     """
     return _in_every_form(each.value for each in _in(url) if each.is_known)
+
+
+def secrets_in_header(name: str, value: str) -> tuple[str, ...]:
+    """What must not be shown of a header: its value, less the scheme before it, and its parts.
+
+    Under a name that says nothing of a secret, words of letters alone, numbers and addresses are none.
+
+    Example:
+        >>> secrets_in_header("Authorization", "Bearer word"), secrets_in_header("X-Team", "gw-4f1c-a77e")
+        (('word',), ('gw-4f1c-a77e',))
+        >>> secrets_in_header("X-Title", "My application"), secrets_in_header("Referer", "https://my.example/")
+        ((), ())
+    """
+    bare = _SCHEME.sub("", value)
+    is_named = _SECRET_NAMES.search(name)
+    if not is_named and (len(bare) < _LEAST_CHARS or _PLAIN_VALUE.fullmatch(bare) or _WORDS.fullmatch(bare)):
+        return ()
+    parts = (
+        part for part in _PARTS.findall(bare) if len(part) >= _LEAST_CHARS and not _WORDS.fullmatch(part)
+    )
+    return tuple(dict.fromkeys((bare, *parts)))
 
 
 def without_credentials(url: str) -> str:

@@ -148,6 +148,8 @@ class OpenAIChat(ServedModel):
         base_url: The API's address; by default `OPENAI_BASE_URL` of the environment, else OpenAI's own.
         api_key: By default `OPENAI_API_KEY` of the environment; with a base URL and no key a placeholder
             is sent, as servers on one's own machine want none.
+        headers: Sent with each request to that address, and to no other, such as a gateway's token. They are
+            kept secret like the key; an `Authorization` among them is sent in its place.
         window: The most tokens a request and its answer may have together, such as 128000 or "128k".
         price: What it costs, where that is not what is published for a model of that name.
         max_output_tokens: The most tokens of an answer; no limit is sent where it is None.
@@ -161,7 +163,7 @@ class OpenAIChat(ServedModel):
     One instance serves several event loops; connections are kept for each, for as long as it runs.
 
     Raises:
-        UsageError: a size, a number or the base URL makes no sense.
+        UsageError: a size, a number, a header or the base URL makes no sense.
     """
 
     api = "chat"
@@ -172,6 +174,7 @@ class OpenAIChat(ServedModel):
         *,
         base_url: str | None = None,
         api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         window: int | str | None = None,
         price: Price | None = None,
         max_output_tokens: int | str | None = None,
@@ -186,7 +189,7 @@ class OpenAIChat(ServedModel):
         fields = common_fields(temperature, extra_body)
         bodies = ChatBodies(fields=fields, max_output_tokens=limit)
         super().__init__(
-            ServerChoice(model=model, base_url=base_url, api_key=api_key),
+            ServerChoice(model=model, base_url=base_url, api_key=api_key, headers=headers),
             Form(post=post_chat, body=bodies.of, streamed=streamed, whole=whole),
             window=tokens,
             price=price,

@@ -8,7 +8,7 @@ none.
 import asyncio
 import weakref
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -36,6 +36,9 @@ _CONNECT_SECONDS = 10.0
 _MOST_REDIRECTS = 3
 """One to https and one to the right path; more is a server that sends in circles."""
 
+_NO_KEY = "sent by OwnHeaders"
+"""What the client, which wants a key, has in its place."""
+
 
 async def bounded_body(response: httpx2.Response, most: int) -> bytes:
     """The first `most` bytes of the body, unpacked; what came before it broke off, and b"" if it is none."""
@@ -47,6 +50,26 @@ async def bounded_body(response: httpx2.Response, most: int) -> bytes:
                 if len(body) >= most:
                     break
     return _unpacked(bytes(body[:most]), response.headers.get("content-encoding", ""), most)
+
+
+class OwnHeaders(NamedTuple):
+    """The headers of a server, for requests to its own address; one that is led elsewhere goes without."""
+
+    address: httpx2.URL
+    headers: Mapping[str, str]
+
+    async def put(self, request: httpx2.Request) -> None:
+        """Put them on the request, in place of what its client says of them, or take them off."""
+        for name in ("authorization", *self.headers):
+            request.headers.pop(name, None)
+        if self._is_own(request.url):
+            request.headers.update(self.headers)
+
+    def _is_own(self, url: httpx2.URL) -> bool:
+        """Whether it is the same server, also where that leads from http to https."""
+        own = self.address
+        is_safer = (own.scheme, url.scheme) == ("http", "https") and own.port is url.port is None
+        return own.origin == url.origin or (is_safer and own.host == url.host)
 
 
 class BoundedClient(httpx2.AsyncClient):
@@ -142,19 +165,18 @@ def _connection(server: Server, timeout: openai.Timeout) -> Connection:
     """
     try:
         # Who has a password in the address has it sent, as ever; in the address it would stand in errors.
-        address, login = split_credentials(server.base_url)
-        auth = httpx2.BasicAuth(*login) if login else None
+        address, _ = split_credentials(server.base_url)
         http_client = BoundedClient(
             timeout=timeout,
-            auth=auth,
             limits=openai.DEFAULT_CONNECTION_LIMITS,
             follow_redirects=True,
             max_redirects=_MOST_REDIRECTS,
             headers={"accept-encoding": CODINGS},
             mounts=_past_proxies(address),
+            event_hooks={"request": [OwnHeaders(httpx2.URL(address), server.headers).put]},
         )
         client = openai.AsyncOpenAI(
-            api_key=server.key,
+            api_key=_NO_KEY,
             base_url=address,
             default_query=query_of(server.base_url),
             max_retries=0,

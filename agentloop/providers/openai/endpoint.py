@@ -35,6 +35,7 @@ from agentloop.providers.openai.dialect import BodyChange, Dialect
 from agentloop.providers.openai.errors import (
     BORDER_ERRORS,
     VENDOR_ERRORS,
+    sent_bytes,
     understand,
     unexplained_bytes,
 )
@@ -231,7 +232,7 @@ class ServedModel:
                     async for part in parts:
                         told = True
                         if isinstance(part, Answer):
-                            part = self._counted(part, len(response.http_request.content))
+                            part = self._counted(part, sent_bytes(response.http_request))
                         yield part
                 return
             except BORDER_ERRORS as error:

@@ -157,6 +157,11 @@ def _wipe(error: AgentLoopError, server: Server) -> None:
     redact_error(error, server.wipe_secrets)
 
 
+def sent_bytes(request: httpx2.Request) -> int:
+    """How long the request's body is; that of one that was led elsewhere is no longer there to be counted."""
+    return int(request.headers.get("content-length", 0))
+
+
 def _said_in(error: Exception) -> _Said | None:
     """What a server says; None where the error is not a server's."""
     match error:
@@ -164,7 +169,7 @@ def _said_in(error: Exception) -> _Said | None:
             body, status = trimmed(parsed(error.response.content)), error.status_code
             begun, wait = False, retry_after_seconds(error.response.headers) or wait_in(body)
             is_bare = status == 500 and _shown(body).lower() in _UNEXPLAINED
-            bare_bytes = len(error.response.request.content) if is_bare else None
+            bare_bytes = sent_bytes(error.response.request) if is_bare else None
         case ServerSaidError():
             body, begun, bare_bytes = trimmed(error.body), error.begun, None
             wait = wait_in(body)

@@ -1,26 +1,33 @@
 """The server: which address, which key, which model; by what was given, or by the environment."""
 
 import os
+from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
-from agentloop._plumbing.checks import shown, text_or_none
+from agentloop._plumbing.checks import headers_or_none, shown, text_or_none
 from agentloop.errors import UsageError
 from agentloop.providers.openai.wipe_secrets import wipe_secrets
-from agentloop.redaction import without_credentials
+from agentloop.redaction import secrets_in_header, without_credentials
 
 OPENAI_URL = "https://api.openai.com/v1"
-_PLACEHOLDER_KEY = "no-key"
+_AUTHORIZATION = "authorization"
+_PLACEHOLDER = "Bearer no-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where requests go, and to which model there; the key is kept out of every text."""
+    """Where requests go, and to which model there; the key and the headers are kept out of every text.
+
+    The `headers` are all that the user has sent with a request, the one with the key among them.
+    """
 
     model: str
     base_url: str = field(repr=False)
     key: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
 
     @property
     def place(self) -> str:
@@ -28,21 +35,26 @@ class Server:
         return place_of(self.base_url)
 
     def wipe_secrets(self, text: str) -> str:
-        """The text without the key, parts of it, and the credentials in the base URL."""
-        return wipe_secrets(text, self.key, self.base_url)
+        """The text without the key, parts of it, and the credentials in the headers and the base URL."""
+        given = (secret for each in self.headers.items() for secret in secrets_in_header(*each))
+        return wipe_secrets(text, (self.key, *given), self.base_url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerChoice:
     """A model and where it is, as far as that was given; the environment says the rest when it is asked.
 
+    `headers` go with each request to that address, and to no other; an `Authorization` among them stands in
+    place of the key.
+
     Raises:
-        UsageError: the model's name, the base URL or the key is none.
+        UsageError: the model's name, the base URL, the key or a header is none.
     """
 
     model: str
     base_url: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         text_or_none("base_url", self.base_url)
@@ -52,6 +64,7 @@ class ServerChoice:
         if not self.model.strip() or not self.model.isprintable():
             raise UsageError(f"bad model name {self.model!r}: name one that the server offers")
         object.__setattr__(self, "base_url", _checked_url(self.base_url) if self.base_url else None)
+        object.__setattr__(self, "headers", headers_or_none("headers", self.headers))
 
     @property
     def place(self) -> str | None:
@@ -71,12 +84,24 @@ class ServerChoice:
         """
         url = self.base_url or _url_of_environment()
         key = (self.api_key or os.environ.get("OPENAI_API_KEY", "")).strip()
-        if not url and not key:
+        given = {name.lower(): value for name, value in (self.headers or {}).items()}
+        if not url and not key and _AUTHORIZATION not in given:
             raise UsageError("no key and no server: set OPENAI_API_KEY, or give a base URL")
         if not key.isascii() or any(not letter.isprintable() or letter == " " for letter in key):
             raise UsageError("the API key holds characters that no key has: check OPENAI_API_KEY")
         address = _checked_url(url or OPENAI_URL)
-        return Server(model=self.model, base_url=address, key=key or _PLACEHOLDER_KEY)
+        headers = _authorization(address, key, given) | given
+        return Server(model=self.model, base_url=address, key=key, headers=headers)
+
+
+def _authorization(url: str, key: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The header that lets in: the login in the URL, else the key; a placeholder where no header is given."""
+    _, login = split_credentials(url)
+    if login:
+        return {_AUTHORIZATION: "Basic " + b64encode(":".join(login).encode()).decode()}
+    if key or not given:
+        return {_AUTHORIZATION: f"Bearer {key}" if key else _PLACEHOLDER}
+    return {}
 
 
 def _url_of_environment() -> str:

@@ -43,15 +43,13 @@ async def ask_server(http: httpx2.AsyncClient, server: Server, *, seconds: float
     found = None
     with suppress(TimeoutError, httpx2.HTTPError, httpx2.InvalidURL):
         async with asyncio.timeout(seconds):
-            listed = await _answer(http, server, _beside(server, "models"))
+            listed = await _answer(http, _beside(server, "models"))
             found = listed_window(listed, server.model)
             if found is None or _is_llama(listed):
                 props = f"props?model={quote(server.model, safe='')}&autoload=false"
-                found = props_window(await _answer(http, server, _above(server, props))) or found
+                found = props_window(await _answer(http, _above(server, props))) or found
             if found is None:
-                found = listed_window(
-                    await _answer(http, server, _above(server, "api/v0/models")), server.model
-                )
+                found = listed_window(await _answer(http, _above(server, "api/v0/models")), server.model)
     return found
 
 
@@ -114,10 +112,10 @@ def _above(server: Server, path: str) -> str:
     return urlunsplit(parts._replace(path=f"{root}/{path}", query=query))
 
 
-async def _answer(http: httpx2.AsyncClient, server: Server, url: str) -> object:
+async def _answer(http: httpx2.AsyncClient, url: str) -> object:
     """The JSON that stands there; None where there is none, or more than a list of models can have."""
-    headers = {"authorization": f"Bearer {server.key}", "accept": "application/json"}
-    async with http.stream("GET", url, headers=headers, follow_redirects=False) as response:
+    asked = http.stream("GET", url, headers={"accept": "application/json"}, follow_redirects=False)
+    async with asked as response:
         if response.status_code != 200:
             return None
         body = await bounded_body(response, _MOST_BYTES + 1)

@@ -1,7 +1,7 @@
-"""The key and the credentials of an address, kept out of every text."""
+"""The key, the credentials of headers and of an address, kept out of every text."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote, quote_plus, unquote
 
 from agentloop.redaction import secrets_in_address
@@ -21,20 +21,22 @@ _MOST_EDGE = 300
 """So far to each side of a mask is looked: longer than keys in use are, and linear in the text."""
 
 
-def wipe_secrets(text: str, key: str, url: str) -> str:
-    """The text with three stars for the key, for longer parts of it, and for credentials of the URL.
+def wipe_secrets(text: str, keys: Sequence[str], url: str) -> str:
+    """The text with three stars for the keys, for longer parts of them, and for credentials of the URL.
 
     Each goes in any case of its letters, and as it stands in a URL; so does what `secrets_in_address` finds.
     A key that a server masked in the middle, as in `sk-ab***yz`, goes whole.
     """
     text = _CREDENTIALS.sub(f"{WIPED}@", text)
-    for secret in _secrets(key, url):
+    for secret in _secrets(keys, url):
         text = _without(text, secret)
-    return _without_masked(text, key)
+    for key in keys:
+        text = _without_masked(text, key)
+    return text
 
 
-def _secrets(key: str, url: str) -> Iterator[str]:
-    forms = {form for each in (key, *secrets_in_address(url)) for form in _forms(each)}
+def _secrets(keys: Sequence[str], url: str) -> Iterator[str]:
+    forms = {form for each in (*keys, *secrets_in_address(url)) for form in _forms(each)}
     yield from sorted((form for form in forms if len(form) >= _LEAST_SECRET), key=len, reverse=True)
 
 
