@@ -1,7 +1,7 @@
 """What the model sees: the fold of the log, and the request made of it."""
 
 from agentloop.context.budget import DEFAULT_WINDOW, Budget, is_believed, learn_from_overflow
-from agentloop.context.budget import overflow_error, too_small_for, with_shorter_answer
+from agentloop.context.budget import overflow_error, recounted, too_small_for, with_shorter_answer
 from agentloop.context.context import Context, originals_of, records_without_log, model_summaries
 from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown
 from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news, may_go, newest_within

@@ -10,6 +10,7 @@ from math import ceil
 
 from agentloop._plumbing.amounts import LEAST_WINDOW
 from agentloop.context.context import Context
+from agentloop.context.entries import Entry, Growing
 from agentloop.context.request import NO_TOOL
 from agentloop.context.tokens import (
     REQUEST_OVERHEAD,
@@ -57,7 +58,8 @@ class Budget:
     where the trigger fires, in tokens, where it has such a place. `lowered_reserve` is kept free for the
     answer where that is less, once the server refused what would fit with a shorter answer: it counts the
     longest one in, and each request asks for what is left. `answered` is the largest request that was ever
-    answered, by our own count.
+    answered, by our own count. `unit` is what `counter` makes of one token of our own count: 1 but for a
+    strategy that counts by itself.
     """
 
     window: int
@@ -69,6 +71,7 @@ class Budget:
     threshold: int | None = None
     lowered_reserve: int | None = None
     answered: int = field(default=0, compare=False)
+    unit: float = 1.0
 
     @classmethod
     def of(
@@ -110,7 +113,7 @@ class Budget:
     @property
     def task_tokens(self) -> int:
         """Up to this length the session's first user message stays verbatim."""
-        return int(self.window * SHARE_OF_TASK)
+        return int(self.window * SHARE_OF_TASK * self.unit)
 
     def counted(self, context: Context) -> int:
         """The next request by our own count."""
@@ -156,7 +159,7 @@ class Budget:
 
     def own(self, tokens: int, context: Context) -> int:
         """A number of the provider's tokens in tokens of our own count."""
-        return int(tokens / self.ratio(context))
+        return int(tokens * self.unit / self.ratio(context))
 
     def ratio(self, context: Context) -> float:
         """By how much the provider counts more than we do; never below 1."""
@@ -215,6 +218,26 @@ class Budget:
         said = f"the {entry.message.role} message at position {entry.seq}"
         who = "the prompt" if entry is context.newest_user else said
         return f"{who} has {entry.tokens:,} tokens: shorten it"
+
+
+def recounted(context: Context, budget: Budget, counter: TokenCounter) -> tuple[Context, Budget]:
+    """Both with all lengths by this counter; what is not in sight is taken to differ as much as what is."""
+    visible = [replace(each, tokens=count_message(each.message, counter)) for each in context.visible]
+    before, after = (sum(entry.tokens for entry in entries) for entries in (context.visible, visible))
+    unit = after / before if before and after else 1.0
+    there = {entry.seq: entry for entry in visible if entry.kind == "said"}
+
+    def by_it(entry: Entry) -> Entry:
+        return there.get(entry.seq) or replace(entry, tokens=ceil(unit * entry.tokens))
+
+    context = replace(
+        context,
+        visible=Growing(visible),
+        said=Growing(map(by_it, context.said)),
+        tokens=after + ceil(unit * context.filler.tokens),
+        task=context.task and by_it(context.task),
+    )
+    return context, replace(budget, counter=counter, unit=unit, fixed=ceil(unit * budget.fixed))
 
 
 UNTOLD_OVERFLOW = 0.85

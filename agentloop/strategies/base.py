@@ -6,6 +6,7 @@
 
 import hashlib
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,9 +21,11 @@ from agentloop.context import (
     Entry,
     TokenCounter,
     Unit,
+    count_message,
     covered_ranges,
     hold_news,
     may_go,
+    recounted,
     render,
 )
 from agentloop.errors import UsageError
@@ -445,6 +448,44 @@ class Strategy(Protocol):
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
         """The cut to make, or None where there is nothing worth it."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountingStrategy(ABC):
+    """What all our strategies are: `counter` measures what is in sight, None for the agent's own.
+
+    With a counter all that a strategy measures, and all numbers of tokens that it takes, are by it; what is
+    no longer in sight is estimated. How much a summary reads and how long it is, its model's counter says.
+
+    Raises:
+        UsageError: the counter cannot be called.
+    """
+
+    counter: TokenCounter | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.counter is not None:
+            called("counter", self.counter, "a function that gives the tokens of a text")
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse numbers that are out of their range."""
+        return
+
+    @abstractmethod
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
+        """The cut to make, all lengths by one counter."""
+
+    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+        if self.counter is None:
+            return self._cut(context, budget)
+        cut = self._cut(*recounted(context, budget, self.counter))
+        return cut and replace(cut, cleared=tuple(_by(budget.counter, item) for item in cut.cleared))
+
+
+def _by(counter: TokenCounter, item: ClearedItem) -> ClearedItem:
+    """The item with its length as the log is to hold it."""
+    return replace(item, tokens=count_message(item.message, counter))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from agentloop.context import (
     Budget,
     Context,
     Entry,
+    TokenCounter,
     Unit,
     newest_within,
     next_turn_start,
@@ -22,6 +23,7 @@ from agentloop.strategies.base import (
     NEVER,
     Chain,
     Computed,
+    CountingStrategy,
     Cut,
     Instead,
     Lines,
@@ -180,6 +182,7 @@ def Blocks(  # noqa: N802 — it reads like the strategies that are classes
     max_summary_tokens: int = SUMMARY_TOKENS,
     tool_output_max_lines: int = 50,
     scope: Scope = NEWEST_THREE,
+    counter: TokenCounter | None = None,
 ) -> Chain:
     """Earlier runs as a summary alone; the newest run in three sections.
 
@@ -215,8 +218,9 @@ def Blocks(  # noqa: N802 — it reads like the strategies that are classes
         keep_recent=keep_recent_turns,
         max_lines=tool_output_max_lines,
         instead=in_lines(max_summary_tokens),
+        counter=counter,
     )
-    earlier = EarlierRuns(scope=scope, max_summary_tokens=max_summary_tokens)
+    earlier = EarlierRuns(scope=scope, max_summary_tokens=max_summary_tokens, counter=counter)
     return Chain((earlier, run), target=NEVER, name="Blocks")
 
 
@@ -226,13 +230,13 @@ def in_lines(max_tokens: int, instruction: str | None = None) -> Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierRuns:
+class EarlierRuns(CountingStrategy):
     """All of the runs before the newest goes, for one summary of those that the scope takes in."""
 
     scope: Scope = NEWEST_THREE
     max_summary_tokens: int = SUMMARY_TOKENS
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         newest = newest_run(context)
         units = [unit for unit in foldable(context, budget) if not _is_of(unit, newest, context)]
         runs = set(self.scope.runs(context, budget))
@@ -247,7 +251,7 @@ class EarlierRuns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewestRun:
+class NewestRun(CountingStrategy):
     """The middle of the newest run goes for a summary, and its recent results show their last lines."""
 
     keep_first: int = 2
@@ -255,7 +259,7 @@ class NewestRun:
     max_lines: int = 50
     instead: Instead = field(default_factory=Summary)
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         run = newest_run(context)
         parts = _parts(units_of(run))
         split = max(self.keep_first, len(parts) - self.keep_recent)
@@ -297,7 +301,7 @@ def _is_of(unit: Unit, run: Sequence[Entry], context: Context) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class RecursiveSummary:
+class RecursiveSummary(CountingStrategy):
     """The newest `keep` messages stay; what is older goes into one summary, with the earlier summary.
 
     The model reads the earlier summary, the messages that leave, and for continuity the `overlap` messages
@@ -334,7 +338,7 @@ class RecursiveSummary:
     max_tokens: int | None = None
     on_failure: Computed | None = None
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         whole("keep", self.keep, 1)
         whole("overlap", self.overlap, 0)
         if self.overlap >= self.keep:
@@ -343,7 +347,7 @@ class RecursiveSummary:
             )
         self._summary()
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         kept = {entry.seq for entry in newest_said(context, self.keep)}
         units = foldable(context, budget)
         split = next((at for at, unit in enumerate(units) if not kept.isdisjoint(unit.seqs)), len(units))

@@ -5,8 +5,18 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from agentloop._plumbing.checks import fraction, fraction_or_none, whole
-from agentloop.context import Budget, Context, Unit, hold_news, turns_of, units_of
-from agentloop.strategies.base import Chain, Cut, Digest, Instead, Note, Summary, cut_of, foldable
+from agentloop.context import Budget, Context, TokenCounter, Unit, hold_news, turns_of, units_of
+from agentloop.strategies.base import (
+    Chain,
+    CountingStrategy,
+    Cut,
+    Digest,
+    Instead,
+    Note,
+    Summary,
+    cut_of,
+    foldable,
+)
 from agentloop.strategies.blocks import SUMMARY_TOKENS, answers_in, holds_summary
 from agentloop.strategies.clearing import ResultTails, StubResults, newest_said
 
@@ -17,6 +27,7 @@ def Reduce(  # noqa: N802 — it reads like the strategies that are classes
     keep_turns: int = 2,
     max_summary_tokens: int = SUMMARY_TOKENS,
     target: float | None = None,
+    counter: TokenCounter | None = None,
 ) -> Chain:
     """Three reductions, as many as it takes to bring the request to the target.
 
@@ -42,21 +53,21 @@ def Reduce(  # noqa: N802 — it reads like the strategies that are classes
     whole("max_summary_tokens", max_summary_tokens, 20)
     fraction_or_none("target", target)
     steps = (
-        ResultTails(max_lines=tool_output_max_lines),
-        OlderTurns(keep_turns=keep_turns, instead=Summary(max_tokens=max_summary_tokens)),
-        DropMiddle(keep_turns=keep_turns),
+        ResultTails(max_lines=tool_output_max_lines, counter=counter),
+        OlderTurns(keep_turns=keep_turns, instead=Summary(max_tokens=max_summary_tokens), counter=counter),
+        DropMiddle(keep_turns=keep_turns, counter=counter),
     )
     return Chain(steps, target=target, name="Reduce")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OlderTurns:
+class OlderTurns(CountingStrategy):
     """All turns but the newest `keep_turns` go, or all exchanges but so many where no such turn is left."""
 
     keep_turns: int = 2
     instead: Instead = field(default_factory=Summary)
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         units = foldable(context, budget)
         older = _before(_begin(_turns(context), self.keep_turns), units)
         if not hold_news(older):
@@ -65,7 +76,7 @@ class OlderTurns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropMiddle:
+class DropMiddle(CountingStrategy):
     """What was said between the first turn and the newest ones goes without a summary.
 
     Where there is one turn only, it is what was done between its first exchange and its newest ones.
@@ -73,7 +84,7 @@ class DropMiddle:
 
     keep_turns: int = 2
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         starts = _turns(context)
         if len(starts) < 2:
             starts = _answers(context)
@@ -118,6 +129,7 @@ def Tiered(  # noqa: N802 — it reads like the strategies that are classes
     chunk_tokens: int = 12_000,
     message_chars: int = 10_000,
     target: float | None = None,
+    counter: TokenCounter | None = None,
 ) -> Chain:
     """Four tiers; the first that brings the request to the target wins. The newest `keep` messages stay.
 
@@ -153,10 +165,10 @@ def Tiered(  # noqa: N802 — it reads like the strategies that are classes
     fraction_or_none("target", target)
     chunks = Chunks(share=chunk_share, least_share=least_chunk_share, most_tokens=chunk_tokens)
     steps = (
-        StubResults(keep_messages=keep, max_chars=max_chars),
-        InChunks(keep=keep, chunks=chunks, message_chars=message_chars),
-        InChunks(keep=keep, chunks=chunks, message_chars=message_chars, part=0.5),
-        AllBut(keep=keep, instead=Digest()),
+        StubResults(keep_messages=keep, max_chars=max_chars, counter=counter),
+        InChunks(keep=keep, chunks=chunks, message_chars=message_chars, counter=counter),
+        InChunks(keep=keep, chunks=chunks, message_chars=message_chars, part=0.5, counter=counter),
+        AllBut(keep=keep, instead=Digest(), counter=counter),
     )
     return Chain(steps, target=target, name="Tiered")
 
@@ -182,7 +194,7 @@ class Chunks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InChunks:
+class InChunks(CountingStrategy):
     """The model summarises the older `part` of all but the newest `keep` messages, chunk by chunk."""
 
     keep: int = 4
@@ -190,20 +202,20 @@ class InChunks:
     message_chars: int = 10_000
     part: float = 1.0
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         units = _all_but(context, budget, self.keep)
         summary = Summary(chunk_tokens=self.chunks.tokens(budget.window), message_chars=self.message_chars)
         return cut_of(context, units[: ceil(self.part * len(units))], summary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AllBut:
+class AllBut(CountingStrategy):
     """All but the newest `keep` messages goes."""
 
     keep: int = 4
     instead: Instead = field(default_factory=Digest)
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         return cut_of(context, _all_but(context, budget, self.keep), self.instead)
 
 

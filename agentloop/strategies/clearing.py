@@ -20,7 +20,7 @@ from agentloop.context import Budget, Context, Entry, TokenCounter, answers, cou
 from agentloop.events import ClearedItem
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import CALL_AGAIN, CLEARED, SPILLED, SUPERSEDED, TRUNCATED, first_given
-from agentloop.strategies.base import Cut
+from agentloop.strategies.base import CountingStrategy, Cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +287,7 @@ def _normal(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class ClearResults:
+class ClearResults(CountingStrategy):
     """Shows old results as `[Old tool result content cleared]`, where that gains at least `least_tokens`.
 
     Walks back over the results, as they are shown: the newest stay while they come to at most `keep_tokens`
@@ -319,11 +319,11 @@ class ClearResults:
     keep_tokens: int = 40_000
     least_tokens: int = 20_000
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         whole("keep_tokens", self.keep_tokens, 0)
         whole("least_tokens", self.least_tokens, 0)
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         results = [entry for entry in context.visible if entry.message.role == "tool"]
         start = newest_within([entry.tokens for entry in results], self.keep_tokens)
         beyond = {entry.seq for entry in results[:start]}
@@ -334,13 +334,13 @@ class ClearResults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StubResults:
+class StubResults(CountingStrategy):
     """Shows results older than the newest `keep_messages` and longer than `max_chars` as their beginning."""
 
     keep_messages: int = 4
     max_chars: int = 200
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         policy = MicroCompact(max_chars=self.max_chars)
         newest = {entry.seq for entry in newest_said(context, self.keep_messages)}
         old = (entry for entry in read_results(context) if entry.seq not in newest)
@@ -348,12 +348,12 @@ class StubResults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResultTails:
+class ResultTails(CountingStrategy):
     """Shows each result that was read as its last `max_lines` lines."""
 
     max_lines: int = 50
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         return _cut(by_last_lines(read_results(context), self.max_lines, budget.counter))
 
 

@@ -1,7 +1,8 @@
 """Keep the newest part: what is older is summarised, or dropped by a window.
 
 No summary stands for what a window drops, only one line that says how much is gone; summaries that stand
-already stay. `replaced_by` makes a record stand where the line would.
+already stay. `replaced_by` makes a record stand where the line would. Tokens are those of what is shown, by
+`counter` where a strategy has one, else by the agent's.
 """
 
 from collections.abc import Container, Sequence
@@ -12,20 +13,20 @@ from agentloop._plumbing.amounts import named_tokens, tokens_of
 from agentloop._plumbing.checks import fraction, share_below_one, shown, whole
 from agentloop.context import Budget, Context, Unit, newest_within, next_turn_start, turns_of, units_of
 from agentloop.errors import UsageError
-from agentloop.strategies.base import Cut, Note, cut_of, foldable
+from agentloop.strategies.base import CountingStrategy, Cut, Note, cut_of, foldable
 
 Border: TypeAlias = Literal["exchange", "turn"]
 """Where a tail may begin: between exchanges, or at a user's message."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeepRecentFraction:
+class KeepRecentFraction(CountingStrategy):
     """Walks back from the end to `fraction` of the context's tokens; what is older is folded.
 
     The tail is smaller where the request would not come down to the target otherwise. It begins between
     exchanges; where a turn begins in its older half, it begins there. With `at="turn"` it begins at a user's
     message in any case, and only inside one long turn between exchanges: that and a share of 0.3 kept
-    verbatim are Gemini CLI's rule. Tokens are by our own count of what is shown.
+    verbatim are Gemini CLI's rule.
 
     Raises:
         UsageError: the fraction is not at least 0 and below 1, or `at` neither `exchange` nor `turn`.
@@ -43,12 +44,12 @@ class KeepRecentFraction:
     fraction: float = 0.3
     at: Border = "exchange"
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         share_below_one("fraction", self.fraction)
         if self.at not in get_args(Border):
             raise UsageError(f"at must be 'exchange' or 'turn', not {shown(self.at)}")
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         units = foldable(context, budget)
         keep = min(int(self.fraction * context.tokens), _room_at_target(context, budget, units))
         split = newest_within([unit.tokens for unit in units], keep)
@@ -57,15 +58,15 @@ class KeepRecentFraction:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepRecentTurns:
+class KeepRecentTurns(CountingStrategy):
     """Keeps the last `turns` turns, each up to a cap, and folds what is older and what is over the cap.
 
     The cap of a turn is `share` of the largest request that may be sent, but at least `least_tokens` and at
     most `most_tokens`. Of a turn over its cap stay its user message, which counts first, and its newest
     exchanges without a gap; of a turn whose user message alone is over it, nothing. The live request, the
     task while it is short and the newest exchange stay whatever their size. The summary stands before the
-    oldest turn kept. Tokens are by our own count of what is shown. Two turns, a quarter, 2,000 and 8,000 are
-    the numbers of OpenCode, which has one cap for all turns together.
+    oldest turn kept. Two turns, a quarter, 2,000 and 8,000 are the numbers
+    of OpenCode, which has one cap for all turns together.
 
     Raises:
         UsageError: `turns` or a number of tokens is no whole number of at least 1, `share` is not above 0 and
@@ -86,18 +87,18 @@ class KeepRecentTurns:
     least_tokens: int = 2_000
     most_tokens: int = 8_000
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         whole("turns", self.turns, 1)
         fraction("share", self.share)
         whole("least_tokens", self.least_tokens, 1)
         whole("most_tokens", self.most_tokens, self.least_tokens)
 
     def cap(self, context: Context, budget: Budget) -> int:
-        """The most that one turn keeps, in tokens of our own count."""
+        """The most that one turn keeps, in tokens."""
         share = budget.own(int(self.share * budget.limit), context)
         return min(max(share, self.least_tokens), self.most_tokens)
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         turns = turns_of(unit for unit in units_of(context.visible) if unit.is_said)[-self.turns :]
         if not turns:
             return None
@@ -139,15 +140,14 @@ def _turn_start(context: Context, units: Sequence[Unit], split: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepUserMessages:
+class KeepUserMessages(CountingStrategy):
     """Keeps the newest user messages verbatim, up to `max_tokens` in all, and folds everything else.
 
     Newest first, until one is larger than what is left of the cap; it and all before it are folded. The live
     request counts too, and stays whatever its size, as do the task while it is short and the newest
     exchange. The summary stands right after the newest user message kept beside the live request, and so
-    right before that one, which remains the last thing a user said. Tokens are by our own count of what is
-    shown. The rule and its 20,000 tokens are those of Codex, which cuts the message at the border where this
-    one folds it, and puts the summary last.
+    right before that one, which remains the last thing a user said. The rule and its 20,000 tokens are those
+    of Codex, which cuts the message at the border where this one folds it, and puts the summary last.
 
     Raises:
         UsageError: `max_tokens` is no whole number of at least 1.
@@ -165,10 +165,10 @@ class KeepUserMessages:
 
     max_tokens: int = 20_000
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         whole("max_tokens", self.max_tokens, 1)
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         users = [entry for entry in context.visible if entry.is_user]
         start = newest_within([entry.tokens for entry in users], self.max_tokens)
         kept = {entry.seq for entry in users[start:]}
@@ -177,7 +177,7 @@ class KeepUserMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class SlidingWindow:
+class SlidingWindow(CountingStrategy):
     """Keeps the last `max_events` messages that somebody said, and drops what is older.
 
     Summaries stay and take no place. The cut moves on to the next turn start, so that less than `max_events`
@@ -199,10 +199,10 @@ class SlidingWindow:
 
     max_events: int
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         whole("max_events", self.max_events, 1)
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         said = [unit for unit in units_of(context.visible) if unit.is_said]
         start = newest_within([len(unit.entries) for unit in said], self.max_events)
         if start == 0:
@@ -212,7 +212,7 @@ class SlidingWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnWindow:
+class TurnWindow(CountingStrategy):
     """Keeps the last `max_turns` turns whole, and drops the turns before them.
 
     What stands before the first user message stays, such as a greeting, and so do summaries, which start no
@@ -233,10 +233,10 @@ class TurnWindow:
 
     max_turns: int
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         whole("max_turns", self.max_turns, 1)
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         task = context.task
         if task is None:
             return None
@@ -246,16 +246,15 @@ class TurnWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenWindow:
+class TokenWindow(CountingStrategy):
     """Keeps the newest messages without a gap while they take at most `max_tokens`, and drops what is older.
 
     The cost of summaries is deducted first, and that of what may never go (a leading system message, the task
     while it is short, the newest user message, the newest exchange), so that all that stays is within
-    `max_tokens`, the line for what is gone aside, unless those alone are over it. Tokens are by our own
-    count of what is shown; `max_tokens` also as `"8k"`. The cut moves on to the next turn start, so that less
-    may stay; only inside one long turn it falls between exchanges. The first message too large ends the
-    suffix, as in Spring AI Session's token count; to deduct what must stay first is LangChain's
-    `trim_messages` with `include_system`.
+    `max_tokens` (also as `"8k"`), the line for what is gone aside, unless those alone are over it. The cut
+    moves on to the next turn start, so that less may stay; only inside one long turn it falls between
+    exchanges. The first message too large ends the suffix, as in Spring AI Session's token count; to deduct
+    what must stay first is LangChain's `trim_messages` with `include_system`.
 
     Raises:
         UsageError: `max_tokens` is no number of tokens from 1 to 1,000,000,000.
@@ -273,10 +272,10 @@ class TokenWindow:
 
     max_tokens: int | str
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         object.__setattr__(self, "max_tokens", named_tokens("max_tokens", self.max_tokens))
 
-    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+    def _cut(self, context: Context, budget: Budget) -> Cut | None:
         units = foldable(context, budget)
         said = [unit for unit in units if unit.is_said]
         free = sum(unit.tokens for unit in units if unit.is_said or _is_note(unit))
