@@ -130,6 +130,8 @@ class Emitter:
             await self._end(event.status)
         for each in self._due(event) if self._held else (event,):
             shown = self._show(each)
+            if isinstance(shown, CompactionEnded) and _went_wrong(shown):
+                _warn(f"the compaction by {shown.strategy} is {shown.status}: {shown.error}")
             if self.callbacks:
                 await self.callback_list.on_event(shown)
 
@@ -193,9 +195,13 @@ class Emitter:
         known = {(each.callback, each.point) for each in self.failures}
         self.failures.append(replace(event, session_id=self.session_id, run_id=self.run_id, time=time.time()))
         if (event.callback, event.point) not in known:
-            text = f"the callback {event.callback} failed in {event.point}: {event.error}"
-            with suppress(RuntimeWarning):  # where warnings are errors, too, it never ends a run
-                warnings.warn(strict(text), RuntimeWarning, stacklevel=2)
+            _warn(f"the callback {event.callback} failed in {event.point}: {event.error}")
+
+
+def _warn(text: str) -> None:
+    """A Python warning; where these are errors, too, it never ends a run."""
+    with suppress(RuntimeWarning):
+        warnings.warn(strict(text), RuntimeWarning, stacklevel=2)
 
 
 _NOTEWORTHY = (CallRepeated, CompactionEnded, CompactionSkipped, CompactionStarted, RunEnded, RunStarted)
@@ -218,6 +224,11 @@ def _level(event: AnyStreamEvent) -> Level:
             return "info"
         case CallbackFailed() | ContextWarning() | Retrying():
             return "warning"
-        case CompactionEnded(status="done" | "failed", error=str()):  # the second by other means
+        case CompactionEnded() if _went_wrong(event):
             return "warning"
     return "info" if isinstance(event, _NOTEWORTHY) else "debug"
+
+
+def _went_wrong(event: CompactionEnded) -> bool:
+    """Whether it failed, or was done by other means than it was to be."""
+    return event.status in ("done", "failed") and event.error is not None

@@ -508,7 +508,7 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
     "Summary.on_failure": (
         lambda bad: compaction.Summary(on_failure=bad),
         ("digest", 3, compaction.Digest),
-        "on_failure must be a Digest, Lines, a Note or None",
+        "on_failure must be a Digest, Lines, a Note, None, or a function of an error",
     ),
     "EventFilter": (lambda bad: agentloop.EventFilter(kinds=[bad]), ("", "message", None, 3), "kind"),
 }

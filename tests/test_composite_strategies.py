@@ -144,7 +144,11 @@ BAD: list[tuple[type[object] | object, dict[str, object], str]] = [
     (RecursiveSummary, {"shadow": ""}, "shadow"),
     (RecursiveSummary, {"instruction": 5}, "instruction"),
     (RecursiveSummary, {"max_tokens": 19}, "max_tokens must be a whole number of at least 20, not 19"),
-    (RecursiveSummary, {"on_failure": Summary()}, "on_failure must be a Digest, Lines, a Note or None"),
+    (
+        RecursiveSummary,
+        {"on_failure": Summary()},
+        "on_failure must be a Digest, Lines, a Note, None, or a function of an error",
+    ),
     (Blocks, {"keep_first_turns": -1}, "keep_first_turns must be a whole number of at least 0, not -1"),
     (Blocks, {"keep_recent_turns": 1.5}, "keep_recent_turns"),
     (Blocks, {"max_summary_tokens": 19}, "max_summary_tokens must be a whole number of at least 20, not 19"),

@@ -140,7 +140,7 @@ def program(context: click.Context, /, **_: Any) -> Any:
 def _start_logs(flags: Mapping[str, Any]) -> None:
     """Logs load only where somebody asks for them; progress says what the library would warn of."""
     logging.getLogger("agentloop").addHandler(logging.NullHandler())
-    warnings.filterwarnings("ignore", "the callback ", RuntimeWarning)
+    warnings.filterwarnings("ignore", "the (callback|compaction) ", RuntimeWarning)
     if flags.get("verbose") or os.environ.get(LOG_VARIABLE, "").strip():
         load("agentloop.cli.terminal:configure_logs")(verbose=bool(flags.get("verbose")))
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from agentloop._plumbing.aio import in_thread, to_its_end
+from agentloop._plumbing.callables import name_of
+from agentloop._plumbing.checks import shown
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import words_of
 from agentloop.callbacks import Focus, Replace, Veto
@@ -32,13 +34,14 @@ from agentloop.errors import (
     StoreError,
     SummaryRefusedError,
     TakenOverError,
+    UsageError,
 )
 from agentloop.events import Compacted, ModelCalled, NotCompacted, Record
 from agentloop.messages import Message
 from agentloop.model_call import used_by
 from agentloop.models import ChatModel
 from agentloop.sessions import Rebase, Session, append_rebased, grow, rebase_any, save
-from agentloop.strategies import Computed, Digest, Summary
+from agentloop.strategies import Computed, Digest, OnFailure, Summary
 from agentloop.stream import (
     CompactionEnded,
     CompactionRequest,
@@ -298,14 +301,17 @@ class Compactor:
         if not isinstance(instead, Summary):
             return self._computed(instead, outcome)
         if model is None:
-            return self._computed(instead.on_failure or Digest(), outcome)
+            fallback = instead.on_failure
+            return self._computed(fallback if isinstance(fallback, Computed) else Digest(), outcome)
         try:
             return await self._summary(instead, model, outcome, focus)
         except ModelError as error:
-            if instead.on_failure is None:
+            self.emitter.hide_in(error)
+            fallback = _fallback(instead.on_failure, error)
+            if fallback is None:
                 self.server_refused = isinstance(error, ModelRefusedError)
                 raise
-            return replace(self._computed(instead.on_failure, outcome), fault=str(error))
+            return replace(self._computed(fallback, outcome), fault=str(error))
 
     def _computed(self, instead: Computed, outcome: _Outcome) -> Replacement:
         longest, counter = self._longest(outcome), outcome.budget.counter
@@ -381,6 +387,25 @@ class Compactor:
         outcome.record = record
         faults = "; ".join(filter(None, (outcome.replacement.fault, outcome.unsaved)))
         outcome.end("done", self.emitter.hide(faults or None))
+
+
+def _fallback(on_failure: OnFailure | None, error: ModelError) -> Computed | None:
+    """What is to stand where the model wrote nothing that can.
+
+    Raises:
+        AgentLoopError: a function that was to say so failed, or answered with something else.
+    """
+    if on_failure is None or isinstance(on_failure, Computed):
+        return on_failure
+    name = f"on_failure, {name_of(on_failure)},"
+    try:
+        answer: object = on_failure(error)
+    except Exception as own:  # noqa: BLE001 — a function of the user may raise anything
+        raise AgentLoopError(f"{error}; {name} failed: {type(own).__name__}: {own}") from error
+    if isinstance(answer, Computed | None):
+        return answer
+    wanted = "a Digest, Lines, a Note, or None"
+    raise UsageError(f"{error}; {name} answered {shown(answer)}: it must answer with {wanted}") from error
 
 
 def _started(outcome: _Outcome) -> CompactionStarted:

@@ -50,7 +50,7 @@ from agentloop.errors import ConflictError, ContextTooLongError
 from agentloop.events import Cleared, ClearedItem, NotCompacted
 from agentloop.results import NOTHING_TO_DO, CompactionPreview
 from agentloop.sessions import Session
-from agentloop.strategies import Clearing, Strategy, Summary, strategy_name, superseded_items
+from agentloop.strategies import Clearing, Computed, Strategy, Summary, strategy_name, superseded_items
 from agentloop.stream import (
     CompactionResult,
     CompactionSkipped,
@@ -448,7 +448,11 @@ def prevented(result: CompactionResult | None) -> str | None:
 
 def _needs_a_model(plan: Plan) -> bool:
     """Whether the plan comes to nothing without a model's summary."""
-    return bool(plan.covered) and isinstance(plan.instead, Summary) and plan.instead.on_failure is None
+    return (
+        bool(plan.covered)
+        and isinstance(plan.instead, Summary)
+        and not isinstance(plan.instead.on_failure, Computed)
+    )
 
 
 def _asked_for(focus: str | None) -> Occasion:

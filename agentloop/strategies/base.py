@@ -7,7 +7,7 @@
 import hashlib
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -28,7 +28,7 @@ from agentloop.context import (
     recounted,
     render,
 )
-from agentloop.errors import UsageError
+from agentloop.errors import ModelError, UsageError
 from agentloop.events import ClearedItem, Ranges
 from agentloop.prompts import CLEARED, SPILLED
 from agentloop.tools import spill
@@ -324,6 +324,9 @@ class Lines:
 Computed: TypeAlias = Digest | Lines | Note
 """What needs no model."""
 
+OnFailure: TypeAlias = Computed | Callable[[ModelError], Computed | None]
+"""What stands where no summary can be had: it itself, or what this answers to the model's error."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
@@ -332,8 +335,10 @@ class Summary:
     `max_tokens` is the longest summary (None: by the policy); `system` and `instruction` replace our own
     texts; `shadow` is what a user is shown to have asked, with the summary as the assistant's answer (None:
     one user message holds it). The input is read in chunks of at most `chunk_tokens`, each message capped at
-    `message_chars`, after each of `trims`. Where the text is refused, or no model is to be had, `on_failure`
-    stands instead; None leaves everything as it was.
+    `message_chars`, after each of `trims`. Where the text is refused, or the model gives none, `on_failure`
+    stands instead; None leaves everything as it was. A function is called with the `ModelError`, once for
+    each failure, and answers with what stands, or None. Where there is no model at all it is not called, and
+    a `Digest` stands.
 
     >>> Summary(max_tokens=1_000, on_failure=Digest()).on_failure
     Digest(max_tokens=None)
@@ -350,7 +355,7 @@ class Summary:
     chunk_tokens: int | None = None
     message_chars: int | None = None
     trims: tuple[Trim, ...] = ()
-    on_failure: Computed | None = None
+    on_failure: OnFailure | None = None
 
     def __post_init__(self) -> None:
         whole_or_none("max_tokens", self.max_tokens, 20)
@@ -363,9 +368,7 @@ class Summary:
         for trim in self.trims:
             called("each of trims", trim, "a function of entries, a room and a counter")
         if not isinstance(self.on_failure, Computed | None):
-            raise UsageError(
-                f"on_failure must be a Digest, Lines, a Note or None, not {shown(self.on_failure)}"
-            )
+            called("on_failure", self.on_failure, "a Digest, Lines, a Note, None, or a function of an error")
 
 
 Instead: TypeAlias = Summary | Computed

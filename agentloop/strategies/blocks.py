@@ -22,12 +22,12 @@ from agentloop.prompts import RUNS_INSTRUCTION, SHADOW
 from agentloop.strategies.base import (
     NEVER,
     Chain,
-    Computed,
     CountingStrategy,
     Cut,
     Instead,
     Lines,
     Note,
+    OnFailure,
     Summary,
     cut_of,
     foldable,
@@ -310,7 +310,7 @@ class RecursiveSummary(CountingStrategy):
     a user's message, so that less than `keep` messages may stay; only inside one long turn it begins between
     exchanges, and an exchange that the border runs through stays whole. `system` and `instruction` replace
     our own texts to the summariser, `max_tokens` is the longest summary (None: by the policy). Where the text
-    is refused, `on_failure` stands instead; None leaves everything as it was. Done again at once, it finds
+    is refused, `on_failure` says what stands instead, as in `Summary`. Done again at once, it finds
     nothing more.
 
     The rule, 10 and 2 are those of Spring AI Session's `RecursiveSummarizationCompactionStrategy`; the pair
@@ -336,7 +336,7 @@ class RecursiveSummary(CountingStrategy):
     shadow: str | None = None
     instruction: str | None = None
     max_tokens: int | None = None
-    on_failure: Computed | None = None
+    on_failure: OnFailure | None = None
 
     def _check(self) -> None:
         whole("keep", self.keep, 1)
