@@ -119,7 +119,8 @@ class Context:
 
     A context read from a checkpoint (`sessions/checkpoint.py`) is a short one: `starts_after` is not 0, and
     what a step never needs is left out. `said` begins behind that position. Of the compactions made by then
-    it has the newest, and those that something in sight stands for; `older_compactions` counts the others. It
+    it has the newest, and those that something in sight stands for; `older_compactions` counts the others, as
+    `compaction_count` does. It
     has none of the clearings made by then. An older message that is shown shortened is its own `original`.
     """
 
@@ -184,8 +185,9 @@ class Context:
 
     @property
     def compaction_count(self) -> int:
-        """How many compactions stand."""
-        return self.older_compactions + len(self.compactions)
+        """How many compactions stand: one in several steps is one, and what took turns back is none."""
+        made = {event.group or seq for seq, event in self.compactions if not event.is_rewind}
+        return self.older_compactions + len(made)
 
     def anchor(self, model: str) -> Report | None:
         """The model's count of what is in sight; None once the context was rewritten."""

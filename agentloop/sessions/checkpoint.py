@@ -65,15 +65,16 @@ def in_short(context: Context, *, tail: int = TAIL) -> Context:
     standing = {entry.seq for entry in context.visible if entry.kind != "said"}
     newest = context.compactions[-1:]
     compactions = tuple(pair for pair in context.compactions[:-1] if pair[0] in standing) + newest
-    return replace(
+    short = replace(
         context,
         starts_after=newest_said[0].seq - 1,
         said=newest_said,
         visible=Growing(_shortened(context.visible, {entry.seq for entry in newest_said})),
         compactions=compactions,
-        older_compactions=context.compaction_count - len(compactions),
+        older_compactions=0,
         clearings=(),
     )
+    return replace(short, older_compactions=context.compaction_count - short.compaction_count)
 
 
 def agree(part: Context, whole: Context) -> bool:
