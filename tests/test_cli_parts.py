@@ -11,7 +11,16 @@ from agentloop.cli.answer_writers import json_line
 from agentloop.cli.build import DEFAULT, LONGEST_CHARS, default_instructions
 from agentloop.cli.chat import Command, command_in
 from agentloop.cli.durable import RunEdges
-from agentloop.cli.progress import EventLines, RunFigures, bar, call_text, short, status_line
+from agentloop.cli.progress import (
+    EventLines,
+    RunFigures,
+    bar,
+    call_text,
+    compaction_report,
+    dollars,
+    short,
+    status_line,
+)
 from agentloop.cli.settings import ENVIRONMENT, settings_for
 from agentloop.cli.terminal import printable
 from agentloop.messages import Message, Usage
@@ -35,10 +44,12 @@ from agentloop.stream import (
 AT: dict[str, Any] = {"session_id": "s", "run_id": "r", "time": 1.0}
 
 
-def answered(*, tokens: int, usage: Usage | None = None, cost: float | None = None) -> MessageAdded:
+def answered(
+    *, tokens: int = 9, usage: Usage | None = None, cost: float | None = None, seq: int = 1
+) -> MessageAdded:
     status = ContextStatus(tokens=tokens, window=128_000, threshold=102_400, measured=True)
     message = Message.assistant("x")
-    return MessageAdded(**AT, seq=1, message=message, tokens=1, context=status, usage=usage, cost=cost)
+    return MessageAdded(**AT, seq=seq, message=message, tokens=1, context=status, usage=usage, cost=cost)
 
 
 def compaction(status: Literal["done", "failed"] = "done", error: str | None = None) -> CompactionEnded:
@@ -90,6 +101,23 @@ def test_the_status_line_leaves_out_what_is_not_known() -> None:
         status_line(RunFigures(model="m", context=off))
         == "m · 0/8k 0% (estimated) · auto off · 0 compactions"
     )
+
+
+def test_the_report_tells_the_messages_of_the_run_from_those_before_it() -> None:
+    tally = tally_of(*(answered(seq=seq) for seq in (8, 9, 10)))
+    tally.add(replace(compaction(), archived=(2, 3, 9), transcript=None))
+    assert compaction_report(tally, Path(".transcripts")) == (
+        "compacted once: 1 of this run's 3 messages and 2 of earlier runs are no longer shown to the model",
+        "kept: all of them in the session's log, and 0 transcripts in .transcripts",
+    )
+
+
+@pytest.mark.parametrize(
+    ("cost", "text"),
+    [(0.0, "$0.00"), (2e-9, "less than $0.0001"), (0.0421, "$0.0421"), (0.1, "$0.10"), (12.345, "$12.35")],
+)
+def test_costs_as_people_read_them(cost: float, text: str) -> None:
+    assert dollars(cost) == text
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,7 @@ def test_compact_preview_compact_and_undo(place: Path) -> None:
     imported(text, "work", cwd=place)
     preview = agentloop("compact", "work", "--preview", cwd=place)
     assert "would compact positions" in preview.out
+    assert "$" not in preview.out, "what is free costs nothing that is worth a word"
     other = agentloop("compact", "work", "--preview", "--strategy", "turn-window:1", cwd=place)
     assert "by TurnWindow" in other.out or "nothing worth compacting" in other.out
     assert sessions("export", "work", "--format", "events", cwd=place).out.count("\n") == text.count("\n") + 1
@@ -172,9 +173,11 @@ def test_compact_preview_compact_and_undo(place: Path) -> None:
         for line in sessions("export", "work", "--format", "events", cwd=place).out.splitlines()
     ]
     assert "compacted" in kinds
-    assert "undo the compaction of the rest first" in agentloop("rewind", "work", cwd=place).err
+    assert (
+        "stands instead would still tell of them; undo it first" in agentloop("rewind", "work", cwd=place).err
+    )
     assert "taken back: compaction" in agentloop("undo", "work", cwd=place).out
-    assert "undo gives them back" in agentloop("rewind", "work", cwd=place).out
+    assert "undo gives it back" in agentloop("rewind", "work", cwd=place).out
     assert "taken back: rewind" in agentloop("undo", "work", cwd=place).out
     assert "no compaction" in agentloop("undo", "work", cwd=place).out
 

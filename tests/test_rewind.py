@@ -174,12 +174,14 @@ async def test_of_a_compacted_session_no_more_goes_than_was_asked_for() -> None:
     assert (await runner.compact("s", strategy=KeepRecentTurns(2))).status == "done"
     before = await seen(runner)
     assert before[0].text == "ask 0", "the task stands in front of the summary"
-    with pytest.raises(UsageError, match=r"only 2 of 3 turns .* undo the compaction"):
+    with pytest.raises(
+        UsageError, match=r"the newest 2 turns alone can be taken back, not 3: .* undo it first"
+    ):
         await runner.rewind("s", turns=3)
     assert await seen(runner) == before
     assert await runner.rewind("s", turns=2) == 2
     assert await seen(runner) == before[:-4]
-    with pytest.raises(UsageError, match="only 0 of 1 turns"):
+    with pytest.raises(UsageError, match="no turn can be taken back, not 1"):
         await runner.rewind("s")
     await runner.undo("s")
     assert await seen(runner) == before
@@ -202,7 +204,7 @@ async def test_a_turn_that_a_summary_tells_of_is_not_taken_back() -> None:
     assert (await runner.compact("s")).status == "done"
     before = await seen(runner)
     assert any("They saw FLAGGED." in message.text for message in before)
-    with pytest.raises(UsageError, match="only 0 of 1 turns"):
+    with pytest.raises(UsageError, match="no turn can be taken back, not 1"):
         await runner.rewind("s")
     assert await seen(runner) == before
     await runner.undo("s")
@@ -255,8 +257,22 @@ async def test_l8_so_it_does_in_a_compacted_session(
 def test_the_command_line_takes_a_turn_back(tmp_path: Path) -> None:
     agentloop("-m", "offline", "-p", "Hello.", "--session", "s", cwd=tmp_path)
     done = agentloop("rewind", "s", cwd=tmp_path)
-    assert (done.status, done.out) == (0, "turns taken back: 1; undo gives them back\n")
+    assert (done.status, done.out) == (0, "taken back: the newest turn; undo gives it back\n")
     shown = agentloop("sessions", "show", "s", cwd=tmp_path)
     assert "taken back" in shown.out
     again = agentloop("rewind", "s", cwd=tmp_path)
     assert again.out == "there is no turn to take back\n"
+
+
+def test_a_turn_taken_back_is_no_compaction_and_fewer_than_asked_for_are_named(tmp_path: Path) -> None:
+    for text in ("One.", "Two.", "Three."):
+        agentloop("-m", "offline", "-p", text, "--session", "s", cwd=tmp_path)
+    assert agentloop("rewind", "s", cwd=tmp_path).status == 0
+    assert "0 compactions" in agentloop("-r", "s", "-p", "Four.", cwd=tmp_path).err
+    done = agentloop("rewind", "s", "--turns", "9", cwd=tmp_path)
+    assert done.out == "taken back: the newest 3 turns; undo gives them back; there are no more than 3\n"
+    refused = agentloop("rewind", cwd=tmp_path)
+    assert (refused.status, refused.complaint()) == (
+        2,
+        "agentloop: `agentloop rewind` needs ID: `agentloop sessions list --all` shows the ids",
+    )

@@ -3,6 +3,7 @@
 import re
 from math import inf
 
+from agentloop._plumbing.checks import MOST_COUNT, shown
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
 
@@ -14,6 +15,7 @@ LEAST_WINDOW = 256
 another reason. Our own figure; the smallest windows in use are several times as large."""
 
 _SIZE = pattern(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
+_WHOLE = pattern(r"[0-9]{1,18}")
 _AMOUNT = pattern(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _TIME = pattern(r"(\d+(?:\.\d*)?|\.\d+)\s*([smhdw]?)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -28,7 +30,7 @@ def tokens_of(size: int | str) -> int:
     """
     tokens = size if isinstance(size, int) else _parsed(size)
     if isinstance(size, bool) or tokens is None or tokens < 1:
-        raise UsageError(f"{size!r} is no number of tokens: write one such as 8000, 8k or 1m")
+        raise UsageError(f"{shown(size)} is no number of tokens: write one such as 8000, 8k or 1m")
     if tokens > MOST_TOKENS:
         raise UsageError(f"more than {MOST_TOKENS:,} tokens make no sense: write a smaller number")
     return tokens
@@ -55,6 +57,21 @@ def named_tokens_or_none(name: str, size: int | str | None) -> int | None:
     return None if size is None else named_tokens(name, size)
 
 
+def whole_of(text: str, *, least: int = 1, most: int = MOST_COUNT) -> int:
+    """A whole number of that range, such as `"5"`.
+
+    Raises:
+        UsageError: it is no such number.
+    """
+    number = int(text) if _WHOLE.fullmatch(text.strip()) else least - 1
+    if least <= number <= most:
+        return number
+    above = "" if most == MOST_COUNT else f" and at most {most:,}"
+    raise UsageError(
+        f"{shown(text)} is no whole number of at least {least}{above}: write one such as {max(least, 5)}"
+    )
+
+
 def amount_of(text: str, *, unit: str) -> float:
     """A number above 0 of that unit, such as `"2"` or `"0.5"`.
 
@@ -63,7 +80,7 @@ def amount_of(text: str, *, unit: str) -> float:
     """
     amount = float(text) if _AMOUNT.fullmatch(text.strip()) else 0.0
     if not 0 < amount < inf:
-        raise UsageError(f"{text!r} is no number of {unit} above 0: write one such as 2 or 0.5")
+        raise UsageError(f"{shown(text)} is no number of {unit} above 0: write one such as 2 or 0.5")
     return amount
 
 
@@ -76,7 +93,7 @@ def seconds_of(text: str) -> float:
     found = _TIME.fullmatch(text.strip().lower())
     seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
     if not 0 < seconds < inf:
-        raise UsageError(f"{text!r} is no time above 0: write one such as 90, 90s, 15m, 12h, 30d or 2w")
+        raise UsageError(f"{shown(text)} is no time above 0: write one such as 90, 90s, 15m, 12h, 30d or 2w")
     return seconds
 
 

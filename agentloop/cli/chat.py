@@ -203,7 +203,7 @@ _COMMANDS: Sequence[tuple[str, str, Callable[[Chat, str], Coroutine[Any, Any, ob
         Chat._compact,
     ),
     ("/preview", "what /compact would do", Chat._preview),
-    ("/rewind", "take your newest message and all that came of it back", Chat._rewind),
+    ("/rewind", "take back your newest message and all that came of it", Chat._rewind),
     ("/undo", "take the newest compaction or rewind back", Chat._undo),
     ("/status", "how full the window is", Chat._status),
     ("/help", "this list", Chat._help),

@@ -10,8 +10,8 @@ import click
 from agentloop import strategies
 from agentloop.cli.app import EXIT_STATUS
 from agentloop.cli.build import build, make_runner, window_notice
-from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, flags_of, options
-from agentloop.cli.progress import compaction_line, short
+from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, WholeNumber, flags_of, options
+from agentloop.cli.progress import compaction_line, dollars, short
 from agentloop.cli.session_choice import SessionChoice, find_session
 from agentloop.cli.session_setup import resume_settings
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
@@ -46,7 +46,12 @@ STRATEGIES: Mapping[str, str] = {
 @click.argument("name", metavar="ID")
 @click.option("--focus", metavar="TEXT", help="What the summary must keep above all.")
 @click.option("--preview", is_flag=True, help="Only say what would happen.")
-@click.option("--strategy", "wanted", metavar="NAME[:NUMBER]", help="Another strategy, e.g. turn-window:4.")
+@click.option(
+    "--strategy",
+    "wanted",
+    metavar="NAME[:NUMBER]",
+    help=f"Another strategy, e.g. turn-window:4; one of {', '.join(STRATEGIES)}.",
+)
 @options(MODEL, COMPACTION, AGENT, STORE)
 def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_: Any) -> int:
     """Compact a stored session now."""
@@ -82,13 +87,17 @@ def undo(name: str, **_: Any) -> int:
 
 @click.command()
 @click.argument("name", metavar="ID")
-@click.option("--turns", type=click.IntRange(min=1), default=1, metavar="N", help="How many; 1.")
+@click.option("--turns", metavar="N", type=WholeNumber(), default=1, help="So many of the newest turns. [1]")
 @options(STORE)
 def rewind(name: str, turns: int, **_: Any) -> int:
-    """Take the newest turn of a session back; undo gives it back."""
+    """Take the newest turn of a session back; undo gives it back.
+
+    A turn is what you said and all that came of it: no model is shown it again. Older turns stay in sight,
+    the log keeps everything, and what tools did stays done.
+    """
 
     async def work(runner: Runner, session_id: str) -> _Done:
-        return "answered", rewind_text(await runner.rewind(session_id, turns=turns))
+        return "answered", rewind_text(await runner.rewind(session_id, turns=turns), turns)
 
     settings = settings_for(flags_of(click.get_current_context()))
     return _on_session(name, replace(settings, model=OFFLINE, model_is_fallback=False), work)
@@ -103,28 +112,20 @@ def strategy_named(text: str) -> strategies.Strategy:
     name, colon, number = text.partition(":")
     known = STRATEGIES.get(name)
     if known is None:
-        raise UsageError(f"--strategy must be one of {', '.join(STRATEGIES)}, not {name!r}")
+        raise UsageError(f"--strategy: {name!r} is no strategy: write one of {', '.join(STRATEGIES)}")
     make = getattr(strategies, known)
-    given = [_number(number)] if colon else []
     try:
+        given = [float(number) if "." in number else int(number)] if colon else []
         inspect.signature(make).bind(*given)
+        strategy: strategies.Strategy = make(*given)
     except TypeError:
-        needs = "takes no number" if colon else f"needs a number, such as {name}:8"
-        raise UsageError(f"--strategy {name} {needs}") from None
-    strategy: strategies.Strategy = make(*given)
-    return strategy
-
-
-def _number(text: str) -> int | float:
-    """The number that the text says.
-
-    Raises:
-        UsageError: it says none.
-    """
-    try:
-        return float(text) if "." in text else int(text)
+        needs = f"takes no number: write {name}" if colon else f"needs a number: write one such as {name}:8"
+        raise UsageError(f"--strategy: {name} {needs}") from None
+    except UsageError as error:
+        raise UsageError(f"--strategy: {name}: {error}") from error
     except ValueError:
-        raise UsageError(f"--strategy takes a number behind the colon, not {text!r}") from None
+        raise UsageError(f"--strategy: {number!r} is no number: write one such as {name}:8") from None
+    return strategy
 
 
 def compaction_text(result: CompactionResult) -> str:
@@ -146,10 +147,11 @@ def preview_text(preview: CompactionPreview | None) -> str:
 
 
 def _costs(preview: CompactionPreview) -> Iterator[str]:
-    if preview.cost_saved is not None:
-        yield f"each further request costs ${preview.cost_saved:.4f} less"
-    if preview.cache_cost is not None:
-        yield f"the lost cache costs ${preview.cache_cost:.4f} once"
+    """Nothing of what costs nothing, or nobody knows what."""
+    if preview.cost_saved:
+        yield f"each further request costs {dollars(preview.cost_saved)} less"
+    if preview.cache_cost:
+        yield f"the lost cache costs {dollars(preview.cache_cost)} once"
 
 
 async def undone(runner: Runner, session_id: str) -> str:
@@ -158,13 +160,17 @@ async def undone(runner: Runner, session_id: str) -> str:
     if position is None:
         return "there is no compaction or rewind to take back"
     record, *_ = await runner.store.read(session_id, after=position - 1, most=1)
-    is_rewind = isinstance(record.event, Compacted) and record.event.reason == "rewound"
+    is_rewind = isinstance(record.event, Compacted) and record.event.is_rewind
     return f"taken back: {'rewind' if is_rewind else 'compaction'} {position}"
 
 
-def rewind_text(turns: int) -> str:
-    """What `rewind` did, in one line."""
-    return f"turns taken back: {turns}; undo gives them back" if turns else "there is no turn to take back"
+def rewind_text(gone: int, turns: int = 1) -> str:
+    """What `rewind` did that was to take so many turns back, in one line."""
+    if not gone:
+        return "there is no turn to take back"
+    which, them = ("newest turn", "it") if gone == 1 else (f"newest {gone} turns", "them")
+    all_of_them = f"; there are no more than {gone}" if gone < turns else ""
+    return f"taken back: the {which}; undo gives {them} back{all_of_them}"
 
 
 def _on_session(name: str, settings: Settings, work: _Work) -> int:

@@ -25,6 +25,7 @@ from agentloop.cli.options import (
     QUEUE_STORE,
     TTL,
     WORKER_STORE,
+    WholeNumber,
     flags_of,
     options,
 )
@@ -90,7 +91,7 @@ class RunEdges:
 @click.option(
     "--concurrency",
     metavar="N",
-    type=click.IntRange(min=1, max=MOST_COUNT),
+    type=WholeNumber(),
     default=CONCURRENCY,
     show_default=True,
     help="Runs of a queue side by side in each worker.",
@@ -274,7 +275,7 @@ def exit_word(run: QueuedRun) -> RunStatus:
 @click.argument("words", nargs=-1, metavar="[ID | cancel ID | resume ID | delete ID]")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, or an object for one run.")
 @click.option("--session", metavar="ID", help="Those of this session.")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help=f"So many at most. [{_MOST}]")
+@click.option("--limit", metavar="N", type=WholeNumber(), help=f"So many at most. [{_MOST}]")
 @click.option("--all", "without_limit", is_flag=True, help="All of them.")
 @options(QUEUE_STORE)
 def runs(

@@ -7,7 +7,7 @@ import traceback
 import click
 
 from agentloop.cli.app import exit_status, one_line
-from agentloop.cli.terminal import error_console, is_verbose, say, show
+from agentloop.cli.terminal import PROGRAM, error_console, is_verbose, say, show
 from agentloop.errors import AgentLoopError
 from agentloop.results import status_of
 from agentloop.stream import RunStatus
@@ -43,13 +43,27 @@ def word_and_line(error: BaseException) -> tuple[RunStatus, str]:
         case _ if _is_by_interrupt(error):
             return "interrupted", "interrupted"
         case click.ClickException():
-            return "usage", " ".join(error.format_message().split())
+            return "usage", " ".join(_wrong_call(error).split())
         case AgentLoopError():
             return status_of(error), one_line(error)
         case OSError():
             return "failed", " ".join(_system_fault(error).split())
     show_where(error)
     return "failed", one_line(error)
+
+
+def _wrong_call(error: click.ClickException) -> str:
+    """What click refuses, in the form that our own refusals have: where, what, and the next step."""
+    if not isinstance(error, click.BadParameter) or error.param is None:
+        return error.format_message()
+    of_option = isinstance(error.param, click.Option)
+    name = error.param.opts[-1] if of_option else error.param.human_readable_name
+    if not isinstance(error, click.MissingParameter):
+        return f"{name}: {error.message}"
+    path = error.ctx.command_path if error.ctx else PROGRAM
+    of_session = name.startswith("ID")
+    hint = "agentloop sessions list --all" if of_session else f"{path} --help"
+    return f"`{path}` needs {name}: `{hint}` shows {'the ids' if of_session else 'how'}"
 
 
 def with_option(error: str) -> str:

@@ -10,13 +10,14 @@ from pathlib import Path
 import click
 
 import agentloop
+from agentloop.cli.options import WholeNumber
 from agentloop.errors import UsageError
 
 _NAME = re.compile(r"l(\d\d)_\w+\.py")
 
 
 @click.command()
-@click.argument("number", metavar="[N]", type=int, required=False)
+@click.argument("number", metavar="[N]", type=WholeNumber(), required=False)
 @click.option("--prompt", metavar="TEXT", help="What to ask in the lesson, instead of its own example.")
 def lessons(number: int | None, prompt: str | None) -> int:
     """List the lessons, or run the one with that number."""

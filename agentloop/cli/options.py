@@ -9,6 +9,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import click
 
+from agentloop._plumbing.amounts import whole_of
+from agentloop._plumbing.checks import MOST_COUNT
 from agentloop.errors import UsageError
 from agentloop.run import MOST_STEPS
 
@@ -35,6 +37,22 @@ class KnownOption:
         """The command with this option."""
         with_it: F = self.shown(command)
         return with_it
+
+
+@dataclass(frozen=True, slots=True)
+class WholeNumber(click.ParamType[int]):
+    """What an option takes that is no setting: a whole number of that range."""
+
+    least: int = 1
+    most: int = MOST_COUNT
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; the call fails where the text says none of the range."""
+        try:
+            return whole_of(str(value), least=self.least, most=self.most)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
 
 
 def _option(
@@ -152,7 +170,7 @@ AGENT: Sequence[KnownOption] = (
     _valued("--workdir", "DIR", "What built-in tools cannot leave. [default: this folder]"),
     _valued("--allow", "write|shell", "Allow tools that change things.", multiple=True),
     _valued("--pass-env", "NAME", "A secret that commands may see. Repeatable.", multiple=True),
-    _valued("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]", type=click.IntRange(min=1)),
+    _valued("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]"),
     _option("--no-stream", is_flag=True, help="Ask the server without streaming."),
 )
 LIMITS: Sequence[KnownOption] = (

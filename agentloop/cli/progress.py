@@ -43,6 +43,8 @@ _REASON_CHARS = 200
 _CUT_SHORT = {"length": "the output limit", "content_filter": "a content filter"}
 _REFRESHES_PER_SECOND = 8
 _TAIL_CHARS = 60
+_LEAST_SHOWN = 0.0001
+"""Less is named by this, in US dollars."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -329,9 +331,14 @@ def _compactions(tally: RunFigures) -> str:
 
 
 def _cost(tally: RunFigures) -> str:
-    if tally.cost is None:
-        return ""
-    return f"${tally.cost:.2f}" if tally.cost >= 0.1 or tally.cost == 0 else f"${tally.cost:.4f}"
+    return "" if tally.cost is None else dollars(tally.cost)
+
+
+def dollars(cost: float) -> str:
+    """US dollars as people read them: $0.00, less than $0.0001, $0.0421, $1.20."""
+    if 0 < cost < _LEAST_SHOWN:
+        return f"less than ${_LEAST_SHOWN}"
+    return f"${cost:.2f}" if cost >= 0.1 or cost == 0 else f"${cost:.4f}"
 
 
 def _cache(tally: RunFigures) -> str:
@@ -362,17 +369,21 @@ def short(tokens: int) -> str:
 
 
 def compaction_report(tally: RunFigures, transcripts: Path) -> tuple[str, ...]:
-    """What the run's compactions hid of its messages, and where all of them can still be read."""
+    """What the run's compactions hid, of its own messages and of earlier ones, and where all can be read."""
     if not tally.compactions:
         return ()
-    hidden = len(tally.hidden.intersection(tally.seqs))
+    own = len(tally.hidden.intersection(tally.seqs))
+    earlier = len(tally.hidden) - own
     times = "once" if tally.compactions == 1 else f"{tally.compactions} times"
     whole = len(tally.seqs)
+    hidden = f"{own} of this run's {whole} messages" + (f" and {earlier} of earlier runs" if earlier else "")
     count = len(tally.transcripts)
     files = f"{count} transcript{'' if count == 1 else 's'}"
     return (
-        f"compacted {times}: {hidden} of this run's {whole} messages are no longer shown to the model",
-        printable(f"kept: all {whole} in the session's log, and {files} in {transcripts}"),
+        f"compacted {times}: {hidden} are no longer shown to the model",
+        printable(
+            f"kept: all {'of them' if earlier else whole} in the session's log, and {files} in {transcripts}"
+        ),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import platformdirs
 
-from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of
+from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of, whole_of
 from agentloop._plumbing.checks import headers_or_none
 from agentloop._plumbing.strict_json import STRICT_JSON
 from agentloop.cli.options import HEADER, KNOWN, REPEATED
@@ -237,7 +237,9 @@ def read_fraction(text: str) -> float | None:
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise UsageError(f"{text!r} is no fraction: use e.g. 0.8, or off")
+        raise UsageError(
+            f"{_brief(text)!r} is no share above 0 and up to 1: write one such as 0.8 or 80%, or off"
+        )
     return share
 
 
@@ -253,7 +255,7 @@ def read_temperature(text: str) -> float:
         number = -1.0
     if 0 <= number < math.inf:
         return number
-    raise UsageError(f"{_brief(text)!r} is no temperature: use a number of at least 0, e.g. 0.7")
+    raise UsageError(f"{_brief(text)!r} is no number of at least 0: write one such as 0.7")
 
 
 def read_fields(text: str) -> Mapping[str, Any]:
@@ -306,7 +308,7 @@ _FIELDS: Sequence[_Field] = (
     _Field("extra", read_fields),
     _Field("compact_at", read_fraction, DEFAULT_FRACTION),
     _Field("transcripts", read_path, Path(".transcripts")),
-    _Field("max_steps", int, MOST_STEPS),
+    _Field("max_steps", whole_of, MOST_STEPS),
     _Field("pass_env", read_variables, ()),
     _Field("tools", tuple, ()),
     _Field("callbacks", tuple, ()),
@@ -453,14 +455,8 @@ def _limits(layers: Layers) -> Limits:
         tokens=read(layers.choice("max_tokens"), tokens_of),
         cost=read(layers.choice("max_cost"), partial(amount_of, unit="US dollars")),
         seconds=read(layers.choice("max_seconds"), partial(amount_of, unit="seconds")),
-        repeats=read(layers.choice("max_repeats"), _count),
+        repeats=read(layers.choice("max_repeats"), partial(whole_of, least=2)),
     )
-
-
-def _count(text: str) -> int:
-    if not text.strip().isdecimal():
-        raise UsageError(f"{text!r} is no whole number: write one such as 5")
-    return int(text)
 
 
 def _system(layers: Layers) -> str | None:

@@ -73,8 +73,16 @@ def _begins(context: Context, turns: int) -> list[int]:
     users = [entry.seq for entry in originals_of(context, context.visible) if entry.is_user][-turns:]
     if users and users[0] <= behind:
         whole = sum(seq > behind for seq in users)
+        most = (
+            f"the newest {whole} turns alone"
+            if whole > 1
+            else "the newest turn alone"
+            if whole
+            else "no turn"
+        )
         raise UsageError(
-            f"only {whole} of {len(users)} turns can be taken back: undo the compaction of the rest first"
+            f"{most} can be taken back, not {len(users)}: a compaction covers the others in part, and what "
+            "stands instead would still tell of them; undo it first"
         )
     return users
 

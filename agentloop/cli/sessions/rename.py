@@ -8,6 +8,7 @@ from agentloop._plumbing.amounts import seconds_of
 from agentloop.cli.input import decode_typed
 from agentloop.cli.options import STORE, options
 from agentloop.cli.sessions.command import Opened, expiry_text, run_work
+from agentloop.cli.settings import Choice, read
 from agentloop.cli.terminal import StandardOutput, error_console, say
 from agentloop.errors import ConflictError, SessionNotFoundError, UsageError
 from agentloop.events import Described
@@ -46,7 +47,8 @@ def expire(name: str, after: str, **_: Any) -> int:
 
     After that time without a new record, e.g. 30d, `sessions sweep` deletes it; after `never`, never.
     """
-    seconds = 0.0 if after.strip().lower() == "never" else seconds_of(after)
+    never = after.strip().lower() == "never"
+    seconds = 0.0 if never else read(Choice(value=after, source="TIME"), seconds_of) or 0.0
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         info = await opened.session(name)

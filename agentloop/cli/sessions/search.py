@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from agentloop._plumbing.aio import in_thread
-from agentloop.cli.options import STORE, options
+from agentloop.cli.options import STORE, WholeNumber, options
 from agentloop.cli.sessions.command import Opened, missing_store, run_work
 from agentloop.cli.terminal import StandardOutput, columns, error_console, listing, moment, say
 from agentloop.errors import UsageError
@@ -25,7 +25,7 @@ _HEADING = columns("session", "position", "by", "time", "text")
 @click.option("--session", "name", metavar="ID", help="Only in this session.")
 @click.option("--all", "everywhere", is_flag=True, help="In those of all folders, not only of this one.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list.")
-@click.option("-n", "most", metavar="N", type=click.IntRange(1, _MOST), default=20, show_default=True)
+@click.option("-n", "most", metavar="N", type=WholeNumber(most=_MOST), default=20, show_default=True)
 @options(STORE)
 def search(text: str, name: str | None, everywhere: bool, as_json: bool, most: int, **_: Any) -> int:
     """Search what was said for words.

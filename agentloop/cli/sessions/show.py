@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from agentloop.cli.options import STORE, options
+from agentloop.cli.options import STORE, WholeNumber, options
 from agentloop.cli.sessions.command import HEADING, Opened, as_data, missing_store, row, run_work
 from agentloop.cli.sessions.pages import DAMAGED, in_sight, page_reader, warn
 from agentloop.cli.sessions.transfer import SELECTION, export_texts, filter_of
@@ -20,7 +20,7 @@ from agentloop.redaction import redacted
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list.")
 @click.option("--all", "everywhere", is_flag=True, help="Those of all folders, not only of this one.")
-@click.option("-n", "most", metavar="N", type=click.IntRange(1), help="The newest N alone.")
+@click.option("-n", "most", metavar="N", type=WholeNumber(), help="The newest N alone.")
 @options(STORE)
 def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
     """List those of this folder, newest last; the JSON list has the newest first."""
@@ -45,7 +45,7 @@ def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
 @click.command()
 @click.argument("name", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list of the records.")
-@click.option("--tail", metavar="N", type=click.IntRange(1), help="Of the newest N records alone.")
+@click.option("--tail", metavar="N", type=WholeNumber(), help="Of the newest N records alone.")
 @click.option("--grep", "regex", metavar="REGEX", help="What matches; (?i) in front ignores case.")
 @click.option("--archived/--visible", default=None, help="What the model sees no more, or what it sees.")
 @click.option("--synthetic/--real", default=None, help="Summaries and notes alone, or messages alone.")
