@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agentloop.models import Price as Price, Retry as Retry, TextPart as TextPart
     from agentloop.providers.offline import OfflineModel as OfflineModel
     from agentloop.providers.openai import OpenAIChat as OpenAIChat, OpenAIResponses as OpenAIResponses
+    from agentloop.recall import recall_tools as recall_tools
     from agentloop.redaction import Redact as Redact, Secrets as Secrets
     from agentloop.results import CompactionPreview as CompactionPreview, RunResult as RunResult
     from agentloop.run import Agent as Agent, Limits as Limits
@@ -54,6 +55,7 @@ else:
             "models": "Answer ChatModel ModelRequest Price Retry TextPart",
             "providers.offline": "OfflineModel",
             "providers.openai": "OpenAIChat OpenAIResponses",
+            "recall": "recall_tools",
             "redaction": "Redact Secrets",
             "results": "CompactionPreview RunResult",
             "run": "Agent Limits",

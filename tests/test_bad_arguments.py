@@ -17,6 +17,7 @@ import pytest
 import agentloop
 from agentloop import compaction, strategies, testing, triggers
 from agentloop.errors import BadAnswerError, UsageError
+from agentloop.stores import InMemoryStore
 from agentloop.strategies import Scope
 from agentloop.testing import FailingModel, ScriptedModel
 from agentloop.tools import Tool
@@ -233,6 +234,7 @@ TABLE: dict[str, tuple[Callable[..., object], dict[str, Range]]] = {
     "SyncRunner": (sync_runner, {"callback_seconds": above_zero(), "ttl_seconds": above_zero_or_none()}),
     "Tool": (a_tool, {"timeout_seconds": above_zero()}),
     "tool": (tool_of, {"timeout_seconds": above_zero()}),
+    "recall_tools": (partial(agentloop.recall_tools, InMemoryStore()), {"max_tokens": whole(100)}),
     "compact_messages": (compacted, {"window": tokens()}),
     "compact_messages_async": (compacted_async, {"window": tokens()}),
     "ScriptedModel": (scripted, {"window": tokens_or_none(), "max_output_tokens": whole_or_none(1)}),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from agentloop.cli.answer_writers import json_line
-from agentloop.cli.build import DEFAULT, LONGEST_CHARS, default_instructions
+from agentloop.cli.build import DEFAULT, LONGEST_CHARS, build, default_instructions
 from agentloop.cli.chat import Command, command_in
 from agentloop.cli.durable import RunEdges
 from agentloop.cli.progress import (
@@ -336,3 +336,10 @@ def test_instructions_never_come_from_outside_the_project(tmp_path: Path) -> Non
 
 def test_the_scheme_of_a_server_may_be_written_large() -> None:
     assert settings_for({"base_url": "HTTP://localhost/v1"}, {}).base_url == "HTTP://localhost/v1"
+
+
+@pytest.mark.parametrize(("flags", "recalls"), [({}, True), ({"no_recall": True}, False)])
+def test_what_was_hidden_can_be_recalled_unless_that_is_switched_off(
+    flags: dict[str, Any], recalls: bool
+) -> None:
+    assert build(settings_for(flags, {})).agent.recall is recalls

@@ -34,6 +34,7 @@ ORDER = [
     "context",
     "stores",
     "sessions",
+    "recall",
     "triggers",
     "strategies",
     "results",

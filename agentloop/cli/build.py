@@ -81,6 +81,7 @@ def build(settings: Settings) -> AgentSetup:
         instructions=instructions,
         compaction=compaction,
         max_steps=settings.max_steps,
+        recall=settings.recall,
     )
     _check_cost_limit(settings.limits, agent)
     return AgentSetup(

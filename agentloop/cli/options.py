@@ -171,6 +171,7 @@ AGENT: Sequence[KnownOption] = (
     _valued("--allow", "write|shell", "Allow tools that change things.", multiple=True),
     _valued("--pass-env", "NAME", "A secret that commands may see. Repeatable.", multiple=True),
     _valued("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]"),
+    _option("--no-recall", is_flag=True, help="Offer no search of what was hidden."),
     _option("--no-stream", is_flag=True, help="Ask the server without streaming."),
 )
 LIMITS: Sequence[KnownOption] = (

@@ -355,6 +355,7 @@ class Settings:
     transcripts: Path
     max_steps: int
     limits: Limits
+    recall: bool
     streaming: bool
     system: str | None
     tools: tuple[str, ...]
@@ -398,6 +399,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         home=home,
         workdir=_workdir(layers),
         limits=_limits(layers),
+        recall=not layers.value("no_recall", False),
         streaming=not layers.value("no_stream", False),
         system=_system(layers),
         given=tuple(_given(layers)),

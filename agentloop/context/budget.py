@@ -58,8 +58,8 @@ class Budget:
     where the trigger fires, in tokens, where it has such a place. `lowered_reserve` is kept free for the
     answer where that is less, once the server refused what would fit with a shorter answer: it counts the
     longest one in, and each request asks for what is left. `answered` is the largest request that was ever
-    answered, by our own count. `unit` is what `counter` makes of one token of our own count: 1 but for a
-    strategy that counts by itself.
+    answered, by our own count. `later` is the size of tools offered once something was hidden. `unit` is what
+    `counter` makes of one token of our own count: 1 but for a strategy that counts by itself.
     """
 
     window: int
@@ -72,12 +72,21 @@ class Budget:
     lowered_reserve: int | None = None
     answered: int = field(default=0, compare=False)
     unit: float = 1.0
+    later: int = 0
 
     @classmethod
     def of(
-        cls, model: ChatModel, instructions: str | None, schemas: Sequence[Json], counter: TokenCounter
+        cls,
+        model: ChatModel,
+        instructions: str | None,
+        schemas: Sequence[Json],
+        counter: TokenCounter,
+        later: Sequence[Json] = (),
     ) -> "Budget":
-        """The budget of an agent's requests, before anything was learnt of its server."""
+        """The budget of an agent's requests, before anything was learnt of its server.
+
+        The schemas of `later` tools are offered once something was hidden.
+        """
         system = Message(role="system", content=instructions)
         spoken = count_message(system, counter) if instructions else 0
         return cls(
@@ -86,6 +95,7 @@ class Budget:
             model=model.name,
             max_output_tokens=model.max_output_tokens,
             counter=counter,
+            later=count_tools(later, counter),
         )
 
     @property
@@ -117,7 +127,11 @@ class Budget:
 
     def counted(self, context: Context) -> int:
         """The next request by our own count."""
-        return self.fixed + context.tokens
+        return self.fixed_beside(context) + context.tokens
+
+    def fixed_beside(self, context: Context) -> int:
+        """The fixed part of the request that this context makes."""
+        return self.fixed + self.later if context.rewritten_at else self.fixed
 
     def size(self, context: Context) -> int:
         """The next request, resting on the provider's last count where that still holds.
@@ -145,7 +159,7 @@ class Budget:
 
     def room(self, context: Context) -> int:
         """What the limit leaves for the context beside the fixed part, in tokens of our own count."""
-        return max(0, self.own(self.limit, context) - self.fixed)
+        return max(0, self.own(self.limit, context) - self.fixed_beside(context))
 
     def longest_answer(self, context: Context) -> int | None:
         """The limit to ask for beside this context, in tokens; None for none.

@@ -119,9 +119,9 @@ class Context:
 
     A context read from a checkpoint (`sessions/checkpoint.py`) is a short one: `starts_after` is not 0, and
     what a step never needs is left out. `said` begins behind that position. Of the compactions made by then
-    it has the newest, and those that something in sight stands for; `older_compactions` counts the others, as
-    `compaction_count` does. It
-    has none of the clearings made by then. An older message that is shown shortened is its own `original`.
+    it has the newest, those that something in sight stands for, and rewinds; `older_compactions` counts the
+    others, as `compaction_count` does. It has none of the clearings made by then. An older message that is
+    shown shortened is its own `original`.
     """
 
     length: int = 0

@@ -11,6 +11,7 @@ from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.events import RunSetup
 from agentloop.messages import Json
 from agentloop.models import ChatModel, TellsSetup, check_model
+from agentloop.recall import RECALL_TOOLS
 from agentloop.run.limits import MOST_STEPS
 from agentloop.tools import Tool, ToolRegistry
 from agentloop.triggers import WindowFraction
@@ -23,6 +24,10 @@ class Agent:
     `tools` are `Tool`s or functions with type hints and a docstring; `instructions` become the system
     message; `compaction=None` switches all compaction off; a run makes at most `max_steps` model calls.
 
+    `recall=True` offers the model `recall` and `search_sessions` (see `recall_tools`), once something in its
+    session was hidden or shortened. So the tools change at most once, where the messages behind them change
+    anyhow and a provider's prompt cache is worth little.
+
     Raises:
         ToolDefinitionError: a function cannot become a tool, or two tools share a name.
         UsageError: something is not what it is to be, or `max_steps` is no whole number of at least 1.
@@ -33,6 +38,7 @@ class Agent:
     instructions: str | None = field(default=None, kw_only=True)
     compaction: Compaction | None = field(default_factory=Compaction, kw_only=True)
     max_steps: int = field(default=MOST_STEPS, kw_only=True)
+    recall: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         check_model("model", self.model)
@@ -46,6 +52,10 @@ class Agent:
         if self.offers_compact and COMPACT in self.registry:
             raise ToolDefinitionError(
                 f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"
+            )
+        if self.recall and (taken := [name for name in RECALL_TOOLS if name in self.registry]):
+            raise ToolDefinitionError(
+                f"the name {taken[0]!r} is taken by recall: rename the tool, or use Agent(…, recall=False)"
             )
 
     @property

@@ -16,10 +16,12 @@ from agentloop.emitter import CALLBACK_SECONDS, Emitter, Hides, Sink
 from agentloop.errors import UsageError
 from agentloop.messages import Message
 from agentloop.models import AsksWindow
+from agentloop.recall import recall_tools
 from agentloop.run.agent import Agent
 from agentloop.run.limits import Limits
 from agentloop.run.state import KeepsContext, Run, always_lapsed
 from agentloop.sessions import Holder, Rebase, Sessions, rebase_beside
+from agentloop.tools import Tool
 
 NewKeeper: TypeAlias = Callable[["RunConfig", Emitter, Budget, Rebase], KeepsContext]
 """Makes what keeps a run's requests inside this budget, shown by that emitter."""
@@ -49,6 +51,11 @@ class RunConfig:
     learnt: Learnt = field(default_factory=Learnt)
 
     @property
+    def recall(self) -> tuple[Tool, ...]:
+        """What is offered once something was hidden."""
+        return recall_tools(self.sessions.store) if self.agent.recall else ()
+
+    @property
     def counter(self) -> TokenCounter:
         """What counts the agent's tokens."""
         return counter_for(self.agent.model.name)
@@ -73,6 +80,7 @@ class RunConfig:
         rebase = rebase or rebase_beside(emitter.run_id)
         return Run(
             agent=self.agent,
+            recall=self.recall,
             sessions=self.sessions,
             keeper=self.new_keeper(self, emitter, await self.first_budget(), rebase),
             emitter=emitter,
@@ -105,8 +113,10 @@ class RunConfig:
     def _budget(self) -> Budget:
         """Made when first asked for, since counting loads a vocabulary."""
         if self.learnt.budget is None:
-            agent = self.agent
-            self.learnt.budget = Budget.of(agent.model, agent.instructions, agent.schemas, self.counter)
+            agent, later = self.agent, [tool.schema for tool in self.recall]
+            self.learnt.budget = Budget.of(
+                agent.model, agent.instructions, agent.schemas, self.counter, later
+            )
         return self.learnt.budget
 
 

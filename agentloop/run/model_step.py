@@ -52,7 +52,7 @@ def request_for(run: Run, session: Session) -> ModelRequest:
     messages = wire_messages(session.context.messages, instructions=run.agent.instructions)
     return ModelRequest(
         messages=messages,
-        tools=wire_tools(run.agent.schemas, messages),
+        tools=wire_tools(run.schemas(session.context), messages),
         max_output_tokens=run.keeper.budget.longest_answer(session.context),
     )
 

@@ -12,13 +12,13 @@ from agentloop.context import Budget, Context, TokenCounter, count_message
 from agentloop.emitter import Emitter
 from agentloop.errors import ContextTooLongError, TakenOverError
 from agentloop.events import Event, MessageRecord, RunEndRecord
-from agentloop.messages import CallIds, Message, Usage
+from agentloop.messages import CallIds, Json, Message, Usage
 from agentloop.models import Answer
 from agentloop.run.agent import Agent
 from agentloop.run.limits import Limits, Spending
 from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
 from agentloop.stream import CompactionResult, ContextStatus, MessageAdded, RunEnded, RunStatus, ToolProgress
-from agentloop.tools import RunContext
+from agentloop.tools import RunContext, Tool, ToolRegistry
 
 
 class KeepsContext(Protocol):
@@ -71,6 +71,8 @@ class Stored:
 class Run:
     """One run while it goes on; `spills` is the folder for results too long to show, None for nowhere.
 
+    `registry` holds the agent's tools and those of `recall`.
+
     `spending` is what it has used, held against `limits`. `in_vain` is how many answers in a row came to
     nothing, `session` the session as this run last stored it, None before the log knows of the run and once
     it knows of its end. `hold` is what it holds it by and lets go of at its end, `has_lapsed` says whether
@@ -85,16 +87,19 @@ class Run:
     counter: TokenCounter
     rebase: Rebase
     spills: Path | None
+    recall: tuple[Tool, ...] = ()
     limits: Limits = field(default_factory=Limits)
     deps: Any = None
     in_vain: int = 0
     session: Session | None = None
     hold: Holder | None = None
     has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed
+    registry: ToolRegistry = field(init=False)
     spending: Spending = field(init=False)
     _call_ids: CallIds | None = None
 
     def __post_init__(self) -> None:
+        self.registry = ToolRegistry((*self.agent.registry.values(), *self.recall))
         self.spending = Spending(
             limits=self.limits,
             model=self.agent.model,
@@ -107,6 +112,11 @@ class Run:
     def id(self) -> str:
         """The run's id."""
         return self.emitter.run_id
+
+    def schemas(self, context: Context) -> tuple[Json, ...]:
+        """The tools to offer beside this context; those of recall once something of it was hidden."""
+        later = self.recall if context.rewritten_at else ()
+        return (*self.agent.schemas, *(tool.schema for tool in later))
 
     def spend(self, answer: Answer, counted: int) -> None:
         """Add what one request of the agent used; `counted` is its length by our own count."""

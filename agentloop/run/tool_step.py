@@ -62,7 +62,7 @@ async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
 
 def may_run_again(run: Run, call: ToolCall) -> bool:
     """Whether a call that was in flight when something died runs again: its tool is `idempotent`."""
-    known = run.agent.registry.get(call.name)
+    known = run.registry.get(call.name)
     return bool(known and known.idempotent)
 
 
@@ -179,7 +179,7 @@ async def _reply_to(run: Run, call: ToolCall) -> _Reply:
     try:
         await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         with run.context_for(call.id) as context:
-            answer = await run.agent.registry.answer(call, context)
+            answer = await run.registry.answer(call, context)
     except BaseException:  # whatever cut the call off, its end is told; raised again
         await run.emitter.emit(_ended(call, "interrupted", time.monotonic() - started))
         raise
@@ -197,7 +197,7 @@ async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageRecord:
     if times >= REPEATS_TOLD:
         text += REPEATED.format(times=times)
         await run.emitter.emit(CallRepeated(call_id=reply.call.id, name=reply.call.name, times=times))
-    known = run.agent.registry.get(reply.call.name)
+    known = run.registry.get(reply.call.name)
     message = Message.tool(reply.call.id, text)
     return run.record_of(message, keep=bool(known and known.keep), spilled=spilled)
 

@@ -16,7 +16,7 @@ from agentloop.errors import StoreError
 from agentloop.messages import Message
 from agentloop.stores.base import Checkpoint
 
-FOLD = 2
+FOLD = 3
 """What a fold means. Whoever changes what `Context` makes of a log raises it, and all are made anew."""
 
 CHECKPOINT_EVERY = 1_000
@@ -64,7 +64,8 @@ def in_short(context: Context, *, tail: int = TAIL) -> Context:
     newest_said = Growing(context.said[start:])
     standing = {entry.seq for entry in context.visible if entry.kind != "said"}
     newest = context.compactions[-1:]
-    compactions = tuple(pair for pair in context.compactions[:-1] if pair[0] in standing) + newest
+    older = context.compactions[:-1]
+    compactions = tuple(pair for pair in older if pair[0] in standing or pair[1].is_rewind) + newest
     short = replace(
         context,
         starts_after=newest_said[0].seq - 1,

@@ -7,7 +7,7 @@ from agentloop.stores.base import SessionInfo as SessionInfo, SessionStore as Se
 from agentloop.stores.base import checked_session_id as checked_session_id
 from agentloop.stores.memory import InMemoryStore as InMemoryStore
 from agentloop.stores.urls import open_store as open_store
-from agentloop.stores.words import Query, excerpt, searchable
+from agentloop.stores.words import Query, excerpt, found_among, searchable
 
 if TYPE_CHECKING:
     from agentloop.stores.postgres import PostgresStore as PostgresStore

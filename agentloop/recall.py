@@ -1,0 +1,239 @@
+"""Recall: tools by which a model finds what was said and it no longer sees.
+
+A search is the store's, so an archive of any length is asked once and not read; a store that cannot search
+has its logs read. What a user took back (`rewind`) is found by nobody.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.checks import shown, whole
+from agentloop.context import estimate_tokens, rewound
+from agentloop.errors import RetryTool, UsageError
+from agentloop.events import MessageRecord, holds
+from agentloop.messages import Json, Message
+from agentloop.prompts import FOUND_IN_SESSIONS, FOUND_SOME_WORDS, NOTHING_FOUND, RECALLED
+from agentloop.sessions import Session
+from agentloop.stores import Query, SessionStore, excerpt, found_among, searchable
+from agentloop.stores.base import FindsWords, Found
+from agentloop.tools import RunContext, Tool
+
+RECALL, SEARCH_SESSIONS = "recall", "search_sessions"
+RECALL_TOOLS = (RECALL, SEARCH_SESSIONS)
+
+ANSWER_TOKENS = 2_000
+LEAST_ANSWER_TOKENS = 100
+MOST_QUOTES = 20
+LEAST_QUOTE_CHARS = 160
+FIRST_LOOK, MOST_LOOKED_AT = 100, 6_400
+"""So many records are asked for first, and four times as many again while too few of them may be shown."""
+MOST_WORDS = 8
+"""So many words are looked for one by one where nothing holds all of them."""
+
+_QUERY: Json = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": 'Words that all occur in it, or a "phrase".'}},
+    "required": ["query"],
+}
+_DESCRIPTIONS = {
+    RECALL: "Find earlier words, names, numbers or results of this conversation that are no longer shown.",
+    SEARCH_SESSIONS: "Find what was said in the user's other conversations.",
+}
+
+
+@runtime_checkable
+class HasStore(Protocol):
+    """Who keeps its sessions in a store, as a `Runner` does."""
+
+    @property
+    def store(self) -> SessionStore: ...
+
+
+def recall_tools(
+    runner_or_store: HasStore | SessionStore, *, max_tokens: int = ANSWER_TOKENS
+) -> tuple[Tool, Tool]:
+    """The tools `recall(query)` and `search_sessions(query)`, for an agent that is always to have them.
+
+    `Agent(recall=True)` offers them by itself, and only once something was hidden. `recall` finds what was
+    said in the session that calls it and that its context holds no more, or only shortened, newest first;
+    `search_sessions` what was said in others of the same owner, or of nobody where it has none. Both answer
+    with positions and quotes of at most `max_tokens` tokens by our own estimate. Where nothing holds all the
+    words, what holds the rarest of them is found.
+
+    Example:
+        >>> from agentloop import Agent, OfflineModel
+        >>> from agentloop.stores import InMemoryStore
+        >>> agent = Agent(OfflineModel(), tools=recall_tools(InMemoryStore()))
+        >>> [tool.name for tool in agent.tools]
+        ['recall', 'search_sessions']
+
+    Raises:
+        UsageError: neither a runner nor a store is given, or `max_tokens` is no whole number of at least 100.
+    """
+    whole("max_tokens", max_tokens, LEAST_ANSWER_TOKENS)
+    store = runner_or_store.store if isinstance(runner_or_store, HasStore) else runner_or_store
+    if isinstance(store, str) or not hasattr(store, "read"):
+        raise UsageError(f"recall_tools takes a Runner or a store, not {shown(runner_or_store)}")
+    recall = _Recall(store=store, max_tokens=max_tokens)
+    own, others = (
+        Tool(
+            name=name, description=_DESCRIPTIONS[name], parameters=_QUERY, function=function, idempotent=True
+        )
+        for name, function in ((RECALL, recall.recall), (SEARCH_SESSIONS, recall.search_sessions))
+    )
+    return own, others
+
+
+_Takes: TypeAlias = Callable[[Found], Awaitable[bool]]
+"""Whether what was found may be shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recall:
+    store: SessionStore
+    max_tokens: int
+
+    async def recall(self, context: RunContext[Any], query: str) -> str:
+        session = (await Session.open(context.session_id, self.store)).context
+        in_sight = {entry.seq for entry in session.visible if entry.kind == "said" and not entry.cleared}
+        gone = rewound(session.compactions)
+
+        async def is_hidden(found: Found) -> bool:
+            seq, event = found.record.seq, found.record.event
+            is_main = isinstance(event, MessageRecord) and event.branch is None
+            return is_main and seq not in in_sight and not holds(gone, seq)
+
+        found, heading = await self._find(query, is_hidden, session_id=context.session_id)
+        places = [f"[position {each.record.seq}, {_who(each)}]" for each in found]
+        return await self._answer(heading or RECALLED, query, found, places, context)
+
+    async def search_sessions(self, context: RunContext[Any], query: str) -> str:
+        own = await self.store.info(context.session_id)
+        owner = own.owner if own else None
+        seen = dict[str, Any]()
+
+        async def may_be_seen(found: Found) -> bool:
+            name, seq = found.session_id, found.record.seq
+            if name == context.session_id or not isinstance(found.record.event, MessageRecord):
+                return False
+            if name not in seen:
+                line = await self.store.info(name)
+                is_theirs = line is not None and line.owner == owner
+                session = await Session.open(name, self.store) if is_theirs else None
+                seen[name] = rewound(session.context.compactions) if session else None
+            return seen[name] is not None and not holds(seen[name], seq)
+
+        found, heading = await self._find(query, may_be_seen, owner=owner)
+        places = [f"[session {each.session_id}, position {each.record.seq}, {_who(each)}]" for each in found]
+        return await self._answer(heading or FOUND_IN_SESSIONS, query, found, places, context)
+
+    async def _find(
+        self, query: str, takes: _Takes, *, session_id: str | None = None, owner: str | None = None
+    ) -> tuple[Sequence[Found], str]:
+        """What holds all the words; else what holds the rarest of them, and a heading that says so.
+
+        Raises:
+            RetryTool: the query holds no word.
+        """
+
+        async def look(text: str) -> Sequence[Found]:
+            most = FIRST_LOOK
+            while True:
+                found = await self._search(text, session_id, owner, most)
+                kept = [each for each in found if not _is_of_recall(each) and await takes(each)]
+                if len(kept) >= MOST_QUOTES or len(found) < most or most >= MOST_LOOKED_AT:
+                    return kept[:MOST_QUOTES]
+                most *= 4
+
+        try:
+            phrases = Query.of(query).phrases
+        except UsageError as error:
+            raise RetryTool(str(error)) from error
+        found = await look(query)
+        if found or len(phrases) == 1:
+            return found, ""
+        weights, places = dict[tuple[str, int], float](), dict[tuple[str, int], Found]()
+        for phrase in phrases[:MOST_WORDS]:
+            found = await look(f'"{" ".join(phrase)}"')
+            for each in found:
+                place = each.session_id, each.record.seq
+                places[place] = each
+                weights[place] = weights.get(place, 0.0) + 1 / len(found)
+        best = sorted(weights, key=lambda place: -weights[place])
+        return [places[place] for place in best[:MOST_QUOTES]], FOUND_SOME_WORDS
+
+    async def _search(
+        self, text: str, session_id: str | None, owner: str | None, most: int
+    ) -> Sequence[Found]:
+        if isinstance(self.store, FindsWords):
+            return await self.store.search(text, session_id=session_id, owner=owner, most=most)
+        names = [session_id] if session_id else [line.id for line in await self.store.list(owner=owner)]
+        found = list[Found]()
+        for name in names:
+            newest_first = ((name, record) for record in reversed(await self.store.read(name)))
+            among = islice(found_among(newest_first, Query.of(text)), most - len(found))
+            found += await in_thread(list, among)
+        return found
+
+    async def _answer(
+        self,
+        heading: str,
+        query: str,
+        found: Sequence[Found],
+        places: Sequence[str],
+        context: RunContext[Any],
+    ) -> str:
+        if not found:
+            return NOTHING_FOUND
+        return await in_thread(self._quoted, heading, Query.of(query), found, places, context.redact)
+
+    def _quoted(
+        self,
+        heading: str,
+        query: Query,
+        found: Sequence[Found],
+        places: Sequence[str],
+        redact: Callable[[str], str],
+    ) -> str:
+        """The quotes, as long as the room lets all of them be; of the shortest as many as have room."""
+        texts = [redact(searchable(each.record.event)) for each in found]
+
+        def quotes(chars: int) -> list[str]:
+            quoted = (excerpt(text, query, chars=chars) for text in texts)
+            return [f"{place} {text}" for place, text in zip(places, quoted, strict=True)]
+
+        def tokens(lines: Sequence[str]) -> int:
+            return estimate_tokens("\n".join((heading, *lines)))
+
+        chars = max(LEAST_QUOTE_CHARS, 4 * self.max_tokens // len(found))
+        lines = quotes(chars)
+        while chars > LEAST_QUOTE_CHARS and tokens(lines) > self.max_tokens:
+            chars = max(LEAST_QUOTE_CHARS, chars // 2)
+            lines = quotes(chars)
+        while len(lines) > 1 and tokens(lines) > self.max_tokens:
+            lines.pop()
+        return "\n".join((heading, *lines))
+
+
+def _who(found: Found) -> str:
+    message = _message(found)
+    return "result" if message.role == "tool" else message.role
+
+
+def _is_of_recall(found: Found) -> bool:
+    """Whether it is a call of recall alone, or its answer, which quotes what is found by itself."""
+    if not isinstance(found.record.event, MessageRecord):
+        return True
+    message = _message(found)
+    if message.role == "tool":
+        return message.text.startswith((RECALLED, FOUND_IN_SESSIONS, FOUND_SOME_WORDS, NOTHING_FOUND))
+    called = {call.name for call in message.tool_calls}
+    return bool(called) and called <= set(RECALL_TOOLS) and not message.text.strip()
+
+
+def _message(found: Found) -> Message:
+    assert isinstance(found.record.event, MessageRecord)
+    return found.record.event.message
