@@ -123,6 +123,17 @@ NOT_RUN = {
 }
 """What is said to calls in an answer that ended too early, by its finish reason."""
 
+_CALL_IN_TEXT = "not run: this call was written into the text of the answer, and "
+CALL_IN_TEXT_TORN = _CALL_IN_TEXT + "it is not complete. Give one JSON object to one of these tools: {names}."
+CALL_IN_TEXT_UNKNOWN = _CALL_IN_TEXT + "there is no such tool. The tools are: {names}."
+"""What is said, once a run, to a call in a text that cannot run."""
+
+
+def is_told_of_text_calls(result: str) -> bool:
+    """Whether a result says why a call in a text is not run."""
+    return result.startswith(_CALL_IN_TEXT)
+
+
 SYSTEM_IN_LOG = "[system message of an imported conversation]\n"
 SYSTEM_IN_LOG_TOKENS = 9
 

@@ -1,13 +1,17 @@
 """One step of the loop: ask the model, and put its answer into the log."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from agentloop.context import overflow_error, says_nothing, wire_messages, wire_tools
 from agentloop.errors import BadAnswerError, ContextTooLongError, SpoiltAnswerError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message
 from agentloop.model_call import call_model
 from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
-from agentloop.prompts import NOT_RUN
+from agentloop.prompts import NOT_RUN, is_told_of_text_calls
 from agentloop.run.state import Run
+from agentloop.run.text_calls import TextCalls, as_text, faults_in, with_calls
 from agentloop.sessions import Session
 from agentloop.stream import TextDelta
 
@@ -65,24 +69,43 @@ async def _asked(run: Run, session: Session) -> Session:
     """
 
     request, counted = request_for(run, session), run.keeper.budget.counted(session.context)
-    answer, called = await _answered(run, request, counted)
-    return await _take(run, session, answer, called)
+    texts = TextCalls(run.agent.schemas if run.agent.registry else ())
+    answer, called = await _answered(run, request, counted, texts)
+    pieces = texts.read(answer.message)
+    if any(faults_in(pieces)) and _is_told(run, session):
+        pieces = as_text(pieces)
+    answer = replace(answer, message=with_calls(answer.message, pieces))
+    if rest := texts.rest(answer.message):
+        await run.emitter.emit(TextDelta(text=rest))
+    return await _take(run, session, answer, called, faults_in(pieces))
 
 
-async def _answered(run: Run, request: ModelRequest, counted: int) -> tuple[Answer, ModelCalled]:
+def _is_told(run: Run, session: Session) -> bool:
+    """Whether the model was told in this run of calls in a text that cannot run."""
+    results = (entry for entry in session.context.visible if entry.run_id == run.id)
+    return any(is_told_of_text_calls(entry.message.text) for entry in results if entry.message.role == "tool")
+
+
+async def _answered(
+    run: Run, request: ModelRequest, counted: int, texts: TextCalls
+) -> tuple[Answer, ModelCalled]:
     """The answer, shown as it comes; a spoilt one came to nothing, and is asked for again as it is.
+
+    `texts` says what of its text is shown.
 
     Raises:
         ModelError: there is none; `SpoiltAnswerError` where it is the last of `VAIN_TRIES` in a row.
     """
 
     async def show(part: TextPart | Retry) -> None:
-        if isinstance(part, TextPart):
-            await run.emitter.emit(TextDelta(text=part.text))
-        else:
+        if isinstance(part, Retry):
+            texts.clear()
             await run.emitter.emit_retry(part)
+        elif text := texts.add(part.text):
+            await run.emitter.emit(TextDelta(text=text))
 
     while True:
+        texts.clear()
         try:
             return await call_model(run.agent.model, request, counted=counted, on_part=show)
         except SpoiltAnswerError as error:
@@ -92,8 +115,12 @@ async def _answered(run: Run, request: ModelRequest, counted: int) -> tuple[Answ
             await run.emitter.emit_retry(Retry(attempt=run.in_vain, wait_seconds=0.0, error=str(error)))
 
 
-async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled) -> Session:
+async def _take(
+    run: Run, session: Session, answer: Answer, called: ModelCalled, faults: Sequence[str | None]
+) -> Session:
     """Store the answer; calls in one that was cut short are answered as not run, with it.
+
+    So are calls in its text that cannot run, by their `faults`.
 
     Raises:
         BadAnswerError: it is the last of `VAIN_TRIES` in a row that came to nothing; it is stored too.
@@ -103,7 +130,10 @@ async def _take(run: Run, session: Session, answer: Answer, called: ModelCalled)
     said = [run.record_of(message, finish=answer.finish)]
     in_vain = came_to_nothing(message, answer.finish)
     if message.tool_calls and answer.finish in CUT_SHORT:
-        said += [run.record_of(Message.tool(call.id, NOT_RUN[answer.finish])) for call in message.tool_calls]
+        faults = [NOT_RUN[answer.finish]] * len(message.tool_calls)
+    for call, fault in zip(message.tool_calls, faults, strict=False):
+        if fault:
+            said.append(run.record_of(Message.tool(call.id, fault)))
     session = await run.record(session, called, *said, usage=answer.usage, cost=answer.cost)
     run.in_vain = run.in_vain + 1 if in_vain else 0
     if run.in_vain >= VAIN_TRIES:
