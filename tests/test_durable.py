@@ -1,13 +1,14 @@
 """Durable runs with one worker in this process: how a run goes, in the log and in DBOS's steps."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from agentloop import Agent, Compaction, Limits, Runner
+from agentloop import Agent, Compaction, Limits, Runner, tool
 from agentloop.durable import RunQueue
 from agentloop.errors import ModelUnavailableError
 from agentloop.events import Compacted, Described, ModelCalled, RunEndRecord, RunSetup, RunStartRecord
@@ -71,6 +72,25 @@ async def test_each_model_and_tool_call_is_a_step_and_the_log_is_that_of_any_run
         RunEndRecord(run_id=run_id, status="answered", usage=run.usage),
     ]
     assert_valid(model.requests)
+
+
+async def test_tools_that_ask_for_it_share_one_thread_for_as_long_as_the_run_is_here(
+    url: str, queue: RunQueue, store: SessionStore
+) -> None:
+    seen: list[threading.Thread] = []
+
+    @tool(thread="own")
+    def look() -> str:
+        """Look."""
+        seen.append(threading.current_thread())
+        return "seen"
+
+    model = ScriptedModel([calls(("look", {}), ("look", {})), calls(look={}), "done"])
+    run_id = await queue.submit("Look.", session_id="threads")
+    async with at_work(Agent(model, tools=[look]), url):
+        assert (await over(queue, run_id)).state == "answered"
+    assert (len(seen), len(set(seen))) == (3, 1)
+    await asyncio.to_thread(seen[0].join)
 
 
 @pytest.mark.deep

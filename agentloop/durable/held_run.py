@@ -45,6 +45,7 @@ from agentloop.run import (
 from agentloop.sessions import Holder, Session, Sessions, has_begun, part_of, rebase_same_run
 from agentloop.stores.base import SessionStore
 from agentloop.stream import RunEnded, RunStatus
+from agentloop.tools import RunThread
 
 T = TypeVar("T")
 
@@ -76,6 +77,8 @@ class HeldRun:
     """The session's lease, and what lets go of it; None until it is taken."""
     _is_distrusted: bool = False
     """Whether what is known of the session may be out of date."""
+    _thread: RunThread = field(default_factory=RunThread)
+    """The one of the run here, however often what is known of it is read anew."""
     _overtaken: OvertakenRun = field(default_factory=OvertakenRun)
     """Whether others had the session since the run spoke."""
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -162,7 +165,8 @@ class HeldRun:
             await self._held[1].leave()
 
     async def let_go(self) -> None:
-        """Let go of the session and of whoever watches."""
+        """Let go of the session, of the run's thread and of whoever watches."""
+        self._thread.stop()
         if self.run is not None:
             self.run.emitter.callback_list.close()
         if self._held is not None:
@@ -254,7 +258,7 @@ class HeldRun:
 
     async def _new_run(self) -> Run:
         config, hold = replace(self.place.config, sessions=self.sessions), await self.hold()
-        return await config.new_run(
+        run = await config.new_run(
             self.order.session_id,
             self.place.sink,
             run_id=self.run_id,
@@ -262,6 +266,8 @@ class HeldRun:
             has_lapsed=hold.has_lapsed,
             limits=self.place.limits,
         )
+        run.thread = self._thread
+        return run
 
     def _is_begin(self, record: Record) -> bool:
         return isinstance(record.event, RunStartRecord) and record.event.run_id == self.run_id

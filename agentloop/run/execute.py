@@ -81,6 +81,7 @@ async def execute_run(
                 raise
             raise failure from error
         finally:
+            run.thread.stop()
             config.learn(run)
     output = run.emitter.hide(ended.output)
     await run.show_end(ended.status, output=output, error=ended.reason)

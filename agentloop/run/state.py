@@ -18,7 +18,7 @@ from agentloop.run.agent import Agent
 from agentloop.run.limits import Limits, Spending
 from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
 from agentloop.stream import CompactionResult, ContextStatus, MessageAdded, RunEnded, RunStatus, ToolProgress
-from agentloop.tools import RunContext, Tool, ToolRegistry
+from agentloop.tools import RunContext, RunThread, Tool, ToolRegistry
 
 
 class KeepsContext(Protocol):
@@ -78,6 +78,7 @@ class Run:
     it knows of its end. `hold` is what it holds it by and lets go of at its end, `has_lapsed` says whether
     others may have had the session meanwhile: its log is then looked at before anything is written, since one
     of the same length may be another's. `rebase` says when what it writes still holds though others wrote.
+    Who made the run stops its `thread`.
     """
 
     agent: Agent
@@ -95,6 +96,7 @@ class Run:
     hold: Holder | None = None
     has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed
     registry: ToolRegistry = field(init=False)
+    thread: RunThread = field(default_factory=RunThread)
     spending: Spending = field(init=False)
     _call_ids: CallIds | None = None
 

@@ -179,7 +179,7 @@ async def _reply_to(run: Run, call: ToolCall) -> _Reply:
     try:
         await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         with run.context_for(call.id) as context:
-            answer = await run.registry.answer(call, context)
+            answer = await run.registry.answer(call, context, run.thread)
     except BaseException:  # whatever cut the call off, its end is told; raised again
         await run.emitter.emit(_ended(call, "interrupted", time.monotonic() - started))
         raise

@@ -1,5 +1,5 @@
 """Functions as tools: registered, described to the model, called."""
 
-from agentloop.tools.invoke import ToolAnswer, spill
+from agentloop.tools.invoke import RunThread, ToolAnswer, spill
 from agentloop.tools.registry import Tool, ToolRegistry, is_tool, tool
 from agentloop.tools.run_context import RunContext

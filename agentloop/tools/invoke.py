@@ -1,6 +1,7 @@
 """One call: arguments checked, run, its outcome as text; long ones spilled."""
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import itertools
@@ -11,9 +12,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from agentloop._plumbing.aio import DeadlineError, SelfCancelledError, in_thread, is_ctrl_c, within
+from agentloop._plumbing.aio import (
+    DeadlineError,
+    SelfCancelledError,
+    WorkThread,
+    in_thread,
+    in_turn,
+    is_ctrl_c,
+    within,
+)
 from agentloop._plumbing.callables import is_async
 from agentloop._plumbing.private_files import make_ignored_folder, new_private_file, refuse_link, sync_folder
 from agentloop._plumbing.strict_json import STRICT_JSON, cleaned_json
@@ -24,7 +33,13 @@ from agentloop.messages import Json
 Status: TypeAlias = Literal["ok", "error", "timeout"]
 BoundArguments: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
 
+T = TypeVar("T")
+
 _MOST_YIELDED = 10_000
+
+_FAILED = ("isError", "is_error")
+"""True in a result, they say that its call failed: https://modelcontextprotocol.io/specification/2025-06-18/schema
+has the first, and the second is its name in Python, and in Anthropic's results."""
 
 
 class ArgumentsError(Exception):
@@ -39,6 +54,32 @@ class ToolAnswer:
     status: Status
 
 
+class RunThread:
+    """The one thread of a run, for the tools that ask for it; it begins with the first of their calls.
+
+    These run one after the other. One that nobody waits for any more before its turn comes is not begun.
+    """
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self._thread: WorkThread | None = None
+
+    async def call(self, work: Callable[[], T | None]) -> T | None:
+        """Call it on the thread; what it gives."""
+        self._thread = self._thread or WorkThread("agentloop-run")
+        is_awaited = True
+        try:
+            return await in_turn(self._thread, lambda: work() if is_awaited else None)
+        finally:
+            is_awaited = False
+
+    def stop(self) -> None:
+        """End the thread, once what is under way there has ended; returns at once."""
+        if self._thread is not None:
+            self._thread.stop()
+            self._thread = None
+
+
 async def answer_call(
     name: str,
     function: Callable[..., Any],
@@ -46,11 +87,13 @@ async def answer_call(
     text: str,
     *,
     seconds: float,
+    thread: RunThread | None = None,
 ) -> ToolAnswer:
-    """Call the function with the arguments in `text`, and say what came of it.
+    """Call the function with the arguments in `text`, on that thread if there is one; say what came of it.
 
-    `bind` checks and converts them. Raises nothing but `asyncio.CancelledError`, and that only when the
-    caller is cancelled, and the `KeyboardInterrupt` of a real Ctrl-C; one that the tool raises is an answer.
+    `bind` checks and converts them. The `seconds` begin with the call's turn on the thread. Raises nothing
+    but `asyncio.CancelledError`, and that only when the caller is cancelled, and the `KeyboardInterrupt` of
+    a real Ctrl-C; one that the tool raises is an answer.
     """
     try:
         args, kwargs = bind(_object(text))
@@ -59,19 +102,30 @@ async def answer_call(
     except Exception as error:  # noqa: BLE001 — a validator of the tool's author may raise anything
         return _failure(name, error)
     call = functools.partial(function, *args, **kwargs)
+    begun: list[bool] = []
     done: list[ToolAnswer] = []
 
+    def run() -> Any:
+        begun.append(True)
+        return _run_in_thread(name, call)
+
     async def work() -> ToolAnswer:
-        done.append(await _outcome(name, call))
+        there = thread.call(run) if thread else None if is_async(call) else in_thread(run)
+        done.append(await _outcome(name, call, there))
         return done[0]
 
     try:
-        return await within(work(), seconds=seconds)
+        async with thread.turn if thread else contextlib.nullcontext():
+            return await within(work(), seconds=seconds)
     except asyncio.CancelledError:
         if done:  # it ended in spite of the cancelling: what it did is done
             return done[0]
         raise
     except DeadlineError:
+        if thread and not begun:
+            return ToolAnswer(
+                f"{name} was not run: a call before it still holds the thread of both", "timeout"
+            )
         return ToolAnswer(
             f"{name} timed out after {seconds:g} s; what it did until then stays done: look at that first, "
             "then ask for less at a time",
@@ -81,16 +135,18 @@ async def answer_call(
         return ToolAnswer(f"{name} failed: it was cancelled before it had a result", "error")
 
 
-async def _outcome(name: str, call: Callable[[], Any]) -> ToolAnswer:
+async def _outcome(name: str, call: Callable[[], Any], there: Awaitable[Any] | None) -> ToolAnswer:
+    """What came of the call; `there` it is made in a thread, where it is not async."""
     try:
-        value = call() if is_async(call) else await in_thread(_run_in_thread, name, call)
+        value = await there if there else call()
         if inspect.isawaitable(value):
             value = await value
         if isinstance(value, AsyncIterator):
             value = await _collect(value)
         if isinstance(value, ToolAnswer):
             return value
-        return _success(value) if isinstance(value, str) else await in_thread(_success, value)
+        is_text = isinstance(value, str)
+        return _answer_of(name, value) if is_text else await in_thread(_answer_of, name, value)
     except (asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:  # a tool may raise anything, SystemExit too: all are answers
@@ -104,13 +160,32 @@ def _run_in_thread(name: str, call: Callable[[], Any]) -> ToolAnswer | Awaitable
     try:
         value = call()
         later = inspect.isawaitable(value) or isinstance(value, AsyncIterator)
-        return value if later else _success(value)
+        return value if later else _answer_of(name, value)
     except BaseException as error:  # noqa: BLE001 — nothing raised in a tool's thread may reach the event loop
         return _failure(name, error)
 
 
-def _success(value: object) -> ToolAnswer:
+def _answer_of(name: str, value: object) -> ToolAnswer:
+    """What the tool gave as a text; a result that says of itself that the call failed is a failure."""
+    if any(_field(value, each) is True for each in _FAILED):
+        return ToolAnswer(f"{name} failed: {_content_of(value)}", "error")
     return ToolAnswer(as_text(_start_values(value) if isinstance(value, Generator) else value), "ok")
+
+
+def _content_of(result: object) -> str:
+    """The text in the content of a result, which is one or a list of blocks; all of it where it has none."""
+    content = _field(result, "content")
+    blocks = content if isinstance(content, list | tuple) else [] if content is None else [content]
+    texts = ((_field(block, "text"), block) for block in blocks)
+    said = "\n".join(as_text(text if isinstance(text, str) else block) for text, block in texts)
+    return said or as_text(result)
+
+
+def _field(value: object, name: str) -> object:
+    """The value of that name in an object or a dict; None where it has none, or that cannot be told."""
+    with contextlib.suppress(Exception):  # a tool's own object may raise anything when it is looked at
+        return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    return None
 
 
 def _start_values(values: Generator[Any, Any, Any]) -> Iterator[Any]:

@@ -6,18 +6,19 @@ model; `ToolRegistry` answers the model's calls. A tool's failure is an answer, 
 
 import difflib
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
-from agentloop._plumbing.callables import name_of, without_partials
+from agentloop._plumbing.callables import is_async, name_of, without_partials
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import cleaned
 from agentloop.errors import ToolDefinitionError
 from agentloop.messages import Json, ToolCall
-from agentloop.tools.invoke import BoundArguments, ToolAnswer, answer_call
+from agentloop.tools.invoke import BoundArguments, RunThread, ToolAnswer, answer_call
 from agentloop.tools.run_context import RunContext
 
 DEFAULT_TIMEOUT_SECONDS = 120.0
@@ -27,6 +28,7 @@ MOST_DESCRIPTION_CHARS = 1_024
 """Azure refuses longer ones: https://learn.microsoft.com/azure/ai-services/openai/how-to/function-calling."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+Thread: TypeAlias = Literal["own"]
 
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}")
 _MARK = "__agentloop_tool__"
@@ -38,6 +40,7 @@ class _Options:
     idempotent: bool = False
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     keep: bool = False
+    thread: Thread | None = None
 
 
 class Signature(Protocol):
@@ -60,11 +63,13 @@ class Tool:
 
     `parameters` is the JSON schema of its arguments, which are held to it. One that is `idempotent` may run
     again after an interruption. A call may take `timeout_seconds`. Results of a tool with `keep` are never
-    cleared.
+    cleared. All calls of a run to plain functions with `thread="own"` are made on one thread, one after the
+    other, for what must stay on one: it begins with the first of them and ends with the run. Other plain
+    functions run in a thread for each call.
 
     Raises:
         ToolDefinitionError: the name is none that servers accept, the description no text, the parameters no
-            schema of an object, or the function cannot be called.
+            schema of an object, the function cannot be called, or is async and has a `thread`.
 
     Warns of a description of more than 1,024 characters, which some servers refuse.
     """
@@ -76,6 +81,7 @@ class Tool:
     idempotent: bool = False
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     keep: bool = False
+    thread: Thread | None = None
     signature: Signature | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -91,6 +97,14 @@ class Tool:
         if not isinstance(self.description, str):
             raise ToolDefinitionError(
                 f"tool {self.name}: description must be a text, not {shown(self.description)}"
+            )
+        if self.thread not in (None, "own"):
+            raise ToolDefinitionError(
+                f'tool {self.name}: thread must be "own" or None, not {shown(self.thread)}'
+            )
+        if self.thread and (is_async(self.function) or _yields_async(self.function)):
+            raise ToolDefinitionError(
+                f"tool {self.name}: an async function runs on the event loop: leave thread out"
             )
         if len(self.description) > MOST_DESCRIPTION_CHARS:
             warnings.warn(
@@ -137,6 +151,7 @@ class Tool:
             idempotent=options.idempotent,
             timeout_seconds=options.timeout_seconds,
             keep=options.keep,
+            thread=options.thread,
             signature=signature,
         )
 
@@ -158,6 +173,7 @@ def tool(
     idempotent: bool = False,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     keep: bool = False,
+    thread: Thread | None = None,
 ) -> Callable[[F], F]: ...
 
 
@@ -169,6 +185,7 @@ def tool(
     idempotent: bool = False,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     keep: bool = False,
+    thread: Thread | None = None,
 ) -> F | Callable[[F], F]:
     """Mark a function as a tool; it stays the very function it was.
 
@@ -178,7 +195,9 @@ def tool(
     Raises:
         ToolDefinitionError: it takes no marks, as built-in functions and bound methods.
     """
-    options = _Options(name=name, idempotent=idempotent, timeout_seconds=timeout_seconds, keep=keep)
+    options = _Options(
+        name=name, idempotent=idempotent, timeout_seconds=timeout_seconds, keep=keep, thread=thread
+    )
     mark = functools.partial(_mark, options=options)
     return mark(function) if function is not None else mark
 
@@ -219,19 +238,31 @@ class ToolRegistry(Mapping[str, Tool]):
     def __len__(self) -> int:
         return len(self._tools)
 
-    async def answer(self, call: ToolCall, context: RunContext[Any]) -> ToolAnswer:
-        """Run the call and say what came of it; raises nothing but `asyncio.CancelledError`."""
+    async def answer(
+        self, call: ToolCall, context: RunContext[Any], thread: RunThread | None = None
+    ) -> ToolAnswer:
+        """Run the call and say what came of it; raises nothing but `asyncio.CancelledError`.
+
+        `thread` is that of the run, for tools that ask for it.
+        """
         tool = self._tools.get(call.name)
         if tool is None or tool.signature is None:
             return ToolAnswer(self._unknown(call.name), "error")
         bind = functools.partial(tool.signature.bind, context)
-        return await answer_call(tool.name, tool.function, bind, call.arguments, seconds=tool.timeout_seconds)
+        own = thread if tool.thread else None
+        seconds = tool.timeout_seconds
+        return await answer_call(tool.name, tool.function, bind, call.arguments, seconds=seconds, thread=own)
 
     def _unknown(self, name: str) -> str:
         close = difflib.get_close_matches(name[:100], self.names, n=1)
         guess = f" Did you mean {close[0]!r}?" if close else ""
         known = f" The tools are: {', '.join(self.names)}." if self.names else " There are no tools."
         return f"There is no tool {name[:100]!r}.{guess}{known}"
+
+
+def _yields_async(function: Callable[..., Any]) -> bool:
+    called = without_partials(function)
+    return inspect.isasyncgenfunction(called) or inspect.isasyncgenfunction(type(called).__call__)
 
 
 def _is_time(seconds: object) -> bool:
