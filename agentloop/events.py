@@ -229,7 +229,10 @@ class RunStartRecord(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEndRecord(Event):
-    """A run ended with one of the words of the exit table; `reason` says which limit ended it, if one did."""
+    """A run ended with one of the words of the exit table.
+
+    `reason` says which limit ended it, or by what its answer was cut short: `length` or `content_filter`.
+    """
 
     kind: ClassVar[str] = "run_ended"
 

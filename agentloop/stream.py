@@ -249,13 +249,14 @@ class CallbackFailed(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(StreamEvent):
-    """The run is over; `status` is a word of the exit table."""
+    """The run is over; `status` is a word of the exit table, `reason` says more of it as in `RunResult`."""
 
     status: RunStatus
     output: str
     usage: Usage
     cost: float | None
     error: str | None
+    reason: str | None = None
 
 
 AnyStreamEvent: TypeAlias = (

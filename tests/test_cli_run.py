@@ -453,6 +453,7 @@ def test_an_answer_that_is_cut_off_is_told(finish: str, by: str, shape: str, tmp
     assert done.status == 0, done.err
     assert "half of it" in done.out
     assert done.err.count(f"the answer was cut off by {by}\n") == 1
+    assert shape == "text" or json.loads(done.out.splitlines()[-1])["reason"] == finish
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,10 @@ _STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a call ended; `status` is a word of the exit table, `error` one line where it was no answer."""
+    """How a call ended; `status` is a word of the exit table, `error` one line where it was no answer.
+
+    `reason` is that of `RunResult`.
+    """
 
     status: RunStatus
     output: str = ""
@@ -26,6 +29,7 @@ class Outcome:
     cost: float | None = None
     compactions: int = 0
     error: str | None = None
+    reason: str | None = None
 
 
 class AnswerWriter:
@@ -110,4 +114,5 @@ def _run_ended(outcome: Outcome) -> RunEnded:
         usage=outcome.usage,
         cost=outcome.cost,
         error=outcome.error,
+        reason=outcome.reason,
     )

@@ -211,6 +211,7 @@ def _outcome(tally: RunFigures, word: RunStatus, error: str | None) -> Outcome:
         cost=ended.cost if ended else tally.cost,
         compactions=tally.compactions,
         error=error,
+        reason=ended.reason if ended else None,
     )
 
 

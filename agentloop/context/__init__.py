@@ -13,7 +13,7 @@ from agentloop.context.parts import chat_messages, for_chat, stub
 from agentloop.context.rendering import MOST_CHARS, IdentifierKind, counted, identifiers, is_bare, kind_of
 from agentloop.context.rendering import kinds, missing, named_values, neutral, parse, render, summary_in
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
-from agentloop.context.request import calls_of, wire_messages, wire_tools
+from agentloop.context.request import calls_of, cut_short_by, wire_messages, wire_tools
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message
 from agentloop.context.tokens import count_request, counter_for, estimate_tokens, fits, fitted
 from agentloop.context.tokens import for_chat_completions

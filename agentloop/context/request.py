@@ -25,6 +25,7 @@ from agentloop.context.pairing import (
 )
 from agentloop.context.wire import labelled_user, to_wire
 from agentloop.messages import CallIds, Json, Message, ToolCall
+from agentloop.models import CUT_SHORT
 from agentloop.prompts import SYSTEM_IN_LOG
 
 
@@ -90,6 +91,12 @@ def partial_answer(visible: Sequence[Entry]) -> str:
     since = takewhile(lambda entry: not entry.is_user, reversed(visible))
     said = (entry for entry in since if entry.kind == "said" and entry.message.role == "assistant")
     return next((entry.message.text for entry in said if entry.message.text.strip()), "")
+
+
+def cut_short_by(visible: Sequence[Entry]) -> str | None:
+    """The finish reason of the newest answer where it ended too early, `length` or `content_filter`."""
+    newest = next((entry for entry in reversed(visible) if entry.message.role == "assistant"), None)
+    return newest.finish if newest and newest.finish in CUT_SHORT else None
 
 
 NO_TOOL: Json = {

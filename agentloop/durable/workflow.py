@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict
 from agentloop._plumbing.aio import is_ctrl_c, is_leaked, to_its_end
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import strict, words_of
-from agentloop.context import AskModel, Finish, RunTools
+from agentloop.context import AskModel, Finish, RunTools, cut_short_by
 from agentloop.durable.engine import ElsewhereError
 from agentloop.durable.held_run import HeldRun, WorkPlace
 from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
@@ -56,7 +56,7 @@ class StepResult(TypedDict, total=False):
     - `calls` and `compact`, of an answer: the ids of the calls to run, those of the compact tool apart
     - `by`, of an answer: the execution that is to run them, see `Execution.call`
     - `interrupted`, of a call: its id, where it was in flight at a kill and did not run again
-    - `status`, `reason` (a limit) and `error`, of what ends the run; `unwritten` where the log cannot take it
+    - `status`, `reason` (see `RunResult`) and `error`, of an end; `unwritten` where the log cannot take it
     - `usage` and `cost`, of the end: what the run spent
     """
 
@@ -351,15 +351,16 @@ class Execution:
     async def end(self, how: StepResult) -> StepResult:
         """Store how the run ended, where the log can take it; what it came to."""
         status: RunStatus = how["status"]
-        error = how.get("error") or how.get("reason")
+        reason = how.get("reason")
+        error = how.get("error") or (reason if status == "limit" else None)
         if not how.get("unwritten"):
-            await self._store_end(status, how.get("reason"))
+            await self._store_end(status, reason)
         run = self.held.run
         if run is None:
             self.held.say_end(status, error)
             return {"status": status, "error": error}
         self.held.place.config.learn(run)
-        await run.show_end(status, output=await self._output(run, status), error=error)
+        await run.show_end(status, output=await self._output(run, status), error=error, reason=reason)
         usage = {"input": run.spending.usage.input_tokens, "output": run.spending.usage.output_tokens}
         return {"status": status, "error": error, "usage": usage, "cost": run.spending.cost}
 
@@ -375,9 +376,12 @@ class Execution:
 
     def _next(self) -> StepResult:
         assert self.held.run
+        assert self.held.session
         match self.held.step():
             case Finish():
-                return {"do": "end", "status": "answered"}
+                ended: StepResult = {"do": "end", "status": "answered"}
+                reason = cut_short_by(self.held.session.context.visible)
+                return {**ended, "reason": reason} if reason else ended
             case RunTools(calls=calls):
                 others, asked = split_off_compact(self.held.run, calls)
                 ids, compact_ids = [call.id for call in others], [call.id for call in asked]

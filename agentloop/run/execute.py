@@ -21,6 +21,7 @@ from agentloop.context import (
     Step,
     arranged,
     calls_of,
+    cut_short_by,
     next_step,
     partial_answer,
 )
@@ -84,13 +85,14 @@ async def execute_run(
             run.thread.stop()
             config.learn(run)
     output = run.emitter.hide(ended.output)
-    await run.show_end(ended.status, output=output, error=ended.reason)
+    limit = ended.reason if ended.status == "limit" else None
+    await run.show_end(ended.status, output=output, error=limit, reason=ended.reason)
     return _result(run, ended, output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run ended in order: `status` is `answered`, or `limit` for the `reason` given."""
+    """How a run ended in order: `status` is `answered` or `limit`, `reason` as in `RunResult`."""
 
     session: Session
     status: RunStatus
@@ -132,7 +134,8 @@ class RunSteps:
     async def end(self) -> Ended:
         """The answer, or at a limit what there is of one."""
         if isinstance(self._step, Finish):
-            return Ended(session=self.session, status="answered", output=self._step.answer)
+            reason = cut_short_by(self.session.context.visible)
+            return Ended(session=self.session, status="answered", output=self._step.answer, reason=reason)
         output = partial_answer(self.session.context.visible)
         return Ended(session=self.session, status="limit", output=output, reason=self._limit)
 

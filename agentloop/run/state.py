@@ -213,10 +213,24 @@ class Run:
             if self.hold is not None:
                 await self.hold.free()
 
-    async def show_end(self, status: RunStatus, *, output: str = "", error: str | None = None) -> None:
+    async def show_end(
+        self,
+        status: RunStatus,
+        *,
+        output: str = "",
+        error: str | None = None,
+        reason: str | None = None,
+    ) -> None:
         """Show how the run ended; nothing is shown after it."""
         spent = self.spending
-        ended = RunEnded(status=status, output=output, usage=spent.usage, cost=spent.cost, error=error)
+        ended = RunEnded(
+            status=status,
+            output=output,
+            usage=spent.usage,
+            cost=spent.cost,
+            error=error,
+            reason=reason,
+        )
         await self.emitter.emit(ended)
 
     async def check_alone(self) -> None:
