@@ -5,15 +5,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop._plumbing.amounts import named_tokens_or_none
 from agentloop.context import for_chat_completions
 from agentloop.errors import BadAnswerError, ModelUnavailableError
-from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, Price, TextPart
+from agentloop.models import CUT_SHORT, Answer, ModelPart, ModelRequest, TextPart
 from agentloop.providers.openai.chat_answer import GrowingAnswer, check_no_error
 from agentloop.providers.openai.dialect import Dialect
 from agentloop.providers.openai.endpoint import Form, ServedModel, post_chat
-from agentloop.providers.openai.fields import OWN_FIELDS, common_fields, fields_for
-from agentloop.providers.openai.server import ServerChoice
+from agentloop.providers.openai.fields import OWN_FIELDS, fields_for
 from agentloop.providers.openai.sse import (
     BROKEN_OFF,
     DONE,
@@ -27,7 +25,6 @@ from agentloop.providers.openai.sse import (
     noting,
     said_in,
 )
-from agentloop.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,33 +165,7 @@ class OpenAIChat(ServedModel):
 
     api = "chat"
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        window: int | str | None = None,
-        price: Price | None = None,
-        max_output_tokens: int | str | None = None,
-        stream: bool = True,
-        retry: RetryPolicy = RetryPolicy(),  # noqa: B008 — a frozen value
-        timeout_seconds: float = 300.0,
-        temperature: float | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-    ) -> None:
-        tokens = named_tokens_or_none("window", window)
-        limit = named_tokens_or_none("max_output_tokens", max_output_tokens)
-        fields = common_fields(temperature, extra_body)
+    @staticmethod
+    def _form_of(fields: Mapping[str, Any], limit: int | None) -> Form:
         bodies = ChatBodies(fields=fields, max_output_tokens=limit)
-        super().__init__(
-            ServerChoice(model=model, base_url=base_url, api_key=api_key, headers=headers),
-            Form(post=post_chat, body=bodies.of, streamed=streamed, whole=whole),
-            window=tokens,
-            price=price,
-            max_output_tokens=limit,
-            stream=stream,
-            retry=retry,
-            timeout_seconds=timeout_seconds,
-        )
+        return Form(post=post_chat, body=bodies.of, streamed=streamed, whole=whole)

@@ -18,7 +18,7 @@ import openai
 
 from agentloop._plumbing.aio import to_its_end
 from agentloop.errors import UsageError
-from agentloop.providers.openai.server import Server, is_loopback, query_of, split_credentials
+from agentloop.providers.openai.server import Server, is_loopback
 
 MOST_ERROR_BYTES = 1_000_000
 """Far more than any error says; 25 MB of it would keep the event loop busy for seconds."""
@@ -164,8 +164,8 @@ def _connection(server: Server, timeout: openai.Timeout) -> Connection:
         UsageError: the environment names a proxy or certificates that cannot be used.
     """
     try:
-        # Who has a password in the address has it sent, as ever; in the address it would stand in errors.
-        address, _ = split_credentials(server.base_url)
+        # Without its login, which would stand in errors: the headers have it.
+        address = server.place
         http_client = BoundedClient(
             timeout=timeout,
             limits=openai.DEFAULT_CONNECTION_LIMITS,
@@ -178,7 +178,7 @@ def _connection(server: Server, timeout: openai.Timeout) -> Connection:
         client = openai.AsyncOpenAI(
             api_key=_NO_KEY,
             base_url=address,
-            default_query=query_of(server.base_url),
+            default_query=server.query,
             max_retries=0,
             http_client=http_client,
         )

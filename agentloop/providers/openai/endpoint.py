@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import openai
 from openai import AsyncAPIResponse
 
+from agentloop._plumbing.amounts import named_tokens_or_none
 from agentloop._plumbing.checks import above_zero, shown
 from agentloop._plumbing.host_logging import warn
 from agentloop.errors import (
@@ -39,6 +40,7 @@ from agentloop.providers.openai.errors import (
     understand,
     unexplained_bytes,
 )
+from agentloop.providers.openai.fields import common_fields
 from agentloop.providers.openai.refusals import Refusal
 from agentloop.providers.openai.server import Server, ServerChoice, is_loopback, place_of
 from agentloop.providers.openai.sse import begins_events, opening
@@ -100,13 +102,9 @@ _LEARN_FROM: Mapping[_Asker, tuple[_Asker, ...]] = {"agent": ("agent", "side"), 
 
 
 class ServedModel:
-    """A model behind one path of a server's API; `form` says what differs between the paths.
+    """A model behind one path of a server's API; its `_form_of` says what differs between the paths.
 
-    `max_output_tokens` limits answers that name no limit. One instance serves several event loops;
-    connections are kept for each, for as long as it runs.
-
-    Raises:
-        UsageError: a number, the price, `stream` or `retry` makes no sense.
+    `OpenAIChat` says what the arguments are.
     """
 
     api: ClassVar[str]
@@ -114,16 +112,24 @@ class ServedModel:
 
     def __init__(
         self,
-        choice: ServerChoice,
-        form: Form,
+        model: str,
         *,
-        window: int | None,
-        price: Price | None,
-        max_output_tokens: int | None,
-        stream: bool,
-        retry: RetryPolicy,
-        timeout_seconds: float,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        window: int | str | None = None,
+        price: Price | None = None,
+        max_output_tokens: int | str | None = None,
+        stream: bool = True,
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008 — a frozen value
+        timeout_seconds: float = 300.0,
+        temperature: float | None = None,
+        extra_body: Mapping[str, Any] | None = None,
     ) -> None:
+        tokens = named_tokens_or_none("window", window)
+        limit = named_tokens_or_none("max_output_tokens", max_output_tokens)
+        form = self._form_of(common_fields(temperature, extra_body), limit)
+        choice = ServerChoice(model=model, base_url=base_url, api_key=api_key, headers=headers)
         above_zero("timeout_seconds", timeout_seconds)
         if not isinstance(stream, bool):
             raise UsageError(f"stream must be True or False, not {shown(stream)}")
@@ -133,16 +139,21 @@ class ServedModel:
             raise UsageError(f"price must be a Price(…) or None, not {price!r}")
         self._choice = choice
         self._form = form
-        self._given_window = window
-        self._window = ModelWindow(choice.model, window, timeout_seconds=timeout_seconds)
+        self._given_window = tokens
+        self._window = ModelWindow(model, tokens, timeout_seconds=timeout_seconds)
         self._price = price
-        self._max_output_tokens = max_output_tokens
+        self._max_output_tokens = limit
         self._asks_for_streams = stream
         self._retry = retry
         self._dialects: dict[_Asker, Dialect] = {"agent": Dialect(), "side": Dialect()}
         self._silence_seconds = timeout_seconds
         self._clients = LoopClients(timeout_seconds)
         self._longest_answered_bytes = _SURELY_SHORT_BYTES
+
+    @staticmethod
+    def _form_of(fields: Mapping[str, Any], limit: int | None) -> Form:
+        """How requests with these further fields are made, their answers of at most `limit` tokens."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         choice = self._choice

@@ -5,14 +5,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from agentloop._plumbing.amounts import named_tokens_or_none
 from agentloop._plumbing.checks import shown
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json
-from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
+from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.providers.openai.dialect import Dialect
 from agentloop.providers.openai.endpoint import Form, ServedModel, post_responses
-from agentloop.providers.openai.fields import ENCRYPTED_REASONING, common_fields, fields_for
+from agentloop.providers.openai.fields import ENCRYPTED_REASONING, fields_for
 from agentloop.providers.openai.items import inputs_of, instructions_of
 from agentloop.providers.openai.responses_answer import (
     NO_OUTPUT,
@@ -20,9 +19,7 @@ from agentloop.providers.openai.responses_answer import (
     answer_of,
     check_not_failed,
 )
-from agentloop.providers.openai.server import ServerChoice
 from agentloop.providers.openai.sse import BROKEN_OFF, DONE, EventParser, decoded, drain, events_in
-from agentloop.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,23 +136,8 @@ _MISSING = "a server without the Responses API has chat completions: use OpenAIC
 class OpenAIResponses(ServedModel):
     """A model behind the Responses API.
 
-    Args:
-        model: Its name, as the server knows it.
-        base_url: The API's address; by default `OPENAI_BASE_URL` of the environment, else OpenAI's own.
-        api_key: By default `OPENAI_API_KEY` of the environment; with a base URL and no key a placeholder
-            is sent, as servers on one's own machine want none.
-        headers: Sent with each request to that address, and to no other, such as a gateway's token. They are
-            kept secret like the key; an `Authorization` among them is sent in its place.
-        window: The most tokens a request and its answer may have together, such as 128000 or "128k".
-        price: What it costs, where that is not what is published for a model of that name.
-        max_output_tokens: The most tokens of an answer; no limit is sent where it is None.
-        stream: Whether answers are asked for piece by piece.
-        retry: How failures that may pass are tried again.
-        timeout_seconds: The longest silence of the server: 300 by default. One that goes on saying that it
-            lives, and nothing more, is waited for four times as long.
-        temperature: Sent where it is not None.
-        extra_body: Further fields of every request, such as `reasoning`; `tools` and `include` are joined
-            with ours, and `store`, which is false, may be set and is then never left out.
+    It takes the arguments of `OpenAIChat`. Of `extra_body`, such as `reasoning`, `tools` and `include` are
+    joined with ours; `store`, which is false, may be set and is then never left out.
 
     The server stores nothing: each request carries the whole conversation, reasoning in encrypted form.
     One instance serves several event loops; connections are kept for each, for as long as it runs.
@@ -171,41 +153,14 @@ class OpenAIResponses(ServedModel):
 
     api = "responses"
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        window: int | str | None = None,
-        price: Price | None = None,
-        max_output_tokens: int | str | None = None,
-        stream: bool = True,
-        retry: RetryPolicy = RetryPolicy(),  # noqa: B008 — a frozen value
-        timeout_seconds: float = 300.0,
-        temperature: float | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-    ) -> None:
-        tokens = named_tokens_or_none("window", window)
-        limit = named_tokens_or_none("max_output_tokens", max_output_tokens)
-        fields = common_fields(temperature, extra_body)
+    @staticmethod
+    def _form_of(fields: Mapping[str, Any], limit: int | None) -> Form:
         check_lists(fields)
-        bodies = ResponsesBodies(fields=fields, max_output_tokens=limit)
-        super().__init__(
-            ServerChoice(model=model, base_url=base_url, api_key=api_key, headers=headers),
-            Form(
-                post=post_responses,
-                body=bodies.of,
-                streamed=streamed,
-                whole=whole,
-                missing=_MISSING,
-                kept=frozenset(fields.keys() & {"store"}),
-            ),
-            window=tokens,
-            price=price,
-            max_output_tokens=limit,
-            stream=stream,
-            retry=retry,
-            timeout_seconds=timeout_seconds,
+        return Form(
+            post=post_responses,
+            body=ResponsesBodies(fields=fields, max_output_tokens=limit).of,
+            streamed=streamed,
+            whole=whole,
+            missing=_MISSING,
+            kept=frozenset(fields.keys() & {"store"}),
         )

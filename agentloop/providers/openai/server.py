@@ -34,6 +34,11 @@ class Server:
         """The base URL without any credentials in it."""
         return place_of(self.base_url)
 
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The query of the base URL, such as `api-version`: it goes behind the path of each request."""
+        return dict(parse_qsl(urlsplit(self.base_url).query, keep_blank_values=True))
+
     def wipe_secrets(self, text: str) -> str:
         """The text without the key, parts of it, and the credentials in the headers and the base URL."""
         given = (secret for each in self.headers.items() for secret in secrets_in_header(*each))
@@ -96,9 +101,11 @@ class ServerChoice:
 
 def _authorization(url: str, key: str, given: Mapping[str, str]) -> dict[str, str]:
     """The header that lets in: the login in the URL, else the key; a placeholder where no header is given."""
-    _, login = split_credentials(url)
+    login = urlsplit(url).netloc.rpartition("@")[0]
     if login:
-        return {_AUTHORIZATION: "Basic " + b64encode(":".join(login).encode()).decode()}
+        user, _, password = login.partition(":")
+        said = f"{unquote(user)}:{unquote(password)}"
+        return {_AUTHORIZATION: "Basic " + b64encode(said.encode()).decode()}
     if key or not given:
         return {_AUTHORIZATION: f"Bearer {key}" if key else _PLACEHOLDER}
     return {}
@@ -115,20 +122,6 @@ def place_of(url: str) -> str:
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     except ValueError:
         return without_credentials(url)
-
-
-def split_credentials(url: str) -> tuple[str, tuple[str, str] | None]:
-    """The URL without credentials and query, and the user and password that stand in it."""
-    parts = urlsplit(url)
-    address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
-    if parts.username is None and parts.password is None:
-        return address, None
-    return address, (unquote(parts.username or ""), unquote(parts.password or ""))
-
-
-def query_of(url: str) -> dict[str, str]:
-    """The query of a base URL, such as `api-version`: it goes behind the path of each request."""
-    return dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
 
 
 def is_openai(url: str) -> bool:
