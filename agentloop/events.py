@@ -130,7 +130,7 @@ class Compacted(Event):
     reason: str = "manual"
     why: str = ""
     strategy: str = ""
-    tier: int = 1
+    tier: int = 2
     before: int = 0
     after: int = 0
     transcript: str | None = None

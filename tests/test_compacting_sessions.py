@@ -166,7 +166,7 @@ async def test_what_no_summary_stands_for_is_listed() -> None:
     runner = await runner_on(talk(10), SlidingWindow(8))
     result = await runner.compact("s")
     assert result is not None
-    assert (result.status, result.tier) == ("done", 3)
+    assert (result.status, result.tier) == ("done", 4)
     hidden = {entry.seq for entry in (await context_in(runner)).said} - {
         entry.seq for entry in (await context_in(runner)).visible
     }
@@ -199,7 +199,7 @@ async def test_a_fallback_says_why_the_model_did_not_write() -> None:
     runner = await runner_on(talk(8), strategy, model=model)
     result = await runner.compact("s")
     assert result is not None
-    assert (result.status, result.tier) == ("done", 3)
+    assert (result.status, result.tier) == ("done", 4)
     assert "blank" in str(result.error)
     assert (await newest_compaction(runner)).made == "digest"
 
@@ -281,7 +281,7 @@ async def test_tiers_of_clearing_are_compactions_too(tmp_path: Path) -> None:
     runner = Runner(Agent(model, tools=[read], compaction=policy), transcripts=tmp_path)
     events = await watched(runner, "Read")
     ended = [event for event in events if isinstance(event, CompactionEnded)]
-    assert [event.tier for event in ended][:1] == [0]
+    assert [event.tier for event in ended][:1] == [1]
     assert ended[0].shortened
     assert ended[0].archived == ()
     assert ended[0].tokens_saved > 0
@@ -445,7 +445,7 @@ async def test_a_plain_function_gives_a_text_of_its_own() -> None:
 
     runner = await runner_on(talk(6), to_a_file)
     result = await runner.compact("s")
-    assert (result.status, result.tier, result.unread) == ("done", 3, tuple(range(2, 9)))
+    assert (result.status, result.tier, result.unread) == ("done", 4, tuple(range(2, 9)))
     stands = (await context_in(runner)).visible[1].message.text
     assert stands.endswith("notes.md.")
     assert "</summary>" not in stands

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentloop import Agent, Compaction, Runner
+from agentloop import Agent, Callbacks, Compaction, Runner
 from agentloop.context import count_request
 from agentloop.errors import BadAnswerError
 from agentloop.events import Compacted, MessageRecord
@@ -151,7 +151,7 @@ async def test_stubs_are_enough_where_old_results_are_most_of_it(tmp_path: Path)
 
 async def test_what_stubs_leave_is_summarised_in_chunks(tmp_path: Path) -> None:
     model = ScriptedModel([f"answer {number}" for number in range(9)], window=16_000, summary=every_fact)
-    runner = runner_for(model, tmp_path, Tiered(chunk_tokens=400, target=0.01))
+    runner = runner_for(model, tmp_path, Tiered(chunk_tokens=400, target=0.15))
     for number in range(7):
         await runner.run(f"FACT-{number:06x} " + "please " * 300, session_id="s")
     result = await compacted(runner)
@@ -173,6 +173,70 @@ async def test_the_last_tier_needs_no_model(tmp_path: Path) -> None:
     result = await compacted(runner)
     assert (result.status, result.strategy) == ("done", "Tiered: AllBut")
     assert {"FACT-000003", "FACT-000004"} <= set(FACT.findall(result.summary))
+
+
+def by_turns(*summaries: Any) -> Any:
+    """Answers each request for a summary by the next of these: a text, a function, or an error."""
+    left = list(summaries)
+
+    def summary(request: ModelRequest) -> Any:
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(request) if callable(answer) else answer
+
+    return summary
+
+
+LONG = "It was said that all is well with the doors. " * 134
+
+
+@pytest.mark.parametrize(
+    ("summaries", "tier", "statuses"),
+    [
+        ([every_fact], 2, ["done"]),
+        ([BadAnswerError("down"), every_fact], 3, ["failed", "done"]),
+        ([BadAnswerError("down"), BadAnswerError("down")], 4, ["failed", "failed", "done"]),
+        ([LONG, every_fact], 3, ["ineffective", "done"]),
+        ([LONG, LONG], 4, ["ineffective", "ineffective", "done"]),
+    ],
+    ids=["all", "half", "plain", "half-since-too-long", "plain-since-too-long"],
+)
+async def test_tiers_have_the_numbers_of_what_was_done(
+    summaries: list[Any], tier: int, statuses: list[str], tmp_path: Path
+) -> None:
+    model = ScriptedModel(
+        [f"answer {number}" for number in range(12)], window=16_000, summary=by_turns(*summaries)
+    )
+    told: list[CompactionResult] = []
+
+    class Told(Callbacks):
+        def after_compaction(self, result: CompactionResult) -> None:
+            told.append(result)
+
+    policy = Compaction(micro=None, trigger=None, strategy=Tiered(target=0.18))
+    runner = Runner(Agent(model, compaction=policy), transcripts=tmp_path, callbacks=[Told()])
+    for number in range(12):
+        await runner.run(f"FACT-{number:06x} " + "please " * 300, session_id="s")
+    result = await compacted(runner)
+    assert (result.status, result.tier) == ("done", tier)
+    assert [each.status for each in told] == statuses
+    assert [each.tier for each in told if each.status != "done"] == [0] * (len(told) - 1)
+    assert [(done.tier, done.made) for done in await compactions(runner)] == [
+        (tier, "digest" if tier == 4 else "summary")
+    ]
+
+
+async def test_each_tier_begins_with_the_context_as_it_was(tmp_path: Path) -> None:
+    model = ScriptedModel([*reading(3), "done", *["more"] * 9], window=16_000, summary=every_fact)
+    runner = runner_for(model, tmp_path, Tiered(target=0.1))
+    await runner.run("Read", session_id="s")
+    for _ in range(4):
+        await runner.run("And? " + "please " * 300, session_id="s")
+    result = await compacted(runner)
+    assert (result.status, result.strategy, result.tier) == ("done", "Tiered: InChunks", 2)
+    assert result.shortened == ()
+    assert "... [truncated" not in texts(asked(model, "summary")[0])[-1]
 
 
 async def test_reduce_drops_the_middle_where_no_summary_can_be_had(tmp_path: Path) -> None:

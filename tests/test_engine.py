@@ -277,7 +277,7 @@ def check_nothing_lost(
     still = {entry.seq for entry in after.visible}
     gone = [entry for entry in before.visible if entry.kind == "said" and entry.seq not in still]
     if event.made != "summary":
-        assert tier == 3 or not gone
+        assert tier == 4 or not gone
         assert event.made == "digest" or {entry.seq for entry in gone} <= set(unread)
         return
     read = as_said("".join(map(conversation_in, scene.read_for[seq])))

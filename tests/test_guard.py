@@ -162,7 +162,7 @@ async def test_a_fallback_is_a_strike(tmp_path: Path) -> None:
     policy = Compaction(micro=None, trigger=On("result"), strategy=strategy)
     result = await runner_for(model, tmp_path, policy).run("Read", session_id="s")
     assert 1 <= len(result.compactions) <= STRIKES
-    assert {(each.status, each.tier) for each in result.compactions} == {("done", 3)}
+    assert {(each.status, each.tier) for each in result.compactions} == {("done", 4)}
     assert all(each.error and "refused" in each.error for each in result.compactions)
 
 

@@ -34,6 +34,23 @@ def test_tiered_goes_from_stubs_to_a_record_without_a_model() -> None:
     assert [step(folded, ROOM) for step in Tiered().steps] == [None] * 4
 
 
+def test_the_first_tier_that_can_be_enough_is_taken() -> None:
+    long = said(*([*turn(number), *exchange(number, lines=40)] for number in range(5)))
+    context = context_of([*long, Message.assistant("done")])
+    budget = replace(ROOM, fixed=0)
+    shortened = sum(item.tokens for item in (Tiered().steps[0](context, budget) or Cut()).cleared)
+    stripped = context.tokens - sum(context.visible[at - 1].tokens for at in (4, 8, 12, 16)) + shortened
+    for most, covers in ((stripped, ()), (stripped - 1, ((2, 16),))):
+        cut = Tiered()(context, replace(budget, threshold=most))
+        assert cut is not None
+        assert cut.covers == covers
+    assert Tiered(target=0.5).most(replace(budget, threshold=9_000)) == budget.limit // 2
+    assert Tiered().most(budget) == budget.limit
+    cut = Tiered(target=0.000_1)(context, budget)
+    assert cut is not None
+    assert cut.instead == Digest()
+
+
 def test_the_newest_messages_stay_with_the_whole_exchange_they_belong_to() -> None:
     context = context_of(said(turns(2), exchange(0, width=3), turn(2), turn(3)))
     for step in (Tiered(keep=5).steps[1], Tiered(keep=5).steps[3]):

@@ -107,7 +107,7 @@ class _Outcome:
             reason=self.plan.occasion.reason,
             why=self.plan.occasion.why,
             strategy=self.plan.strategy,
-            tier=self.plan.tier,
+            tier=0,
             tokens_before=size,
             tokens_after=size,
             messages_before=len(self.before.visible),
@@ -356,6 +356,9 @@ class Compactor:
             raise _EndedError(
                 "ineffective", f"what would stand instead is not smaller than what it covers: {sizes}"
             )
+        most, size = outcome.plan.most, budget.size(after)
+        if most is not None and size > most:
+            raise _EndedError("ineffective", f"the request would take {size:,} tokens, more than {most:,}")
         lost = self.emitter.hide(_lost(outcome.plan, after))
         return replace(
             record,

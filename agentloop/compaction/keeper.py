@@ -2,9 +2,9 @@
 
 The rungs, climbed until the next request fits:
 
-0 clear old results, superseded ones first → 1 the policy's strategy, step by step → 2 summarise with a
-smaller tail → 3 a plain digest computed from the log → 4 shorten what is left. The rungs below a refused
-summary are climbed only where the request would not fit otherwise. After the last rung the request fits, or
+clear old results, superseded ones first → the policy's strategy, step by step → summarise with a smaller
+tail → a plain digest computed from the log → shorten what is left. The rungs below a refused summary are
+climbed only where the request would not fit otherwise. After the last rung the request fits, or
 `ContextOverflowError` names what is too big.
 
 `ContextKeeper` decides and climbs: `make_room` before each request, `shrink` after an overflow. The `Guard`
@@ -20,6 +20,8 @@ from math import ceil
 from agentloop._plumbing.callables import name_of
 from agentloop.compaction.compactor import Compactor
 from agentloop.compaction.plan import (
+    PARTIAL,
+    SUMMARY,
     WORTH,
     Occasion,
     Plan,
@@ -32,7 +34,6 @@ from agentloop.compaction.plan import (
     small_tail_plan,
     step_plans,
     steps_of,
-    strategy_plan,
     with_threshold,
 )
 from agentloop.compaction.policy import Compaction
@@ -257,7 +258,7 @@ class ContextKeeper:
     async def _clear_enough(
         self, session: Session, budget: Budget, occasion: Occasion
     ) -> tuple[Session, CompactionResult | None]:
-        """Rung 0: show as few results shortened as bring the request to the target; none where none do."""
+        """Show as few results shortened as bring the request to the target; none where none do."""
         for name, items in self._clearable(session.context):
             if items and size_after(items, session.context, budget) <= budget.target:
                 plan = clear_plan(items, name, session.context, budget, occasion)
@@ -285,11 +286,11 @@ class ContextKeeper:
     async def _summarise(
         self, session: Session, budget: Budget, occasion: Occasion
     ) -> tuple[Session, CompactionResult | None]:
-        """Rungs 1 and 2; where there was nothing to carry out, the guard has to know of it."""
+        """The policy's strategy, and a smaller tail; where nothing was to be done, the guard has to know."""
         first = len(self.outcomes)
         if not budget.fits(session.context) or self._is_worth(session.context, budget, occasion):
             session, _ = await self._by_the_steps(session, budget, occasion, self._strategy)
-        by_a_model = any(each.status == "done" and each.tier == 1 for each in self.outcomes[first:])
+        by_a_model = any(each.tier in (SUMMARY, PARTIAL) for each in self.outcomes[first:])
         if by_a_model and not budget.fits(session.context):
             plan = small_tail_plan(session.context, budget, occasion)
             session, _ = await self._carry_out(session, budget, plan)
@@ -315,10 +316,12 @@ class ContextKeeper:
         results: list[CompactionResult] = []
         in_vain: list[Plan] = []
         refused = False
-        for name, step, goal in steps_of(strategy, budget):
-            if results and (prevented(results[-1]) or budget.size(session.context) <= goal):
+        for step in steps_of(strategy, budget):
+            if results and prevented(results[-1]):
                 break
-            plan = strategy_plan(step, session.context, budget, occasion, name)
+            if results and budget.size(session.context) <= step.goal:
+                continue
+            plan = step.plan(session.context, budget, occasion)
             if plan is None or (refused and _needs_a_model(plan)) or any(map(plan.repeats, in_vain)):
                 continue
             session, result = await self._carry_out(session, budget, replace(plan, group=group))

@@ -23,6 +23,7 @@ from agentloop.strategies import (
     KeepRecentFraction,
     MicroCompact,
     Strategy,
+    Tiers,
     cleared_item,
     replaced_by,
     strategy_name,
@@ -40,8 +41,10 @@ MOST_SUMMARY_TOKENS = 8_000
 SHARE_OF_ROOM = 0.8
 """A summary takes at most this share of what the kept part leaves: the conversation is to go on."""
 
+STRIP, SUMMARY, PARTIAL, PLAIN = 1, 2, 3, 4
+"""The tiers: results shown shortened, a summary, one of another part, what needs no model. 0 is nothing."""
+
 SMALL_TAIL = KeepRecentFraction(0.1)
-SMALL_TAIL_TIER, SHORTEN_TIER = 2, 4
 
 SHORTENING = tuple(
     MicroCompact(keep_messages=0, max_chars=most, max_argument_chars=most) for most in (4_000, 1_000, 200, 40)
@@ -66,7 +69,8 @@ class Plan:
     """What goes, what is shown shortened, and what stands instead.
 
     What stands instead stands before the first message at or after position `at`, and is made from `reads`,
-    oldest first. Plans that are steps of one compaction share `group`.
+    oldest first. Plans that are steps of one compaction share `group`. The request must come to at most
+    `most` tokens by it, or all is left as it was; None: it may come to anything smaller.
     """
 
     occasion: Occasion
@@ -79,6 +83,7 @@ class Plan:
     cleared: tuple[ClearedItem, ...] = ()
     shown: tuple[Entry, ...] = ()
     group: str = ""
+    most: int | None = None
 
     @property
     def tokens(self) -> int:
@@ -113,7 +118,7 @@ class Plan:
 def plan_of(cut: Cut, context: Context, budget: Budget, *, occasion: Occasion, strategy: str) -> Plan | None:
     """The cut with all left out that must stay as it is, whoever chose it; None where nothing is left.
 
-    Its tier is 1 where it covers anything, else 0.
+    Its tier is that of a summary where it covers anything.
     """
     covered = safe_cover(context, cut.positions, task_tokens=budget.task_tokens)
     gone = {seq for unit in covered for seq in unit.seqs}
@@ -124,7 +129,7 @@ def plan_of(cut: Cut, context: Context, budget: Budget, *, occasion: Occasion, s
     plan = Plan(
         occasion=occasion,
         strategy=strategy,
-        tier=int(bool(covered)),
+        tier=SUMMARY if covered else STRIP,
         covered=covered,
         at=clamped(context, cut.at, budget.task_tokens),
         instead=cut.instead,
@@ -160,14 +165,14 @@ def _reads(cut: Cut, context: Context, covered: Sequence[Entry]) -> tuple[Entry,
 def clear_plan(
     items: tuple[ClearedItem, ...], name: str, context: Context, budget: Budget, occasion: Occasion
 ) -> Plan | None:
-    """Rung 0: these are shown shortened."""
+    """These are shown shortened."""
     return plan_of(Cut(cleared=items), context, budget, occasion=occasion, strategy=name)
 
 
 def strategy_plan(
     strategy: Strategy, context: Context, budget: Budget, occasion: Occasion, name: str = ""
 ) -> Plan | None:
-    """Rung 1: what the strategy would do now.
+    """What the strategy would do now.
 
     Raises:
         UsageError: it answered with something else.
@@ -183,18 +188,18 @@ def strategy_plan(
 
 
 def small_tail_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
-    """Rung 2: less is kept than the policy says."""
+    """Less is kept than the policy says."""
     plan = strategy_plan(SMALL_TAIL, context, budget, occasion)
-    return plan and replace(plan, tier=SMALL_TAIL_TIER)
+    return plan and replace(plan, tier=PARTIAL)
 
 
 def digest_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
-    """Rung 3: a digest instead, which needs no model."""
+    """A digest instead, which needs no model."""
     return strategy_plan(replaced_by(SMALL_TAIL, Digest()), context, budget, occasion, "digest")
 
 
 def shorten_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
-    """Rung 4: whatever is left shown so short that the request fits, or as short as it can be."""
+    """Whatever is left shown so short that the request fits, or as short as it can be."""
     items: tuple[ClearedItem, ...] = ()
     for policy in SHORTENING:
         found = (cleared_item(entry, policy, budget.counter) for entry in context.visible)
@@ -202,7 +207,7 @@ def shorten_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan |
         if size_after(items, context, budget) <= budget.limit:
             break
     plan = clear_plan(items, "shorten", context, budget, occasion)
-    return plan and replace(plan, tier=SHORTEN_TIER)
+    return plan and replace(plan, tier=PLAIN)
 
 
 def size_after(items: Sequence[ClearedItem], context: Context, budget: Budget) -> int:
@@ -212,24 +217,52 @@ def size_after(items: Sequence[ClearedItem], context: Context, budget: Budget) -
     return int(budget.size(context) - budget.ratio(context) * gain)
 
 
-def steps_of(
-    strategy: Strategy, budget: Budget, goal: int | None = None
-) -> Iterator[tuple[str, Strategy, int]]:
-    """The steps of a strategy, each with its name and with the size in tokens at which no more is needed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of a strategy, not needed where the request has come down to `goal` tokens.
+
+    Of tiers tried in turn, `tier` is its number, and `most` what it must bring the request to.
+    """
+
+    name: str
+    strategy: Strategy
+    goal: int
+    most: int | None = None
+    tier: int | None = None
+
+    def plan(self, context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
+        """What it would do now; None also where that is surely not enough.
+
+        Raises:
+            AgentLoopError: as for `strategy_plan`.
+        """
+        plan = strategy_plan(self.strategy, context, budget, occasion, self.name)
+        if plan is None or (self.most is not None and budget.least_size(context, plan.tokens) > self.most):
+            return None
+        return replace(plan, most=self.most, tier=self.tier or plan.tier)
+
+
+def steps_of(strategy: Strategy, budget: Budget, goal: int | None = None) -> Iterator[Step]:
+    """The steps of a strategy, by default until the request is down to the target."""
     goal = budget.target if goal is None else goal
     if not isinstance(strategy, Chain):
-        yield strategy_name(strategy), strategy, goal
+        yield Step(name=strategy_name(strategy), strategy=strategy, goal=goal)
         return
-    goal = goal if strategy.target is None else int(strategy.target * budget.limit)
-    for step in strategy.steps:
-        for name, inner, target in steps_of(step, budget, goal):
-            yield f"{strategy.name}: {name}", inner, target
+    if strategy.target is not None:
+        goal = int(strategy.target * budget.limit)
+    if isinstance(strategy, Tiers):
+        goal = strategy.most(budget)
+    for number, part in enumerate(strategy.steps, 1):
+        for step in steps_of(part, budget, goal):
+            if isinstance(strategy, Tiers):
+                step = replace(step, tier=number, most=goal if number < len(strategy.steps) else None)
+            yield replace(step, name=f"{strategy.name}: {step.name}")
 
 
 def step_plans(strategy: Strategy, context: Context, budget: Budget, occasion: Occasion) -> Iterator[Plan]:
     """What each step of the strategy would do now, of those that find something to do."""
-    for name, step, _ in steps_of(strategy, budget):
-        if plan := strategy_plan(step, context, budget, occasion, name):
+    for step in steps_of(strategy, budget):
+        if plan := step.plan(context, budget, occasion):
             yield plan
 
 

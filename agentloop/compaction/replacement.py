@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentloop._plumbing.truncate import beginning, head
 from agentloop.compaction.digest import digest
-from agentloop.compaction.plan import Plan
+from agentloop.compaction.plan import PLAIN, Plan
 from agentloop.context import (
     Context,
     Entry,
@@ -25,9 +25,6 @@ from agentloop.events import Compacted, Made
 from agentloop.messages import Message
 from agentloop.prompts import NOTE, question_message, summary_message
 from agentloop.strategies import Computed, Lines, Note
-
-WITHOUT_A_MODEL = 3
-"""The tier of a compaction whose text no model wrote."""
 
 ASKED_CHARS, ANSWERED_CHARS = 120, 160
 """So much is shown of what a user asked, and of the last thing the assistant said to it."""
@@ -78,7 +75,7 @@ def record_of(
         reason=plan.occasion.reason,
         why=plan.occasion.why,
         strategy=plan.strategy,
-        tier=WITHOUT_A_MODEL if covers and replacement.made != "summary" else plan.tier,
+        tier=PLAIN if covers and replacement.made != "summary" else plan.tier,
         transcript=transcript,
     )
 

@@ -145,6 +145,10 @@ class Budget:
             return report.measured + ceil(ratio * (counted - report.counted))
         return ceil(ratio * counted)
 
+    def least_size(self, context: Context, saved: int) -> int:
+        """The next request once so many of our tokens are saved, whatever is to stand for them left out."""
+        return ceil(self.ratio(context) * (self.counted(context) - saved))
+
     def size_of_rewritten(self, before: Context, after: Context) -> int:
         """The next request once `before` became `after`, by the measure of the size before.
 

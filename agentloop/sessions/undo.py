@@ -51,6 +51,7 @@ async def rewind_turns(session: Session, turns: int) -> int:
             tokens=0,
             made="note",
             reason="rewound",
+            tier=0,
             strategy="rewind",
         )
         try:

@@ -521,6 +521,41 @@ class Chain:
         return next((cut for step in self.steps if (cut := step(context, budget))), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Tiers(Chain):
+    """Strategies tried in turn, each on the context as it was: the first that makes the request fit wins.
+
+    It fits at `target`, a share of the limit; None: at the size at which the trigger fires, or at the limit.
+    Where none makes it fit, the last one is carried out. Results count them from 1.
+
+    Example:
+        >>> from agentloop.strategies import KeepRecentTurns, TurnWindow
+        >>> Tiers((TurnWindow(9), KeepRecentTurns())).most(Budget(window=8_000, fixed=0, model="m"))
+        7000
+    """
+
+    def most(self, budget: Budget) -> int:
+        """The largest request that fits, in tokens."""
+        if self.target is not None:
+            return int(self.target * budget.limit)
+        return budget.limit if budget.threshold is None else min(budget.threshold, budget.limit)
+
+    def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
+        cut = None
+        for step in self.steps:
+            cut = step(context, budget) or cut
+            if cut and budget.least_size(context, _saved(cut, context)) <= self.most(budget):
+                break
+        return cut
+
+
+def _saved(cut: Cut, context: Context) -> int:
+    """The most that the cut makes the context shorter by, in tokens."""
+    shown, positions = {entry.seq: entry.tokens for entry in context.visible}, cut.positions
+    covered = sum(entry.tokens for entry in context.visible if entry.seq in positions)
+    return covered + sum(shown.get(item.seq, item.tokens) - item.tokens for item in cut.cleared)
+
+
 def check_strategies(name: str, strategies: Sequence[object]) -> None:
     """Refuse none at all, and what is no strategy.
 

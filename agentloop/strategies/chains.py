@@ -14,6 +14,7 @@ from agentloop.strategies.base import (
     Instead,
     Note,
     Summary,
+    Tiers,
     cut_of,
     foldable,
 )
@@ -130,8 +131,10 @@ def Tiered(  # noqa: N802 — it reads like the strategies that are classes
     message_chars: int = 10_000,
     target: float | None = None,
     counter: TokenCounter | None = None,
-) -> Chain:
-    """Four tiers; the first that brings the request to the target wins. The newest `keep` messages stay.
+) -> Tiers:
+    """Four tiers, each tried on the context as it was; the first that makes the request fit wins.
+
+    The newest `keep` messages stay.
 
     1. Results longer than `max_chars` characters are shown as stubs.
     2. The model summarises all but the newest `keep` messages, read in chunks of at most `chunk_tokens` and
@@ -140,8 +143,9 @@ def Tiered(  # noqa: N802 — it reads like the strategies that are classes
     3. It summarises the older half of them.
     4. A record computed without a model stands for all but the newest `keep` messages.
 
-    A tier whose summary is refused is passed over. `target` is a share of the limit (None: where compaction
-    aims at anyway). The shares are OpenClaw's (`BASE_CHUNK_RATIO`, `MIN_CHUNK_RATIO`).
+    A tier whose summary is refused, or leaves too much, is passed over; the last is carried out in any case.
+    The request fits where the trigger no longer fires, or may be sent where that has no such place; `target`
+    aims lower, at a share of the limit. The shares are OpenClaw's (`BASE_CHUNK_RATIO`, `MIN_CHUNK_RATIO`).
 
     Raises:
         UsageError: a number is below its least (1 message, 0, 20 tokens or 100 characters), a share or the
@@ -170,7 +174,7 @@ def Tiered(  # noqa: N802 — it reads like the strategies that are classes
         InChunks(keep=keep, chunks=chunks, message_chars=message_chars, part=0.5, counter=counter),
         AllBut(keep=keep, instead=Digest(), counter=counter),
     )
-    return Chain(steps, target=target, name="Tiered")
+    return Tiers(steps, target=target, name="Tiered")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
