@@ -52,6 +52,10 @@ RunStatus: TypeAlias = Literal[
 ]
 ToolStatus: TypeAlias = Literal["ok", "error", "timeout", "interrupted"]
 Level: TypeAlias = Literal["none", "warning", "critical"]
+"""How full something is: under 80 % of it, to 90 %, above."""
+
+LevelOf: TypeAlias = Literal["line", "window"]
+"""What is filled: the size at which automatic compaction fires, or the whole window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +65,27 @@ class ContextStatus:
     `tokens` is the size of the next request, fixed part included; `measured` says whether it rests on
     the provider's own count. `threshold` is where automatic compaction fires, None where it is off or its
     trigger has no such place.
+
+    Example:
+        >>> status = ContextStatus(tokens=85_000, window=128_000, threshold=99_000, measured=True)
+        >>> status.line_level, status.window_level
+        ('warning', 'none')
     """
 
     tokens: int
     window: int
     threshold: int | None
     measured: bool
+
+    @property
+    def line_level(self) -> Level:
+        """How near compaction is: by the share of `threshold`; `none` where there is no such line."""
+        return "none" if self.threshold is None else level_of(self.tokens, self.threshold)
+
+    @property
+    def window_level(self) -> Level:
+        """How full the window is: by the share of the whole of it."""
+        return level_of(self.tokens, self.window)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,16 +236,19 @@ class CompactionSkipped(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextWarning(StreamEvent):
-    """The level of the window's filling changed: none under 80 %, warning to 90 %, critical above.
+    """A level changed: none under 80 %, warning to 90 %, critical above.
 
-    `text` says what else is wrong: instructions and tool schemas that compaction cannot make up for, said
-    once a run.
+    `of` says of what: of the line at which compaction fires, `threshold` in tokens, which comes first, or of
+    the whole window. `text` says what else is wrong: instructions and tool schemas that compaction cannot
+    make up for, said once a run.
     """
 
     level: Level
     tokens: int
     window: int
     text: str | None = None
+    of: LevelOf = "window"
+    threshold: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,11 +300,11 @@ AnyStreamEvent: TypeAlias = (
 )
 
 
-def level_of(tokens: int, window: int) -> Level:
-    """How full: none under 80 % of the window, warning to 90 %, critical above."""
-    if tokens > window * 0.9:
+def level_of(tokens: int, most: int) -> Level:
+    """How full: none under 80 % of the most, warning to 90 %, critical above."""
+    if tokens > most * 0.9:
         return "critical"
-    return "warning" if tokens >= window * 0.8 else "none"
+    return "warning" if tokens >= most * 0.8 else "none"
 
 
 def event_type(event: StreamEvent) -> str:
@@ -299,7 +321,10 @@ def to_json(event: StreamEvent) -> dict[str, Any]:
 def _json_value(value: Any) -> Any:
     if isinstance(value, Message):
         return value.to_openai()
-    if isinstance(value, Usage | ContextStatus):
+    if isinstance(value, ContextStatus):
+        levels = {"line_level": value.line_level, "window_level": value.window_level}
+        return dataclasses.asdict(value) | levels
+    if isinstance(value, Usage):
         return dataclasses.asdict(value)
     return list(value) if isinstance(value, tuple) else value
 

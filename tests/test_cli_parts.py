@@ -94,6 +94,20 @@ def test_the_status_line_is_what_people_ask_for() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("tokens", "says"),
+    [
+        (81_919, "81.9k/128k 64% (measured) · auto at 102k"),
+        (81_920, "81.9k/128k 64% (measured) · auto at 102k, 80% of it: warning"),
+        (95_000, "95k/128k 74% (measured) · auto at 102k, 93% of it: critical"),
+        (116_000, "116k/128k 91% (measured): critical · auto at 102k, 113% of it: critical"),
+    ],
+)
+def test_the_status_line_has_the_levels_of_the_line_and_of_the_window(tokens: int, says: str) -> None:
+    status = ContextStatus(tokens=tokens, window=128_000, threshold=102_400, measured=True)
+    assert status_line(RunFigures(model="m", context=status)) == f"m · {says} · 0 compactions"
+
+
 def test_the_status_line_leaves_out_what_is_not_known() -> None:
     assert status_line(RunFigures(model="m", earlier=1)) == "m · 1 compaction"
     off = ContextStatus(tokens=0, window=8_000, threshold=None, measured=False)

@@ -27,6 +27,7 @@ from agentloop.stream import (
     ResultsCleared,
     RunEnded,
     event_type,
+    level_of,
 )
 from agentloop.testing import FailingModel, ScriptedModel, calls
 from agentloop.triggers import Fired, WindowFraction
@@ -448,9 +449,28 @@ async def test_the_level_of_the_window_is_told_when_it_changes(tmp_path: Path) -
     policy = Compaction(micro=None, trigger=WindowFraction(0.99))
     model = ScriptedModel(reading(40), window=WINDOW)
     events = await watched(runner_for(model, tmp_path, compaction=policy), "Read")
-    levels = [event.level for event in events if isinstance(event, ContextWarning)]
-    assert levels[0] == "warning"
-    assert all(before != after for before, after in pairwise(levels))
+    warnings = [event for event in events if isinstance(event, ContextWarning)]
+    for of in ("line", "window"):
+        levels = [event.level for event in warnings if event.of == of]
+        assert levels[0] == "warning"
+        assert all(before != after for before, after in pairwise(levels))
+
+
+async def test_with_the_default_policy_one_is_told_that_compaction_is_near(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(40), window=WINDOW, summary=every_fact)
+    runner = runner_for(model, tmp_path)
+    events = await watched(runner, "Read", session_id="s")
+    told = [event for event in events if isinstance(event, ContextWarning | CompactionStarted)]
+    near = [event for event in told if isinstance(event, ContextWarning) and event.level != "none"]
+    assert {event.of for event in near} == {"line"}
+    for event in near:
+        assert event.threshold is not None
+        share = event.tokens / event.threshold
+        assert (0.8 <= share <= 0.9) if event.level == "warning" else share > 0.9
+    assert [event for event in told if isinstance(event, CompactionStarted)]
+    status = await runner.status("s")
+    assert status.line_level == level_of(status.tokens, status.threshold or 0)
+    assert status.window_level == level_of(status.tokens, status.window) == "none"
 
 
 async def test_a_compaction_survives_messages_that_others_add_meanwhile(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from agentloop.stream import (
     CompactionStarted,
     ContextStatus,
     ContextWarning,
+    Level,
     MessageAdded,
     ResultsCleared,
     Retrying,
@@ -259,7 +260,7 @@ def _trouble(event: StreamEvent) -> Text | None:
             return _red(f"! {event.name} gave the same result {event.times} times for the same arguments")
         case MessageAdded(finish=finish) if finish in _CUT_SHORT:
             return _red(f"! the answer was cut off by {_CUT_SHORT[finish]}")
-        case ContextWarning(level="critical"):
+        case ContextWarning(level="critical", of="window"):
             return _red(f"! the window is nearly full: {short(event.tokens)} of {short(event.window)} tokens")
     return None
 
@@ -315,14 +316,23 @@ def _filling(tally: RunFigures) -> str:
     tokens, window = tally.context.tokens, tally.context.window
     percent = round(100 * tokens / window) if window else 100
     kind = "measured" if tally.context.measured else "estimated"
-    return f"{short(tokens)}/{short(window)} {percent}% ({kind})"
+    level = _level(tally.context.window_level)
+    return f"{short(tokens)}/{short(window)} {percent}% ({kind}){level}"
 
 
 def _line(tally: RunFigures) -> str:
     if tally.context is None:
         return ""
-    threshold = tally.context.threshold
-    return "auto off" if threshold is None else f"auto at {short(threshold)}"
+    tokens, threshold = tally.context.tokens, tally.context.threshold
+    if threshold is None:
+        return "auto off"
+    level = _level(tally.context.line_level)
+    reached = f", {round(100 * tokens / threshold)}% of it{level}" if level and threshold else ""
+    return f"auto at {short(threshold)}{reached}"
+
+
+def _level(level: Level) -> str:
+    return "" if level == "none" else f": {level}"
 
 
 def _compactions(tally: RunFigures) -> str:

@@ -59,8 +59,8 @@ from agentloop.stream import (
     ContextStatus,
     ContextWarning,
     Level,
+    LevelOf,
     ResultsCleared,
-    level_of,
     together,
 )
 from agentloop.triggers import Overflow, Trigger, threshold_of
@@ -83,7 +83,7 @@ class ContextKeeper:
     compactor: Compactor
     outcomes: list[CompactionResult] = field(default_factory=list)
     _clearing: Clearing | None = field(default=None, init=False)
-    _level: Level = field(default="none", init=False)
+    _levels: dict[LevelOf, Level] = field(default_factory=dict, init=False)
     _said_fixed: bool = field(default=False, init=False)
     _lowered_at: int | None = field(default=None, init=False)
 
@@ -423,7 +423,7 @@ class ContextKeeper:
             return
         self._said_fixed = True
         warning = ContextWarning(
-            level=level_of(self.budget.size(context), self.budget.window),
+            level=self.status(context).window_level,
             tokens=fixed,
             window=self.budget.window,
             text=f"instructions and tool schemas take {fixed:,} tokens, more than the {target:,} that "
@@ -432,12 +432,20 @@ class ContextKeeper:
         await self.compactor.emitter.emit(warning)
 
     async def _warn(self, context: Context) -> None:
-        size = self.budget.size(context)
-        level = level_of(size, self.budget.window)
-        if level != self._level:
-            self._level = level
-            warning = ContextWarning(level=level, tokens=size, window=self.budget.window)
-            await self.compactor.emitter.emit(warning)
+        """Say which levels have changed since the last request."""
+        status = self.status(context)
+        levels: dict[LevelOf, Level] = {"line": status.line_level, "window": status.window_level}
+        for of, level in levels.items():
+            if level != self._levels.get(of, "none"):
+                warning = ContextWarning(
+                    level=level,
+                    of=of,
+                    tokens=status.tokens,
+                    window=status.window,
+                    threshold=status.threshold,
+                )
+                await self.compactor.emitter.emit(warning)
+        self._levels = levels
 
 
 def prevented(result: CompactionResult | None) -> str | None:
