@@ -387,7 +387,7 @@ class EventFilter:
         return (
             (self.first is None or self.first <= seq)
             and (self.last is None or seq <= self.last)
-            and (self.branch is None or self._is_of_branch(branch))
+            and (self.branch is None or is_of_branch(branch, self.branch))
             and (self.run_id is None or run_id == self.run_id)
             and (self.kinds is None or kind in self.kinds)
             and (self.synthetic is None or kind == _KIND_OF_SYNTHETIC[self.synthetic])
@@ -395,10 +395,12 @@ class EventFilter:
             and (self.regex is None or _compiled(self.regex).search(text) is not None)
         )
 
-    def _is_of_branch(self, branch: str | None) -> bool:
-        if self.branch == MAIN or branch is None:
-            return self.branch == MAIN and branch is None
-        return branch == self.branch or branch.startswith(f"{self.branch}.")
+
+def is_of_branch(branch: str | None, name: str) -> bool:
+    """Whether a branch is the one of that name or below it; None is the main line, whose name is `MAIN`."""
+    if name == MAIN or branch is None:
+        return name == MAIN and branch is None
+    return branch == name or branch.startswith(f"{name}.")
 
 
 _KIND_OF_SYNTHETIC: Final = {True: Compacted.kind, False: MessageRecord.kind}

@@ -5,7 +5,7 @@ Here alone it is said of which store, redaction and compaction the runs are; `ru
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +25,7 @@ from agentloop.run import (
     RunConfig,
     as_user_message,
     execute_run,
+    run_sub_agent,
     transcripts_folder,
 )
 from agentloop.sessions import (
@@ -39,7 +40,14 @@ from agentloop.sessions import (
     undo_newest,
 )
 from agentloop.stores import open_store
-from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
+from agentloop.stores.base import (
+    SessionInfo,
+    SessionStore,
+    check_trunk,
+    checked_owner,
+    checked_session_id,
+    checked_ttl,
+)
 from agentloop.strategies import Strategy
 from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
 from agentloop.triggers import Trigger
@@ -145,7 +153,7 @@ class Runner:
             SessionNotFoundError: there is no such session.
             SessionBusyError: another run works on it.
         """
-        return await self._run(None, checked_session_id(session_id), deps, limits, drop_event)
+        return await self._run(None, check_trunk(session_id), deps, limits, drop_event)
 
     async def stream(
         self,
@@ -251,6 +259,15 @@ class Runner:
             raise SessionNotFoundError(f"there is no session {session_id!r}")
         return select(records, only)
 
+    async def branches(self, session_id: str) -> Sequence[SessionInfo]:
+        """The logs of the session's sub-agents, oldest first; `events` of their ids says what is in them.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+        """
+        await self._existing(session_id)
+        return sorted(await self.store.list(branches_of=session_id), key=lambda line: line.created)
+
     async def status(self, session_id: str) -> ContextStatus:
         """How full the window is with this session.
 
@@ -274,7 +291,7 @@ class Runner:
     async def _run(
         self, message: Message | None, session_id: str | None, deps: Any, limits: Limits | None, sink: Sink
     ) -> RunResult:
-        session_id = new_session_id() if session_id is None else checked_session_id(session_id)
+        session_id = new_session_id() if session_id is None else check_trunk(session_id)
         return await execute_run(self._config, message, session_id, sink=sink, deps=deps, limits=limits)
 
     async def _existing(self, session_id: str) -> Session:
@@ -326,6 +343,7 @@ def run_config(
         agent=agent,
         sessions=sessions,
         new_keeper=new_keeper,
+        run_below=run_sub_agent,
         redaction=Redaction(None if redact is None else checked_redaction(redact)),
         callbacks=checked_callbacks(callbacks),
         callback_seconds=callback_seconds,

@@ -1,6 +1,6 @@
 """The runner without `await`: one small portal to an event loop in the background, not a second copy."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from agentloop.results import CompactionPreview, RunResult
 from agentloop.run import Agent, Limits
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, WhenBusy
-from agentloop.stores.base import SessionStore
+from agentloop.stores.base import SessionInfo, SessionStore
 from agentloop.strategies import Strategy
 from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
 from agentloop.triggers import Trigger
@@ -115,6 +115,10 @@ class SyncRunner:
     def events(self, session_id: str, *, only: EventFilter | None = None) -> list[Record]:
         """See `Runner.events`."""
         return self._portal.run(self._runner.events(session_id, only=only))
+
+    def branches(self, session_id: str) -> Sequence[SessionInfo]:
+        """See `Runner.branches`."""
+        return self._portal.run(self._runner.branches(session_id))
 
     def status(self, session_id: str) -> ContextStatus:
         """See `Runner.status`."""

@@ -115,7 +115,7 @@ def _fallback_notice(settings: Settings) -> str | None:
 
 def _check_cost_limit(limits: Limits, agent: Agent) -> None:
     try:
-        check_priced(limits, *agent.models)
+        check_priced(limits, *agent.all_models)
     except UsageError as error:
         what = str(error).partition("; ")[0]  # what follows is advice for Python
         raise UsageError(f"--max-cost: {what}: limit --max-tokens instead") from error

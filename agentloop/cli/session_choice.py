@@ -8,6 +8,7 @@ from agentloop.context import Finish, next_step
 from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.sessions import Session, check_free, new_session_id
 from agentloop.stores import SessionInfo, SessionStore, checked_session_id
+from agentloop.stores.base import check_trunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ def session_choice(*, latest: bool, existing: str | None, exact: str | None, sto
     if existing is not None and not existing.strip():
         raise UsageError("--resume: the id is empty; `agentloop sessions list --all` shows them")
     if exact is not None:
-        checked_session_id(exact)
+        check_trunk(exact)
     return SessionChoice(latest=latest, existing=existing, exact=exact)
 
 

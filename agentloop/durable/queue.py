@@ -43,7 +43,7 @@ from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.run import as_user_message, title_of
 from agentloop.sessions import check_free, new_session_id
 from agentloop.stores import open_store
-from agentloop.stores.base import SessionStore, checked_owner, checked_session_id, checked_ttl
+from agentloop.stores.base import SessionStore, check_trunk, checked_owner, checked_ttl
 
 
 class AnswerLostError(StoreError):
@@ -183,7 +183,7 @@ class RunQueue:
             StoreError: the database could not be reached.
         """
         message = self._redaction.hide(as_user_message(prompt))
-        session = new_session_id() if session_id is None else checked_session_id(session_id)
+        session = new_session_id() if session_id is None else check_trunk(session_id)
         if session_id is not None and self._owner is not None:
             await check_owner(self._owner, session, self._store, self._client)
         ttl_seconds = checked_ttl(ttl_seconds)

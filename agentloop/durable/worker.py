@@ -284,5 +284,5 @@ def _checked_version(version: str) -> str:
 
 def _place(config: RunConfig, limits: Limits | None, sink: Sink) -> WorkPlace:
     limits = with_step_limit(limits, config.agent.max_steps)
-    check_priced(limits, *config.agent.models)
+    check_priced(limits, *config.agent.all_models)
     return WorkPlace(config=config, limits=limits, sink=Listener(on_event=sink, redaction=config.redaction))

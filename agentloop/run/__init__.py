@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from agentloop.run.limits import MOST_STEPS, Limits, check_priced, with_step_limit
     from agentloop.run.model_step import ask_model, came_to_nothing
     from agentloop.run.state import Run
+    from agentloop.run.sub_agent import run_sub_agent
     from agentloop.run.tool_step import answer_one, compact, interrupted_record
     from agentloop.run.tool_step import may_run_again, split_off_compact
 else:
@@ -24,6 +25,7 @@ else:
             "limits": "MOST_STEPS Limits check_priced with_step_limit",
             "model_step": "ask_model came_to_nothing",
             "state": "Run",
+            "sub_agent": "run_sub_agent",
             "tool_step": "answer_one compact interrupted_record may_run_again split_off_compact",
         },
     )

@@ -12,9 +12,18 @@ from agentloop.events import RunSetup
 from agentloop.messages import Json
 from agentloop.models import ChatModel, TellsSetup, check_model
 from agentloop.recall import RECALL_TOOLS
-from agentloop.run.limits import MOST_STEPS
-from agentloop.tools import Tool, ToolRegistry
+from agentloop.run.limits import MOST_STEPS, Limits
+from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry
 from agentloop.triggers import WindowFraction
+
+SUB_AGENT_SECONDS = 3_600.0
+_TASK: Json = {
+    "type": "object",
+    "properties": {
+        "task": {"type": "string", "description": "What it is to do; it knows nothing but this text."}
+    },
+    "required": ["task"],
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,58 @@ class Agent:
         return (self.model, writer) if writer else (self.model,)
 
     @property
+    def all_models(self) -> tuple[ChatModel, ...]:
+        """The same, and those of its sub-agents: all that a run may ask."""
+        below = [
+            tool.function.agent for tool in self.registry.values() if isinstance(tool.function, SubAgent)
+        ]
+        return (*self.models, *(model for agent in below for model in agent.all_models))
+
+    def as_tool(
+        self,
+        name: str,
+        description: str,
+        *,
+        limits: Limits | None = None,
+        timeout_seconds: float = SUB_AGENT_SECONDS,
+    ) -> Tool:
+        """This agent as a tool of another one: the model gives it a `task`, its answer is the result.
+
+        Each call is a run in a log of its own, which knows nothing of the conversation but the task. That log
+        belongs to the session: its id is the session's, `~`, and the branch, which is `name` and a mark of
+        the call (`s~scout.1f0a9c3e`). It stands in no list of sessions, and goes where the session goes. A
+        sub-agent of a sub-agent is a branch of that branch.
+
+        What it uses is a part of the run that calls it, of its `usage`, `cost` and limits; `limits` hold for
+        each call by itself, where its steps are the agent's `max_steps`. At a limit its call fails, with what
+        there is of an answer; so it does where its run fails. Cancelling the run cancels it. After a crash a
+        call that was in flight goes on where it stood, and one that had its answer is not done again.
+
+        `callbacks` of the runner hear its run with that log as the session; who watches the run that calls it
+        sees the tools that it calls as `ToolProgress`.
+
+        Example:
+            >>> from agentloop import Agent, OfflineModel
+            >>> scout = Agent(OfflineModel(), instructions="Find out one thing.")
+            >>> lead = Agent(OfflineModel(), tools=[scout.as_tool("scout", "Finds out one thing.")])
+
+        Raises:
+            ToolDefinitionError: the name or the description is none that a tool may have, or the time limit
+                is no number of more than 0.
+            UsageError: the limits are none.
+        """
+        if not isinstance(limits, Limits | None):
+            raise UsageError(f"limits must be a Limits(…) or None, not {shown(limits)}")
+        return Tool(
+            name=name,
+            description=description,
+            parameters=_TASK,
+            function=SubAgent(agent=self, name=name, limits=limits),
+            idempotent=True,
+            timeout_seconds=timeout_seconds,
+        )
+
+    @property
     def setup(self) -> RunSetup:
         """What its runs are made with, as their records say it."""
         known = self.model.setup() if isinstance(self.model, TellsSetup) else RunSetup()
@@ -88,3 +149,15 @@ class Agent:
         """The tools as every request names them."""
         own = tuple(self.registry.schemas)
         return (*own, COMPACT_SCHEMA) if self.offers_compact else own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubAgent:
+    """What the tool does that an agent became; `limits` hold for each call of it."""
+
+    agent: Agent
+    name: str
+    limits: Limits | None = None
+
+    async def __call__(self, context: RunContext[Any], task: str) -> ToolAnswer:
+        return await context.run_agent(self, task)

@@ -1,6 +1,7 @@
 """What all runs of a runner share; what a caller gave, checked."""
 
 import copy
+import functools
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -17,21 +18,25 @@ from agentloop.errors import UsageError
 from agentloop.messages import Message
 from agentloop.models import AsksWindow
 from agentloop.recall import recall_tools
-from agentloop.run.agent import Agent
-from agentloop.run.limits import Limits
+from agentloop.run.agent import Agent, SubAgent
+from agentloop.run.limits import Limits, Spending
 from agentloop.run.state import KeepsContext, Run, always_lapsed
 from agentloop.sessions import Holder, Rebase, Sessions, rebase_beside
-from agentloop.tools import Tool
+from agentloop.tools import Tool, ToolAnswer
 
 NewKeeper: TypeAlias = Callable[["RunConfig", Emitter, Budget, Rebase], KeepsContext]
 """Makes what keeps a run's requests inside this budget, shown by that emitter."""
 
+RunsBelow: TypeAlias = Callable[["RunConfig", Run, str, SubAgent, str], Awaitable[ToolAnswer]]
+"""Runs a sub-agent for a call, by its id, of this run, with that task; what the call is answered."""
+
 
 @dataclass(slots=True)
 class Learnt:
-    """What the runs so far learnt of the server; None before the first of them."""
+    """What the runs so far learnt of the server, None before the first; `below` is that of sub-agents."""
 
     budget: Budget | None = None
+    below: "dict[str, Learnt]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,7 @@ class RunConfig:
     agent: Agent
     sessions: Sessions
     new_keeper: NewKeeper
+    run_below: RunsBelow
     redaction: Hides
     callbacks: tuple[Callbacks, ...] = ()
     callback_seconds: float = CALLBACK_SECONDS
@@ -71,10 +77,12 @@ class RunConfig:
         has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed,
         deps: Any = None,
         limits: Limits | None = None,
+        within: Spending | None = None,
     ) -> Run:
         """A run that has not begun; `sink` takes its events.
 
         `rebase` says when what it writes still holds though others wrote: by default as `rebase_beside`.
+        `within` is what the run has used that it is a part of.
         """
         emitter = self.emitter(session_id, sink, run_id=run_id)
         rebase = rebase or rebase_beside(emitter.run_id)
@@ -91,6 +99,8 @@ class RunConfig:
             hold=hold,
             has_lapsed=has_lapsed,
             deps=deps,
+            within=within,
+            run_below=functools.partial(self.run_below, self),
         )
 
     def emitter(self, session_id: str, sink: Sink, *, run_id: str | None = None) -> Emitter:

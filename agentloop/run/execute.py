@@ -38,7 +38,7 @@ from agentloop.events import Event, MessageRecord, Record, RunStartRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.results import RunResult, as_run_failure, status_of
 from agentloop.run.config import RunConfig, title_of
-from agentloop.run.limits import Limits, check_priced, with_step_limit
+from agentloop.run.limits import Limits, Spending, check_priced, with_step_limit
 from agentloop.run.loop import NextStep, loop
 from agentloop.run.model_step import ask_model
 from agentloop.run.state import Run, Stored
@@ -55,21 +55,23 @@ async def execute_run(
     sink: Sink,
     deps: Any = None,
     limits: Limits | None = None,
+    within: Spending | None = None,
 ) -> RunResult:
     """Run the session to its answer or to a limit, with this message or from where it stands.
 
     The session is let go of before anybody is told the end, so that who hears of it may go on with it.
+    `within` is what the run has used that this one is a part of.
 
     Raises:
         AgentLoopError: see `Runner.run` and `Runner.resume`.
     """
     limits = with_step_limit(limits, config.agent.max_steps)
-    check_priced(limits, *config.agent.models)
+    check_priced(limits, *config.agent.all_models)
     await _admit(config.sessions, message, session_id)
     async with config.sessions.held(session_id) as hold:
         await _admit(config.sessions, message, session_id)  # it may have been begun while this run waited
         session = await _open(config.sessions, message, session_id)
-        run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits)
+        run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits, within=within)
         run.has_lapsed = hold.has_lapsed
         try:
             with hold.working(run.check_alone):

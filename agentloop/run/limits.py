@@ -44,7 +44,7 @@ class Limits:
     the same, too, counted over compactions. They are looked at before each step that asks the model: at a
     limit the run ends in order with the status `limit`, and what is under way is never cut off, so the last
     step may go beyond. Going on with `resume` begins to count anew; a worker that takes over a durable run
-    counts on, but for repeats.
+    counts on, but for repeats and what finished sub-agents used.
 
     Tokens and cost are what the provider reports. Where it reports nothing, our own count of requests and
     answers takes its place. A limit on cost is refused before anything is sent where the model says that its
@@ -144,7 +144,8 @@ class Spending:
     `steps` counts the agent's answers, `answered` is what they used and `unreported` what those did that
     reported nothing; `charged` is their price as far as a limit needs it. `results` says how often each call,
     by its tool and arguments, gave which result, of which a hash is kept; `repeats` is the most of these,
-    `repeated` its tool.
+    `repeated` its tool. What sub-agents used in the run (`below`) is a part of it all, but for steps and
+    repeats; `within` is the run that this one is a part of.
     """
 
     limits: Limits
@@ -160,20 +161,26 @@ class Spending:
     results: Counter[tuple[str, str, str]] = field(default_factory=Counter, repr=False)
     repeats: int = 0
     repeated: str = ""
+    within: "Spending | None" = field(default=None, repr=False)
+    below: "list[Spending]" = field(default_factory=list)
     started: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.started = self.limits.clock()
+        if self.within is not None:
+            self.within.below.append(self)
 
     @property
     def usage(self) -> Usage:
         """What all requests used, those for summaries too."""
-        return sum((outcome.usage for outcome in self.outcomes), self.answered)
+        own = sum((outcome.usage for outcome in self.outcomes), self.answered)
+        return sum((each.usage for each in self.below), own)
 
     @property
     def cost(self) -> float | None:
         """What they cost in US dollars; None where no price is known."""
-        costs = [self.paid, *(outcome.cost for outcome in self.outcomes)]
+        below = (each.cost for each in self.below)
+        costs = [self.paid, *(outcome.cost for outcome in self.outcomes), *below]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if known else None
 
@@ -187,7 +194,7 @@ class Spending:
             self.unreported += used
         if answer.cost is not None:
             self.paid = (self.paid or 0.0) + answer.cost
-        if self.limits.cost is not None:
+        if self._is_charged:
             self.charged = total(self.charged, charge(self.model, used, answer.cost))
 
     def add_beside(self, used: Used) -> None:
@@ -196,7 +203,7 @@ class Spending:
         self.unreported += used.unreported
         if used.cost is not None:
             self.paid = (self.paid or 0.0) + used.cost
-        if self.limits.cost is not None:
+        if self._is_charged:
             self.charged = total(self.charged, *self._charged_for(used))
 
     def add_result(self, call: ToolCall, text: str) -> int:
@@ -209,8 +216,11 @@ class Spending:
 
     def limit_reached(self) -> str | None:
         """Which limit is reached, in words; None where the model may be asked on."""
-        used = sum((outcome.unreported for outcome in self.outcomes), self.usage + self.unreported)
-        spent = Spent(
+        return self.limits.reached(self._spent()) or self._limit_above()
+
+    def _spent(self) -> Spent:
+        used = self.usage + self._all_unreported()
+        return Spent(
             steps=self.steps,
             tokens=used.input_tokens + used.output_tokens,
             seconds=self.limits.clock() - self.started,
@@ -218,11 +228,27 @@ class Spending:
             repeats=self.repeats,
             repeated=self.repeated,
         )
-        return self.limits.reached(spent)
+
+    def _limit_above(self) -> str | None:
+        """Which limit of a run is reached that this one is a part of; not how many steps it makes itself."""
+        if self.within is None:
+            return None
+        spent = replace(self.within._spent(), steps=0, repeats=0)
+        return self.within.limits.reached(spent) or self.within._limit_above()
+
+    @property
+    def _is_charged(self) -> bool:
+        """Whether a limit on cost, here or above, needs to know what requests cost."""
+        return self.limits.cost is not None or (self.within is not None and self.within._is_charged)
+
+    def _all_unreported(self) -> Usage:
+        own = sum((outcome.unreported for outcome in self.outcomes), self.unreported)
+        return sum((each._all_unreported() for each in self.below), own)
 
     def _charges(self) -> float | None:
         """What all requests cost, by their answers or by the price of who gave them."""
-        return total(self.charged, *(each for used in self.outcomes for each in self._charged_for(used)))
+        summaries = (each for used in self.outcomes for each in self._charged_for(used))
+        return total(self.charged, *summaries, *(each._charges() for each in self.below))
 
     def _charged_for(self, used: Used | CompactionResult) -> Sequence[float | None]:
         """What a summary cost, by its answers or by the price of who wrote it."""

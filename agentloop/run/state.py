@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +15,11 @@ from agentloop.errors import ContextTooLongError, TakenOverError
 from agentloop.events import Event, MessageRecord, RunEndRecord
 from agentloop.messages import CallIds, Json, Message, Usage
 from agentloop.models import Answer
-from agentloop.run.agent import Agent
+from agentloop.run.agent import Agent, SubAgent
 from agentloop.run.limits import Limits, Spending
 from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
 from agentloop.stream import CompactionResult, ContextStatus, MessageAdded, RunEnded, RunStatus, ToolProgress
-from agentloop.tools import RunContext, RunThread, Tool, ToolRegistry
+from agentloop.tools import RunContext, RunThread, Tool, ToolAnswer, ToolRegistry
 
 
 class KeepsContext(Protocol):
@@ -71,7 +72,8 @@ class Stored:
 class Run:
     """One run while it goes on; `spills` is the folder for results too long to show, None for nowhere.
 
-    `registry` holds the agent's tools and those of `recall`.
+    `registry` holds the agent's tools and those of `recall`. `run_below` runs a sub-agent for one of its
+    calls, `within` is what the run has used that this one is a part of.
 
     `spending` is what it has used, held against `limits`. `in_vain` is how many answers in a row came to
     nothing, `session` the session as this run last stored it, None before the log knows of the run and once
@@ -88,9 +90,11 @@ class Run:
     counter: TokenCounter
     rebase: Rebase
     spills: Path | None
+    run_below: Callable[["Run", str, SubAgent, str], Awaitable[ToolAnswer]]
     recall: tuple[Tool, ...] = ()
     limits: Limits = field(default_factory=Limits)
     deps: Any = None
+    within: Spending | None = None
     in_vain: int = 0
     session: Session | None = None
     hold: Holder | None = None
@@ -108,6 +112,7 @@ class Run:
             writer=self.agent.models[-1],
             counter=self.counter,
             outcomes=self.keeper.outcomes,
+            within=self.within,
         )
 
     @property
@@ -270,6 +275,7 @@ class Run:
                 usage=self.spending.usage,
                 on_progress=progress,
                 redact=self.emitter.hide,
+                run_agent=partial(self.run_below, self, call_id),
             )
         finally:
             under_way = False

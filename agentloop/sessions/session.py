@@ -224,6 +224,12 @@ class Sessions:
         """See `check_free`."""
         await check_free(session_id, self.store, self.owner)
 
+    async def beside(self, session_id: str) -> Self:
+        """The same for logs that belong to that session: its owner's, of its folder, kept as long."""
+        line = await self.store.info(session_id)
+        owner, folder = (line.owner, line.folder) if line else (None, None)
+        return replace(self, owner=owner, folder=folder, ttl_seconds=None)
+
     def description(self, title: str | None) -> Described:
         """What a new one is called, and whose it is."""
         return Described(title=title, folder=self.folder, owner=self.owner, ttl_seconds=self.ttl_seconds)

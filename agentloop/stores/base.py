@@ -62,7 +62,9 @@ LAST_MOMENT = 253_402_300_799
 MOST_LEASE_SECONDS = 10 * 365 * 86_400.0
 """A lease that is asked for longer lasts so long; one that ends later than that from now is damaged."""
 
-_SESSION_ID = pattern(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_SESSION_ID = pattern(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}(~[A-Za-z0-9._-]{1,1000})?")
+_BRANCH = "~"
+"""Stands behind a session's id, and before the name of a branch of it, in the id of that branch's log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,12 +209,19 @@ class SessionStore(Protocol):
         """The session's line in the list; None for a session that does not exist."""
         ...
 
-    async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
-        """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
+    async def list(
+        self, *, folder: str | None = None, owner: str | None = None, branches_of: str | None = None
+    ) -> Sequence[SessionInfo]:
+        """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner.
+
+        The logs of sub-agents are not among them: with `branches_of` it is those of that session alone.
+        """
         ...
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session, its log and all that was kept beside it; False where there was none.
+
+        The logs of its sub-agents go with it, here and in a sweep.
 
         Who holds the session by a lease holds its id until they let go, so that no other run begins it anew
         while the old one is under way.
@@ -335,8 +344,34 @@ class TellsLeases(Protocol):
         ...
 
 
+def branch_id(session_id: str, name: str) -> str:
+    """The id of the log in which this branch of the session stands; one of a branch is a part of its name."""
+    return f"{session_id}{'.' if _BRANCH in session_id else _BRANCH}{name}"
+
+
+def branch_in(session_id: str) -> str | None:
+    """The branch whose log has this id, such as `scout.1f0a`; None for a session itself."""
+    return session_id.partition(_BRANCH)[2] or None
+
+
+def trunk_of(session_id: str) -> str | None:
+    """The session whose branch has a log of this id; None for a session itself."""
+    return session_id.partition(_BRANCH)[0] if _BRANCH in session_id else None
+
+
+def check_trunk(session_id: str) -> str:
+    """The id of a session to begin or go on with, itself.
+
+    Raises:
+        UsageError: it is none, or that of a branch, which only the run of its session works on.
+    """
+    if trunk_of(checked_session_id(session_id)) is None:
+        return session_id
+    raise UsageError(f"{session_id[:60]!r} is the log of a sub-agent: name its session instead")
+
+
 def checked_session_id(session_id: str) -> str:
-    """The id itself.
+    """The id itself, also that of a sub-agent's log: a session's, `~` and a name.
 
     Raises:
         UsageError: it is not 1 to 128 of A-Z a-z 0-9 . _ -, or begins with a dot.

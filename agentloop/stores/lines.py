@@ -16,7 +16,7 @@ from agentloop._plumbing.strict_json import joined
 from agentloop.codec import decode
 from agentloop.errors import DamagedError, UsageError
 from agentloop.events import Described, Event, Record
-from agentloop.stores.base import Checkpoint, Lease, SessionInfo, SessionScope
+from agentloop.stores.base import Checkpoint, Lease, SessionInfo, SessionScope, trunk_of
 
 __all__ = [
     "COLUMNS",
@@ -29,6 +29,7 @@ __all__ = [
     "line_of",
     "list_statements",
     "newest_first",
+    "of_trunk",
     "place_of",
     "record_of",
     "to_bytes",
@@ -110,9 +111,14 @@ def line_from(session_id: str, records: Iterable[Record]) -> SessionInfo | None:
 
 
 def newest_first(lines: Iterable[SessionInfo | None], scope: SessionScope) -> tuple[SessionInfo, ...]:
-    """The list of the sessions asked about, newest update first; None stands for a damaged line."""
+    """The sessions asked about, newest update first; None stands for a damaged line."""
     asked_for = [line for line in lines if line and scope.takes(line)]
     return tuple(sorted(asked_for, key=lambda line: (-line.updated, line.id)))
+
+
+def of_trunk(lines: Iterable[SessionInfo], branches_of: str | None) -> tuple[SessionInfo, ...]:
+    """Those of the lines that are of branches of that session; without one, of sessions themselves."""
+    return tuple(line for line in lines if trunk_of(line.id) == branches_of)
 
 
 def _last(said: Sequence[T | None]) -> T | None:

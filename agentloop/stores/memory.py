@@ -24,8 +24,9 @@ from agentloop.stores.base import (
     checked_search,
     checked_session_id,
     stays_with,
+    trunk_of,
 )
-from agentloop.stores.lines import change_of, changed, newest_first
+from agentloop.stores.lines import change_of, changed, newest_first, of_trunk
 from agentloop.stores.words import Query, found_among
 
 
@@ -102,15 +103,17 @@ class InMemoryStore:
             log = self._logs.get(session_id)
             return log.info if log else None
 
-    async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
-        """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        return self._listed(SessionScope(folder=folder, owner=owner))
+    async def list(
+        self, *, folder: str | None = None, owner: str | None = None, branches_of: str | None = None
+    ) -> Sequence[SessionInfo]:
+        """The sessions, newest update first, of that folder and owner; see `SessionStore`."""
+        return of_trunk(self._listed(SessionScope(folder=folder, owner=owner)), branches_of)
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session and all that was kept beside it; False where there was none."""
         checked_session_id(session_id)
         with self._lock:
-            return self._logs.pop(session_id, None) is not None
+            return self._remove(session_id)
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
         """Delete the sessions whose time to live is over, and return what they were; see `SessionStore`."""
@@ -122,7 +125,7 @@ class InMemoryStore:
             due = [info for info in lines if info.expires is not None and info.expires <= moment]
             gone = [info for info in due if info.id not in self._leases]
             for info in gone:
-                del self._logs[info.id]
+                self._remove(info.id)
         return tuple(gone)
 
     async def search(
@@ -171,6 +174,11 @@ class InMemoryStore:
         with self._lock:
             lines = [log.info for log in self._logs.values()]
         return newest_first(lines, scope)
+
+    def _remove(self, session_id: str) -> bool:
+        for name in [name for name in self._logs if trunk_of(name) == session_id]:
+            del self._logs[name]
+        return self._logs.pop(session_id, None) is not None
 
     def _live_lease(self, session_id: str) -> Lease | None:
         held = self._leases.get(session_id)

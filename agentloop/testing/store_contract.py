@@ -50,6 +50,7 @@ from agentloop.stores.base import (
     SessionInfo,
     SessionStore,
     TellsLeases,
+    branch_id,
 )
 
 Check: TypeAlias = Callable[[SessionStore], Awaitable[None]]
@@ -386,6 +387,26 @@ async def deletes_a_session(store: SessionStore) -> None:
     same([info for info in await store.list() if info.id == name], [], "the list after deleting")
     same(len(await store.read(beside)), 1, "records of another session")
     same(await store.append(name, [said("anew")], expect=0), 1, "the length of a session begun anew")
+
+
+@law()
+async def keeps_branches_with_their_session(store: SessionStore) -> None:
+    """The logs of a session's sub-agents are listed with it alone, and go with it, in a sweep too."""
+    owner, gone, swept = new_id(), new_id(), new_id()
+    for name in (gone, swept, f"{gone}x"):
+        ttl = 1.0 if name == swept else None
+        await store.append(name, [Described(owner=owner, ttl_seconds=ttl, time=2.0)], expect=0)
+        for at, branch in enumerate(("scout.1", "scout.1.inner.2", "a")):
+            log = [Described(owner=owner, time=3.0 - at)]
+            await store.append(branch_id(name, branch), log, expect=0)
+    same({info.id for info in await store.list(owner=owner)}, {gone, swept, f"{gone}x"}, "the list")
+    branches = [f"{gone}~scout.1", f"{gone}~scout.1.inner.2", f"{gone}~a"]
+    same([info.id for info in await store.list(branches_of=gone)], branches, "the logs of its sub-agents")
+    same(await store.delete(gone), True, "deleting what has branches")
+    same([info.id for info in await store.sweep(owner=owner, now=7.0)], [swept], "sweeping what has branches")
+    for name, left in ((gone, 0), (swept, 0), (f"{gone}x", 3)):
+        same(len(await store.list(branches_of=name)), left, "branches that are left")
+    same(len(await store.read(f"{gone}x~scout.1")), 1, "records of another session's branch")
 
 
 @law()

@@ -5,7 +5,7 @@ lines for people or as data for scripts.
 """
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -16,8 +16,10 @@ from agentloop.cli.options import flags_of
 from agentloop.cli.session_choice import find_session
 from agentloop.cli.settings import Settings, settings_for
 from agentloop.cli.terminal import NO_DATE, StandardOutput, columns, exact_moment, moment, run_to_end
+from agentloop.events import is_of_branch
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo, SessionStore, open_store
+from agentloop.stores.base import branch_in
 
 T = TypeVar("T")
 _HOUR_SECONDS = 3600.0
@@ -40,6 +42,11 @@ class Opened:
             UsageError: there are several, or the name is empty.
         """
         return await find_session(name, self.store, owner=self.settings.owner)
+
+    async def branches(self, info: SessionInfo, name: str | None = None) -> Sequence[SessionInfo]:
+        """The logs of the session's sub-agents, oldest first; with a name those of that branch."""
+        found = sorted(await self.store.list(branches_of=info.id), key=lambda line: line.created)
+        return [line for line in found if name is None or is_of_branch(branch_in(line.id), name)]
 
 
 Look: TypeAlias = Callable[[Opened], Coroutine[Any, Any, T]]

@@ -38,7 +38,7 @@ from agentloop.prompts import COMPRESSED, SPILLED, ends_of
 from agentloop.redaction import redacted
 from agentloop.sessions import Leases, listed, load
 from agentloop.stores import SessionInfo
-from agentloop.stores.base import TellsLeases
+from agentloop.stores.base import TellsLeases, check_trunk, trunk_of
 
 _WITH_FILES = ", with the files that no other session of this store names (other stores are not looked at)"
 _BEFORE_NAMES = tuple(text.partition("{")[0] for text in (SPILLED, COMPRESSED))
@@ -98,14 +98,15 @@ class History:
 def delete(names: Sequence[str], yes: bool, force: bool, keep_files: bool, **_: Any) -> int:
     """Delete sessions and their whole logs.
 
-    Says what goes. Their transcripts and files of long results go with them, but for those that another
-    session of this store names, too. Where one of several names is wrong, or a run works on one of the
-    sessions, nothing is deleted.
+    Says what goes. The logs of their sub-agents go with them, and their transcripts and files of long
+    results, but for those that another session of this store names, too. Where one of several names is
+    wrong, or a run works on one of the sessions, nothing is deleted.
     """
     asks, console = _must_ask(yes), error_console()
 
     async def look(opened: Opened) -> Sequence[History]:
-        found = [await opened.session(name) for name in names]
+        trunks = [await _trunk(opened, name) for name in names]
+        found = [line for info in trunks for line in (*(await opened.branches(info)), info)]
         infos = {info.id: redacted(info, opened.settings.redact) for info in found}.values()
         if keep_files:
             return [await history_of(opened, info) if asks else History(info=info) for info in infos]
@@ -129,11 +130,23 @@ def delete(names: Sequence[str], yes: bool, force: bool, keep_files: bool, **_: 
     return run_work(work)
 
 
+async def _trunk(opened: Opened, name: str) -> SessionInfo:
+    """The session that is meant.
+
+    Raises:
+        UsageError: the log of a sub-agent is, which goes with its session alone.
+    """
+    info = await opened.session(name)
+    check_trunk(info.id)
+    return info
+
+
 async def _delete(opened: Opened, history: History, went: Collection[str], console: Console) -> None:
     """Delete the session, and say that it went, and of its files which."""
     there = await opened.store.delete(history.info.id)
     what = "deleted" if there else "was gone already"
-    say(console, f"{what}: {describe_history(history, go=went)}")
+    if trunk_of(history.info.id) is None:
+        say(console, f"{what}: {describe_history(history, go=went)}")
 
 
 @click.command()
@@ -195,10 +208,13 @@ def _must_ask(yes: bool) -> bool:
 
 def _confirm(console: Console, going: Sequence[History], files: Sequence[str] = ()) -> bool:
     """Say what goes, these files too, and ask; where nothing does, nobody is asked."""
-    for history in going:
-        say(console, f"to be deleted: {describe_history(history, go=files)}")
-    several = f"these {len(going)} sessions and their whole logs"
-    what = f"session {going[0].info.id} and its whole log" if len(going) == 1 else several
+    trunks = [history for history in going if trunk_of(history.info.id) is None]
+    for history in trunks:
+        below = sum(trunk_of(each.info.id) == history.info.id for each in going)
+        logs = f"; with {below} logs of sub-agents" if below else ""
+        say(console, f"to be deleted: {describe_history(history, go=files)}{logs}")
+    several = f"these {len(trunks)} sessions and their whole logs"
+    what = f"session {trunks[0].info.id} and its whole log" if len(trunks) == 1 else several
     return not going or click.confirm(f"Delete {what}{_WITH_FILES if files else ''}?", err=True)
 
 

@@ -3,6 +3,7 @@
 import json
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 
 import click
@@ -11,10 +12,11 @@ from agentloop.cli.options import STORE, WholeNumber, options
 from agentloop.cli.sessions.command import HEADING, Opened, as_data, missing_store, row, run_work
 from agentloop.cli.sessions.pages import DAMAGED, in_sight, page_reader, warn
 from agentloop.cli.sessions.transfer import SELECTION, export_texts, filter_of
-from agentloop.cli.terminal import StandardOutput, error_console, listing, say
+from agentloop.cli.terminal import StandardOutput, error_console, few, listing, say
 from agentloop.errors import UsageError
 from agentloop.events import EventFilter
 from agentloop.redaction import redacted
+from agentloop.stores import SessionInfo
 
 
 @click.command("list")
@@ -53,29 +55,45 @@ def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
 def show(
     name: str, as_json: bool, tail: int | None, damaged: str, archived: bool | None, **selection: Any
 ) -> int:
-    """Show what was said, whole, and what was compacted or taken back; or what of it is asked for."""
+    """Show what was said, whole, and what was compacted or taken back; or what of it is asked for.
+
+    With --branch the logs of the session's sub-agents of that name, one after the other.
+    """
     shape = "events" if as_json else "markdown"
     asked = filter_of(selection, shape) or EventFilter()
     asked = replace(asked, regex=selection["regex"], synthetic=selection["synthetic"])
     if tail and (asked.first or asked.last):
         raise UsageError("--tail and --range: give one of them")
 
-    async def work(opened: Opened, output: StandardOutput) -> None:
-        info = await opened.session(name)
+    async def write(opened: Opened, info: SessionInfo, of_it: EventFilter, output: StandardOutput) -> None:
         if not as_json:
             await output.write(f"{row(redacted(info, opened.settings.redact))}\n")
         read = page_reader(damaged, warn)
         if archived is not None:
             read = in_sight(read, archived)
-        only = replace(asked, first=max(1, info.length - tail + 1)) if tail else asked
+        only = replace(of_it, first=max(1, info.length - tail + 1)) if tail else of_it
         only_these = None if only == EventFilter() else only
-        between = "[\n" if as_json else ""
         async with aclosing(export_texts(opened, info, shape, only_these, read=read)) as texts:
             async for text in texts:
                 for piece in text.splitlines() if as_json else (text,):
-                    await output.write(between + piece)
-                    between = ",\n" if as_json else ""
+                    await output.write(f"{between()}{piece}")
+
+    marks = chain(["[\n"], repeat(",\n"))
+
+    def between() -> str:
+        return next(marks) if as_json else ""
+
+    async def work(opened: Opened, output: StandardOutput) -> None:
+        info = await opened.session(name)
+        logs = await opened.branches(info, asked.branch)
+        if asked.branch is not None and logs:
+            for log in logs:
+                await write(opened, log, replace(asked, branch=None), output)
+        else:
+            await write(opened, info, asked, output)
+            if logs and not as_json:
+                say(error_console(), f"its sub-agents: {few([log.id for log in logs])}; --branch shows them")
         if as_json:
-            await output.write("[]\n" if between == "[\n" else "\n]\n")
+            await output.write("[]\n" if between() == "[\n" else "\n]\n")
 
     return run_work(work)

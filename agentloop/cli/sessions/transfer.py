@@ -56,7 +56,8 @@ from agentloop.redaction import Redact, redacted
 from agentloop.run import title_of
 from agentloop.sessions import export as exports
 from agentloop.sessions import heading, importing, new_session_id, to_blocks
-from agentloop.stores import SessionInfo, checked_session_id
+from agentloop.stores import SessionInfo
+from agentloop.stores.base import check_trunk
 
 SELECTION: Sequence[Option[Any]] = (
     click.option(
@@ -96,11 +97,13 @@ def export(name: str, shape: str, path: str | None, damaged: str, **selection: A
         raise UsageError("--output is empty: name a file, or leave it out for standard output")
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        info = await opened.session(name)
-        if only:
-            await check_there(only, partial(page_reader(damaged, say_nothing), opened.store, info))
+        info, wanted = await opened.session(name), only
+        if only and only.branch and (logs := await opened.branches(info, only.branch)):
+            info, wanted = _the_one(logs, only.branch), replace(only, branch=None)
+        if wanted:
+            await check_there(wanted, partial(page_reader(damaged, say_nothing), opened.store, info))
         async with aclosing(
-            export_texts(opened, info, shape, only, read=page_reader(damaged, warn))
+            export_texts(opened, info, shape, wanted, read=page_reader(damaged, warn))
         ) as texts:
             if path is None or path == "-":
                 async for text in texts:
@@ -111,6 +114,19 @@ def export(name: str, shape: str, path: str | None, damaged: str, **selection: A
                         file.write(text)
 
     return run_work(work)
+
+
+def _the_one(logs: Sequence[SessionInfo], branch: str) -> SessionInfo:
+    """The log that is meant by the name of a branch.
+
+    Raises:
+        UsageError: there are several.
+    """
+    if len(logs) == 1:
+        return logs[0]
+    raise UsageError(
+        f"--branch: {branch!r} may be any of {few([log.id for log in logs])}: export one by its id"
+    )
 
 
 def filter_of(selection: Mapping[str, Any], shape: str) -> EventFilter | None:
@@ -268,7 +284,7 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
     becomes a session of this folder, and of the owner and with the time to live that are given; else those
     that the events name stay.
     """
-    session_id = new_session_id() if new_id is None else checked_session_id(new_id)
+    session_id = new_session_id() if new_id is None else check_trunk(new_id)
     # Read here and not in the event loop, where a silent pipe would keep a signal waiting.
     text = read_text(path)
 

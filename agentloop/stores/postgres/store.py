@@ -27,7 +27,7 @@ from agentloop.stores.base import (
     checked_search,
     checked_session_id,
 )
-from agentloop.stores.lines import change_of
+from agentloop.stores.lines import change_of, of_trunk
 from agentloop.stores.postgres import tables
 from agentloop.stores.postgres.address import address_of
 from agentloop.stores.postgres.connection import Link
@@ -109,9 +109,12 @@ class PostgresStore:
         checked_session_id(session_id)
         return await self._link.run(partial(tables.info, session_id))
 
-    async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
-        """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        return await self._link.run(partial(tables.listed, SessionScope(folder=folder, owner=owner)))
+    async def list(
+        self, *, folder: str | None = None, owner: str | None = None, branches_of: str | None = None
+    ) -> Sequence[SessionInfo]:
+        """The sessions, newest update first, of that folder and owner; see `SessionStore`."""
+        scope = SessionScope(folder=folder, owner=owner)
+        return of_trunk(await self._link.run(partial(tables.listed, scope)), branches_of)
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session and all that was kept beside it; False where there was none."""

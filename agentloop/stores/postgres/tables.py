@@ -299,7 +299,16 @@ async def _line_or_none(row: tuple[Any, ...], connection: AsyncConnection) -> Se
         return None
 
 
-async def _remove(connection: AsyncConnection, session_ids: Sequence[str]) -> int:
+_BRANCHES = """
+    SELECT branch.id FROM unnest(%s::text[]) AS trunk
+    JOIN agentloop_sessions AS branch ON branch.id BETWEEN trunk || '~' AND trunk || '~~'
+    ORDER BY branch.id FOR UPDATE OF branch"""
+"""No name of a branch holds a `~`, and what it may hold stands before that."""
+
+
+async def _remove(connection: AsyncConnection, trunks: Sequence[str]) -> int:
+    """Remove these sessions with the logs of their sub-agents; how many logs that were."""
+    session_ids = [*trunks, *(name for (name,) in await all_rows(connection, _BRANCHES, (list(trunks),)))]
     await connection.execute(f"{_FORGET} AND session_id = ANY(%s::text[])", (session_ids,))
     for table in ("agentloop_events", *BESIDE):
         statement = sql.SQL("DELETE FROM {} WHERE session_id = ANY(%s::text[])").format(sql.Identifier(table))

@@ -32,6 +32,7 @@ from agentloop.stores.base import (
     checked_search,
     checked_session_id,
 )
+from agentloop.stores.lines import of_trunk
 from agentloop.stores.sqlite import search, tables
 from agentloop.stores.sqlite.file import BusyError, SQLiteFile, is_read_only
 from agentloop.stores.sqlite.thread import OpenedFile
@@ -84,9 +85,12 @@ class SQLiteStore:
         checked_session_id(session_id)
         return await self._run(partial(tables.info, session_id))
 
-    async def list(self, *, folder: str | None = None, owner: str | None = None) -> Sequence[SessionInfo]:
-        """The sessions, newest update first; with `folder` those of it, with `owner` those of that owner."""
-        return await self._run(partial(tables.listed, SessionScope(folder=folder, owner=owner)))
+    async def list(
+        self, *, folder: str | None = None, owner: str | None = None, branches_of: str | None = None
+    ) -> Sequence[SessionInfo]:
+        """The sessions, newest update first, of that folder and owner; see `SessionStore`."""
+        scope = SessionScope(folder=folder, owner=owner)
+        return of_trunk(await self._run(partial(tables.listed, scope)), branches_of)
 
     async def delete(self, session_id: str) -> bool:
         """Remove a session with all that was kept beside it; False where there was none."""

@@ -277,7 +277,18 @@ def _line_or_none(connection: sqlite3.Connection, row: Sequence[Any], file: SQLi
         return None
 
 
+_BRANCHES = "SELECT id FROM sessions WHERE id BETWEEN ? || '~' AND ? || '~~'"
+"""No name of a branch holds a `~`, and what it may hold stands before that."""
+
+
 def _remove(connection: sqlite3.Connection, session_id: str) -> bool:
+    """Remove a session with the logs of its sub-agents."""
+    for (name,) in connection.execute(_BRANCHES, (session_id, session_id)).fetchall():
+        _remove_one(connection, name)
+    return _remove_one(connection, session_id)
+
+
+def _remove_one(connection: sqlite3.Connection, session_id: str) -> bool:
     numbers = connection.execute(f"SELECT number FROM sessions WHERE id = ? AND {IS_NUMBERED}", (session_id,))
     for (number,) in numbers.fetchall():
         first, last = word_rows(number)

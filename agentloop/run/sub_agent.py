@@ -1,0 +1,49 @@
+"""A sub-agent at work: the run behind one call of a tool that an agent became."""
+
+from dataclasses import replace
+from hashlib import sha256
+
+from agentloop.prompts import SUB_AGENT_LIMIT
+from agentloop.run.agent import SubAgent
+from agentloop.run.config import Learnt, RunConfig, as_user_message
+from agentloop.run.execute import execute_run
+from agentloop.run.state import Run
+from agentloop.sessions import branch_id
+from agentloop.stream import AnyStreamEvent, ToolProgress, ToolStarted
+from agentloop.tools import ToolAnswer
+
+
+async def run_sub_agent(config: RunConfig, run: Run, call_id: str, sub: SubAgent, task: str) -> ToolAnswer:
+    """What the sub-agent answers to the task, in a log of its own that the id of the call leads to.
+
+    Where that log is there, the call was in flight when something died: its run goes on, and one that was
+    answered gives that answer again.
+
+    Raises:
+        AgentLoopError: see `Runner.run`; for the run that calls, a call that failed.
+    """
+    trunk = run.emitter.session_id
+    name = branch_id(trunk, f"{sub.name}.{_mark(call_id, task)}")
+    message = None if await config.sessions.store.info(name) else as_user_message(task)
+    below = replace(
+        config,
+        agent=sub.agent,
+        sessions=await config.sessions.beside(trunk),
+        learnt=config.learnt.below.setdefault(sub.name, Learnt()),
+    )
+
+    def tell(event: AnyStreamEvent) -> None:
+        if isinstance(event, ToolStarted | ToolProgress):
+            said = event.name if isinstance(event, ToolStarted) else event.text
+            run.emitter.emit_beside(ToolProgress(call_id=call_id, text=f"{sub.name}: {said}"))
+
+    result = await execute_run(
+        below, message, name, sink=tell, deps=run.deps, limits=sub.limits, within=run.spending
+    )
+    if result.status == "answered":
+        return ToolAnswer(result.output, "ok")
+    return ToolAnswer(SUB_AGENT_LIMIT.format(reason=result.reason, output=result.output).rstrip(), "error")
+
+
+def _mark(call_id: str, task: str) -> str:
+    return sha256(f"{call_id}\n{task}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
