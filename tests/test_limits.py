@@ -44,6 +44,11 @@ def steps(count: int, *, usage: Usage | None = USED, cost: float | None = None) 
     return [Answer(message=each, usage=usage, cost=cost) for each in (*said, Message.assistant("done"))]
 
 
+def said_in(count: int) -> str:
+    """What there is of an answer after so many steps."""
+    return "\n\n".join(f"step {at}" for at in range(1, count + 1))
+
+
 def runner_for(model: ChatModel, folder: Path, **options: Any) -> Runner:
     return Runner(Agent(model, tools=[work, read], **options), transcripts=folder)
 
@@ -87,7 +92,7 @@ async def test_a_run_ends_in_order_at_its_limit(
     events = [event async for event in runner.stream("Go", session_id="s", limits=limits)]
     ended = events[-1]
     assert isinstance(ended, RunEnded)
-    assert (ended.status, ended.output, ended.error) == ("limit", f"step {requests}", reason)
+    assert (ended.status, ended.output, ended.error) == ("limit", said_in(requests), reason)
     assert len(model.requests) == requests
     stored = await stored_end(runner)
     assert (stored.status, stored.reason) == ("limit", reason)
@@ -108,7 +113,7 @@ async def test_the_result_names_the_limit_and_going_on_counts_anew(tmp_path: Pat
     model = ScriptedModel(steps(4))
     runner = runner_for(model, tmp_path)
     result = await runner.run("Go", session_id="s", limits=Limits(tokens=2_000))
-    assert (result.status, result.output) == ("limit", "step 2")
+    assert (result.status, result.output) == ("limit", "step 1\n\nstep 2")
     assert result.reason == "the limit of 2,000 tokens is reached: 2,000 are used"
     again = await runner.resume("s", limits=Limits(tokens=2_000))
     assert (again.status, again.output, again.reason) == ("answered", "done", None)
@@ -123,9 +128,9 @@ async def test_an_answer_at_the_limit_is_an_answer(tmp_path: Path) -> None:
 
 async def test_steps_are_those_of_the_agent_unless_the_limits_say_otherwise(tmp_path: Path) -> None:
     runner = runner_for(ScriptedModel(steps(9)), tmp_path, max_steps=2)
-    assert (await runner.run("Go", limits=Limits(tokens=50_000))).output == "step 2"
+    assert (await runner.run("Go", limits=Limits(tokens=50_000))).output == said_in(2)
     more = await runner_for(ScriptedModel(steps(9)), tmp_path, max_steps=2).run("Go", limits=Limits(steps=4))
-    assert more.output == "step 4"
+    assert more.output == said_in(4)
 
 
 async def test_seconds_are_measured_from_the_start_of_the_call(tmp_path: Path) -> None:
@@ -208,7 +213,7 @@ class PricedScript(ScriptedModel):
 async def test_a_cost_that_answers_do_not_name_is_reckoned_by_the_models_price(tmp_path: Path) -> None:
     model = PricedScript(steps(9), known=True)
     result = await runner_for(model, tmp_path).run("Go", limits=Limits(cost=2.5))
-    assert (result.output, result.reason) == ("step 3", "the limit of $2.5 is reached: $3.0000 are spent")
+    assert (result.output, result.reason) == (said_in(3), "the limit of $2.5 is reached: $3.0000 are spent")
 
 
 async def test_the_cost_of_summaries_counts_by_the_price_of_who_wrote_them(tmp_path: Path) -> None:
@@ -272,11 +277,11 @@ def test_the_sync_runner_takes_limits(tmp_path: Path) -> None:
         return SyncRunner(Agent(ScriptedModel(steps(9)), tools=[work]), transcripts=tmp_path)
 
     with runner() as sync:
-        assert sync.run("Go", session_id="s", limits=Limits(steps=2)).output == "step 2"
-        assert sync.resume("s", limits=Limits(steps=2)).output == "step 4"
+        assert sync.run("Go", session_id="s", limits=Limits(steps=2)).output == said_in(2)
+        assert sync.resume("s", limits=Limits(steps=2)).output == said_in(4)
         *_, ended = sync.stream(None, session_id="s", limits=Limits(steps=1))
     assert isinstance(ended, RunEnded)
-    assert ended.output == "step 5"
+    assert ended.output == said_in(5)
 
 
 @pytest.mark.parametrize("name", ["steps", "tokens", "seconds", "cost"])
@@ -348,16 +353,18 @@ async def test_another_result_or_other_arguments_are_no_repeat(tmp_path: Path) -
     assert not [event for event in events if isinstance(event, CallRepeated)]
 
 
-@pytest.mark.parametrize("most", [2, 5])
+@pytest.mark.parametrize("most", [2, 9])
 async def test_a_run_that_goes_round_in_circles_ends_in_order_also_over_compactions(
     tmp_path: Path, most: int
 ) -> None:
     model = ScriptedModel(
         [Message.assistant(None, calls(read={"name": "a", "words": 400}))] * 40, window=4_000
     )
-    result = await runner_for(model, tmp_path).run("Read it.", session_id="s", limits=Limits(repeats=most))
+    runner = runner_for(model, tmp_path, compaction=Compaction(micro=None))
+    result = await runner.run("Read it.", session_id="s", limits=Limits(repeats=most))
     assert result.status == "limit"
     assert result.reason == (f"the limit of {most} repeats is reached: read gave the same again")
+    assert bool(result.compactions) == (most == 9)
     assert len([message for message in result.messages if message.role == "tool"]) <= most
     assert len([request for request in model.requests if request.purpose == "agent"]) == most
     assert_valid(model.requests)

@@ -178,7 +178,7 @@ async def test_the_limit_on_steps_ends_the_run_in_order(tmp_path: Path) -> None:
     model = ScriptedModel([*script, "done"])
     runner = runner_for(model, tmp_path, work, max_steps=3)
     result = await runner.run("Go", session_id="s")
-    assert (result.status, result.output) == ("limit", "step 2")
+    assert (result.status, result.output) == ("limit", "step 0\n\nstep 1\n\nstep 2")
     assert len(model.requests) == 3
     assert (await said(runner))[-1].role == "tool"
     more = await runner.resume("s")

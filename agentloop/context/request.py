@@ -9,7 +9,6 @@ is never touched: this is its view.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, TypeAlias
 
 from agentloop.context.entries import Entry
@@ -86,11 +85,10 @@ def unanswered(message: Message, results: Sequence[Message]) -> tuple[ToolCall, 
     return tuple(open_calls)
 
 
-def partial_answer(visible: Sequence[Entry]) -> str:
-    """What there is of an answer: the newest text that the model said to the newest user message."""
-    since = takewhile(lambda entry: not entry.is_user, reversed(visible))
-    said = (entry for entry in since if entry.kind == "said" and entry.message.role == "assistant")
-    return next((entry.message.text for entry in said if entry.message.text.strip()), "")
+def partial_answer(said: Iterable[Message]) -> str:
+    """What there is of an answer in what was said to a prompt: the model's texts, each once, in order."""
+    texts = (message.text.strip() for message in said if message.role == "assistant")
+    return "\n\n".join(dict.fromkeys(filter(None, texts)))
 
 
 def cut_short_by(visible: Sequence[Entry]) -> str | None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from agentloop.context import Finish, next_step
+from agentloop.context import Finish, next_step, partial_answer
 from agentloop.events import Event, MessageRecord, Record, RunEndRecord, RunStartRecord
 from agentloop.messages import Message
 from agentloop.stores.base import SessionStore
@@ -112,9 +112,8 @@ async def answer_in(store: SessionStore, session_id: str, run_id: str) -> str:
 
 
 async def partial_in(store: SessionStore, session_id: str, run_id: str) -> str:
-    """What there is of an answer in that run: the newest text of the model, hidden by a compaction or not."""
-    texts = (message.text for message in await _by_model(store, session_id, run_id))
-    return next((text for text in texts if text.strip()), "")
+    """What there is of an answer in that run: all that the model said, hidden by a compaction or not."""
+    return partial_answer(reversed(await _by_model(store, session_id, run_id)))
 
 
 async def _by_model(store: SessionStore, session_id: str, run_id: str) -> Sequence[Message]:

@@ -138,7 +138,9 @@ class RunSteps:
         if isinstance(self._step, Finish):
             reason = cut_short_by(self.session.context.visible)
             return Ended(session=self.session, status="answered", output=self._step.answer, reason=reason)
-        output = partial_answer(self.session.context.visible)
+        asked = self.session.context.newest_user
+        since = [record.event for record in await self.session.since(asked.seq if asked else 0)]
+        output = partial_answer(event.message for event in since if isinstance(event, MessageRecord))
         return Ended(session=self.session, status="limit", output=output, reason=self._limit)
 
     def _at(self, session: Session) -> NextStep:
