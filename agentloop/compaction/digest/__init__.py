@@ -3,4 +3,4 @@
 from agentloop.compaction.digest.digest import digest
 from agentloop.compaction.digest.earlier import parse_records
 from agentloop.compaction.digest.index import index_of
-from agentloop.compaction.digest.language import NAMED
+from agentloop.compaction.digest.language import FILES, MORE_FILES, NAMED

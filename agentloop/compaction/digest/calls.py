@@ -10,7 +10,7 @@ from typing import Any
 
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.truncate import beginning, failure_in, halves, head, opening_failure_in
-from agentloop.compaction.digest.language import is_keyed
+from agentloop.compaction.digest.language import MORE_FILES, is_keyed
 from agentloop.compaction.digest.sentences import Sentence, is_hard, sentences, words
 from agentloop.context import answers, kind_of
 from agentloop.messages import Message, ToolCall
@@ -374,12 +374,13 @@ def _of_command(command: str, path: str) -> str:
     return "used"
 
 
-def lines_by_action(files: Sequence[tuple[str, str]]) -> list[str]:
-    """One line for each thing done, with the files it was done to."""
+def lines_by_action(files: Sequence[tuple[str, str]], *, more: int) -> list[str]:
+    """One line for each thing done, with the files it was done to, and how many `more` have no room."""
     lines: dict[str, list[str]] = {}
     for path, action in files:
         lines.setdefault(action, []).append(path)
-    return [f"- {action}: {', '.join(paths)}" for action, paths in lines.items()]
+    unnamed = [MORE_FILES.format(more=more)] if more else []
+    return [*(f"- {action}: {', '.join(paths)}" for action, paths in lines.items()), *unnamed]
 
 
 ARROW = " → "

@@ -242,7 +242,7 @@ def _files(done: dict[str, str]) -> Section[tuple[str, str]]:
         title=FILES,
         wanted=sorted(newest, key=lambda pair: not changes_file(pair[1])),
         text_of=lambda pair: pair[0],
-        written=lines_by_action,
+        written=lambda kept: lines_by_action(kept, more=len(newest) - len(kept)),
     )
 
 

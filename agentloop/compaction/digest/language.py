@@ -11,6 +11,7 @@ from agentloop._plumbing.patterns import pattern
 ASKED = "What users said:"
 DECIDED = "What the assistant decided and said:"
 FILES = "Files, by the last thing done to each:"
+MORE_FILES = "- and {more} before these"
 FAILED = "Errors met:"
 DONE = "What was done:"
 NAMED = "Names and numbers to keep exact:"

@@ -2,24 +2,32 @@
 
 Where it stands is read from the messages alone: listings, reads not yet noted, its own notes, and the records
 of what was compacted. A listing that was shortened counts for the part in sight; one that is gone is made
-again. No file that is noted is read again. What a file says of itself is found by its kind (`_FINDERS`).
+again, from the place in it that a record names. No file that is noted is read again, nor one whose note a
+record had no room for: its note was said in the session, and the answer says so. What a file says of itself
+is found by its kind (`_FINDERS`).
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from agentloop.messages import Message
 from agentloop.providers.offline.view import (
+    TO_READ,
     CallMade,
     FileTask,
+    Place,
     View,
+    is_in_order,
+    listed_in,
     note_lines,
     notes_in,
     notes_in_record,
-    to_read_in,
+    paths_in,
+    places_in,
+    said_in,
 )
 
 LONGEST = 120
@@ -56,6 +64,7 @@ LISTED_AT_ONCE = 100
 LINES_READ = 60
 TRIES = 2
 _LEFT_OUT = " characters left out]"
+_SAID_BEFORE = "was read; its note was said before, in this session"
 _NUMBERED = re.compile(r"^\s*\d+\t(.*)$")
 _CUT = re.compile(r"\.\.\. \[[^\n]*")
 
@@ -75,11 +84,15 @@ def reading_step(task: FileTask, view: View, side_by_side: int) -> Message:
         return Message.assistant(f"To read files I need the tool {' and '.join(sorted(missing))}.")
     noted = _notes_made(view)
     fresh = {path: what for path, what in _read(view) if path not in noted}
-    known = noted | fresh
-    listings = {pattern: _listing(pattern, task, view) for pattern in task.patterns}
-    wanted = [*task.paths, *(path for listing in listings.values() for path in listing.paths)]
-    wanted += [path for record in view.records for path in to_read_in(record) if task.takes_in(path)]
-    known = _read_before_the_cut(wanted, known, view) | known
+    places = places_in(view.records, task.patterns)
+    to_read = [path for record in view.records for path in paths_in(record, TO_READ) if task.takes_in(path)]
+    listings = {
+        pattern: _listing(pattern, task, view, places.get(pattern), to_read) for pattern in task.patterns
+    }
+    wanted = [*task.paths, *to_read, *(path for listing in listings.values() for path in listing.paths)]
+    said = [path for record in view.records for path in said_in(record) if task.takes_in(path)]
+    known = dict.fromkeys([*said, *_read_before_the_cut(wanted, noted | fresh, view)], _SAID_BEFORE)
+    known |= noted | fresh
     pending = [path for path in dict.fromkeys(wanted) if path not in known]
     notes = "\n".join(note_lines(fresh))
     if pending:
@@ -91,7 +104,7 @@ def reading_step(task: FileTask, view: View, side_by_side: int) -> Message:
     if open_lists:
         calls = [_list_call(pattern, offset) for pattern, offset in open_lists.items()]
         return _call_message(view, "list_files", calls, notes or "I look which files there are.")
-    return Message.assistant(_answer(task, wanted, known, listings))
+    return Message.assistant(_answer(task, known, listings, places))
 
 
 def _call_message(view: View, tool: str, arguments: list[dict[str, object]], text: str) -> Message:
@@ -152,22 +165,33 @@ def _numbered(result: str) -> Iterator[str]:
             return
 
 
-def _listing(pattern: str, task: FileTask, view: View) -> _Listing:
+def _listing(
+    pattern: str, task: FileTask, view: View, place: Place | None, to_read: Sequence[str]
+) -> _Listing:
+    """What is in sight of the list behind the place; without any, it goes on behind what is known.
+
+    What was listed may have begun too late, since files come and go: then the list goes on before that.
+    """
     lists = [
         done
         for done in view.calls_made()
         if done.name == "list_files" and done.arguments.get("pattern") == pattern
     ]
-    whole = [done for done in lists if not done.broken_off]
+    whole = sorted((done for done in lists if not done.broken_off), key=_offset)
     if not whole:
         gave_up = len(lists) >= TRIES
-        return _Listing((), None if gave_up else 0, "the list was broken off" if gave_up else None)
-    paths = tuple(path for done in whole for path in _paths(done, task))
-    newest = whole[-1]
-    found, lines = len(_paths(newest, task)), len((newest.result or "").strip().split("\n"))
-    at = _offset(newest) + found
+        known = sum(map(FileTask(patterns=(pattern,)).takes_in, to_read)) or -1
+        at = max(0, place.count + known) if place else 0
+        return _Listing((), None if gave_up else at, "the list was broken off" if gave_up else None)
+    paths = list(dict.fromkeys(path for done in whole for path in _paths(done)))
+    last = place.last if place and is_in_order(paths) else ""
+    first, newest = _offset(whole[0]), whole[-1]
+    if first and last and not to_read and (not paths or paths[0] > last):
+        return _Listing((), max(0, first - LISTED_AT_ONCE))
+    found, lines = len(_paths(newest)), len((newest.result or "").strip().split("\n"))
     ended = found == 0 or (found == lines and found < LISTED_AT_ONCE)
-    return _Listing(paths, None if ended else at, None if paths else newest.result)
+    behind = tuple(path for path in paths if task.takes_in(path) and path > last)
+    return _Listing(behind, None if ended else _offset(newest) + found, None if found else newest.result)
 
 
 def _offset(done: CallMade) -> int:
@@ -175,31 +199,33 @@ def _offset(done: CallMade) -> int:
     return offset if isinstance(offset, int) else 0
 
 
-def _paths(done: CallMade, task: FileTask) -> list[str]:
-    """The paths in sight: whole lines up to where the listing was cut, if it was."""
-    whole, cut, _ = (done.result or "").partition("... [")
-    lines = whole.split("\n")
-    if cut:
-        lines.pop()
-    return [line for line in lines if line and not line.startswith(("[", "(", ".. ")) and task.takes_in(line)]
+def _paths(done: CallMade) -> list[str]:
+    return listed_in(done.result or "")
 
 
-def _read_before_the_cut(wanted: list[str], known: dict[str, str], view: View) -> dict[str, str]:
+def _read_before_the_cut(wanted: list[str], known: Mapping[str, str], view: View) -> list[str]:
     """The files whose notes a record had no room for: those before the last that is known.
 
     Files are read in order, so these were read. Reading them again would push out other notes, without end.
     """
     if not any(_LEFT_OUT in record for record in view.records):
-        return {}
+        return []
     last = max((at for at, path in enumerate(wanted) if path in known), default=0)
-    return dict.fromkeys(wanted[:last], "was read; what it says is no longer in sight")
+    return wanted[:last]
 
 
-def _answer(task: FileTask, wanted: list[str], known: dict[str, str], listings: dict[str, _Listing]) -> str:
-    paths = set(wanted) | {path for path in known if task.takes_in(path)}
-    lines = [f"{path}: {known[path]}" for path in sorted(paths) if path in known]
-    if lines:
-        return "\n".join(lines)
+def _answer(
+    task: FileTask, known: Mapping[str, str], listings: Mapping[str, _Listing], places: Mapping[str, Place]
+) -> str:
+    """Each file with its note; of those whose names went, too, how many there are."""
+    lines = [f"{path}: {known[path]}" for path in sorted(known) if task.takes_in(path)]
+    gone = [
+        f"The first {place.count} files of {pattern} are read, up to {place.last}; their notes stand above."
+        for pattern, place in places.items()
+        if pattern in task.patterns and place.count > sum(map(FileTask(patterns=(pattern,)).takes_in, known))
+    ]
+    if lines or gone:
+        return "\n".join((*gone, *lines))
     complaints = [" ".join(each.complaint.split())[:200] for each in listings.values() if each.complaint]
     pattern = ", ".join(task.patterns)
     return f"I found no file of the kind {pattern} here." + "".join(

@@ -4,26 +4,38 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agentloop.compaction.digest import NAMED, digest
+from agentloop.compaction.digest import FILES, NAMED, digest, parse_records
 from agentloop.context import Entry, TokenCounter, neutral, parse, summary_in
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
 from agentloop.providers.offline.reading import shorten
 from agentloop.providers.offline.view import (
     FOCUS,
+    LEFT_OUT,
+    NO_PLACE,
+    OWN,
+    PLACES,
     READ,
+    SAID,
     TO_READ,
     FileTask,
+    Place,
     file_task,
+    is_in_order,
     is_note,
     is_record,
+    listed_in,
     note_lines,
     notes_in,
     notes_in_record,
+    own_places,
+    path_lines,
+    paths_in,
+    place_lines,
+    places_in,
     questions_in,
+    said_in,
     sections,
-    to_read_in,
-    to_read_lines,
     with_dashes,
 )
 
@@ -56,27 +68,48 @@ class _Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The notes of the files that were read, and the paths of those that were not."""
+    """The notes of the files that were read, and the paths of those that were not.
+
+    `said` are files that were read whose notes there was no room for, `places` how far each list was gone
+    through: where names went, too, these say that their files need not be read again.
+    """
 
     notes: Mapping[str, str] = field(default_factory=dict)
-    to_read: tuple[str, ...] = ()
+    said: Sequence[str] = ()
+    to_read: Sequence[str] = ()
+    places: Mapping[str, Place] = field(default_factory=dict)
 
     def text(self, *, most_tokens: int, counter: TokenCounter, again: bool = False) -> str:
-        """The job as sections of a record; what does not fit is told in fewer words, then the oldest goes."""
+        """The job as sections of a record.
+
+        What does not fit is told in fewer words; then of the oldest notes only the names are left, and then
+        the oldest names go.
+        """
+
+        def is_too_long(job: Job) -> bool:
+            return counter(job._as_text()) > most_tokens
+
         job = self
         for width in _WIDTHS[2 if again else 0 :]:
             notes = {path: shorten(what, width) for path, what in job.notes.items()}
-            job = Job(notes=notes, to_read=job.to_read if width >= _LEAST_WIDTH_WITH_LIST else ())
-            if counter(job._as_text()) <= most_tokens:
+            job = replace(job, notes=notes, to_read=job.to_read if width >= _LEAST_WIDTH_WITH_LIST else ())
+            if not is_too_long(job):
                 return job._as_text()
-        left = list(job.notes.items())
-        while left and counter(job._as_text()) > most_tokens:
-            left = left[len(left) // 8 + 1 :]
-            job = replace(job, notes=dict(left))
+        while len(job.notes) > 1 and is_too_long(job):
+            oldest = len(job.notes) // 8 + 1
+            names, left = list(job.notes)[:oldest], list(job.notes.items())[oldest:]
+            job = replace(job, notes=dict(left), said=(*job.said, *names))
+        while job.said and is_too_long(job):
+            job = replace(job, said=job.said[len(job.said) // 8 + 1 :])
         return job._as_text()
 
     def _as_text(self) -> str:
-        parts = ((READ, note_lines(self.notes)), (TO_READ, to_read_lines(list(self.to_read))))
+        parts = (
+            (PLACES, place_lines(self.places)),
+            (READ, note_lines(self.notes)),
+            (SAID, path_lines(self.said)),
+            (TO_READ, path_lines(self.to_read)),
+        )
         return "\n\n".join("\n".join((title, *lines)) for title, lines in parts if lines)
 
 
@@ -90,7 +123,7 @@ def record_of(question: str, *, most_tokens: int, counter: TokenCounter) -> str:
     most = int(most_tokens * (SHORTER if asked.again else 1))
     job, said = job_of(asked.earlier, asked.said)
     focused = _focus_section(asked, int(most * FOCUS_SHARE), counter)
-    entries = _entries(said, rest_of_record(asked.earlier, job.notes))
+    entries = _entries(said, rest_of_record(asked.earlier, job))
     left = most - counter(focused)
     least = digest(entries, max_tokens=max(1, int(left * DIGEST_SHARE)), counter=counter)
     least_tokens = counter(least.partition(NAMED)[0])
@@ -157,42 +190,69 @@ def job_of(record: str, messages: Sequence[Message]) -> tuple[Job, list[Message]
     """The job by an earlier record and by what was said since, and what of that is no part of the job."""
     asked = [*questions_in(record), *(message.text for message in messages if message.role == "user")]
     is_own = any(map(_is_own, messages)) or any(map(file_task, asked))
-    if asked and READ not in record and not is_own:
+    if asked and not is_own and not any(title in record for title in (PLACES, READ, SAID)):
         return Job(), list(messages)
     notes = notes_in_record(record)
     for message in messages:
         if message.role == "assistant":
             notes |= notes_in(message.text)
     task = file_task(asked[-1]) if asked else FileTask(patterns=("*",))
-    listed = [*to_read_in(record), *_listed(messages)]
-    pending = [path for path in dict.fromkeys(listed) if task and task.takes_in(path) and path not in notes]
-    return Job(notes=notes, to_read=tuple(pending)), list(_messages_beside(messages, task, notes))
+    said = [path for path in said_in(record) if task and task.takes_in(path) and path not in notes]
+    to_read, lists = paths_in(record, TO_READ), _lists(messages)
+    listed = dict.fromkeys((*to_read, *(path for paths in lists.values() for path in paths)))
+    read = {*notes, *said}
+    job = Job(
+        notes=notes,
+        said=said,
+        to_read=[path for path in listed if task and task.takes_in(path) and path not in read],
+        places=_gone_through(record, to_read, lists, read),
+    )
+    return job, list(_messages_beside(messages, task, read))
 
 
 def _is_own(message: Message) -> bool:
     return any(call.name in _OWN_TOOLS for call in message.tool_calls)
 
 
-def _listed(messages: Sequence[Message]) -> Iterator[str]:
-    lists = {call.id for message in messages for call in message.tool_calls if call.name == "list_files"}
+def _lists(messages: Sequence[Message]) -> dict[str, list[str]]:
+    """The paths that were listed, by the pattern asked for; empty where that is not known."""
+    lists: dict[str, list[str]] = {}
+    calls = {call.id: call for message in messages for call in message.tool_calls}
     for message in messages:
-        if message.role == "tool" and (message.name == "list_files" or message.tool_call_id in lists):
-            yield from _whole_lines(message.text)
+        call = calls.get(message.tool_call_id or "")
+        if message.role == "tool" and "list_files" in (message.name, call and call.name):
+            pattern = ((call and call.decoded()) or {}).get("pattern")
+            lists.setdefault(pattern if isinstance(pattern, str) else "", []).extend(listed_in(message.text))
+    return lists
 
 
-def _whole_lines(text: str) -> list[str]:
-    """The lines before a cut, or all, without remarks."""
-    whole, cut, _ = text.partition("... [")
-    lines = whole.strip().split("\n")
-    return [line for line in (lines[:-1] if cut else lines) if line and not line.startswith("[")]
+def _gone_through(
+    record: str, to_read: Sequence[str], lists: Mapping[str, Sequence[str]], read: Collection[str]
+) -> dict[str, Place]:
+    """How far each list is gone through now: from where it was, as long as the next file is read."""
+    places: dict[str, Place] = {}
+    patterns = dict.fromkeys(filter(None, (*own_places(record), *lists)))
+    before = places_in([record], patterns)
+    for pattern in patterns:
+        place, listed = before.get(pattern, NO_PLACE), lists.get(pattern, ())
+        if not is_in_order(listed):
+            continue
+        left = filter(FileTask(patterns=(pattern,)).takes_in, to_read)
+        for path in sorted({*listed, *left}):
+            if path > place.last:
+                if path not in read:
+                    break
+                place = Place(count=place.count + 1, last=path)
+        places |= {pattern: place} if place.count else {}
+    return places
 
 
 def _messages_beside(
-    messages: Sequence[Message], task: FileTask | None, notes: Mapping[str, str]
+    messages: Sequence[Message], task: FileTask | None, read: Collection[str]
 ) -> Iterator[Message]:
     """The messages without notes, and without the calls and results that lead to them."""
     calls = [call for message in messages for call in message.tool_calls]
-    own = {call.id for call in calls if call.name == "list_files" or _is_read(call, task, notes)}
+    own = {call.id for call in calls if call.name == "list_files" or _is_read(call, task, read)}
     for message in messages:
         if message.role == "tool" and (message.name == "list_files" or message.tool_call_id in own):
             continue
@@ -202,28 +262,34 @@ def _messages_beside(
             yield replace(message, content=text or None, tool_calls=others)
 
 
-def _is_read(call: ToolCall, task: FileTask | None, notes: Mapping[str, str]) -> bool:
+def _is_read(call: ToolCall, task: FileTask | None, read: Collection[str]) -> bool:
     path = (call.decoded() or {}).get("path") if call.name == "read_file" else None
-    return isinstance(path, str) and (path in notes or bool(task and task.takes_in(path)))
+    return isinstance(path, str) and (path in read or bool(task and task.takes_in(path)))
 
 
 def _without_notes(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if not is_note(line))
 
 
-def rest_of_record(record: str, notes: Collection[str]) -> str:
-    """The record without the stand-in's own sections, and without the notes of these paths."""
-    return "\n\n".join(part for part in _other_sections(record, notes) if part)
+def rest_of_record(record: str, job: Job) -> str:
+    """The record without what the job says of it: the stand-in's own sections, notes, and files read."""
+    return "\n\n".join(part for part in _other_sections(record, job) if part)
 
 
-def _other_sections(record: str, notes: Collection[str]) -> Iterator[str]:
+def _other_sections(record: str, job: Job) -> Iterator[str]:
+    is_own = False
     for title, body in sections(record):
-        if title not in (READ, TO_READ, FOCUS):
-            lines = [line for line in body.strip("\n").split("\n") if not _is_note_of(line, notes)]
+        is_own = title in OWN or (is_own and title == LEFT_OUT)
+        if not is_own:
+            lines = [line for line in body.strip("\n").split("\n") if not _is_told(line, title, job)]
             text = "\n".join(lines).rstrip()
             yield f"{title}\n{text}" if title and text else text
 
 
-def _is_note_of(line: str, notes: Collection[str]) -> bool:
-    """Whether a line is a note of one of these paths, with or without its dash."""
-    return any(path in notes for path in notes_in(with_dashes(line.removeprefix("  "))))
+def _is_told(line: str, title: str, job: Job) -> bool:
+    """Whether the job says it: a note, with or without its dash, or the files that a digest says are read."""
+    if title == FILES:
+        return any(
+            path in job.said or path in job.notes for path, _ in parse_records([f"{title}\n{line}"]).files
+        )
+    return any(path in job.notes for path in notes_in(with_dashes(line.removeprefix("  "))))

@@ -7,22 +7,30 @@ The stand-in has no memory but the messages. What it learns it writes down as te
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import pairwise
 from typing import Any
 
-from agentloop.compaction.digest import parse_records
+from agentloop.compaction.digest import MORE_FILES, parse_records
 from agentloop.messages import Json, Message, ToolCall
 from agentloop.models import ModelRequest
 
+PLACES = "Done, places in the lists:"
 READ = "Done, files read:"
+SAID = "Done, files read whose notes were said before:"
 TO_READ = "Open, files still to read:"
 FOCUS = "Of the focus:"
+OWN = (PLACES, READ, SAID, TO_READ, FOCUS)
 """The headings of the stand-in's own sections of a record; the others are those of a digest."""
+LEFT_OUT = "…"
+"""The line of a digest that stands for lines left out: what follows is under no heading that is known."""
 _NOTE = re.compile(r'^- ("(?:[^"\\]|\\.)+"|[^\s:"]+): (.*)$', re.MULTILINE)
 _UNDASHED = re.compile(r'^(?=(?:"(?:[^"\\]|\\.)+"|[^\s:"-][^\s:"]*[./][^\s:"]*): )', re.MULTILINE)
-_HEADING = re.compile(r"^(?:[A-Z][^\n:]{0,40}):[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^(?:[A-Z][^\n:]{0,60}:|…)[ \t]*$", re.MULTILINE)
+_MORE = re.compile(f"^{MORE_FILES.format(more='([0-9]+)')}$", re.MULTILINE)
+_PLACE = re.compile(r'(\d+) files of ("(?:[^"\\]|\\.)+"|\S+), the last one (.+)')
 _KINDS: dict[str, tuple[str, ...]] = {
     "python": ("py",),
     "markdown": ("md",),
@@ -186,6 +194,17 @@ class FileTask:
         return path in self.paths or any(fnmatch(name, each.rpartition("/")[2]) for each in self.patterns)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """How far a list that is in order was gone through: about `count` files, all up to `last`, are read."""
+
+    count: int
+    last: str
+
+
+NO_PLACE = Place(count=0, last="")
+
+
 def file_task(text: str) -> FileTask | None:
     """The files of a kind that the text asks to have read or told about; None where it asks for none."""
     text = text[:_LONGEST_TASK]
@@ -251,7 +270,7 @@ def notes_in_record(record: str) -> dict[str, str]:
     """The notes that stand in a record in what the assistant said, under no heading, or under their own."""
     notes = notes_in(with_dashes("\n".join(parse_records([record]).decided)))
     for title, body in sections(record):
-        if title in (READ, ""):
+        if title in (READ, LEFT_OUT, ""):
             notes |= notes_in(body)
     return notes
 
@@ -281,15 +300,67 @@ def questions_in(record: str) -> list[str]:
     return list(parse_records([record]).asked)
 
 
-def to_read_in(record: str) -> list[str]:
-    """The paths that a record names as still to read."""
-    lines = [line for title, body in sections(record) if title == TO_READ for line in items(body)]
-    return [_path(line) for line in lines]
+def paths_in(record: str, heading: str) -> list[str]:
+    """The paths that a record names under that heading, `TO_READ` or `SAID`."""
+    return [_path(line) for line in _items_under(record, heading)]
 
 
-def to_read_lines(paths: list[str]) -> list[str]:
+def path_lines(paths: Iterable[str]) -> list[str]:
     """The paths as lines of a record."""
     return [f"- {_shown(path)}" for path in paths]
+
+
+def said_in(record: str) -> list[str]:
+    """Paths of files that were read, oldest first: those of which the record has no note, and a digest's."""
+    done = [path for path, action in parse_records([record]).files if action == "read"]
+    return list(dict.fromkeys((*paths_in(record, SAID), *done)))
+
+
+def places_in(records: Iterable[str], patterns: Iterable[str]) -> dict[str, Place]:
+    """How far each of these patterns' lists was gone through by the records."""
+    places: dict[str, Place] = {}
+    for record in records:
+        own, read = own_places(record), said_in(record)
+        more = sum(map(int, _MORE.findall(record)))
+        for pattern in patterns:
+            found = own.get(pattern) or _guessed_place(pattern, read, more)
+            if found.count > places.get(pattern, NO_PLACE).count:
+                places[pattern] = found
+    return places
+
+
+def own_places(record: str) -> dict[str, Place]:
+    """How far lists were gone through by a record of the stand-in, by their patterns."""
+    told = filter(None, map(_PLACE.fullmatch, _items_under(record, PLACES)))
+    return {_path(each[2]): Place(count=int(each[1]), last=_path(each[3])) for each in told}
+
+
+def _guessed_place(pattern: str, read: Sequence[str], more: int) -> Place:
+    """By a digest that names not all of the files: the newest is the last, since they are read in order."""
+    read = [path for path in read if more and FileTask(patterns=(pattern,)).takes_in(path)]
+    return Place(count=more + len(read), last=read[-1]) if read else NO_PLACE
+
+
+def is_in_order(paths: Sequence[str]) -> bool:
+    """Whether a list has the order of its paths: only then it has places."""
+    return all(first < second for first, second in pairwise(paths))
+
+
+def place_lines(places: Mapping[str, Place]) -> list[str]:
+    """How far each list was gone through, as lines of a record."""
+    return [
+        f"- {place.count} files of {_shown(pattern)}, the last one {_shown(place.last)}"
+        for pattern, place in places.items()
+    ]
+
+
+def listed_in(result: str) -> list[str]:
+    """The paths in a list's result: whole lines up to where it was cut, if it was, without remarks."""
+    whole, cut, _ = result.partition("... [")
+    lines = whole.split("\n")
+    if cut:
+        lines.pop()
+    return [line for line in lines if line and not line.startswith(("[", "(", ".. "))]
 
 
 def sections(record: str) -> Iterator[tuple[str, str]]:
@@ -299,6 +370,10 @@ def sections(record: str) -> Iterator[tuple[str, str]]:
         yield title, record[start : heading.start()]
         title, start = heading.group().strip(), heading.end()
     yield title, record[start:]
+
+
+def _items_under(record: str, heading: str) -> list[str]:
+    return [item for title, body in sections(record) if title == heading for item in items(body)]
 
 
 def items(body: str) -> list[str]:
