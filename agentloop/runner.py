@@ -165,8 +165,10 @@ class Runner:
     ) -> AsyncGenerator[AnyStreamEvent, None]:
         """The same as `run`, or as `resume` for None, event by event; closing it cancels the run.
 
-        The last event is `RunEnded`; where the run failed, the error is raised after it. Who leaves the
-        iteration can go on with the session at once, unless they keep the generator and do not `aclose` it.
+        The last event is `RunEnded`; where the run failed, the error is raised after it. Who is cancelled
+        while waiting for an event is given what the run says at its end, and then the cancellation. Who
+        leaves the iteration can go on with the session at once, unless they keep the generator and do not
+        `aclose` it.
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
         message = None if prompt is None else as_user_message(prompt)
@@ -176,6 +178,18 @@ class Runner:
             while (event := await events.get()) is not None:
                 yield event
             await task
+        except asyncio.CancelledError:
+            reader = asyncio.current_task()
+            task.cancel()
+            await asyncio.wait({task})
+            try:
+                while not events.empty() and (event := events.get_nowait()) is not None:
+                    yield event
+            except GeneratorExit:
+                if reader is not None and reader is asyncio.current_task():
+                    reader.cancel()  # it left before its cancellation got back to it
+                raise
+            raise
         finally:
             task.cancel()
             await asyncio.wait({task})

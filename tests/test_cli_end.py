@@ -36,12 +36,31 @@ def messages_of(session: str, cwd: Path) -> list[Any]:
     return [event.message for event in events if isinstance(event, MessageRecord)]
 
 
-def until(process: Any, event_type: str) -> None:
-    """Read standard output up to the first event of that type."""
+def until(process: Any, event_type: str) -> list[str]:
+    """Read standard output up to the first event of that type, and return the lines."""
+    lines = []
     for line in process.stdout:
+        lines.append(line)
         if json.loads(line)["type"] == event_type:
-            return
+            return lines
     raise AssertionError(f"no {event_type}: {process.stderr.read()}")
+
+
+def ends_in(out: str) -> list[tuple[str, str]]:
+    """What the stream says has ended, each with how; each start has its end, and the run's is the last."""
+    events = [json.loads(line) for line in out.splitlines()]
+    open_ids, ends = list[str](), list[tuple[str, str]]()
+    for event in events:
+        of_one = event.get("call_id") or event.get("compaction_id") or event.get("run_id")
+        match event["type"].rpartition("_"):
+            case "tool" | "compaction" | "run", _, "started":
+                open_ids.append(of_one)
+            case ("tool" | "compaction" | "run") as what, _, "ended":
+                open_ids.remove(of_one)
+                ends.append((what, event["status"]))
+    assert open_ids == []
+    assert events[-1]["type"] == "run_ended"
+    return ends
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -73,10 +92,11 @@ def test_ctrl_c_while_a_tool_is_stuck_in_its_thread(tmp_path: Path) -> None:
     with StrictProvider([batch, "all done"]) as provider:
         options = ("--base-url", provider.url, "--window", "32k", "--tools", "slow", "--session", "s")
         with started("-p", "go", *options, "--json", cwd=tmp_path) as process:
-            until(process, "tool_ended")
+            begun = "".join(until(process, "tool_ended"))
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=30)
         assert process.returncode == 130
+        assert ends_in(begun + out) == [("tool", "ok"), ("tool", "interrupted"), ("run", "interrupted")]
         resumed = agentloop(*options, cwd=tmp_path)
     assert (resumed.status, resumed.out) == (0, "all done\n")
     results = {message["content"] for message in provider.bodies[-1]["messages"] if message["role"] == "tool"}
@@ -96,11 +116,20 @@ def test_ctrl_c_while_a_summary_is_written_leaves_the_log_as_it_was(tmp_path: Pa
 
     with StrictProvider(brain) as provider:
         options = ("--base-url", provider.url, "--window", "8k", "--session", "s")
-        with started("-p", "go", *options, cwd=tmp_path) as process:
+        with started("-p", "go", *options, "--json", cwd=tmp_path) as process:
+            begun = "".join(until(process, "compaction_started"))
             assert summarising.wait(30)
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert ends_in(begun + out)[-2:] == [("compaction", "failed"), ("run", "interrupted")]
+        summarising.clear()
+        with started("compact", "s", *options[:4], cwd=tmp_path) as process:
+            assert summarising.wait(30)
+            process.send_signal(signal.SIGINT)
+            told = process.communicate(timeout=30)
     assert process.returncode == 130
+    assert told == ("", "agentloop: interrupted: session s is as it was\n")
     done = agentloop("sessions", "export", "s", "--format", "events", cwd=tmp_path)
     assert "compacted" not in {json.loads(line)["kind"] for line in done.out.splitlines()}
 

@@ -1,5 +1,6 @@
 """`compact`, `undo` and `rewind`: a stored session made smaller, and back."""
 
+import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
@@ -17,9 +18,10 @@ from agentloop.cli.session_setup import resume_settings
 from agentloop.cli.settings import OFFLINE, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
 from agentloop.errors import UsageError
-from agentloop.events import Compacted
+from agentloop.events import Compacted, Restored
 from agentloop.results import NOTHING_TO_DO, TOO_LITTLE, CompactionPreview
 from agentloop.runner import Runner
+from agentloop.stores import SessionInfo
 from agentloop.stream import CompactionResult, RunStatus
 
 _Done: TypeAlias = tuple[RunStatus, str]
@@ -173,6 +175,13 @@ def rewind_text(gone: int, turns: int = 1) -> str:
     return f"taken back: the {which}; undo gives {them} back{all_of_them}"
 
 
+async def _interrupted(runner: Runner, info: SessionInfo) -> str:
+    """What a signal left, in one line: a change that is being stored is stored to its end."""
+    since = await runner.store.read(info.id, after=info.length)
+    is_changed = any(isinstance(record.event, Compacted | Restored) for record in since)
+    return f"interrupted: session {info.id} {'was changed before that' if is_changed else 'is as it was'}"
+
+
 def _on_session(name: str, settings: Settings, work: _Work) -> int:
     console, output = error_console(), StandardOutput.claimed()
     built = build(settings)
@@ -182,7 +191,11 @@ def _on_session(name: str, settings: Settings, work: _Work) -> int:
     async def whole() -> int:
         async with make_runner(built, settings, console) as runner:
             info = await find_session(name, runner.store, owner=settings.owner)
-            word, line = await work(runner, info.id)
+            try:
+                word, line = await work(runner, info.id)
+            except asyncio.CancelledError:
+                say(console, await _interrupted(runner, info), style="bold red")
+                raise
             if notice := window_notice(built.agent.model):
                 say(console, notice, style="yellow")
         await output.write(f"{line}\n")

@@ -217,14 +217,15 @@ async def _spill_result(run: Run, text: str, call: ToolCall) -> tuple[str | None
 async def compact(run: Run, session: Session, asked: Sequence[ToolCall]) -> Session:
     """One compaction for all wishes of a batch, by the same mechanism as any other."""
     focus = "; ".join(focus for call in asked if (focus := focus_of(call))) or None
-    started, untold = time.monotonic(), _Untold(run)
+    started, untold, begun = time.monotonic(), _Untold(run), list[ToolCall]()
 
     def ended(status: ToolStatus) -> list[ToolEnded]:
-        return [_ended(call, status, time.monotonic() - started) for call in asked]
+        return [_ended(call, status, time.monotonic() - started) for call in begun]
 
     async with untold.tell_in_any_case():
         try:
             for call in asked:
+                begun.append(call)
                 await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
             session, result = await run.keeper.compact_for_model(session, focus)
             results = [run.record_of(Message.tool(call.id, outcome_text(result))) for call in asked]
