@@ -73,6 +73,17 @@ def test_a_call_that_says_the_same_is_told_nothing(tmp_path: Path) -> None:
     assert "offline model answers" in agentloop("-p", "x", "--session", "t", cwd=tmp_path).err
 
 
+@pytest.mark.parametrize("environment", [{}, {"OPENAI_API_KEY": "sk-test"}], ids=["no key", "a key"])
+def test_a_session_begun_offline_goes_on_so_and_says_nothing_else(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    agentloop("-p", "Hello", "-m", "offline", "--session", "s", cwd=tmp_path)
+    for call in (("-p", "Hello", "-c"), ("compact", "s", "--preview")):
+        done = agentloop(*call, cwd=tmp_path, env=environment)
+        words = "the session goes on with --model offline, as before: give other options to change that"
+        assert done.complaint() == f"agentloop: {words}"
+
+
 @pytest.mark.deep
 def test_a_new_title_makes_no_session_the_newest(tmp_path: Path) -> None:
     for name in ("old", "new"):

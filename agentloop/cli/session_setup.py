@@ -81,13 +81,14 @@ def settings_of_run(settings: Settings, began: RunStartRecord) -> Settings:
             continue
         with suppress(UsageError):
             read = read_setting(name, str(value))
-            if read != getattr(settings, name):
+            chosen = getattr(settings, name) if name != "model" or not settings.model_is_fallback else None
+            if read != chosen:
                 taken[name] = read
                 flags += flag, str(value)
     if not taken:
         return settings
     fallback = settings.model_is_fallback and "model" not in taken
-    words = f"the session goes on with {shlex.join(flags)}, as before; options change that"
+    words = f"the session goes on with {shlex.join(flags)}, as before: give other options to change that"
     return replace(settings, **taken, model_is_fallback=fallback, resumed_with=words)
 
 
