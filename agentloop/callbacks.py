@@ -26,9 +26,16 @@ from agentloop._plumbing.aio import (
     within,
 )
 from agentloop._plumbing.checks import shown
-from agentloop._plumbing.to_text import error_text
+from agentloop._plumbing.to_text import error_text, place_of
 from agentloop.errors import UsageError
-from agentloop.stream import CompactionRequest, CompactionResult, Positioned, RunEnded, StreamEvent
+from agentloop.stream import (
+    CallbackFailed,
+    CompactionRequest,
+    CompactionResult,
+    Positioned,
+    RunEnded,
+    StreamEvent,
+)
 
 MOST_FOCUS_CHARS = 4_000
 """So much may be asked of one summary; more would crowd out what is to be summarised."""
@@ -122,8 +129,9 @@ class Callbacks:
     and an `on_event` that did is shown no more events of this run. A coroutine is cancelled when its time is
     up; one that never awaits holds up everything, as anything on an event loop does.
 
-    A subclass that overrides nothing is refused, and so is one with a method that is nearly one of these.
-    What failed stands in the run's result, and is a `CallbackFailed` event, a log line and a Python warning.
+    A subclass that overrides nothing is refused. So is one with a method that is nearly one of these, and one
+    whose method does not take the one argument that it is called with. What failed stands in the run's
+    result, and is a `CallbackFailed` event, a log line and a Python warning.
 
     Example:
         >>> from agentloop.compaction import compact_messages
@@ -172,26 +180,51 @@ def checked_callbacks(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
 
 
 def _check_called(callback: Callbacks) -> None:
-    """Refuse one that would never be called, or not where its author believes."""
-    kind, names = type(callback).__name__, {name for name in dir(type(callback)) if not name.startswith("_")}
-    own = {name for name in names if getattr(type(callback), name) is not getattr(Callbacks, name, None)}
-    missing = [method for method in _METHODS if method not in own]
+    """Refuse one that would never be called, or not where its author believes, or not as it is called."""
+    kind = type(callback)
+    names = {name for name in dir(kind) if not name.startswith("_")}
+    own = {name for name in names if getattr(kind, name) is not getattr(Callbacks, name, None)}
     for name in sorted(own.difference(_METHODS)):
-        if slip := next((method for method in missing if _is_nearly(name, method)), None):
-            raise UsageError(f"{kind} has a method {name!r}, which nobody calls: did you mean {slip!r}?")
-    if len(missing) == len(_METHODS) and isinstance(callback, Callbacks):
-        raise UsageError(f"{kind} overrides none of {', '.join(_METHODS)}: nothing of it would be called")
-    if len(missing) == len(_METHODS):
+        if slip := next((method for method in _METHODS if _is_slip(kind, name, method)), None):
+            raise UsageError(
+                f"{kind.__name__} has a method {name!r}, which nobody calls: did you mean {slip!r}?"
+            )
+    overridden = own.intersection(_METHODS)
+    if not overridden and isinstance(callback, Callbacks):
+        methods = ", ".join(_METHODS)
+        raise UsageError(f"{kind.__name__} overrides none of {methods}: nothing of it would be called")
+    if not overridden:
         raise UsageError(f"callbacks must be a list of Callbacks objects, with no {shown(callback)} in it")
+    for point in sorted(overridden):
+        _check_signature(callback, point)
 
 
-def _is_nearly(name: str, method: str) -> bool:
-    name, method = name.replace("_", "").lower(), method.replace("_", "")
-    return SequenceMatcher(None, name, method).ratio() >= _NEARLY
+def _is_slip(kind: type, name: str, method: str) -> bool:
+    """Whether the name is nearly the method's; not where a class has both, since one then helps the other."""
+    said, meant = name.replace("_", "").lower(), method.replace("_", "")
+    if SequenceMatcher(None, said, meant).ratio() < _NEARLY:
+        return False
+    return not any({name, method} <= vars(each).keys() for each in kind.__mro__)
 
 
-Failed: TypeAlias = Callable[[str, str, str], Awaitable[None]]
-"""Takes a callback's name, the point and the error."""
+def _check_signature(callback: Callbacks, point: str) -> None:
+    """Refuse what cannot be called with the one argument of that point, as far as can be seen before."""
+    try:
+        taken = inspect.signature(getattr(callback, point))
+    except Exception:  # noqa: BLE001 — what only a call can tell is reported where it is called
+        return
+    try:
+        taken.bind(None)
+    except TypeError:
+        _, argument = inspect.signature(getattr(Callbacks, point)).parameters
+        kind = type(callback).__name__
+        raise UsageError(
+            f"{kind}.{point}{taken} must take one argument: write def {point}(self, {argument})"
+        ) from None
+
+
+Failed: TypeAlias = Callable[[CallbackFailed], Awaitable[None]]
+"""Is told of a callback that failed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -258,6 +291,7 @@ class CallbackList:
         self, callback: Callbacks, point: str, argument: Any, listener: "_Listener | None" = None
     ) -> Any:
         """What the callback answers; whatever else comes of it is reported, and the answer is None."""
+        where = ""
         try:
             return await self._answer(callback, point, argument, listener)
         except DeadlineError:
@@ -268,8 +302,8 @@ class CallbackList:
         except SelfCancelledError as own:
             error = str(own)
         except _RaisedError as held:
-            error = error_text(held.raised)
-        await self._report(callback, point, error)
+            error, where = error_text(held.raised), place_of(held.raised)
+        await self._report(callback, point, error, where)
         return None
 
     async def _answer(
@@ -284,8 +318,9 @@ class CallbackList:
     async def _within(self, answer: Awaitable[Any]) -> Any:
         return await within(_await_guarded(answer), seconds=self.limit_seconds)
 
-    async def _report(self, callback: Callbacks, point: str, error: str) -> None:
-        await self.failed(type(callback).__name__, point, error)
+    async def _report(self, callback: Callbacks, point: str, error: str, where: str = "") -> None:
+        name = type(callback).__name__
+        await self.failed(CallbackFailed(callback=name, point=point, error=error, where=where))
 
 
 class _Listener:

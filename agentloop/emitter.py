@@ -181,12 +181,12 @@ class Emitter:
         self.sink(event)
         return event
 
-    async def _failed(self, callback: str, point: str, error: str) -> None:
-        event = self.hide(CallbackFailed(callback=callback, point=point, error=error))
-        if point != "on_event":
+    async def _failed(self, failed: CallbackFailed) -> None:
+        event = self.hide(failed)
+        if event.point != "on_event":
             self._note_failure(event)
             await self.emit(event)
-        elif (kind := (callback, error.partition(":")[0])) not in self._reported:
+        elif (kind := (event.callback, failed.error.partition(":")[0])) not in self._reported:
             self._reported.add(kind)
             self._note_failure(event)
             self._show(event)
@@ -195,7 +195,8 @@ class Emitter:
         known = {(each.callback, each.point) for each in self.failures}
         self.failures.append(replace(event, session_id=self.session_id, run_id=self.run_id, time=time.time()))
         if (event.callback, event.point) not in known:
-            _warn(f"the callback {event.callback} failed in {event.point}: {event.error}")
+            at = f" at {event.where}" if event.where else ""
+            _warn(f"the callback {event.callback} failed in {event.point}{at}: {event.error}")
 
 
 def _warn(text: str) -> None:

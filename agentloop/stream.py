@@ -262,11 +262,15 @@ class Retrying(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallbackFailed(StreamEvent):
-    """A callback raised or took too long; the run goes on."""
+    """A callback raised or took too long; the run goes on.
+
+    `where` is the line of its code that failed, as `FILE:LINE`; empty where it did not raise.
+    """
 
     callback: str
     point: str
     error: str
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

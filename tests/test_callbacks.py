@@ -638,14 +638,20 @@ async def test_what_failed_stands_in_the_result_and_is_an_event_a_line_and_one_w
         result = await runner.run("Go", session_id="s")
     shown = [(each.callback, each.point, each.error) for each in result.callback_failures]
     assert shown == [("Raising", "on_event", "ValueError: event")]
-    says = "the callback Raising failed in on_event: ValueError: event"
+    (failed,) = result.callback_failures
+    file, _, line = failed.where.rpartition(":")
+    assert (file, Path(file).read_text().splitlines()[int(line) - 1].strip()) == (
+        __file__,
+        'raise ValueError("event")',
+    )
+    says = f"the callback Raising failed in on_event at {failed.where}: ValueError: event"
     assert [str(each.message) for each in warned] == [says]
     lines = [record for record in caplog.records if "callback_failed" in record.getMessage()]
     assert [record.levelname for record in lines] == ["WARNING"]
     with pytest.warns(RuntimeWarning):
         events = await watched(runner, "Go on", session_id="s")
-    failed = [event for event in events if isinstance(event, CallbackFailed)]
-    assert [(each.point, each.error) for each in failed] == [("on_event", "ValueError: event")]
+    told = [event for event in events if isinstance(event, CallbackFailed)]
+    assert [(each.point, each.error) for each in told] == [("on_event", "ValueError: event")]
 
 
 async def test_a_compaction_of_a_run_names_the_callbacks_that_failed_in_it(tmp_path: Path) -> None:
@@ -684,6 +690,27 @@ class Nearly(Callbacks):
         """Looks away."""
 
 
+class Heir(Raising):
+    """Inherits the right one, and has one by nearly its name."""
+
+    def before_compact(self, request: CompactionRequest) -> None:
+        """Nobody calls it."""
+
+
+class TooFew(Callbacks):
+    """Takes nothing."""
+
+    def on_event(self) -> None:  # type: ignore[override]
+        """Cannot be called with an event."""
+
+
+class TooMany(Callbacks):
+    """Takes one too many."""
+
+    async def before_compaction(self, request: CompactionRequest, more: int) -> None:  # type: ignore[override]
+        """Cannot be called with a request alone."""
+
+
 class Camel:
     """No subclass, and named as elsewhere."""
 
@@ -708,6 +735,9 @@ class Both(Callbacks):
         (Callbacks(), "Callbacks overrides none of before_compaction, after_compaction, on_event"),
         (Nothing(), "Nothing overrides none of before_compaction, after_compaction, on_event"),
         (Nearly(), "a method 'before_compact', which nobody calls: did you mean 'before_compaction'?"),
+        (Heir(), "a method 'before_compact', which nobody calls: did you mean 'before_compaction'?"),
+        (TooFew(), "TooFew.on_event() -> None must take one argument: write def on_event(self, event)"),
+        (TooMany(), "must take one argument: write def before_compaction(self, request)"),
         (Camel(), "Camel has a method 'onEvent', which nobody calls: did you mean 'on_event'?"),
         (object(), "callbacks must be a list of Callbacks objects"),
     ],

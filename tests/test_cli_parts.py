@@ -172,7 +172,7 @@ def test_each_happening_has_its_line_in_words() -> None:
             compaction(),
             compaction("failed", "the summary\nwas blank"),
             Retrying(**AT, attempt=2, wait_seconds=1.5, error="busy"),
-            CallbackFailed(**AT, callback="Mine", point="on_event", error="ValueError: x"),
+            CallbackFailed(**AT, callback="Mine", point="on_event", error="ValueError: x", where="my.py:7"),
             ContextWarning(**AT, level="critical", tokens=120_000, window=128_000),
         )
     ]  # fmt: skip
@@ -184,7 +184,7 @@ def test_each_happening_has_its_line_in_words() -> None:
         "⇣ compacted: 102k → 30k tokens, 80 → 12 messages, 2.5s, transcript_1.jsonl",
         "⇣ not compacted, failed: the summary was blank",
         "↻ try 2 failed, again in 1.5s: busy",
-        "! callback Mine.on_event: ValueError: x",
+        "! callback Mine.on_event failed at my.py:7: ValueError: x",
         "! the window is nearly full: 120k of 128k tokens",
     ]
 

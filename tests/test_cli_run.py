@@ -383,14 +383,19 @@ def test_callbacks_and_tools_by_name_are_used(tmp_path: Path) -> None:
     assert provider.bodies[1]["messages"][-1]["content"] == "echo"
 
 
-def test_a_callback_that_fails_is_told_and_changes_nothing(tmp_path: Path) -> None:
+def test_a_callback_that_fails_is_told_with_its_line_and_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(
-        "from agentloop import Callbacks\n\nclass Bad(Callbacks):\n"
-        "    def on_event(self, event):\n        raise ValueError('no')\n"
+        "import json\n\nfrom agentloop import Callbacks\n\n\nclass Bad(Callbacks):\n"
+        "    def on_event(self, event):\n        json.loads('no')\n"
     )
-    done = agentloop("-p", "hello", "--callbacks", "bad:Bad", cwd=tmp_path)
+    done = agentloop(
+        "-p", "hello", "--callbacks", "bad:Bad", "--output-format", "json", "-m", "offline", cwd=tmp_path
+    )
     assert done.status == 0
-    assert "callback Bad.on_event: ValueError: no" in done.err
+    where = f"{tmp_path / 'bad.py'}:8"
+    assert f"! callback Bad.on_event failed at {where}: JSONDecodeError: " in done.err
+    (failed,) = json.loads(done.out)["callback_failures"]
+    assert (failed["callback"], failed["point"], failed["where"]) == ("Bad", "on_event", where)
 
 
 @pytest.mark.deep

@@ -101,7 +101,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["-p", "x", "--tools", "no_such_module"], "no_such_module"),
     (["-p", "x", "--tools", "a_file.py"], "name the module"),
     (["-p", "x", "--tools", "broken"], "line 2"),
-    (["-p", "x", "--tools", "halting"], "halting.py, line 2"),
+    (["-p", "x", "--tools", "halting"], "halting.py:2)"),
     (["-p", "x", "--tools", "needs_more"], "absent_dependency"),
     (["-p", "x", "--tools", "plain"], "holds no tool"),
     (["-p", "x", "--tools", "plain:nothing"], "has no 'nothing'"),

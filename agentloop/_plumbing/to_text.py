@@ -2,10 +2,13 @@
 
 import base64
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time
 from enum import Enum
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 _MOST_LEVELS = 60
@@ -14,6 +17,8 @@ _MOST_ITERATED = 10_000
 _MOST_BYTES_SHOWN = 256
 _MOST_INT_BITS = 10_000
 _NESTED_ERRORS = 10
+_LIBRARIES = ("<", f"{Path(json.__file__).parent.parent}{os.sep}", f"{Path(__file__).parent.parent}{os.sep}")
+"""Where Python's own code begins, and ours."""
 _AS_THEY_ARE = frozenset({str, bool, float, type(None)})
 
 
@@ -56,6 +61,17 @@ def first_line(error: BaseException) -> str:
 def strict(text: str) -> str:
     """The text as strict UTF-8 can hold it: halves of characters become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def place_of(error: BaseException) -> str:
+    """Where it was raised, as `FILE:LINE`: the innermost line that is neither a library's nor ours."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    theirs = [f"{file}:{line}" for file, line in frames if not _is_library(file)]
+    return theirs[-1] if theirs else ""
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(_LIBRARIES) or "site-packages" in file or "dist-packages" in file
 
 
 def rest_failed(error: BaseException) -> str:

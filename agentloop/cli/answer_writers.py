@@ -9,7 +9,7 @@ from typing import Any
 from agentloop._plumbing.to_text import strict
 from agentloop.cli.terminal import StandardOutput
 from agentloop.messages import Usage
-from agentloop.stream import RunEnded, RunStatus, StreamEvent, to_json
+from agentloop.stream import CallbackFailed, RunEnded, RunStatus, StreamEvent, to_json
 
 _STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
 
@@ -28,6 +28,7 @@ class Outcome:
     usage: Usage = field(default_factory=Usage)
     cost: float | None = None
     compactions: int = 0
+    callback_failures: tuple[CallbackFailed, ...] = ()
     error: str | None = None
     reason: str | None = None
 

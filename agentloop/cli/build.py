@@ -7,7 +7,6 @@ it loads, and the instructions that the files of a project give.
 import os
 import stat
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,8 +19,9 @@ from typing import Any, TypeAlias
 from rich.console import Console
 
 from agentloop._plumbing.encodings import decoded
+from agentloop._plumbing.to_text import place_of
 from agentloop._plumbing.truncate import head
-from agentloop.callbacks import Callbacks
+from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings
 from agentloop.cli.terminal import say
@@ -228,9 +228,11 @@ def _callback(spec: str) -> Callbacks:
     if isinstance(value, type):
         with _explain_faults("--callbacks", f"{spec} cannot be made without arguments"):
             value = value()
-    if not isinstance(value, Callbacks):
-        raise UsageError(f"--callbacks: {spec} is no callback: derive its class from agentloop.Callbacks")
-    return value
+    try:
+        (callback,) = checked_callbacks([value])
+    except UsageError as error:
+        raise UsageError(f"--callbacks: {spec} is no callback: {error}") from error
+    return callback
 
 
 def load_redaction(option: str, spec: str) -> Redact:
@@ -290,18 +292,9 @@ def _explain_faults(option: str, what: str) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a user's module may do anything while it loads, also call sys.exit
-        reason = " ".join(str(error).split())
-        raise UsageError(f"{option}: {what}: {type(error).__name__}: {reason}{_place(error)}") from error
-
-
-def _place(error: BaseException) -> str:
-    if isinstance(error, SyntaxError) and error.filename:
-        return "" if "line" in str(error) else f" ({error.filename}, line {error.lineno})"
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [
-        frame for frame in frames[1:] if "importlib" not in frame.filename and frame.filename != __file__
-    ]
-    return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
+        place = "" if isinstance(error, SyntaxError) else place_of(error)  # it names its own
+        fault = " ".join(f"{type(error).__name__}: {error}".split()) + (f" ({place})" if place else "")
+        raise UsageError(f"{option}: {what}: {fault}") from error
 
 
 def default_instructions(workdir: Path, *, window: int | None) -> tuple[str, str | None]:

@@ -66,6 +66,7 @@ class RunFigures:
     compactions: int = 0
     clearings: int = 0
     seqs: list[int] = field(default_factory=list)
+    callback_failures: list[CallbackFailed] = field(default_factory=list)
     hidden: set[int] = field(default_factory=set)
     transcripts: set[str] = field(default_factory=set)
     usage: Usage = field(default_factory=Usage)
@@ -85,6 +86,8 @@ class RunFigures:
                 self.clearings += 1
             case CompactionEnded(status="done"):
                 self._add_compaction(event)
+            case CallbackFailed():
+                self.callback_failures.append(event)
             case RunEnded():
                 self.ended = event
 
@@ -255,7 +258,8 @@ def _trouble(event: StreamEvent) -> Text | None:
             wait = seconds(event.wait_seconds)
             return _red(f"↻ try {event.attempt} failed, again in {wait}: {event.error}")
         case CallbackFailed():
-            return _red(f"! callback {event.callback}.{event.point}: {event.error}")
+            at = f" at {event.where}" if event.where else ""
+            return _red(f"! callback {event.callback}.{event.point} failed{at}: {event.error}")
         case CallRepeated():
             return _red(f"! {event.name} gave the same result {event.times} times for the same arguments")
         case MessageAdded(finish=finish) if finish in _CUT_SHORT:

@@ -210,6 +210,7 @@ def _outcome(tally: RunFigures, word: RunStatus, error: str | None) -> Outcome:
         usage=ended.usage if ended else tally.usage,
         cost=ended.cost if ended else tally.cost,
         compactions=tally.compactions,
+        callback_failures=tuple(tally.callback_failures),
         error=error,
         reason=ended.reason if ended else None,
     )
