@@ -639,8 +639,17 @@ def _checked(name: str, triggers: Parts) -> Parts:
     if not triggers:
         raise UsageError(f"{name} needs at least 1 trigger, not 0")
     for trigger in triggers:
-        called(f"each trigger of {name}", trigger)
+        check_trigger(f"each trigger of {name}", trigger)
     return triggers
+
+
+def check_trigger(name: str, trigger: object) -> None:
+    """Refuse what is no trigger.
+
+    Raises:
+        UsageError: with that name, and a trigger to write.
+    """
+    called(name, trigger, such_as="TokenCount(80_000) of agentloop.triggers")
 
 
 def _name(trigger: Trigger) -> str:

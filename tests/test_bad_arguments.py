@@ -449,12 +449,12 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
     "Compaction.trigger": (
         lambda bad: agentloop.Compaction(trigger=bad),
         (0.8, "x", triggers.Overflow),
-        "trigger must be a function of a context and a budget",
+        r"trigger must be a function of a context and a budget.*: write one such as (TokenCount|Overflow)\(",
     ),
     "Compaction.strategy": (
         lambda bad: agentloop.Compaction(strategy=bad),
         (None, "x", strategies.KeepRecentFraction),
-        "strategy must be a function of a context and a budget",
+        r"strategy must be a function of a context and a budget.*: write one such as KeepRecent\w+\(",
     ),
     "Compaction.model": (
         lambda bad: agentloop.Compaction(model=bad),

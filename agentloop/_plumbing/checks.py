@@ -172,10 +172,18 @@ def headers_or_none(what: str, headers: Mapping[str, str] | None) -> Mapping[str
     return checked
 
 
-def called(name: str, value: object, wanted: str = "a function of a context and a budget") -> None:
-    """Refuse what cannot be called as it is: also a class, which is still to be made, and what is async."""
-    so = callable(value) and not isinstance(value, type) and not is_async(value)
-    _hold(name, value, f"{wanted}, no class and not async", so=so)
+def called(
+    name: str, value: object, wanted: str = "a function of a context and a budget", *, such_as: str = ""
+) -> None:
+    """Refuse what cannot be called as it is: also a class, which is still to be made, and what is async.
+
+    `such_as` is an example of what to write instead.
+    """
+    if callable(value) and not isinstance(value, type) and not is_async(value):
+        return
+    example = f"{value.__name__}(…)" if isinstance(value, type) else such_as
+    hint = f": write one such as {example}" if example else ""
+    raise UsageError(f"{name} must be {wanted}, no class and not async, not {shown(value)}{hint}")
 
 
 def _hold(name: str, value: object, wanted: str, *, so: bool) -> None:

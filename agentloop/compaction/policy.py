@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from agentloop._plumbing.checks import above_zero, called, fraction, shown
+from agentloop._plumbing.checks import above_zero, fraction, shown
 from agentloop.errors import UsageError
 from agentloop.models import ChatModel, check_model
-from agentloop.strategies import KeepRecentFraction, MicroCompact, Strategy
-from agentloop.triggers import Trigger, WindowFraction
+from agentloop.strategies import KeepRecentFraction, MicroCompact, Strategy, check_strategy
+from agentloop.triggers import Trigger, WindowFraction, check_trigger
 
 TranscriptFailure: TypeAlias = Literal["stop", "go_on"]
 """What becomes of a compaction whose transcript cannot be saved: nothing is hidden, or it goes on without."""
@@ -50,7 +50,7 @@ class Compaction:
         if not isinstance(self.micro, MicroCompact | None):
             raise UsageError(f"micro must be a MicroCompact(…) or None, not {self.micro!r}")
         check_parts(self.trigger, None)
-        called("strategy", self.strategy)
+        check_strategy("strategy", self.strategy)
         if self.model is not None:
             check_model("model", self.model)
         fraction("summary_share", self.summary_share, most=0.5)
@@ -68,6 +68,6 @@ def check_parts(trigger: Trigger | None, strategy: Strategy | None) -> None:
         UsageError: one of them is no function of a context and a budget.
     """
     if trigger is not None:
-        called("trigger", trigger)
+        check_trigger("trigger", trigger)
     if strategy is not None:
-        called("strategy", strategy)
+        check_strategy("strategy", strategy)

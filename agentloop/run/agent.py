@@ -54,7 +54,10 @@ class Agent:
         text_or_none("instructions", self.instructions)
         whole("max_steps", self.max_steps, 1)
         if not isinstance(self.compaction, Compaction | None):
-            raise UsageError(f"compaction must be a Compaction(…), or None, not {shown(self.compaction)}")
+            raise UsageError(
+                f"compaction must be a Compaction(…), or None, not {shown(self.compaction)}: "
+                "write one such as Compaction(strategy=KeepRecentTurns(8))"
+            )
         if isinstance(self.tools, str | Tool) or not isinstance(self.tools, Iterable):
             raise UsageError(f"tools must be a list of functions and tools, not {shown(self.tools)}")
         object.__setattr__(self, "tools", tuple(self.tools))

@@ -565,7 +565,16 @@ def check_strategies(name: str, strategies: Sequence[object]) -> None:
     if not strategies:
         raise UsageError(f"{name} must be given at least 1 strategy")
     for strategy in strategies:
-        called(f"each strategy of {name}", strategy)
+        check_strategy(f"each strategy of {name}", strategy)
+
+
+def check_strategy(name: str, strategy: object) -> None:
+    """Refuse what is no strategy.
+
+    Raises:
+        UsageError: with that name, and a strategy to write.
+    """
+    called(name, strategy, such_as="KeepRecentTurns(8) of agentloop.strategies")
 
 
 def foldable(context: Context, budget: Budget) -> list[Unit]:
