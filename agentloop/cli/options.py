@@ -56,28 +56,32 @@ class WholeNumber(click.ParamType[int]):
 
 
 def _option(
-    *declared: str, variable: str | None = None, may_be_empty: bool = False, **shown: Any
+    declared: str,
+    metavar: str | None,
+    help: str | None,
+    *,
+    variable: str | None = None,
+    may_be_empty: bool = False,
+    **shown: Any,
 ) -> KnownOption:
-    name = click.Option(declared).name
+    """The option with these names; `metavar` is None for a switch."""
+    names = declared.split()
+    name = click.Option(names).name
     assert name is not None
-    option = click.option(*declared, **shown)
+    option = click.option(*names, metavar=metavar, help=help, is_flag=metavar is None, **shown)
     return KnownOption(name=name, shown=option, variable=variable, may_be_empty=may_be_empty)
 
 
-def _valued(flag: str, metavar: str, help: str | None = None, **more: Any) -> KnownOption:
-    return _option(flag, metavar=metavar, help=help, **more)
-
-
-def _store(where: str) -> KnownOption:
-    return _valued("--store", "URL", where, variable="AGENTLOOP_STORE")
+def _store(help: str) -> KnownOption:
+    return _option("--store", "URL", help, variable="AGENTLOOP_STORE")
 
 
 def _owner(help: str | None = None, **more: Any) -> KnownOption:
-    return _valued("--owner", "NAME", help, variable="AGENTLOOP_OWNER", **more)
+    return _option("--owner", "NAME", help, variable="AGENTLOOP_OWNER", **more)
 
 
 _DATABASE = _store("The database of the runs and their sessions: postgresql://USER@HOST/DATABASE")
-_REDACT = _valued(
+_REDACT = _option(
     "--redact",
     "off|MODULE:NAME",
     "What takes secrets out of all that is written. [known keys, and those of the environment]",
@@ -96,53 +100,62 @@ QUEUE_STORE: Sequence[KnownOption] = (
 """The same for what works on the queue of durable runs."""
 WORKER_STORE: Sequence[KnownOption] = (_DATABASE, _owner(hidden=True), _REDACT)
 """The same for a worker, which refuses an owner in words of its own."""
-_TIME_TO_LIVE = "New sessions may be swept after so long, e.g. 30d. [never]"
-TTL: Sequence[KnownOption] = (_valued("--ttl", "TIME", _TIME_TO_LIVE, variable="AGENTLOOP_TTL"),)
-_BUSY = "What to do when another run works on the session. [refuse]"
-BUSY: Sequence[KnownOption] = (
-    _valued("--when-busy", "refuse|wait|take-over", _BUSY, variable="AGENTLOOP_WHEN_BUSY"),
+TTL: Sequence[KnownOption] = (
+    _option(
+        "--ttl",
+        "TIME",
+        "New sessions may be swept after so long, e.g. 30d. [never]",
+        variable="AGENTLOOP_TTL",
+    ),
 )
-BASE_URL = _valued(
+BUSY: Sequence[KnownOption] = (
+    _option(
+        "--when-busy",
+        "refuse|wait|take-over",
+        "What to do when another run works on the session. [refuse]",
+        variable="AGENTLOOP_WHEN_BUSY",
+    ),
+)
+BASE_URL = _option(
     "--base-url", "URL", "An OpenAI-compatible server. [default: OpenAI's]", variable="OPENAI_BASE_URL"
 )
-HEADER = _valued("--header", "NAME:VALUE", "Sent to the server with each request. Repeatable.", multiple=True)
+HEADER = _option("--header", "NAME:VALUE", "Sent to the server with each request. Repeatable.", multiple=True)
 MODEL: Sequence[KnownOption] = (
     _option(
-        "-m",
-        "--model",
+        "-m --model",
+        "NAME",
+        "The model; `offline` needs no key and no network.",
         variable="AGENTLOOP_MODEL",
-        metavar="NAME",
-        help="The model; `offline` needs no key and no network.",
     ),
     BASE_URL,
     HEADER,
-    _valued(
+    _option(
         "--api", "chat|responses", "The API that the server speaks. [default: chat]", variable="AGENTLOOP_API"
     ),
-    _valued(
+    _option(
         "--summary-model",
         "NAME",
         "Who writes summaries. [default: the same model]",
         variable="AGENTLOOP_SUMMARY_MODEL",
     ),
-    _valued(
+    _option(
         "--window",
         "TOKENS",
         "The model's window, e.g. 128k. [default: as known]",
         variable="AGENTLOOP_WINDOW",
     ),
-    _valued("--timeout", "SECONDS", "The longest silence of the server. [300]"),
-    _valued("--temperature", "N", "Sent with each request. [not sent]"),
-    _valued("--extra", "JSON", "Further fields of each request, as a JSON object."),
+    _option("--timeout", "SECONDS", "The longest silence of the server. [300]"),
+    _option("--temperature", "N", "Sent with each request. [not sent]"),
+    _option("--extra", "JSON", "Further fields of each request, as a JSON object."),
 )
 COMPACTION: Sequence[KnownOption] = (
-    _valued(
+    _option(
         "--compact-at",
         "FRACTION",
         "Compact at this share of the window; off. [0.8]",
         variable="AGENTLOOP_COMPACT_AT",
     ),
-    _valued(
+    _option(
         "--transcripts",
         "DIR",
         "Where full transcripts go. [default: .transcripts]",
@@ -150,40 +163,39 @@ COMPACTION: Sequence[KnownOption] = (
     ),
 )
 SESSION: Sequence[KnownOption] = (
-    _option("-c", "--continue", "latest", is_flag=True, help="Go on with this folder's newest session."),
+    _option("-c --continue latest", None, "Go on with this folder's newest session."),
     # An empty id is refused where it is looked for, with how to see the ids.
-    _option(
-        "-r",
-        "--resume",
-        metavar="ID",
-        help="Go on with a session: id, unique prefix, title.",
-        may_be_empty=True,
-    ),
-    _valued("--session", "ID", "Use exactly this id: continued if it exists, else begun.", may_be_empty=True),
-    _option("--no-session", is_flag=True, help="Store nothing."),
+    _option("-r --resume", "ID", "Go on with a session: id, unique prefix, title.", may_be_empty=True),
+    _option("--session", "ID", "Use exactly this id: continued if it exists, else begun.", may_be_empty=True),
+    _option("--no-session", None, "Store nothing."),
 )
 AGENT: Sequence[KnownOption] = (
-    _valued("--system", "TEXT", "The system prompt, instead of the default one.", may_be_empty=True),
-    _valued("--system-file", "PATH", "The same, from a file."),
-    _valued("--tools", "MODULE[:NAME]", "Tools of a module. Repeatable.", multiple=True),
-    _valued("--callbacks", "MODULE:NAME", "A callback. Repeatable.", multiple=True),
-    _valued("--workdir", "DIR", "What built-in tools cannot leave. [default: this folder]"),
-    _valued("--allow", "write|shell", "Allow tools that change things.", multiple=True),
-    _valued("--pass-env", "NAME", "A secret that commands may see. Repeatable.", multiple=True),
-    _valued("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]"),
-    _option("--no-recall", is_flag=True, help="Offer no search of what was hidden."),
-    _option("--no-stream", is_flag=True, help="Ask the server without streaming."),
+    _option("--system", "TEXT", "The system prompt, instead of the default one.", may_be_empty=True),
+    _option("--system-file", "PATH", "The same, from a file."),
+    _option("--tools", "MODULE[:NAME]", "Tools of a module. Repeatable.", multiple=True),
+    _option("--callbacks", "MODULE:NAME", "A callback. Repeatable.", multiple=True),
+    _option("--workdir", "DIR", "What built-in tools cannot leave. [default: this folder]"),
+    _option("--allow", "write|shell", "Allow tools that change things.", multiple=True),
+    _option("--pass-env", "NAME", "A secret that commands may see. Repeatable.", multiple=True),
+    _option("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]"),
+    _option("--no-recall", None, "Offer no search of what was hidden."),
+    _option("--no-stream", None, "Ask the server without streaming."),
 )
 LIMITS: Sequence[KnownOption] = (
-    _valued("--max-tokens", "N", "Tokens of a run, in and out, e.g. 200k. [no limit]"),
-    _valued("--max-cost", "USD", "What a run may cost, in US dollars. [no limit]"),
-    _valued("--max-seconds", "N", "How long a run may ask the model on. [no limit]"),
-    _valued("--max-repeats", "N", "Equal results of one call. [no limit]"),
+    _option("--max-tokens", "N", "Tokens of a run, in and out, e.g. 200k. [no limit]"),
+    _option("--max-cost", "USD", "What a run may cost, in US dollars. [no limit]"),
+    _option("--max-seconds", "N", "How long a run may ask the model on. [no limit]"),
+    _option("--max-repeats", "N", "Equal results of one call. [no limit]"),
 )
 OUTPUT: Sequence[KnownOption] = (
-    _option("--json", "as_json", is_flag=True, help="Short for --output-format stream-json."),
-    _option("--output-format", type=click.Choice(FORMATS), help="What standard output gets. [text]"),
-    _option("--verbose", is_flag=True, help="Say more on standard error."),
+    _option("--json as_json", None, "Short for --output-format stream-json."),
+    _option(
+        "--output-format",
+        f"[{'|'.join(FORMATS)}]",
+        "What standard output gets. [text]",
+        type=click.Choice(FORMATS),
+    ),
+    _option("--verbose", None, "Say more on standard error."),
 )
 
 REPEATED: Sequence[KnownOption] = (*AGENT, *MODEL, *COMPACTION, *LIMITS, *STORE, *BUSY)

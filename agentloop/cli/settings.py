@@ -1,8 +1,7 @@
 """What one call uses: each setting from its flag, else from the environment, else by default.
 
 `_FIELDS` is the table of settings, each with how its text is read and its default; the flags and their
-variables are those of `options`. `settings_for` puts them together. The first layer that names a setting
-wins; more layers, such as configuration files, would stand behind these two.
+variables are those of `options`. `settings_for` puts them together.
 """
 
 import math
@@ -37,7 +36,6 @@ from agentloop.stores.base import checked_owner
 from agentloop.workspace import PERMISSIONS
 
 T = TypeVar("T")
-Names: TypeAlias = Mapping[str, str]
 APIS = ("chat", "responses")
 _WHEN_BUSY: Mapping[str, WhenBusy] = {"refuse": "refuse", "wait": "wait", "take-over": "take_over"}
 _SHOWN_CHARS = 200
@@ -60,80 +58,65 @@ class Choice:
     source: str
 
 
-class Layers:
-    """The layers of one call, strongest first; each has a name for where a setting stands in it.
-
-    `names` are the variables of the environment for the settings that have one.
-    """
-
-    def __init__(self, flags: Mapping[str, Any], environment: Mapping[str, str], names: Names) -> None:
-        self._layers: Sequence[Mapping[str, Choice]] = (
-            _from_flags(flags),
-            _from_environment(environment, names),
-        )
-
-    def choice(self, name: str) -> Choice | None:
-        """The strongest layer's word on this setting, None where none has one."""
-        return next((layer[name] for layer in self._layers if name in layer), None)
-
-    def value(self, name: str, default: Any = None) -> Any:
-        """The chosen value as it was written, else the default."""
-        found = self.choice(name)
-        return default if found is None else found.value
+Choices: TypeAlias = Mapping[str, Choice]
+"""The choices of a call, by the name of the setting; what stands by default is none."""
 
 
-def read(choice: Choice | None, of: Callable[[str], T]) -> T | None:
-    """What a setting's text stands for, None where no layer names it.
+def _choices(flags: Mapping[str, Any], environment: Mapping[str, str]) -> Choices:
+    """What the flags say, else the variables of the environment; an empty one says nothing."""
+    heard = {name: environment.get(variable, "").strip() for name, variable in ENVIRONMENT.items()}
+    said = {name: Choice(value=text, source=ENVIRONMENT[name]) for name, text in heard.items() if text}
+    given = {name: value for name, value in flags.items() if value not in (None, (), False)}
+    return said | {
+        name: Choice(value=value, source=f"--{name.replace('_', '-')}") for name, value in given.items()
+    }
+
+
+def _value(choices: Choices, name: str, default: Any = None) -> Any:
+    """The chosen value as it was written, else the default."""
+    return choices[name].value if name in choices else default
+
+
+def read(choice: Choice, of: Callable[[Any], T]) -> T:
+    """What a setting's text stands for.
 
     Raises:
         UsageError: it stands for nothing; the text names the flag or the variable that it came from.
     """
-    if choice is None:
-        return None
     try:
         return of(choice.value)
     except UsageError as error:
         raise UsageError(f"{choice.source}: {error}") from error
 
 
-def _from_flags(flags: Mapping[str, Any]) -> dict[str, Choice]:
-    given = {name: value for name, value in flags.items() if value not in (None, (), False)}
-    return {name: Choice(value=value, source=f"--{name.replace('_', '-')}") for name, value in given.items()}
+def _read(choices: Choices, name: str, of: Callable[[Any], T]) -> T | None:
+    return read(choices[name], of) if name in choices else None
 
 
-def _from_environment(environment: Mapping[str, str], names: Names) -> dict[str, Choice]:
-    given = {name: environment.get(variable, "").strip() for name, variable in names.items()}
-    return {name: Choice(value=value, source=names[name]) for name, value in given.items() if value}
-
-
-def read_server(text: str) -> str:
-    """The URL of a server, as it stands.
-
-    Raises:
-        UsageError: it does not begin with http:// or https://; a password in it is not repeated.
-    """
+def _server(text: str) -> str:
+    """The URL of a server, as it stands; a password in what is none is not repeated."""
     if text.lower().startswith(("http://", "https://")):
         return text
     raise UsageError(f"{without_credentials(text)!r} is no server: begin it with http:// or https://")
 
 
-def read_api(text: str) -> str:
-    """The API of that name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if text in APIS:
+def _word(text: str, words: Sequence[str], fault: str) -> str:
+    """The text, which is one of the words; `fault` says what another is."""
+    if text in words:
         return text
-    raise UsageError(f"{text!r} is no API: use {' or '.join(APIS)}")
+    raise UsageError(f"{_brief(text)!r} is {fault}: use {', '.join(words[:-1])} or {words[-1]}")
 
 
-def read_headers(lines: Sequence[str]) -> Mapping[str, str]:
-    """The headers that these lines give, each a name, a colon and a value.
+def _api(text: str) -> str:
+    return _word(text, APIS, "no API")
 
-    Raises:
-        UsageError: one of them is none; its value is not repeated.
-    """
+
+def _allowed(names: Sequence[str]) -> frozenset[str]:
+    return frozenset(_word(name, PERMISSIONS, "nothing to allow") for name in names)
+
+
+def _headers(lines: Sequence[str]) -> Mapping[str, str]:
+    """The headers that these lines give, each a name, a colon and a value, which no fault repeats."""
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
@@ -151,10 +134,7 @@ def read_when_busy(text: str) -> WhenBusy:
     Raises:
         UsageError: there is none.
     """
-    word = text.strip().lower().replace("_", "-")
-    if word in _WHEN_BUSY:
-        return _WHEN_BUSY[word]
-    raise UsageError(f"{text!r} is no rule: use refuse, wait or take-over")
+    return _WHEN_BUSY[_word(text.strip().lower().replace("_", "-"), tuple(_WHEN_BUSY), "no rule")]
 
 
 def read_path(text: str) -> Path:
@@ -169,12 +149,8 @@ def read_path(text: str) -> Path:
         raise UsageError(f"{_brief(text)!r} is the home of no user: write the path") from None
 
 
-def read_folder(text: str) -> Path:
-    """The folder, which exists, its links followed.
-
-    Raises:
-        UsageError: it does not, or cannot be used.
-    """
+def _folder(text: str) -> Path:
+    """The folder, which exists, its links followed."""
     named = read_path(text)
     try:
         if named.is_dir():
@@ -185,12 +161,8 @@ def read_folder(text: str) -> Path:
     raise UsageError(f"{_brief(text)!r} {fault}: name a folder that exists")
 
 
-def read_text_file(text: str) -> str:
-    """What the file of that name holds.
-
-    Raises:
-        UsageError: it cannot be read, or is not in UTF-8.
-    """
+def _text_file(text: str) -> str:
+    """What the file of that name holds."""
     file = read_path(text)
     try:
         return file.read_text("utf-8-sig")
@@ -199,43 +171,20 @@ def read_text_file(text: str) -> str:
         raise UsageError(f"{_brief(text)!r}: {reason}") from error
 
 
-def read_variables(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of variables of the environment.
-
-    Raises:
-        UsageError: one can be none.
-    """
+def _variables(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of variables of the environment."""
     for name in names:
         if not name or "=" in name or "\0" in name:
             raise UsageError(f"{_brief(name)!r} is no name of a variable: write e.g. GITHUB_TOKEN")
     return tuple(names)
 
 
-def read_allowed(names: Sequence[str]) -> frozenset[str]:
-    """What is allowed.
-
-    Raises:
-        UsageError: one of the names is none of it.
-    """
-    for name in names:
-        if name not in PERMISSIONS:
-            raise UsageError(f"{name!r} is nothing to allow: use {' or '.join(PERMISSIONS)}")
-    return frozenset(names)
-
-
-def read_fraction(text: str) -> float | None:
-    """The share, above 0 and at most 1; None for `off`.
-
-    Raises:
-        UsageError: it is none.
-    """
+def _fraction(text: str) -> float | None:
+    """The share, above 0 and at most 1; None for `off`."""
     word = text.strip().lower()
     if word == "off":
         return None
-    try:
-        share = float(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
-    except ValueError:
-        share = 0.0
+    share = _number(word.removesuffix("%")) / (100 if word.endswith("%") else 1)
     if not 0 < share <= 1:
         raise UsageError(
             f"{_brief(text)!r} is no share above 0 and up to 1: write one such as 0.8 or 80%, or off"
@@ -243,27 +192,21 @@ def read_fraction(text: str) -> float | None:
     return share
 
 
-def read_temperature(text: str) -> float:
-    """The number, at least 0.
-
-    Raises:
-        UsageError: it is none.
-    """
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if 0 <= number < math.inf:
+def _temperature(text: str) -> float:
+    if 0 <= (number := _number(text)) < math.inf:
         return number
     raise UsageError(f"{_brief(text)!r} is no number of at least 0: write one such as 0.7")
 
 
-def read_fields(text: str) -> Mapping[str, Any]:
-    """The fields of a JSON object.
+def _number(text: str) -> float:
+    """The number that the text says, NaN for none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
-    Raises:
-        UsageError: it is none.
-    """
+
+def _json_object(text: str) -> Mapping[str, Any]:
     try:
         found = STRICT_JSON.decode(text)
     except (ValueError, RecursionError) as error:
@@ -281,7 +224,8 @@ def _brief(text: str) -> str:
 class _Field:
     """A field of the settings that one option or variable sets, of its own name if `of` names no other.
 
-    `reads` says what its text stands for; where no layer has one, it is `otherwise`.
+    `reads` says what its text stands for, and raises `UsageError` where that is nothing; where there is no
+    text, the field is `otherwise`.
     """
 
     name: str
@@ -289,27 +233,27 @@ class _Field:
     otherwise: Any = None
     of: str | None = None
 
-    def value(self, layers: Layers) -> Any:
-        """What the strongest layer says, read."""
-        choice = layers.choice(self.of or self.name)
-        return self.otherwise if choice is None else read(choice, self.reads)
+    def value(self, choices: Choices) -> Any:
+        """What the choice says, read."""
+        choice = choices.get(self.of or self.name)
+        return read(choice, self.reads) if choice else self.otherwise
 
 
 _FIELDS: Sequence[_Field] = (
-    _Field("base_url", read_server),
-    _Field("api", read_api, APIS[0]),
+    _Field("base_url", _server),
+    _Field("api", _api, APIS[0]),
     _Field("api_key"),
-    _Field("headers", read_headers, MappingProxyType({}), of="header"),
+    _Field("headers", _headers, MappingProxyType({}), of="header"),
     _Field("summary_model"),
-    _Field("allow", read_allowed, frozenset[str]()),
+    _Field("allow", _allowed, frozenset[str]()),
     _Field("window", tokens_of),
     _Field("timeout_seconds", partial(amount_of, unit="seconds"), 300.0, of="timeout"),
-    _Field("temperature", read_temperature),
-    _Field("extra", read_fields),
-    _Field("compact_at", read_fraction, DEFAULT_FRACTION),
+    _Field("temperature", _temperature),
+    _Field("extra", _json_object),
+    _Field("compact_at", _fraction, DEFAULT_FRACTION),
     _Field("transcripts", read_path, Path(".transcripts")),
     _Field("max_steps", whole_of, MOST_STEPS),
-    _Field("pass_env", read_variables, ()),
+    _Field("pass_env", _variables, ()),
     _Field("tools", tuple, ()),
     _Field("callbacks", tuple, ()),
     _Field("owner", checked_owner),
@@ -388,100 +332,68 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         UsageError: a value is none; the text names the flag or the variable that it came from.
     """
     environment = os.environ if environment is None else environment
-    layers = Layers(flags, environment, ENVIRONMENT)
-    home = home_folder(layers)
-    model = layers.value("model")
-    reachable = any(map(layers.choice, ("api_key", "base_url"))) or _lets_in(_headers(layers))
+    choices = _choices(flags, environment)
+    # Where sessions lie by default.
+    home = _read(choices, "home", read_path) or platformdirs.user_data_path("agentloop", appauthor=False)
+    model = _value(choices, "model")
+    reachable = bool({"api_key", "base_url"} & choices.keys()) or _lets_in(_read(choices, "header", _headers))
     return Settings(
         model=model or (DEFAULT_MODEL if reachable else OFFLINE),
         model_is_fallback=model is None and not reachable,
-        store=layers.value("store", default_store(home)),
+        store=_value(choices, "store", f"sqlite:///{home.absolute() / 'sessions.db'}"),
         home=home,
-        workdir=_workdir(layers),
-        limits=_limits(layers),
-        recall=not layers.value("no_recall", False),
-        streaming=not layers.value("no_stream", False),
-        system=_system(layers),
-        given=tuple(_given(layers)),
-        redact=redaction_for(layers, environment),
-        **{each.name: each.value(layers) for each in _FIELDS},
+        workdir=read(choices.get("workdir", Choice(value=".", source="--workdir")), _folder),
+        limits=_limits(choices),
+        recall="no_recall" not in choices,
+        streaming="no_stream" not in choices,
+        system=_system(choices),
+        given=tuple(_given(choices)),
+        redact=_redaction(choices, environment),
+        **{each.name: each.value(choices) for each in _FIELDS},
     )
 
 
-def _headers(layers: Layers) -> Mapping[str, str]:
-    return read(layers.choice("header"), read_headers) or {}
+def _lets_in(headers: Mapping[str, str] | None) -> bool:
+    return "authorization" in map(str.lower, headers or ())
 
 
-def _lets_in(headers: Mapping[str, str]) -> bool:
-    return "authorization" in map(str.lower, headers)
-
-
-def home_folder(layers: Layers) -> Path:
-    """Where sessions lie by default: `AGENTLOOP_HOME`, else the user's data folder.
-
-    Raises:
-        UsageError: it begins with the home of a user who is not known.
-    """
-    own = read(layers.choice("home"), read_path)
-    return own or platformdirs.user_data_path("agentloop", appauthor=False)
-
-
-def default_store(home: Path) -> str:
-    """The URL of the database in that folder."""
-    return f"sqlite:///{home.absolute() / 'sessions.db'}"
-
-
-def _given(layers: Layers) -> Iterator[tuple[str, ...]]:
+def _given(choices: Choices) -> Iterator[tuple[str, ...]]:
     """The options of a run that stood on the command line, each as its words; headers may hold secrets."""
     for each in REPEATED:
-        choice = layers.choice(each.name)
+        choice = choices.get(each.name)
         if choice is None or not choice.source.startswith("--") or each is HEADER:
             continue
         values = choice.value if isinstance(choice.value, tuple | list) else (choice.value,)
-        words = (
-            (choice.source,) if value is True else (choice.source, str(value)) for value in values if value
-        )
-        yield from words
+        for value in filter(None, values):
+            yield (choice.source,) if value is True else (choice.source, str(value))
 
 
-def _workdir(layers: Layers) -> Path:
-    choice = layers.choice("workdir") or Choice(value=".", source="--workdir")
-    found = read(choice, read_folder)
-    assert found is not None
-    return found
-
-
-def _limits(layers: Layers) -> Limits:
+def _limits(choices: Choices) -> Limits:
     """All but that on steps, which is the agent's."""
     return Limits(
-        tokens=read(layers.choice("max_tokens"), tokens_of),
-        cost=read(layers.choice("max_cost"), partial(amount_of, unit="US dollars")),
-        seconds=read(layers.choice("max_seconds"), partial(amount_of, unit="seconds")),
-        repeats=read(layers.choice("max_repeats"), partial(whole_of, least=2)),
+        tokens=_read(choices, "max_tokens", tokens_of),
+        cost=_read(choices, "max_cost", partial(amount_of, unit="US dollars")),
+        seconds=_read(choices, "max_seconds", partial(amount_of, unit="seconds")),
+        repeats=_read(choices, "max_repeats", partial(whole_of, least=2)),
     )
 
 
-def _system(layers: Layers) -> str | None:
-    text, file = layers.value("system"), layers.choice("system_file")
-    if text is not None and file is not None:
+def _system(choices: Choices) -> str | None:
+    if "system" in choices and "system_file" in choices:
         raise UsageError("--system and --system-file: give one of them")
-    if file is not None:
-        return read(file, read_text_file)
-    return None if text is None else str(text)
+    return (
+        _read(choices, "system_file", _text_file) if "system_file" in choices else _value(choices, "system")
+    )
 
 
-def redaction_for(layers: Layers, environment: Mapping[str, str]) -> Redact | None:
-    """The redaction asked for, None for `off`; by default known shapes and the environment's secrets.
-
-    Raises:
-        UsageError: what is named is no redaction.
-    """
-    choice = layers.choice("redact")
+def _redaction(choices: Choices, environment: Mapping[str, str]) -> Redact | None:
+    """The redaction asked for, None for `off`; by default known shapes and the environment's secrets."""
+    choice = choices.get("redact")
     if choice is None:
-        values = {*map(str.strip, secrets_in(environment).values()), str(layers.value("api_key", ""))}
+        values = {*map(str.strip, secrets_in(environment).values()), str(_value(choices, "api_key", ""))}
         for address in ("base_url", "store"):
-            values.update(known_in_address(str(layers.value(address, ""))))
-        for header in _headers(layers).items():
+            values.update(known_in_address(str(_value(choices, address, ""))))
+        for header in (_read(choices, "header", _headers) or {}).items():
             values.update(secrets_in_header(*header))
         return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
     name = str(choice.value).strip()

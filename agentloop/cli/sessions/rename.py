@@ -48,7 +48,7 @@ def expire(name: str, after: str, **_: Any) -> int:
     After that time without a new record, e.g. 30d, `sessions sweep` deletes it; after `never`, never.
     """
     never = after.strip().lower() == "never"
-    seconds = 0.0 if never else read(Choice(value=after, source="TIME"), seconds_of) or 0.0
+    seconds = 0.0 if never else read(Choice(value=after, source="TIME"), seconds_of)
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         info = await opened.session(name)
