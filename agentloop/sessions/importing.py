@@ -1,6 +1,6 @@
 """An export, a list of messages or another program's conversation as the events of a new session.
 
-It is taken in whole, or refused with its line. `parse` reads the text line by line. What a filtered export
+It is taken in whole, or refused with its line. `parse` reads the text piece by piece. What a filtered export
 left out moves what stands behind it, so events that point at others are pointed at their new positions
 (`renumbered`).
 """
@@ -8,8 +8,9 @@ left out moves what stands behind it, so events that point at others are pointed
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Never
 
 from agentloop._plumbing.amounts import MOST_TOKENS
@@ -53,68 +54,98 @@ def parse(text: str, *, count: Callable[[Message], int]) -> list[Event]:
             filtered export left out; the text names it and says what is wrong.
     """
     text = text.removeprefix("\ufeff")
-    events = _of_list(text, count) if text.lstrip().startswith("[") else _of_pieces(_pieces(text), count)
+    pieces = _items(text) if text.lstrip().startswith("[") else _lines(text)
+    first = next(pieces, None)
+    every = chain([first] if first else [], pieces)
+    events = list(_foreign(every, count) if first and _is_foreign(first.data) else _own(every, count))
     if not events:
         raise UsageError("nothing to import: it holds neither messages nor events")
     return events
 
 
-def _of_list(text: str, count: Callable[[Message], int]) -> list[Event]:
-    items = list(_items(text))
-    foreign = _foreign([item for _, item in items[:1]], lambda: items, count)
-    return foreign or [said for where, item in items for said in _said(item, where, count)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """One value of the file: where it stands, what it says, and the line that it is, if it is one."""
+
+    where: str
+    data: Any
+    line: str = ""
 
 
-def _of_pieces(pieces: list[tuple[str, str]], count: Callable[[Message], int]) -> list[Event]:
-    first = [_decoded(piece, where) for where, piece in pieces[:1]]
-    foreign = _foreign(first, lambda: [(where, _decoded(piece, where)) for where, piece in pieces], count)
-    return foreign or list(_lines(pieces, count))
+def _is_event(data: Any) -> bool:
+    return isinstance(data, dict) and {"v", "kind"} <= data.keys()
 
 
-def _foreign(
-    first: list[Any], every: Callable[[], list[tuple[str, Any]]], count: Callable[[Message], int]
-) -> list[Event]:
-    """The messages of a file that begins with this value and is not of our own forms; none for one of these.
+def _is_foreign(data: Any) -> bool:
+    """Whether it is neither an event nor a message by itself, but may be an item that looks like one."""
+    if not isinstance(data, dict) or _is_event(data):
+        return False
+    return not isinstance(data.get("role"), str) or "parts" in data or data.get("type") == "message"
 
-    Raises:
-        UsageError: it is of no form that is known, or what is to be a list of messages is something else.
-    """
-    if not first or not isinstance(first[0], dict) or _is_event(first[0]) or _is_message(first[0]):
-        return []
-    found = messages_in(every())
+
+def _foreign(pieces: Iterable[_Piece], count: Callable[[Message], int]) -> Iterator[Event]:
+    """The messages of a file that is not of our own forms."""
+    found = messages_in((piece.where, piece.data) for piece in pieces)
     if found is None:
         raise UsageError(f"nothing imported: this is of no known form; known are: {KNOWN}")
-    return [said for number, data in enumerate(found, 1) for said in _said(data, f"message {number}", count)]
+    for number, data in enumerate(found, 1):
+        yield from _said(data, f"message {number}", count)
 
 
-def _is_message(data: dict[str, Any]) -> bool:
-    """Whether it is a message by itself, and no item of another API that looks like one."""
-    return isinstance(data.get("role"), str) and "parts" not in data and data.get("type") != "message"
+def _own(pieces: Iterable[_Piece], count: Callable[[Message], int]) -> Iterator[Event]:
+    """The events of the pieces; they get positions without gaps, and point at each other by these."""
+    positions: list[int] = []
+    for piece in pieces:
+        behind = positions[-1] + 1 if positions else 1
+        if _is_event(piece.data):
+            event = _event(piece)
+            position = _position(piece, event, behind)
+            yield _in_place(event, position, positions, piece.where)
+            positions.append(position)
+        else:
+            for position, said in enumerate(_said(piece.data, piece.where, count), behind):
+                yield said
+                positions.append(position)
 
 
-def _items(text: str) -> Iterator[tuple[str, Any]]:
-    """Each item of the list, decoded by itself, so that a fault can be named by its place."""
+def _items(text: str) -> Iterator[_Piece]:
+    """Each item of the list."""
+    try:
+        items = _STRICT.decode(text)
+    except (ValueError, RecursionError):
+        raise _list_fault(text) from None
+    for number, item in enumerate(items, 1):
+        if _is_event(item):
+            raise _wrong(f"item {number}", "this is an event: write events as JSON Lines, one a line")
+        yield _Piece(where=f"item {number}", data=item)
+
+
+def _list_fault(text: str) -> UsageError:
+    """What is wrong with the list: it is none, or one of its items cannot be kept."""
     try:
         length = len(json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"nothing imported: this is no JSON list: {error}") from error
+        return UsageError(f"nothing imported: this is no JSON list: {error}")
     end = text.index("[") + 1
     for number in range(1, length + 1):
         between = _BETWEEN.match(text, end)
         try:
-            item, end = _STRICT.raw_decode(text, between.end() if between else end)
+            _, end = _STRICT.raw_decode(text, between.end() if between else end)
         except ValueError as error:
-            raise _wrong(f"item {number}", str(error)) from error
-        if _is_event(item):
-            raise _wrong(f"item {number}", "this is an event: write events as JSON Lines, one a line")
-        yield f"item {number}", item
+            return _wrong(f"item {number}", str(error))
+    return UsageError("nothing imported: this is no JSON list")
 
 
-def _pieces(text: str) -> list[tuple[str, str]]:
+def _lines(text: str) -> Iterator[_Piece]:
     """The lines that are not blank; of objects that stand over several lines, each in one."""
     lines = [(f"line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if not lines or not _goes_on(lines[0][1]):
-        return lines
+    if lines and _goes_on(lines[0][1]):
+        lines = _joined(text)
+    for where, line in lines:
+        yield _Piece(where=where, data=_decoded(line, where), line=line)
+
+
+def _joined(text: str) -> list[tuple[str, str]]:
     pieces: list[tuple[str, str]] = []
     end = 0
     while found := _NOT_BLANK.search(text, end):
@@ -136,27 +167,6 @@ def _goes_on(line: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return False
-
-
-def _lines(pieces: Sequence[tuple[str, str]], count: Callable[[Message], int]) -> Iterator[Event]:
-    """The event of each line; they get positions without gaps, and point at each other by these."""
-    positions: list[int] = []
-    for where, line in pieces:
-        data = _decoded(line, where)
-        behind = positions[-1] + 1 if positions else 1
-        if _is_event(data):
-            event = _event(line, where)
-            position = _position(line, data, event, behind, where)
-            yield _in_place(event, position, positions, where)
-            positions.append(position)
-        else:
-            for position, said in enumerate(_said(data, where, count), behind):
-                yield said
-                positions.append(position)
-
-
-def _is_event(data: Any) -> bool:
-    return isinstance(data, dict) and {"v", "kind"} <= data.keys()
 
 
 def _decoded(line: str, where: str) -> Any:
@@ -184,16 +194,16 @@ def _as_stored(line: str, fault: ValueError) -> Any:
     return json.loads(line) if isinstance(event, Unknown) else _LENIENT.decode(line)
 
 
-def _event(line: str, where: str) -> Event:
+def _event(piece: _Piece) -> Event:
     try:
-        event = decode(_parted(line)[1])
+        event = decode(_parted(piece.line)[1])
         if isinstance(event, Described):
             checked_owner(event.owner)
             checked_ttl(event.ttl_seconds or None)
         for name, tokens in _tokens_in(event):
             whole(name, tokens, 0, most=MOST_TOKENS)
     except (StoreError, UsageError) as error:
-        raise _wrong(where, str(error)) from error
+        raise _wrong(piece.where, str(error)) from error
     return event
 
 
@@ -218,17 +228,19 @@ def _parted(line: str) -> tuple[str | None, str]:
     return (found[1], "{" + text[found.end() :]) if found else (None, text)
 
 
-def _position(line: str, data: dict[str, Any], event: Event, behind: int, where: str) -> int:
+def _position(piece: _Piece, event: Event, behind: int) -> int:
     """Where the record stood in the log that it comes from; by itself at `behind`, behind the one before.
 
     A program may have put the fields into another order; but one of a newer version may be the record's own.
     """
-    said, _ = _parted(line)
+    said, _ = _parted(piece.line)
     if said is None:
-        said = str(behind) if isinstance(event, Unknown) else json.dumps(data.get("position", behind))
+        said = str(behind) if isinstance(event, Unknown) else json.dumps(piece.data.get("position", behind))
     position = int(said) if _DIGITS.fullmatch(said) else 0
     if position < behind:
-        raise _wrong(where, f"'position' must be a whole number of at least {behind} here, not {said[:40]}")
+        raise _wrong(
+            piece.where, f"'position' must be a whole number of at least {behind} here, not {said[:40]}"
+        )
     return position
 
 
