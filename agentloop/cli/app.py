@@ -4,7 +4,6 @@ A call that names no command is a run or the chat. Commands live in modules of t
 are called, so that `--help` and the stored sessions need neither a model's client nor a terminal library.
 """
 
-import importlib
 import logging
 import os
 import re
@@ -19,7 +18,6 @@ from typing import Any
 import click
 
 import agentloop
-from agentloop._plumbing.to_text import words_of
 from agentloop.cli.options import (
     AGENT,
     BUSY,
@@ -35,7 +33,7 @@ from agentloop.cli.options import (
     flags_of,
     options,
 )
-from agentloop.errors import AgentLoopError, UsageError
+from agentloop.errors import UsageError
 from agentloop.stream import RunStatus
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -183,7 +181,7 @@ def _refuse_mistyped(words: Sequence[str]) -> None:
 def load(place: str) -> Any:
     """What stands at `module:name`."""
     module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
+    return getattr(import_module(module), name)
 
 
 def status_of_call(arguments: Sequence[str]) -> int:
@@ -202,11 +200,11 @@ def status_after(error: BaseException, arguments: Sequence[str]) -> int:
     """Say what went wrong, in JSON where the words ask a run for that; the exit status for it."""
     shape = shape_of(arguments)
     if shape != "text":
-        return int(import_module("agentloop.cli.run").report_early_end(shape, error))
+        return int(load("agentloop.cli.run:report_early_end")(shape, error))
     if isinstance(error, click.Abort | KeyboardInterrupt | BrokenPipeError):
         return EXIT_STATUS["interrupted"]
     # What reports faults loads only when there is one, so that help is quick.
-    return int(import_module("agentloop.cli.faults").report(error))
+    return int(load("agentloop.cli.faults:report")(error))
 
 
 def shape_of(arguments: Sequence[str]) -> str:
@@ -238,11 +236,3 @@ def _is_flag(option: click.Parameter) -> bool:
 def exit_status(word: RunStatus) -> int:
     """The number for a word of the exit table; one that a newer version has stored counts as `failed`."""
     return EXIT_STATUS.get(word, EXIT_STATUS["failed"])
-
-
-def one_line(error: BaseException) -> str:
-    """What went wrong in one line; an error that is not ours is named as an internal one."""
-    text = " ".join(words_of(error).split())
-    if isinstance(error, AgentLoopError):
-        return text
-    return f"internal error, {type(error).__name__}: {text} (AGENTLOOP_LOG=debug shows where)"

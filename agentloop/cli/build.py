@@ -24,7 +24,7 @@ from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings
-from agentloop.cli.terminal import say
+from agentloop.cli.terminal import warn
 from agentloop.compaction import Compaction
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.errors import UsageError
@@ -158,7 +158,7 @@ def make_runner(built: AgentSetup, settings: Settings, console: Console) -> Runn
     """A runner for the settings' store, to be closed at the end; a run that has to wait says so."""
 
     def waits(lease: Lease) -> None:
-        say(console, f"waiting for the session: {describe(lease)}", style="yellow")
+        warn(console, f"waiting for the session: {describe(lease)}")
 
     return Runner(
         built.agent,

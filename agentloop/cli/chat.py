@@ -14,16 +14,15 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from rich.console import Console
 
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
-from agentloop.cli.app import one_line
 from agentloop.cli.build import AgentSetup, make_runner, window_notice
 from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undone
-from agentloop.cli.faults import show_where, with_option
+from agentloop.cli.faults import one_line, show_where, with_option
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
 from agentloop.cli.resume_hint import resume_hint
 from agentloop.cli.session_choice import Past, SessionChoice, read_past, session_id_for
 from agentloop.cli.settings import MEMORY, Settings
-from agentloop.cli.terminal import StandardOutput, error_console, say, show
+from agentloop.cli.terminal import StandardOutput, error_console, say, show, warn
 from agentloop.redaction import Redact, redacted
 from agentloop.runner import Runner
 from agentloop.stream import MessageAdded, Retrying, StreamEvent, TextDelta
@@ -46,8 +45,7 @@ class Command:
 async def chat(settings: Settings, built: AgentSetup, choice: SessionChoice, first: str | None) -> int:
     """Talk until the user ends it; the exit status. `first` is the first message, if there is one."""
     console = error_console()
-    for notice in built.notices:
-        say(console, notice, style="yellow")
+    warn(console, *built.notices)
     with before_leaving(end_all):
         return await _talk(settings, built, choice, first, console)
 
@@ -114,8 +112,8 @@ class Chat:
 
     def _note_window(self) -> None:
         """With the first answer, say that the window is not known, if it is not."""
-        if not self.spoke and (notice := window_notice(self._runner.agent.model)):
-            say(self._console, notice, style="yellow")
+        if not self.spoke:
+            warn(self._console, window_notice(self._runner.agent.model))
 
     async def catch_up(self) -> None:
         """Show where the session stands, and go on with a run that was left unfinished."""
@@ -123,7 +121,7 @@ class Chat:
 
     async def _go_on_with_pending(self) -> None:
         if (await self._status()).pending:
-            say(self._console, "a run was left unfinished: going on with it", style="yellow")
+            warn(self._console, "a run was left unfinished: going on with it")
             await self.answer(None)
 
     async def _status(self, _: str = "") -> Past:
@@ -153,7 +151,7 @@ class Chat:
             await asyncio.wait({task})
             raise
         if task.cancelled():
-            say(self._console, "interrupted: what is finished is kept", style="yellow")
+            warn(self._console, "interrupted: what is finished is kept")
         elif error := task.exception():
             show_where(error)
             say(self._console, one_line(error), style="bold red")

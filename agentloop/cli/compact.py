@@ -11,12 +11,12 @@ import click
 from agentloop import strategies
 from agentloop.cli.app import EXIT_STATUS
 from agentloop.cli.build import build, make_runner, window_notice
-from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, WholeNumber, flags_of, options
+from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, WholeNumber, options
 from agentloop.cli.progress import compaction_line, dollars, short
 from agentloop.cli.session_choice import SessionChoice, find_session
 from agentloop.cli.session_setup import resume_settings
-from agentloop.cli.settings import OFFLINE, Settings, settings_for
-from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
+from agentloop.cli.settings import OFFLINE, Settings, settings_of_call
+from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say, warn
 from agentloop.errors import UsageError
 from agentloop.events import Compacted, Restored
 from agentloop.results import NOTHING_TO_DO, TOO_LITTLE, CompactionPreview
@@ -58,15 +58,13 @@ STRATEGIES: Mapping[str, str] = {
 def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_: Any) -> int:
     """Compact a stored session now."""
     strategy = None if wanted is None else strategy_named(wanted)
-
-    flags = flags_of(click.get_current_context())
-    choice, settings = resume_settings(settings_for(flags), SessionChoice(existing=name))
+    choice, settings = resume_settings(settings_of_call(), SessionChoice(existing=name))
 
     async def work(runner: Runner, session_id: str) -> _Done:
         if preview:
             return "answered", preview_text(await runner.preview(session_id, strategy=strategy))
         if (settings.summary_model or settings.model) == OFFLINE:
-            say(error_console(), "the offline model writes the summary, by rules", style="yellow")
+            warn(error_console(), "the offline model writes the summary, by rules")
         result = await runner.compact(session_id, focus=focus, strategy=strategy)
         went_well = result.status in ("done", "not_due", "ineffective")
         return "answered" if went_well else "failed", compaction_text(result)
@@ -83,8 +81,7 @@ def undo(name: str, **_: Any) -> int:
     async def work(runner: Runner, session_id: str) -> _Done:
         return "answered", await undone(runner, session_id)
 
-    settings = settings_for(flags_of(click.get_current_context()))
-    return _on_session(name, replace(settings, model=OFFLINE, model_is_fallback=False), work)
+    return _on_session(name, _without_model(), work)
 
 
 @click.command()
@@ -101,8 +98,7 @@ def rewind(name: str, turns: int, **_: Any) -> int:
     async def work(runner: Runner, session_id: str) -> _Done:
         return "answered", rewind_text(await runner.rewind(session_id, turns=turns), turns)
 
-    settings = settings_for(flags_of(click.get_current_context()))
-    return _on_session(name, replace(settings, model=OFFLINE, model_is_fallback=False), work)
+    return _on_session(name, _without_model(), work)
 
 
 def strategy_named(text: str) -> strategies.Strategy:
@@ -182,11 +178,15 @@ async def _interrupted(runner: Runner, info: SessionInfo) -> str:
     return f"interrupted: session {info.id} {'was changed before that' if is_changed else 'is as it was'}"
 
 
+def _without_model() -> Settings:
+    """The settings of a call that asks no model."""
+    return replace(settings_of_call(), model=OFFLINE, model_is_fallback=False)
+
+
 def _on_session(name: str, settings: Settings, work: _Work) -> int:
     console, output = error_console(), StandardOutput.claimed()
     built = build(settings)
-    for notice in built.notices:
-        say(console, notice, style="yellow")
+    warn(console, *built.notices)
 
     async def whole() -> int:
         async with make_runner(built, settings, console) as runner:
@@ -196,8 +196,7 @@ def _on_session(name: str, settings: Settings, work: _Work) -> int:
             except asyncio.CancelledError:
                 say(console, await _interrupted(runner, info), style="bold red")
                 raise
-            if notice := window_notice(built.agent.model):
-                say(console, notice, style="yellow")
+            warn(console, window_notice(built.agent.model))
         await output.write(f"{line}\n")
         return EXIT_STATUS[word]
 

@@ -14,8 +14,9 @@ import click
 from rich.console import Console
 
 from agentloop._plumbing.checks import MOST_COUNT
-from agentloop.cli.app import exit_status, one_line
+from agentloop.cli.app import exit_status
 from agentloop.cli.build import build
+from agentloop.cli.faults import one_line
 from agentloop.cli.input import prompt_for
 from agentloop.cli.options import (
     AGENT,
@@ -30,7 +31,7 @@ from agentloop.cli.options import (
     options,
 )
 from agentloop.cli.process import before_leaving
-from agentloop.cli.settings import settings_for
+from agentloop.cli.settings import settings_for, settings_of_call
 from agentloop.cli.terminal import (
     SHOWN,
     StandardOutput,
@@ -43,6 +44,7 @@ from agentloop.cli.terminal import (
     printable,
     run_to_end,
     say,
+    warn,
 )
 from agentloop.durable import (
     CONCURRENCY,
@@ -128,8 +130,7 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
         )
     limits = _limits_of(queues or (QUEUE,), concurrency, rate)
     built, console = build(settings), error_console()
-    for notice in built.notices:
-        say(console, notice, style="yellow")
+    warn(console, *built.notices)
 
     at_work = Worker(
         built.agent,
@@ -195,11 +196,10 @@ def submit(
     Prints the id of its run; - or no prompt reads standard input. Workers do the runs of a queue, those of
     one session one after the other.
     """
-    output, settings = StandardOutput.claimed(), settings_for(flags_of(click.get_current_context()))
+    output, settings = StandardOutput.claimed(), settings_of_call()
     option, said = ("-", ()) if words == ("-",) else (None, words)
     prompt = prompt_for(option, said, continues=False, call="agentloop submit")
-    for notice in prompt.notices:
-        say(error_console(), notice, style="yellow")
+    warn(error_console(), *prompt.notices)
 
     async def work() -> int:
         async with RunQueue(settings.store, owner=settings.owner, redact=settings.redact) as runs:
@@ -227,7 +227,7 @@ async def _wait_for(
         answer = await runs.answer(run_id)
     except asyncio.CancelledError:
         output.write_at_once(shown(seen, ""))
-        say(console, f"not waited for any longer: {_stays(run_id)}", style="yellow")
+        warn(console, f"not waited for any longer: {_stays(run_id)}")
         raise
     await output.write(shown(seen, answer))
     if line := seen.error or _cancelled(seen):
@@ -296,7 +296,7 @@ def runs(
     if words and (session is not None or limit is not None or without_limit):
         raise UsageError("--session, --limit and --all are of the list: leave them out where an id is given")
     most = None if without_limit else (limit or _MOST)
-    output, settings = StandardOutput.claimed(), settings_for(flags_of(click.get_current_context()))
+    output, settings = StandardOutput.claimed(), settings_of_call()
     shown = _as_json if as_json else partial(_as_lines, output)
     work = _one_run_work(words, as_json) if words else _list_work(session, most, shown)
 

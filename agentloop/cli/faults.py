@@ -6,7 +6,8 @@ import traceback
 
 import click
 
-from agentloop.cli.app import exit_status, one_line
+from agentloop._plumbing.to_text import words_of
+from agentloop.cli.app import exit_status
 from agentloop.cli.terminal import PROGRAM, error_console, is_verbose, say, show
 from agentloop.errors import AgentLoopError
 from agentloop.results import status_of
@@ -50,6 +51,14 @@ def word_and_line(error: BaseException) -> tuple[RunStatus, str]:
             return "failed", " ".join(_system_fault(error).split())
     show_where(error)
     return "failed", one_line(error)
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong in one line; an error that is not ours is named as an internal one."""
+    text = " ".join(words_of(error).split())
+    if isinstance(error, AgentLoopError):
+        return text
+    return f"internal error, {type(error).__name__}: {text} (AGENTLOOP_LOG=debug shows where)"
 
 
 def _wrong_call(error: click.ClickException) -> str:

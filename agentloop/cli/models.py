@@ -5,9 +5,9 @@ from typing import Any
 
 import click
 
-from agentloop.cli.options import BASE_URL, HEADER, flags_of
-from agentloop.cli.settings import OFFLINE, settings_for
-from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
+from agentloop.cli.options import BASE_URL, HEADER
+from agentloop.cli.settings import OFFLINE, settings_of_call
+from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, warn
 from agentloop.errors import BadAnswerError
 from agentloop.providers.openai import VENDOR_ERRORS, LoopClients, Server, ServerChoice, understand
 
@@ -19,14 +19,10 @@ _SECONDS = 30.0
 @HEADER
 def models(**_: Any) -> int:
     """List the models that the server offers."""
-    settings = settings_for(flags_of(click.get_current_context()))
+    settings = settings_of_call()
     output = StandardOutput.claimed()
     if not settings.names_server:
-        say(
-            error_console(),
-            "no OPENAI_API_KEY and no base URL: only the offline model is here",
-            style="yellow",
-        )
+        warn(error_console(), "no OPENAI_API_KEY and no base URL: only the offline model is here")
         return run_to_end(_written(output, [OFFLINE]))
     server = ServerChoice(model=settings.model, **settings.server).server()
 

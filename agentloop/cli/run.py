@@ -26,7 +26,7 @@ from agentloop.cli.resume_hint import resume_hint
 from agentloop.cli.session_choice import SessionChoice, read_past, session_choice, session_id_for
 from agentloop.cli.session_setup import resume_settings
 from agentloop.cli.settings import MEMORY, Settings, settings_for
-from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say
+from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say, warn
 from agentloop.errors import UsageError
 from agentloop.stream import RunStarted, RunStatus, StreamEvent
 from agentloop.workspace import end_all
@@ -62,8 +62,7 @@ def report_early_end(shape: str, error: BaseException) -> int:
 
 async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int:
     """Run it, show it, answer; the exit status. Never raises for what a run can end with."""
-    for notice in (*call.built.notices, *call.prompt.notices):
-        say(console, notice, style="yellow")
+    warn(console, *call.built.notices, *call.prompt.notices)
     tally = RunFigures(stored=call.settings.store != MEMORY)
     last_words = partial(_last_words, writer, tally)
     with before_leaving(last_words), before_leaving(end_all):
@@ -155,8 +154,8 @@ async def _show_run(call: RunCall, writer: AnswerWriter, console: Console, tally
         async with aclosing(_events(call, tally, console)) as events:
             async for event in events:
                 tally.add(event)
-                if isinstance(event, RunStarted) and (notice := window_notice(call.built.agent.model)):
-                    say(console, notice, style="yellow")
+                if isinstance(event, RunStarted):
+                    warn(console, window_notice(call.built.agent.model))
                 progress.show(event)
                 await _write(event, writer)
     except asyncio.CancelledError:

@@ -14,12 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
+import click
 import platformdirs
 
 from agentloop._plumbing.amounts import amount_of, seconds_of, tokens_of, whole_of
 from agentloop._plumbing.checks import headers_or_none
 from agentloop._plumbing.strict_json import STRICT_JSON
-from agentloop.cli.options import HEADER, KNOWN, REPEATED
+from agentloop.cli.options import HEADER, KNOWN, REPEATED, flags_of
 from agentloop.errors import UsageError
 from agentloop.redaction import (
     LEAST_CHARS,
@@ -323,6 +324,11 @@ class Settings:
     def names_server(self) -> bool:
         """Whether there is one to be asked: an address, a key or what stands in its place."""
         return bool(self.base_url or self.api_key or _lets_in(self.headers))
+
+
+def settings_of_call() -> Settings:
+    """What the command that runs uses, by its flags and this environment; raises as `settings_for`."""
+    return settings_for(flags_of(click.get_current_context()))
 
 
 def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> Settings:

@@ -169,6 +169,12 @@ def say(console: Console, text: str, style: str = "") -> None:
     show(console, f"{PROGRAM}: {text}", style)
 
 
+def warn(console: Console, *lines: str | None) -> None:
+    """What the user should know, a line each; None is nothing to know."""
+    for line in filter(None, lines):
+        say(console, line, style="yellow")
+
+
 class PatientStream:
     """A text stream whose reader may go away or stop reading: what nobody reads is dropped.
 

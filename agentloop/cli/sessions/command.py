@@ -10,11 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-import click
-
-from agentloop.cli.options import flags_of
 from agentloop.cli.session_choice import find_session
-from agentloop.cli.settings import Settings, settings_for
+from agentloop.cli.settings import Settings, settings_of_call
 from agentloop.cli.terminal import NO_DATE, StandardOutput, columns, exact_moment, moment, run_to_end
 from agentloop.events import is_of_branch
 from agentloop.redaction import redacted
@@ -57,7 +54,7 @@ SessionWork: TypeAlias = Callable[[Opened, StandardOutput], Coroutine[Any, Any, 
 
 def run_work(work: SessionWork) -> int:
     """Do it with the store that the call names; the exit status. Standard output is for what it writes."""
-    output, settings = StandardOutput.claimed(), _settings()
+    output, settings = StandardOutput.claimed(), settings_of_call()
 
     async def written(opened: Opened) -> None:
         await work(opened, output)
@@ -68,7 +65,7 @@ def run_work(work: SessionWork) -> int:
 
 def find_in_store(look: Look[T]) -> T:
     """What this finds in the store that the call names; standard output is not touched."""
-    return run_to_end(_with_store(look, _settings()))
+    return run_to_end(_with_store(look, settings_of_call()))
 
 
 async def _with_store(look: Look[T], settings: Settings) -> T:
@@ -77,10 +74,6 @@ async def _with_store(look: Look[T], settings: Settings) -> T:
         return await look(Opened(store=store, settings=settings))
     finally:
         await store.close()
-
-
-def _settings() -> Settings:
-    return settings_for(flags_of(click.get_current_context()))
 
 
 def missing_store(settings: Settings) -> str | None:

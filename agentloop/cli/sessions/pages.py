@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import click
 
+from agentloop.cli import terminal
 from agentloop.cli.options import Option
-from agentloop.cli.terminal import error_console, say
 from agentloop.errors import DamagedError, StoreError
 from agentloop.events import EventFilter, MessageRecord, Record, archived_in, holds, visible_in
 from agentloop.messages import Message
@@ -156,7 +156,7 @@ async def _ended_early(store: SessionStore, info: SessionInfo, at: int) -> Store
 
 def warn(text: str) -> None:
     """A warning, on standard error."""
-    say(error_console(), text, style="yellow")
+    terminal.warn(terminal.error_console(), text)
 
 
 def say_nothing(_: str) -> None:
