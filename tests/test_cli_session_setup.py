@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentloop.cli.session_setup import settings_of_run
+from agentloop.cli.resume import settings_of_run
 from agentloop.cli.settings import settings_for
 from agentloop.errors import UsageError
 from agentloop.events import RunSetup, RunStartRecord

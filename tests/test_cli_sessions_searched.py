@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentloop.cli.session_choice import find_session
+from agentloop.cli.resume import find_session
 from agentloop.cli.sessions.check import faults_of
 from agentloop.cli.sessions.command import Opened
 from agentloop.cli.sessions.pages import PAGE_RECORDS

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from agentloop.cli.resume_hint import program_name, resume_hint
+from agentloop.cli.resume import program_name, resume_hint
 from agentloop.cli.settings import settings_for
 from agentloop.errors import UsageError
 from agentloop.events import MessageRecord

@@ -19,8 +19,7 @@ from agentloop.cli.compact import compaction_text, preview_text, rewind_text, un
 from agentloop.cli.faults import one_line, show_where, with_option
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
-from agentloop.cli.resume_hint import resume_hint
-from agentloop.cli.session_choice import Past, SessionChoice, read_past, session_id_for
+from agentloop.cli.resume import Past, SessionChoice, read_past, resume_hint, session_id_for
 from agentloop.cli.settings import MEMORY, Settings
 from agentloop.cli.terminal import StandardOutput, error_console, say, show, warn
 from agentloop.redaction import Redact, redacted

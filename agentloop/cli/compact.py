@@ -13,8 +13,7 @@ from agentloop.cli.app import EXIT_STATUS
 from agentloop.cli.build import build, make_runner, window_notice
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, WholeNumber, options
 from agentloop.cli.progress import compaction_line, dollars, short
-from agentloop.cli.session_choice import SessionChoice, find_session
-from agentloop.cli.session_setup import resume_settings
+from agentloop.cli.resume import SessionChoice, find_session, resume_settings
 from agentloop.cli.settings import OFFLINE, Settings, settings_of_call
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say, warn
 from agentloop.errors import UsageError

@@ -22,9 +22,14 @@ from agentloop.cli.faults import with_option, word_and_line
 from agentloop.cli.input import Prompt, is_terminal, one_prompt, prompt_for
 from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import RunFigures, compaction_report, final_line, progress_on
-from agentloop.cli.resume_hint import resume_hint
-from agentloop.cli.session_choice import SessionChoice, read_past, session_choice, session_id_for
-from agentloop.cli.session_setup import resume_settings
+from agentloop.cli.resume import (
+    SessionChoice,
+    read_past,
+    resume_hint,
+    resume_settings,
+    session_choice,
+    session_id_for,
+)
 from agentloop.cli.settings import MEMORY, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say, warn
 from agentloop.errors import UsageError

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from agentloop.cli.session_choice import find_session
+from agentloop.cli.resume import find_session
 from agentloop.cli.settings import Settings, settings_of_call
 from agentloop.cli.terminal import NO_DATE, StandardOutput, columns, exact_moment, moment, run_to_end
 from agentloop.events import is_of_branch

@@ -1,0 +1,288 @@
+"""Going on with a session: which one a call means, what it ran with, and the hint how to go on with it.
+
+A call that goes on with a session takes up its model, server, API, window and compaction, unless its flags
+say something else (`resume_settings`).
+"""
+
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from agentloop.cli.settings import MEMORY, OFFLINE, Settings, read_setting, read_when_busy
+from agentloop.cli.terminal import few, run_to_end
+from agentloop.context import Finish, next_step
+from agentloop.errors import DamagedError, SessionNotFoundError, UsageError
+from agentloop.events import RunSetup, RunStartRecord
+from agentloop.redaction import Secrets, secrets_in_address
+from agentloop.sessions import Session, check_free, new_session_id
+from agentloop.stores import SessionInfo, SessionStore, checked_session_id, open_store
+
+_PAGE_RECORDS = 200
+_VARIABLES = {"--store": "AGENTLOOP_STORE", "--base-url": "OPENAI_BASE_URL"}
+"""The addresses, and what they are called in the environment."""
+_BARE_USER = re.compile(r"postgres(?:ql)?://[^:@/?]*:?@[^@]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionChoice:
+    """At most one of: the newest of the folder, one that exists, exactly this id."""
+
+    latest: bool = False
+    existing: str | None = None
+    exact: str | None = None
+
+    @property
+    def continues(self) -> bool:
+        """Whether there may be a session with work pending."""
+        return self.latest or self.existing is not None or self.exact is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """Whether a session is there and its last run was left before its answer; how many compactions it has."""
+
+    exists: bool
+    pending: bool
+    compactions: int
+
+
+def session_choice(*, latest: bool, existing: str | None, exact: str | None, stored: bool) -> SessionChoice:
+    """The choice, checked before any store is touched.
+
+    Raises:
+        UsageError: two of the options, or an id that is none.
+    """
+    asked = [("--continue", latest), ("--resume", existing is not None), ("--session", exact is not None)]
+    names = [name for name, given in [*asked, ("--no-session", not stored)] if given]
+    if len(names) > 1:
+        raise UsageError(f"{' and '.join(names)} cannot stand together: give one of them")
+    if existing is not None and not existing.strip():
+        raise UsageError("--resume: the id is empty; `agentloop sessions list --all` shows them")
+    if exact is not None:
+        checked_session_id(exact)
+    return SessionChoice(latest=latest, existing=existing, exact=exact)
+
+
+async def session_id_for(
+    choice: SessionChoice, store: SessionStore, folder: Path, *, owner: str | None = None
+) -> str:
+    """The id of the session to use: found among those of the owner, all for None, or a new one.
+
+    Raises:
+        SessionNotFoundError: what should exist does not.
+        UsageError: what should be one is several, or the id is taken by another owner.
+    """
+    if choice.exact is not None:
+        await check_free(choice.exact, store, owner)
+        return choice.exact
+    if choice.existing is not None:
+        return (await find_session(choice.existing, store, owner=owner)).id
+    return await _newest(store, folder, owner) if choice.latest else new_session_id()
+
+
+async def find_session(name: str, store: SessionStore, *, owner: str | None = None) -> SessionInfo:
+    """The stored session with this id, this title, or an id that begins so; of this owner, all for None.
+
+    Raises:
+        SessionNotFoundError: there is none.
+        UsageError: there are several, or the name is empty.
+    """
+    if not name.strip():
+        raise UsageError("the session's id is empty: `agentloop sessions list --all` shows them")
+    if exact := await _with_id(name, store, owner):
+        return exact
+    stored = await store.list(owner=owner)
+    for group in (
+        [info for info in stored if info.title == name],
+        [info for info in stored if info.id.startswith(name)],
+    ):
+        if len(group) == 1:
+            return group[0]
+        if group:
+            raise UsageError(
+                f"{name!r} may be any of {few([info.id for info in group])}: write more of the id"
+            )
+    raise SessionNotFoundError(
+        f"no session has the id, title or prefix {name[:60]!r}: `agentloop sessions list --all` shows them"
+    )
+
+
+async def _newest(store: SessionStore, folder: Path, owner: str | None) -> str:
+    stored = await store.list(folder=str(folder), owner=owner)
+    if not stored:
+        raise SessionNotFoundError(f"no session of the folder {str(folder)!r} to continue: leave -c out")
+    return stored[0].id
+
+
+async def _with_id(name: str, store: SessionStore, owner: str | None) -> SessionInfo | None:
+    """The session with exactly this id, found without a list; None where it is another owner's."""
+    try:
+        checked_session_id(name)
+    except UsageError:
+        return None  # a title, then
+    info = await store.info(name)
+    return info if info and owner in (None, info.owner) else None
+
+
+async def read_past(session_id: str, store: SessionStore) -> Past:
+    """What was before in that session; nothing where it is new."""
+    session = await Session.open(session_id, store)
+    said = session.context.messages
+    return Past(
+        exists=session.context.length > 0,
+        pending=bool(said) and not isinstance(next_step(said), Finish),
+        compactions=session.context.compaction_count,
+    )
+
+
+def resume_settings(settings: Settings, choice: SessionChoice) -> tuple[SessionChoice, Settings]:
+    """The session that is meant, by its id, and the settings with what it ran with last.
+
+    What stands on the command line holds in any case.
+
+    Raises:
+        UsageError: there is no such session, or its server may be used only where the call names it.
+        StoreError: it cannot be read.
+    """
+    if not choice.continues or settings.store == MEMORY:
+        return choice, settings
+    session_id, folder, began = run_to_end(_look_up(settings, choice))
+    found = SessionChoice(exact=session_id) if choice.exact else SessionChoice(existing=session_id)
+    resumed = settings_of_run(settings, began) if began else settings
+    if folder in ("", str(settings.workdir)) or any(option[0] == "--workdir" for option in settings.given):
+        return found, resumed
+    words = f"the session's folder is {folder}; tools work in {settings.workdir}: --workdir changes that"
+    return found, replace(resumed, resumed_with="; ".join(filter(None, (resumed.resumed_with, words))))
+
+
+async def _look_up(settings: Settings, choice: SessionChoice) -> tuple[str, str, RunStartRecord | None]:
+    store = open_store(settings.store)
+    try:
+        session_id = await session_id_for(choice, store, settings.workdir, owner=settings.owner)
+        with suppress(DamagedError):  # whoever reads the session says so
+            info = await store.info(session_id)
+            folder, length = (info.folder or "", info.length) if info else ("", 0)
+            return session_id, folder, await _newest_start(store, session_id, length)
+        return session_id, "", None
+    finally:
+        await store.close()
+
+
+async def _newest_start(store: SessionStore, session_id: str, end: int) -> RunStartRecord | None:
+    while end > 0:
+        after = max(0, end - _PAGE_RECORDS)
+        for record in reversed(await store.read(session_id, after=after, most=end - after)):
+            if isinstance(record.event, RunStartRecord):
+                return record.event
+        end = after
+    return None
+
+
+def settings_of_run(settings: Settings, began: RunStartRecord) -> Settings:
+    """The settings with the model, server, API, window and compaction of that run, where no flag beats it.
+
+    A log may come from somebody else. What a flag would refuse is passed over. A server that the call does
+    not name is taken up on this machine alone, and where there is no key.
+
+    Raises:
+        UsageError: its server may be used only where the call names it.
+    """
+    if began.setup is None:
+        return settings
+    given = {option[0] for option in settings.given}
+    share = began.setup.compact_at
+    said = _model_of(settings, began.model, began.setup, given)
+    said["compact_at"] = "off" if share == 0 else share
+    taken, flags = {}, list[str]()
+    for name, value in said.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is None or flag in given:
+            continue
+        with suppress(UsageError):
+            read = read_setting(name, str(value))
+            chosen = getattr(settings, name) if name != "model" or not settings.model_is_fallback else None
+            if read != chosen:
+                taken[name] = read
+                flags += flag, str(value)
+    if not taken:
+        return settings
+    fallback = settings.model_is_fallback and "model" not in taken
+    words = f"the session goes on with {shlex.join(flags)}, as before: give other options to change that"
+    return replace(settings, **taken, model_is_fallback=fallback, resumed_with=words)
+
+
+def _model_of(settings: Settings, model: str, setup: RunSetup, given: set[str]) -> dict[str, Any]:
+    """What the log says of the model; nothing where the flags name another server, or the offline model."""
+    own = "--model" in given
+    if "--base-url" in given or (own and settings.model == OFFLINE):
+        return {}
+    of_model = {"model": model, "window": None if own else setup.window}
+    if not setup.api:
+        return of_model if model == OFFLINE and not given & {"--model", "--api"} else {}
+    provider = import_module("agentloop.providers.openai")
+    try:
+        server = provider.ServerChoice(model=model, base_url=setup.server).place
+    except UsageError:
+        return {}
+    if server == provider.place_of(settings.base_url or provider.OPENAI_URL):
+        server = None
+    if server and setup.cut:
+        raise UsageError(f"the session ran on {server}, with a secret in its address: give --base-url again")
+    if server and (settings.api_key or settings.headers or not provider.is_loopback(server)):
+        secret = "your headers" if settings.headers else "the session"
+        what = "your key" if settings.api_key else secret
+        raise UsageError(
+            f"the session ran on {server}: give --base-url {server} to send {what} there, or another server"
+        )
+    return {**of_model, "base_url": server, "api": setup.api}
+
+
+def resume_hint(session_id: str, settings: Settings) -> str:
+    """The line that says how to go on with a session, its options repeated.
+
+    An address with a secret in it is named in words alone, and so is each header. To take a session over is
+    decided each time.
+    """
+    given = [option for option in settings.given if not _takes_over(option)]
+    hidden = [option[0] for option in given if _holds_secret(*option)]
+    words = [word for option in given if option[0] not in hidden for word in option]
+    line = f"go on with: {program_name()} {shlex.join([*words, '-r', session_id])}"
+    same = [f" and the same {name} ({_VARIABLES[name]}), which holds a secret" for name in hidden]
+    same += [f" and the same --header {name}, which is not kept" for name in settings.headers]
+    return line + "".join(same)
+
+
+def program_name() -> str:
+    """How this program was called, for a hint that can be typed as it stands."""
+    called = sys.argv[0] if sys.argv else ""
+    if Path(called).name in ("__main__.py", "-m", "-c", ""):
+        return f"{_found_by(sys.executable, 'python')} -m agentloop"
+    return _found_by(called, Path(called).name)
+
+
+def _takes_over(option: Sequence[str]) -> bool:
+    return option[0] == "--when-busy" and read_when_busy(option[-1]) == "take_over"
+
+
+def _holds_secret(name: str, value: str = "") -> bool:
+    """Whether an address may hold one; the name alone of a user of a database is none."""
+    if name not in _VARIABLES:
+        return False
+    if secrets_in_address(value) or Secrets()(value) != value:
+        return True
+    bare_user = name == "--store" and _BARE_USER.fullmatch(value)
+    return "passw" in value.lower() or ("@" in value and not bare_user)
+
+
+def _found_by(path: str, name: str) -> str:
+    """The name, where a shell finds that program by it, else its path."""
+    found = shutil.which(name)
+    is_found = path == name or (found and Path(found).absolute() == Path(path).absolute())
+    return name if is_found else shlex.quote(path)
