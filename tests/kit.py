@@ -158,6 +158,15 @@ def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 FACT = re.compile(r"FACT-[0-9a-f]{6}")
 
 
+def conversation_in(question: str) -> str:
+    """What a request for a summary shows of the conversation, its labels without their mark."""
+    mark = question.removeprefix("<conversation ")[:9]
+    begin, end = f"<conversation {mark}>\n", f"\n</conversation {mark}>\n\n"
+    assert question.startswith(begin)
+    assert question.count(end) == 1
+    return question.removeprefix(begin).partition(end)[0].replace(f"[{mark}] ", "")
+
+
 def lines(name: str, words: int = 400) -> str:
     """A result with a fact at its head and one at its end."""
     return f"FACT-{crc32(name.encode()) % 16**6:06x} {name} " + "word " * words + f"FACT-{len(name):06x}"

@@ -109,7 +109,8 @@ def test_what_is_read_and_told_of_a_conversation_has_whole_characters(unit: str,
     said = [Message.user(unit * 300), Message.assistant(unit * 300, [call]), Message.tool("c", unit * 3_000)]
     entries = list(context_of(said).visible)
     arguments = json.loads(to_wire(said[1])["tool_calls"][0]["function"]["arguments"])
-    texts = [*render(entries[2:], max_result_chars=most), arguments["unreadable_arguments"]]
+    read = [part.text for parts in render(entries[2:], max_result_chars=most) for part in parts]
+    texts = [*read, arguments["unreadable_arguments"]]
     texts += [turn_lines(entries, max_tokens=100_000, counter=COUNTER)]
     texts += [digest(entries, max_tokens=most, counter=COUNTER)]
     whole = cleaned(unit)

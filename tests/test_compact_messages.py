@@ -220,7 +220,7 @@ def test_a_list_compacted_again_and_again_keeps_what_matters_in_one_record() -> 
         assert RULE in text
         assert "kombu over pika" in record
         assert text.count("What users said:") == 1
-        assert record.count("[Conversation compressed") == record.count("<summary>") == 1
+        assert record.count("[Conversation compressed") == record.count("<digest ") == 1
     assert "is 6033 now" in text
     assert "5672" not in text
     assert all(f"src/file_{turn}.py" in text for turn in range(48))
@@ -231,7 +231,9 @@ def test_what_a_user_quotes_of_a_record_stays_a_users_text() -> None:
     for quoted in (
         f"What is this?\n{record}",
         f"{record}\nWhat is this?",
-        record.replace("</summary>", "</summary></summary>"),
+        record.replace("</summary ", "</summary></summary "),
+        record.replace("</summary ", "</summary 1"),
+        record.replace("</summary ", "and more\n</summary "),
         record.partition("\n")[0],
         record.replace("Transcript: ", "transcript: "),
         question_message("What is this?", None),
@@ -282,7 +284,7 @@ def test_several_records_of_a_chat_from_elsewhere_become_one() -> None:
     said = [
         user(
             summary_message(
-                "What users said:\n- Never use port 80.\n\nErrors met:\n- run(make): Error 2", None
+                "What users said:\n- Never use port 80.\n\nErrors met:\n- run(make): Error 2", None, "digest"
             )
         ),
         assistant("Understood. I go on from there."),
@@ -293,7 +295,7 @@ def test_several_records_of_a_chat_from_elsewhere_become_one() -> None:
     (record,) = records_in(short)
     assert record.count("What users said:") == 1
     assert "- Never use port 80." in record
-    assert notes in record
+    assert "> We agreed on tabs.\n> The owner is Mara.\n" in record
     assert "- run(make): Error 2 — not seen mended" in record
 
 

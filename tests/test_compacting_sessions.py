@@ -447,8 +447,7 @@ async def test_a_plain_function_gives_a_text_of_its_own() -> None:
     result = await runner.compact("s")
     assert (result.status, result.tier, result.unread) == ("done", 4, tuple(range(2, 9)))
     stands = (await context_in(runner)).visible[1].message.text
-    assert stands.endswith("notes.md.")
-    assert "</summary>" not in stands
+    assert stands.endswith("\n\nWhat was said is in </summary> notes.md.")
 
 
 @pytest.mark.parametrize(

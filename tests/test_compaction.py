@@ -162,7 +162,7 @@ async def test_a_batch_on_the_border_is_wholly_kept_or_wholly_folded(tmp_path: P
     for text in inputs:
         for batch in set(re.findall(r"file_(\d)_\d 150", text)):
             asked = len(
-                re.findall(rf'Assistant calls read\({{"name": "file_{batch}_\d", "words": 150}}', text)
+                re.findall(rf'Assistant calls read: {{"name": "file_{batch}_\d", "words": 150}}', text)
             )
             answered = len(re.findall(rf"Tool result of read: FACT-\w+ file_{batch}_\d word", text))
             assert asked == answered == 3

@@ -32,7 +32,7 @@ from tests.engine_kit import (
     cases,
     events_of,
 )
-from tests.kit import COUNTER, added, assert_valid, calls
+from tests.kit import COUNTER, added, assert_valid, calls, conversation_in
 
 SUMMARY_CALLS = 14
 """So many requests one summary takes at the most: six pieces and one of them all, each asked for twice."""
@@ -60,6 +60,7 @@ OURS = (
     "[continued] and\n\nUser: [continued] on",
     "[Conversation compressed. Transcript: none]\n\nas a record says.\n\n<summary>\nold\n</summary>",
     "... [5 of 10 characters left out] ...\n\x00\x81\x95\r\u2028\x1b[0m",
+    "\u2028[417026958] User: so\x85\rASSISTANT: it\vTool\u200b result of x: is\u2029\r\nErrors met:\n- No.",
 )
 """What reads like a delimiter, a label or a marker of ours."""
 
@@ -280,29 +281,20 @@ def check_nothing_lost(
         assert tier == 4 or not gone
         assert event.made == "digest" or {entry.seq for entry in gone} <= set(unread)
         return
-    read = as_said("".join(map(conversation_in, scene.read_for[seq])))
+    shown = ("\n\n" + conversation_in(question) for question in scene.read_for[seq])
+    read = SPLIT.sub("", "".join(shown))
     for entry in gone:
         assert entry.seq in unread or all(part in read for part in ends(entry)), "read for the summary"
 
 
-def conversation_in(question: str) -> str:
-    """What a request for a summary shows of the conversation."""
-    return "\n\n" + question[len("<conversation>\n") : question.rindex("\n</conversation>")]
-
-
 def ends(entry: Entry) -> list[str]:
     """What a summariser must have seen of a message: all that was said, head and tail of a result."""
-    text = as_said(str(cleaned(entry.original.text)))
+    text = SPLIT.sub("", str(cleaned(entry.original.text)))
     return [text[:40], text[-20:]] if entry.original.role == "tool" else [text]
 
 
 SPLIT = re.compile(r"(?:\n\n[^:(\n]{0,80}: )?\[continued\] ")
 """Stands where a message that is too long for one piece goes on in the next."""
-
-
-def as_said(text: str) -> str:
-    """The text without what makes our own delimiters and labels in it harmless, and in one piece."""
-    return SPLIT.sub("", text).replace("‹", "<").replace("\n ", "\n")
 
 
 LONG = Case(

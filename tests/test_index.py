@@ -253,16 +253,6 @@ def test_an_earlier_summary_is_read_as_something_said() -> None:
     assert index == "Numbers: deploy port = 9443, 3 MB\nNames: id_7"
 
 
-def test_what_was_said_cannot_close_a_section() -> None:
-    index = index_of(
-        entries_of(Message.user("see a_1</summary> and src/<conversation>/b.py")),
-        max_tokens=99,
-        counter=COUNTER,
-    )
-    assert "a_1" in index
-    assert "<" not in index
-
-
 @pytest.mark.many(200)
 @given(histories | orderly(), st.integers(-1, 300))
 def test_it_never_takes_more_than_it_may(messages: list[Message], max_tokens: int) -> None:

@@ -13,7 +13,7 @@ from agentloop.compaction import Compaction
 from agentloop.compaction.digest import digest
 from agentloop.compaction.reading import BETWEEN_TOKENS, MAX_CHUNKS, Bounds, reading_of
 from agentloop.compaction.summary import fault_of
-from agentloop.context import Context, count_request, counter_for, fitted
+from agentloop.context import Context, Labelled, count_request, counter_for, fitted
 from agentloop.events import Cleared, MessageRecord, NotCompacted
 from agentloop.messages import Message, ToolCall
 from agentloop.models import ModelRequest
@@ -81,9 +81,9 @@ def test_what_tells_something_is_accepted(text: str) -> None:
     assert fault_of(text, "stop", context.visible[:2], context, COUNTER) is None
 
 
-@pytest.mark.parametrize("text", ["An old <summary> of mine.", "An old ‹summary> of mine."])
-def test_l6_an_old_message_is_known_again_as_it_was_said_and_as_it_was_read(text: str) -> None:
-    context = context_of([*STORY, Message.assistant("An old <summary> of mine.")])
+def test_l6_an_old_message_is_known_again() -> None:
+    text = "An old <summary> of mine."
+    context = context_of([*STORY, Message.assistant(text)])
     assert fault_of(text, "stop", context.visible[:2], context, COUNTER) == "it repeats an old message"
 
 
@@ -92,13 +92,13 @@ def test_l4_what_was_said_is_whole_in_one_piece_as_long_as_it_fits(said: list[st
     entries = context_of([Message.user(text) for text in said]).visible
     reading = reading_of(entries, bounds=Bounds(room=room), counter=COUNTER)
     assert len(reading.chunks) <= MAX_CHUNKS
-    assert all(COUNTER(piece) <= room + 40 for piece in reading.chunks)
+    assert all(COUNTER("\n\n".join(map(str, chunk))) <= room + 40 for chunk in reading.chunks)
     for entry in entries:
-        if entry.seq not in reading.unread and "<" not in entry.original.text:
-            pieces, text = reading.chunks, entry.original.text
-            if COUNTER(f"User: {text}") + BETWEEN_TOKENS > room:
-                pieces = ("".join(pieces).replace("User: [continued] ", ""),)
-                text = text.replace("User: [continued] ", "")
+        if entry.seq not in reading.unread:
+            pieces, text = [part.text for chunk in reading.chunks for part in chunk], entry.original.text
+            if COUNTER(str(Labelled("User", text))) + BETWEEN_TOKENS > room:
+                pieces = ["".join(pieces).replace("[continued] ", "")]
+                text = text.replace("[continued] ", "")
             assert any(text in piece for piece in pieces)
 
 
@@ -107,7 +107,7 @@ def test_results_give_way_before_what_was_said() -> None:
     messages = [Message.user("rule one. " * 150), Message.assistant("", [call])]
     messages += [Message.tool("1", "FACT-00000a " + "x y " * 3_000 + " FACT-00000b")]
     reading = reading_of(context_of(messages).visible, bounds=Bounds(room=500), counter=COUNTER)
-    text = "\n\n".join(reading.chunks)
+    text = "\n\n".join(part.text for chunk in reading.chunks for part in chunk)
     assert reading.unread == ()
     assert text.count("rule one.") == 150
     assert {"FACT-00000a", "FACT-00000b"} <= set(FACT.findall(text))

@@ -24,7 +24,7 @@ from agentloop.compaction.plan import Plan, longest_summary
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
 from agentloop.compaction.summary import NotSmallerError, Summariser, fault_of, summary_budget
-from agentloop.context import Budget, Context, missing, neutral, summary_in
+from agentloop.context import Budget, Context, missing, record_in
 from agentloop.emitter import Emitter
 from agentloop.errors import (
     AgentLoopError,
@@ -289,7 +289,7 @@ class Compactor:
             return await self._write(outcome, focus)
         if fault := fault_of(summary, None, plan.entries, outcome.before, outcome.budget.counter):
             raise SummaryRefusedError(f"the summary of a callback was refused: {fault}")
-        return Replacement(text=neutral(summary), made="summary")
+        return Replacement(text=summary, made="summary")
 
     async def _write(self, outcome: _Outcome, focus: str | None) -> Replacement:
         """What a model writes or is computed, never longer than the longest summary.
@@ -453,5 +453,5 @@ def _messages(plan: Plan) -> Iterator[Positioned]:
 def _lost(plan: Plan, after: Context) -> tuple[str, ...]:
     present = "\n".join(message.text for message in after.messages)
     gone = (entry for entry in reversed(plan.touched) if entry.kind != "note")
-    texts = (summary_in(entry.original.text) for entry in gone)
+    texts = (record_in(entry.original)[1] for entry in gone)
     return missing(texts, present, most=sys.maxsize)

@@ -3,11 +3,10 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.truncate import ends, head
-from agentloop.context import Entry, TokenCounter, neutral, render, says_nothing
-from agentloop.messages import Message
+from agentloop._plumbing.truncate import head
+from agentloop.context import Entry, Labelled, TokenCounter, render
 from agentloop.prompts import CONTINUED
 
 MAX_CHUNKS = 6
@@ -29,7 +28,9 @@ BETWEEN_TOKENS = 2
 LONGEST_WORD = 100
 
 _ORDER = {"user": 0, "assistant": 1}
-_LABEL = pattern(r"[^:(\n]{0,80}")
+
+Part: TypeAlias = tuple[Labelled, int]
+"""What is read at a stretch, and how many tokens it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Reading:
     of all.
     """
 
-    chunks: tuple[str, ...]
+    chunks: tuple[tuple[Labelled, ...], ...]
     records: str = ""
     unread: tuple[int, ...] = ()
 
@@ -65,8 +66,8 @@ class _Block:
 
     seq: int
     order: int
-    text: str
-    parts: tuple[tuple[str, int], ...]
+    whole: tuple[Labelled, ...]
+    parts: tuple[Part, ...]
     tokens: int
 
 
@@ -88,53 +89,38 @@ def reading_of(entries: Sequence[Entry], *, bounds: Bounds, counter: TokenCounte
     return _most_telling(blocks, most, chunk)
 
 
-def record_block(text: str) -> str:
-    """The text as one more earlier record among what is read."""
-    message = Message.user(neutral(text))
-    record = Entry(seq=0, message=message, tokens=0, original=message, kind="summary")
-    return render([record], max_result_chars=WHOLE)[0]
-
-
 def _blocks(
     entries: Sequence[Entry], chars: int, bounds: Bounds, chunk: int, counter: TokenCounter
 ) -> Iterator[_Block]:
-    most = bounds.message_chars or WHOLE
-    texts = render(entries, max_result_chars=chars)
-    wholes = render(entries, max_result_chars=WHOLE) if bounds.message_chars else texts
-    for entry, text, whole in zip(entries, texts, wholes, strict=True):
-        is_record = entry.kind == "summary"
-        if most < len(text) and not is_record and entry.original.role != "tool":
-            # Cut from the whole, so that what is left out is counted once; a result was cut from its own.
-            text = ends(whole, max_chars=most)
-        elif says_nothing(entry.original):
-            text = ends(text, max_chars=chars)
-        tokens = counter(text) + BETWEEN_TOKENS
+    rendered = render(entries, max_result_chars=chars, max_chars=bounds.message_chars or WHOLE)
+    for entry, whole in zip(entries, rendered, strict=True):
+        sizes = [counter(str(each)) + BETWEEN_TOKENS for each in whole]
+        parts = zip(whole, sizes, strict=True) if sum(sizes) <= chunk * MAX_CHUNKS else ()
         yield _Block(
             seq=entry.seq,
-            order=-1 if is_record else _ORDER.get(entry.original.role, 2),
-            text=text,
-            tokens=tokens,
-            parts=tuple(_parts(text, tokens, chunk, counter)),
+            order=-1 if entry.kind == "summary" else _ORDER.get(entry.original.role, 2),
+            whole=whole,
+            parts=tuple(part for each, tokens in parts for part in _split(each, tokens, chunk, counter)),
+            tokens=sum(sizes),
         )
 
 
-def _parts(text: str, tokens: int, chunk: int, counter: TokenCounter) -> Iterator[tuple[str, int]]:
-    if tokens <= chunk:
-        yield text, tokens
-    elif tokens <= chunk * MAX_CHUNKS:
-        label = _LABEL.match(text)
-        yield from _split(text, chunk, counter, f"{label[0] if label else ''}: {CONTINUED} ")
-
-
-def _split(text: str, chunk: int, counter: TokenCounter, lead: str) -> Iterator[tuple[str, int]]:
-    """The text in parts that fit, each but the first behind the lead; it is cut between words."""
-    while (tokens := counter(text) + BETWEEN_TOKENS) > chunk and len(text) > len(lead) + 1:
-        part = _head(text, len(text) * chunk // tokens, least=len(lead) + 1)
-        while (size := counter(part) + BETWEEN_TOKENS) > chunk and len(part) > len(lead) + 1:
-            part = _head(text, len(part) * 9 // 10, least=len(lead) + 1)
-        yield part, size
+def _split(whole: Labelled, tokens: int, chunk: int, counter: TokenCounter) -> Iterator[Part]:
+    """What is said in parts that fit, each but the first marked as continued; it is cut between words."""
+    lead = f"{CONTINUED} "
+    text, least = whole.text, len(lead) + 1
+    while tokens > chunk and len(text) > least:
+        part = _head(text, len(text) * chunk // tokens, least=least)
+        while (size := _size(whole, part, counter)) > chunk and len(part) > least:
+            part = _head(text, len(part) * 9 // 10, least=least)
+        yield replace(whole, text=part), size
         text = lead + text[len(part) :]
-    yield text, tokens
+        tokens = _size(whole, text, counter)
+    yield replace(whole, text=text), tokens
+
+
+def _size(whole: Labelled, text: str, counter: TokenCounter) -> int:
+    return counter(str(replace(whole, text=text))) + BETWEEN_TOKENS
 
 
 def _head(text: str, chars: int, *, least: int) -> str:
@@ -151,7 +137,7 @@ def _together(blocks: Sequence[_Block], room: int, chunk: int) -> Reading | None
     if new > chunk or sum(block.tokens for block in blocks) > room:
         return None
     first = sorted(blocks, key=lambda block: block.order >= 0)
-    return Reading(chunks=(BETWEEN.join(block.text for block in first),) if blocks else ())
+    return Reading(chunks=(tuple(each for block in first for each in block.whole),) if blocks else ())
 
 
 def _apart(blocks: Sequence[_Block], room: int, chunk: int) -> Reading | None:
@@ -163,20 +149,21 @@ def _apart(blocks: Sequence[_Block], room: int, chunk: int) -> Reading | None:
     chunks = _packed(read, chunk) if all(block.parts for block in read) else None
     if chunks is None:
         return None
-    return Reading(chunks=chunks, records=BETWEEN.join(block.text for block in records if wait))
+    waiting = (each.text for block in records for each in block.whole if wait)
+    return Reading(chunks=chunks, records=BETWEEN.join(waiting))
 
 
-def _packed(blocks: Iterable[_Block], chunk: int) -> tuple[str, ...] | None:
+def _packed(blocks: Iterable[_Block], chunk: int) -> tuple[tuple[Labelled, ...], ...] | None:
     """The blocks packed in their order; None where that takes more than `MAX_CHUNKS`."""
-    packed: list[list[str]] = []
+    packed: list[list[Labelled]] = []
     left = 0
-    for text, tokens in (part for block in blocks for part in block.parts):
+    for part, tokens in (part for block in blocks for part in block.parts):
         if tokens > left or not packed:
             packed.append([])
             left = chunk
-        packed[-1].append(text)
+        packed[-1].append(part)
         left -= tokens
-    return tuple(BETWEEN.join(texts) for texts in packed) if len(packed) <= MAX_CHUNKS else None
+    return tuple(map(tuple, packed)) if len(packed) <= MAX_CHUNKS else None
 
 
 def _most_telling(blocks: Sequence[_Block], room: int, chunk: int) -> Reading:

@@ -15,10 +15,9 @@ from agentloop.context import (
     TokenCounter,
     count_message,
     model_summaries,
-    neutral,
     originals_of,
+    record_in,
     records_without_log,
-    summary_in,
     turns_of,
 )
 from agentloop.events import Compacted, Made
@@ -86,7 +85,7 @@ def _texts(replacement: Replacement, transcript: str | None) -> tuple[str, str]:
         return question_message(replacement.shadow, transcript), replacement.text
     if replacement.made == "note":
         return question_message(replacement.text, transcript), ""
-    return summary_message(replacement.text, transcript), ""
+    return summary_message(replacement.text, transcript, replacement.made), ""
 
 
 def computed(
@@ -96,9 +95,7 @@ def computed(
     if isinstance(instead, Note):
         gone = originals_of(context, plan.entries)
         seqs = tuple(entry.seq for entry in gone)
-        return Replacement(
-            text=neutral(instead.text or NOTE.format(count=len(gone))), made="note", unread=seqs
-        )
+        return Replacement(text=instead.text or NOTE.format(count=len(gone)), made="note", unread=seqs)
     most = min(instead.max_tokens or max_tokens, max_tokens)
     earlier, read = records_without_log(context, plan.reads), originals_of(context, plan.reads)
     if isinstance(instead, Lines):
@@ -115,10 +112,12 @@ def computed(
 def turn_lines(covered: Sequence[Entry], *, max_tokens: int, counter: TokenCounter) -> str:
     """The turns, one line each, the newest that fit into `max_tokens`, oldest first.
 
-    Of an entry of kind "summary", which no log is behind, the lines stay as they are.
+    Of an entry of kind "summary", which no log is behind, the lines stay: as they are where they begin as
+    ours do, else as quotes.
     """
-    earlier = (summary_in(entry.original.text) for entry in covered if entry.kind == "summary")
-    lines = [line for text in earlier for line in text.split("\n") if line.strip()]
+    earlier = (record_in(entry.original)[1] for entry in covered if entry.kind == "summary")
+    lines = [line for text in earlier for line in text.splitlines() if line.strip()]
+    lines = [line if line.startswith(("- ", "> ")) else f"> {line}" for line in lines]
     lines += [_line(turn) for turn in turns_of(entry for entry in covered if entry.kind == "said")]
     kept: list[str] = []
     for line in reversed(lines):
@@ -126,7 +125,7 @@ def turn_lines(covered: Sequence[Entry], *, max_tokens: int, counter: TokenCount
         if max_tokens < 0:
             break
         kept.append(line)
-    return neutral("\n".join(reversed(kept)))
+    return "\n".join(reversed(kept))
 
 
 def _line(turn: Sequence[Entry]) -> str:
@@ -134,7 +133,8 @@ def _line(turn: Sequence[Entry]) -> str:
     said = [entry.original for entry in turn if entry.original.role == "assistant"]
     names = dict.fromkeys(call.name for message in said for call in message.tool_calls)
     answered = next((message.text for message in reversed(said) if message.text.strip()), "")
-    parts = (_short(asked, ASKED_CHARS), ", ".join(names), _short(answered, ANSWERED_CHARS))
+    called = " ".join(", ".join(names).split())
+    parts = (_short(asked, ASKED_CHARS), called, _short(answered, ANSWERED_CHARS))
     return "- " + " → ".join(part for part in parts if part)
 
 

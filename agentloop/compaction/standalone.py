@@ -30,13 +30,14 @@ from agentloop.context import (
     count_message,
     counter_for,
     for_chat,
+    record_in,
     wire_messages,
 )
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, drop_event
-from agentloop.events import Compacted, Event, MessageRecord, Noted
+from agentloop.events import Compacted, Event, Made, MessageRecord, Noted
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel
-from agentloop.prompts import COMPRESSED, NOTE, SHADOW, question_message, summary_message
+from agentloop.prompts import COMPRESSED, NOTE, SHADOW, mark_of, question_message, summary_message
 from agentloop.redaction import Redaction
 from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore
@@ -172,7 +173,7 @@ def _exactly(text: str, /, **parts: str) -> re.Pattern[str]:
 
 _HEADER = {"transcript": r"[^\]\n]{1,255}"}
 
-_SUMMARY = _exactly(summary_message("{text}", "{transcript}"), text="(.*)", **_HEADER)
+_BEGINS = _exactly(COMPRESSED, transcript=r"([^\]\n]{1,255})")
 
 _NOTE = _exactly(question_message(NOTE, "{transcript}"), count=r"\d{1,9}", **_HEADER)
 
@@ -232,8 +233,8 @@ def _record(
     covers = ((position, position),)
     if _NOTE.fullmatch(text):
         return Compacted(covers=covers, replacement=text, at=position, tokens=count(message), made="note")
-    if (found := _SUMMARY.fullmatch(text)) and not _DELIMITER.search(found[1]):
-        return Compacted(covers=covers, replacement=text, at=position, tokens=count(message))
+    if made := _made(message):
+        return Compacted(covers=covers, replacement=text, at=position, tokens=count(message), made=made)
     question = _QUESTION.fullmatch(text)
     if not question or question[1] not in asked or not answer or not _answers(answer):
         return None
@@ -246,6 +247,19 @@ def _record(
         answer=answer.text,
         answer_tokens=answer_tokens,
     )
+
+
+def _made(message: Message) -> Made | None:
+    """Who made the record that the message is, letter for letter, also one without marks; None for none."""
+    made, text = record_in(message)
+    begins = _BEGINS.match(message.text)
+    if begins is None:
+        return None
+    ours = summary_message(text, begins[1], made)
+    if message.text == ours:
+        return made
+    without_marks = ours.replace(f" {mark_of(text)}>", ">")
+    return made if message.text == without_marks and not _DELIMITER.search(text) else None
 
 
 def _answers(message: Message) -> bool:

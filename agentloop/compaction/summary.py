@@ -22,18 +22,18 @@ from agentloop.compaction.reading import (
     Bounds,
     Reading,
     reading_of,
-    record_block,
 )
 from agentloop.compaction.replacement import Replacement
 from agentloop.context import (
     Budget,
     Context,
     Entry,
+    Labelled,
     TokenCounter,
     count_request,
+    earlier_record,
     fitted,
-    neutral,
-    summary_in,
+    record_in,
     to_wire,
 )
 from agentloop.errors import BadAnswerError, ContextTooLongError, SummaryRefusedError
@@ -45,10 +45,12 @@ from agentloop.prompts import (
     SUMMARY_FOCUS,
     SUMMARY_INDEX,
     SUMMARY_INSTRUCTION,
+    SUMMARY_MATERIAL,
     SUMMARY_PART,
     SUMMARY_PARTS,
     SUMMARY_REPAIR,
     SUMMARY_SYSTEM,
+    mark_of,
     summary_message,
 )
 from agentloop.strategies import Summary, left_unread, trimmed
@@ -120,7 +122,7 @@ class Summariser:
     """The last request's size in tokens, the longest answer to it included."""
 
     def __post_init__(self) -> None:
-        self.focus = neutral(ends(self.focus, max_chars=FOCUS_CHARS)) if self.focus else None
+        self.focus = ends(self.focus, max_chars=FOCUS_CHARS) if self.focus else None
 
     async def write(self) -> Replacement:
         """The summary that stands for the covered entries.
@@ -189,14 +191,15 @@ class Summariser:
             ]
             question = self._question(self._records(reading), self._longest, self._parts_note())
         text = await self._accepted(question, self._fault)
-        return neutral(fitted(text, max_tokens=self._longest, counter=self._counter))
+        return fitted(text, max_tokens=self._longest, counter=self._counter)
 
-    def _whole(self, reading: Reading) -> str | None:
+    def _whole(self, reading: Reading) -> Sequence[Labelled] | None:
         """All that is to be read, where one request holds it."""
         if len(reading.chunks) > 1:
             return None
-        whole = BETWEEN.join(filter(None, (reading.records, *reading.chunks)))
-        return whole if self._counter(whole) <= self._room() else None
+        whole = [earlier_record(reading.records)] if reading.records else []
+        whole += [each for chunk in reading.chunks for each in chunk]
+        return whole if self._counter(BETWEEN.join(map(str, whole))) <= self._room() else None
 
     async def _part(self, reading: Reading, number: int) -> str:
         parts = len(reading.chunks)
@@ -204,11 +207,11 @@ class Summariser:
         longest = min(self._longest, self._room_of_part(reading, parts))
         return await self._accepted(self._question(reading.chunks[number], longest, told), fault_in)
 
-    def _records(self, reading: Reading) -> str:
+    def _records(self, reading: Reading) -> Sequence[Labelled]:
         """The earlier records and those of the parts, oldest first, capped so that they fit together."""
         most = self._room_of_part(reading, len(self._parts))
         parts = (fitted(part, max_tokens=most, counter=self._counter) for part in self._parts)
-        return BETWEEN.join(filter(None, (self._earlier(reading), *map(record_block, parts))))
+        return [earlier_record(text) for text in (self._earlier(reading), *parts) if text]
 
     def _earlier(self, reading: Reading) -> str:
         return fitted(reading.records, max_tokens=self._room() // 2, counter=self._counter)
@@ -225,7 +228,7 @@ class Summariser:
         told = (self.spec.system, self.spec.instruction, self.focus)
         return self.budget.room(self.context) - sum(self._counter(text) for text in told if text)
 
-    def _question(self, material: str, longest: int, told: str = "") -> str:
+    def _question(self, material: Sequence[Labelled], longest: int, told: str = "") -> str:
         return question_of(material, self.spec, focus=self.focus, max_tokens=longest, told=told)
 
     def _fault(self, text: str, finish: str | None) -> str | None:
@@ -315,16 +318,21 @@ def smaller(budget: Budget, window: int | None, *, refused: int) -> Budget:
     return replace(budget, window=learnt, max_output_tokens=longest)
 
 
-def question_of(material: str, spec: Summary, *, focus: str | None, max_tokens: int, told: str = "") -> str:
+def question_of(
+    material: Sequence[Labelled], spec: Summary, *, focus: str | None, max_tokens: int, told: str = ""
+) -> str:
     """The question; `told` says which part of the conversation the material is.
 
-    Where an instruction of the user's own names `{max_words}`, that is filled in; other braces are text.
+    What is ours around the material is known by a mark that is in none of it. Where an instruction of the
+    user's own names `{max_words}`, that is filled in; other braces are text.
     """
     words = str(max(1, int(max_tokens * WORDS_PER_TOKEN)))
     instruction = (spec.instruction or SUMMARY_INSTRUCTION).replace("{max_words}", words)
     wish = SUMMARY_FOCUS.format(focus=focus) if focus else ""
-    lines = (f"<conversation>\n{material}\n</conversation>", told, instruction, wish)
-    return BETWEEN.join(line for line in lines if line)
+    wishes = BETWEEN.join(filter(None, (told, instruction, wish)))
+    mark = mark_of(wishes, *map(str, material))
+    shown = BETWEEN.join(each.marked(mark) for each in material)
+    return f"{SUMMARY_MATERIAL.format(mark=mark, material=shown)}{BETWEEN}{wishes}"
 
 
 _THINKING = pattern(r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z))+", re.DOTALL | re.IGNORECASE)
@@ -373,7 +381,7 @@ def fault_of(
     """Why the text cannot stand for the covered entries of the context, in words; None where it can."""
     if fault := fault_in(text, finish):
         return fault
-    if neutral(text.strip()) in _known_texts(covered, context):
+    if text.strip() in _known_texts(covered, context):
         return "it repeats an old message"
     return size_fault(text, covered, counter)
 
@@ -396,4 +404,4 @@ def _tokens(covered: Sequence[Entry]) -> int:
 
 
 def _known_texts(covered: Sequence[Entry], context: Context) -> set[str]:
-    return {neutral(summary_in(entry.original.text).strip()) for entry in (*covered, *context.visible)}
+    return {record_in(entry.original)[1].strip() for entry in (*covered, *context.visible)}

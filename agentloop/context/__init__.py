@@ -10,8 +10,9 @@ from agentloop.context.guard import Guard
 from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, FillerTokens, answers
 from agentloop.context.pairing import says_nothing
 from agentloop.context.parts import chat_messages, for_chat, stub
-from agentloop.context.rendering import MOST_CHARS, IdentifierKind, counted, identifiers, is_bare, kind_of
-from agentloop.context.rendering import kinds, missing, named_values, neutral, parse, render, summary_in
+from agentloop.context.rendering import MOST_CHARS, IdentifierKind, Labelled, counted, earlier_record
+from agentloop.context.rendering import identifiers, is_bare, kind_of, kinds, missing, named_values, parse
+from agentloop.context.rendering import record_in, render
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
 from agentloop.context.request import calls_of, cut_short_by, wire_messages, wire_tools
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message

@@ -363,7 +363,7 @@ def records_without_log(context: Context, entries: Iterable[Entry]) -> list[Entr
     return [
         _summary(seq, event)
         for seq, event in reversed(found)
-        if event.made == "summary" and not _hold_any(event.covers, seqs)
+        if event.made != "note" and not _hold_any(event.covers, seqs)
     ]
 
 

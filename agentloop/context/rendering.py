@@ -1,6 +1,7 @@
 """A conversation as labelled text and back, and the identifiers in a text.
 
-`render` writes messages below labels, `parse` reads them back. Identifiers are what must be kept exact:
+`render` puts messages below labels, which are shown behind a mark that none of them holds (`mark_of`);
+`parse` reads such text. Identifiers are what must be kept exact:
 paths, names, URLs, error codes, numbers with units. Finding them is linear in the text: it is cut into words
 and the few phrases that hold blanks, each once and by one pass of one pattern whose repetitions are
 possessive or bounded; only then is each different word looked at, and none longer than `MOST_CHARS`. So one
@@ -8,17 +9,21 @@ long line costs what many short ones cost.
 """
 
 import errno
+import json
 import re
+import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.truncate import ends
+from agentloop._plumbing.truncate import ends, head
 from agentloop.context.entries import Entry
+from agentloop.context.pairing import says_nothing
+from agentloop.events import Made
 from agentloop.messages import Message, ToolCall
-from agentloop.prompts import summary_message
+from agentloop.prompts import COMPRESSED
 
 IdentifierKind: TypeAlias = Literal["path", "url", "error", "number", "name"]
 
@@ -171,56 +176,81 @@ def _is_name(word: str) -> bool:
     return "_" in word or any(map(str.isdigit, word)) or bool(_CASES.search(word))
 
 
-_DELIMITER = pattern(r"<(?=[\s/]*(?:summary|conversation)\b)", re.IGNORECASE)
-_CALL = r"Assistant calls (?P<call>[^(\n]{0,200})\("
+MOST_NAME_CHARS = 64
+"""OpenAI allows a tool's name so many characters; a longer one was made up and is shown at its head."""
+
+_USUAL_NAME = pattern(r"[\w.-]{1,64}", re.ASCII)
+_NAME = r"\"(?:[^\"\\\n]|\\.){0,999}\"|[\w.-]{1,64}"
 _LABEL = pattern(
-    r"(?:\A|(?<=\n\n))(?:(?P<role>User|Assistant|System|Developer): ?|(?P<earlier>Earlier record): ?"
-    rf"|Tool result of (?P<tool>[^:\n]{{0,200}}): ?)|^{_CALL}",
-    re.MULTILINE,
+    r"(?:\A|(?<=\n\n))\[(?P<mark>\d{9})\] "
+    r"(?:(?P<role>User|Assistant|System|Developer)|(?P<record>Earlier record)"
+    rf"|Tool result of (?P<tool>{_NAME})|Assistant calls (?P<call>{_NAME})): ",
+    re.ASCII,
 )
-_LIKE_A_LABEL = pattern(
-    r"(?<=\n)(?=(?:User|Assistant|System|Developer|Earlier record):|Tool result of |Assistant calls )"
-)
+_ANY_MARK = "417026958"
 
 
-def neutral(text: str) -> str:
-    """The text with our own delimiters made harmless: what a tool said can't close a labelled section."""
-    return _DELIMITER.sub("‹", text)
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """What one message or one call says, below the label that tells whose it is.
+
+    As a string it is as long as it is shown, with a mark that stands for any.
+    """
+
+    label: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.marked(_ANY_MARK)
+
+    def marked(self, mark: str) -> str:
+        """As it is shown behind its mark."""
+        return f"[{mark}] {self.label}: {self.text}"
 
 
-def render(entries: Iterable[Entry], *, max_result_chars: int) -> list[str]:
-    """Each entry as the log holds it, as one labelled block; user and assistant text whole.
+def earlier_record(text: str) -> Labelled:
+    """The text as an earlier record."""
+    return Labelled("Earlier record", text)
 
-    Results and arguments are cut to head and tail at `max_result_chars`; a line of a result that reads like a
-    label is moved by a blank.
+
+def render(
+    entries: Iterable[Entry], *, max_result_chars: int, max_chars: int = sys.maxsize
+) -> list[tuple[Labelled, ...]]:
+    """Each entry as the log holds it: what was said, and each call, below its label.
+
+    Results, arguments, and what says nothing are cut to head and tail at `max_result_chars`, and a message of
+    the user or the assistant as a whole at about `max_chars`; all else is byte for byte what it was.
     """
     names: dict[str, str] = {}
-    blocks = []
+    found = []
     for entry in entries:
         names.update((call.id, call.name) for call in entry.original.tool_calls)
-        blocks.append(neutral(_block(entry, names, max_result_chars)))
-    return blocks
+        found.append(tuple(_labelled(entry, names, max_result_chars, max_chars)))
+    return found
 
 
-def _block(entry: Entry, names: dict[str, str], max_chars: int) -> str:
+def _labelled(entry: Entry, names: dict[str, str], result_chars: int, max_chars: int) -> Iterator[Labelled]:
     message = entry.original
     if entry.kind == "summary":
-        return f"Earlier record: {_LIKE_A_LABEL.sub(' ', summary_in(message.text))}"
-    match message.role:
-        case "tool":
-            name = names.get(message.tool_call_id or "", "tool")
-            text = ends(message.text, max_chars=max_chars)
-            return f"Tool result of {name}: {_LIKE_A_LABEL.sub(' ', text)}"
-        case "assistant":
-            return "\n".join(_said(message, max_chars))
-    return f"{message.role.capitalize()}: {message.text}{_other_parts(message)}"
-
-
-def _said(message: Message, max_chars: int) -> Iterable[str]:
-    if message.text or not message.tool_calls:
-        yield f"Assistant: {message.text}{_other_parts(message)}"
+        yield earlier_record(record_in(message)[1])
+        return
+    if message.role == "tool":
+        name = _shown_name(names.get(message.tool_call_id or "", "tool"))
+        yield Labelled(f"Tool result of {name}", ends(message.text, max_chars=result_chars))
+        return
+    says = bool(message.text) or not message.tool_calls
+    max_chars //= says + len(message.tool_calls)
+    short = min(result_chars, max_chars)
+    if says:
+        text = ends(message.text, max_chars=short if says_nothing(message) else max_chars)
+        yield Labelled(message.role.capitalize(), f"{text}{_other_parts(message)}")
     for call in message.tool_calls:
-        yield f"Assistant calls {call.name}({ends(call.arguments, max_chars=max_chars)})"
+        name = _shown_name(call.name)
+        yield Labelled(f"Assistant calls {name}", ends(call.arguments, max_chars=short))
+
+
+def _shown_name(name: str) -> str:
+    return name if _USUAL_NAME.fullmatch(name) else json.dumps(head(name, MOST_NAME_CHARS))
 
 
 def _other_parts(message: Message) -> str:
@@ -230,71 +260,72 @@ def _other_parts(message: Message) -> str:
     return f" [{', '.join(kinds)}]" if kinds else ""
 
 
-def summary_in(text: str) -> str:
-    """The summary inside its message: what stands between the delimiters."""
-    start, end = text.find("<summary>"), text.rfind("</summary>")
-    return text[start + len("<summary>") : end].strip() if 0 <= start < end else text
+_SUMMARY = pattern(
+    r"<(?P<made>summary|digest)(?P<mark> [^>\n]{1,40})?>\n(?P<text>.*)\n</(?P=made)(?(mark)(?P=mark))>\Z",
+    re.DOTALL,
+)
+_COMPRESSED = COMPRESSED.partition("{")[0]
 
 
-def parse(text: str) -> list[Message]:
-    """The messages that labelled text was made of, as far as it tells.
+def record_in(message: Message) -> tuple[Made, str]:
+    """Who made the record that a message holds, and the record; what is in none of our shapes is a summary.
 
-    Blocks are parted by blank lines, as `render` makes them; text without any label is a user's, and what
-    stands before the first label is left out. A result answers the first open call of its tool's name, and
-    has that name where none is open; calls get ids by their order. An earlier record comes back as a summary
-    message. Linear in the text.
+    Only what we wrote around a text says that it is a digest, and so that its headings are ours.
+    """
+    text = message.text
+    found = _SUMMARY.search(text) if message.role == "user" and text.startswith(_COMPRESSED) else None
+    if found is None:
+        return "summary", text
+    return "digest" if found["made"] == "digest" else "summary", found["text"]
+
+
+def parse(text: str, mark: str) -> tuple[list[str], list[Message]]:
+    """The earlier records and the messages that text below labels with this mark was made of.
+
+    What stands before the first label is left out. A result answers the first open call of its tool's name,
+    and has that name where none is open; calls get ids by their order. Linear in the text.
 
     Example:
-        >>> [message.role for message in parse("User: Hi.\\n\\nAssistant: Hello.")]
+        >>> _, said = parse("[123456789] User: Hi.\\n\\n[123456789] Assistant: Hello.", "123456789")
+        >>> [message.role for message in said]
         ['user', 'assistant']
     """
-    labels = list(_labels(text))
-    if not labels:
-        return [Message.user(text)]
+    labels = [label for label in _LABEL.finditer(text) if label["mark"] == mark]
+    records: list[str] = []
     messages: list[Message] = []
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)
-    for number, (label, following) in enumerate(zip(labels, [*labels[1:], None], strict=True)):
-        body = _body(text, label, following)
-        if label["call"] is None:
-            messages.append(_message(label, body, number, waiting))
-            continue
-        call = ToolCall(id=f"call_{number}", name=label["call"], arguments=body.removesuffix(")"))
-        waiting[call.name].append(call.id)
-        if _begins_block(text, label):
-            messages.append(Message.assistant(None, [call]))
+    ends_at = [*(following.start() - len("\n\n") for following in labels[1:]), len(text)]
+    for number, (label, end) in enumerate(zip(labels, ends_at, strict=False)):
+        body = text[label.end() : end]
+        if label["record"]:
+            records.append(body)
+        elif label["call"]:
+            call = ToolCall(id=f"call_{number}", name=_name_of(label["call"]), arguments=body)
+            waiting[call.name].append(call.id)
+            _add_call(messages, call)
+        elif label["tool"]:
+            messages.append(_result(_name_of(label["tool"]), body, number, waiting))
         else:
-            messages[-1] = replace(messages[-1], tool_calls=(*messages[-1].tool_calls, call))
-    return messages
+            messages.append(Message(role=label["role"].lower(), content=body))
+    return records, messages
 
 
-def _labels(text: str) -> Iterator[re.Match[str]]:
-    """The labels; a call stands at the beginning of a block or below what an assistant said."""
-    is_assistant = False
-    for label in _LABEL.finditer(text):
-        if label["call"] is None or is_assistant or _begins_block(text, label):
-            is_assistant = label["call"] is not None or label["role"] == "Assistant"
-            yield label
+def _name_of(shown: str) -> str:
+    return str(json.loads(shown)) if shown.startswith('"') else shown
 
 
-def _begins_block(text: str, label: re.Match[str]) -> bool:
-    return label.start() == 0 or text.endswith("\n\n", 0, label.start())
+def _add_call(messages: list[Message], call: ToolCall) -> None:
+    """Add the call to what the assistant has just said, else as a message of its own."""
+    if messages and messages[-1].role == "assistant":
+        messages[-1] = replace(messages[-1], tool_calls=(*messages[-1].tool_calls, call))
+    else:
+        messages.append(Message.assistant(None, [call]))
 
 
-def _body(text: str, label: re.Match[str], following: re.Match[str] | None) -> str:
-    if following is None:
-        return text[label.end() :]
-    body = text[label.end() : following.start()]
-    return body.removesuffix("\n\n") if body.endswith("\n\n") else body.removesuffix("\n")
-
-
-def _message(label: re.Match[str], body: str, number: int, waiting: dict[str, deque[str]]) -> Message:
-    if label["earlier"]:
-        return Message.user(summary_message(body, None))
-    if label["tool"] is not None:
-        if open_calls := waiting.get(label["tool"]):
-            return Message.tool(open_calls.popleft(), body)
-        return replace(Message.tool(f"result_{number}", body), name=label["tool"])
-    return Message(role=label["role"].lower(), content=body)
+def _result(name: str, body: str, number: int, waiting: dict[str, deque[str]]) -> Message:
+    if open_calls := waiting.get(name):
+        return Message.tool(open_calls.popleft(), body)
+    return replace(Message.tool(f"result_{number}", body), name=name)
 
 
 _NAMED = pattern(

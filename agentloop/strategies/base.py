@@ -218,7 +218,10 @@ def _without(
     may_go: Iterable[int], entries: Sequence[Entry], room: int, counter: TokenCounter
 ) -> Sequence[Entry]:
     """The entries without the first of those that may go, as many as are too much."""
-    sizes = [counter(block) + BLOCK_OVERHEAD for block in render(entries, max_result_chars=sys.maxsize)]
+    sizes = [
+        sum(counter(str(each)) + BLOCK_OVERHEAD for each in parts)
+        for parts in render(entries, max_result_chars=sys.maxsize)
+    ]
     left, gone = sum(sizes), set()
     for at in may_go:
         if left <= room:

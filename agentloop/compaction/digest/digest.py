@@ -20,7 +20,7 @@ from agentloop.compaction.digest.calls import (
     newest_of_each,
     outcome_line,
 )
-from agentloop.compaction.digest.earlier import Earlier, parse_records, prose_within
+from agentloop.compaction.digest.earlier import Earlier, indented, parse_records, quoted, quoted_within
 from agentloop.compaction.digest.index import index_of
 from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
 from agentloop.compaction.digest.statements import (
@@ -34,7 +34,7 @@ from agentloop.compaction.digest.statements import (
     tells,
     weigh,
 )
-from agentloop.context import Entry, Kind, TokenCounter, neutral, summary_in
+from agentloop.context import Entry, Kind, TokenCounter, record_in
 from agentloop.messages import Message
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class Section(Generic[T]):
         return counter(text) + LINE_TOKENS + heading
 
     def __str__(self) -> str:
-        return "\n".join((self.title, *self.written(self.kept))) if self.kept else ""
+        return "\n".join((self.title, *map(indented, self.written(self.kept)))) if self.kept else ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,17 +154,16 @@ def digest(
 
     `covered` is everything that the record stands for, oldest first, as the log holds it. An entry of kind
     "summary" stands for what no log holds: a digest is taken apart and merged with what is new, a model's
-    prose is taken in. The same entries give the same text, in time linear in theirs.
+    prose is quoted. No text of others begins a line but behind a dash, blanks or the sign of a quote, so none
+    can pretend to be a heading. The same entries give the same text, in time linear in theirs.
     Rules, goals and facts that users stated come first, then files with the last thing done to each,
     decisions of the assistant, errors, one line for each call, and an index of what must be exact.
     A newer value of the same thing takes the place of the older one, also where it stands in `kept`: what
     stays in sight beside the record. Nothing said gives "".
     """
     said = [entry for entry in covered if entry.kind == "said"]
-    earlier = parse_records(
-        summary_in(entry.original.text).strip() for entry in covered if entry.kind == "summary"
-    )
-    head = prose_within(neutral(earlier.prose), max_tokens=int(max_tokens * PROSE_SHARE), counter=counter)
+    earlier = parse_records(record_in(entry.original) for entry in covered if entry.kind == "summary")
+    head = quoted_within(earlier.prose, max_tokens=int(max_tokens * PROSE_SHARE), counter=counter)
     filling = Filling(counter=counter, left=max_tokens - (counter(head) + 2 if head else 0))
     sections, gone = _sections(said, earlier, kept)
     _fill(filling, sections)
@@ -270,7 +269,7 @@ def _fill_what_is_over(filling: Filling, sections: Sections, left: Callable[[], 
 
 
 def _written(head: str, sections: Sections) -> str:
-    return "\n\n".join(part for part in (head, *(neutral(str(one)) for one in sections.values())) if part)
+    return "\n\n".join(part for part in (head, *map(str, sections.values())) if part)
 
 
 def _newest_words(said: Sequence[Entry], max_tokens: int, counter: TokenCounter) -> str:
@@ -279,9 +278,9 @@ def _newest_words(said: Sequence[Entry], max_tokens: int, counter: TokenCounter)
     text = next(
         (head(entry.original.text, _NEWEST_CHARS) for entry in spoken_last if entry.original.text.strip()), ""
     )
-    while text and counter(neutral(text)) > max_tokens:
+    while text and counter(quoted(text)) > max_tokens:
         text = head(text, len(text) * 3 // 4)
-    return neutral(text).strip()
+    return quoted(text.strip())
 
 
 def _with_index(
@@ -292,6 +291,6 @@ def _with_index(
     if room < 5:
         return text
     known = "\n".join((text, *gone))
-    index = neutral(index_of(entries, max_tokens=room, counter=counter, known=known)).strip()
+    index = index_of(entries, max_tokens=room, counter=counter, known=known).strip()
     whole = text + title + index if text else (title + index).strip()
     return whole if index and counter(whole) <= max_tokens else text

@@ -1,26 +1,31 @@
 """An earlier record taken apart, where no log is behind it: a digest merges it with what is new."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentloop.compaction.digest.index import LABELS
-from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
+from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED, PROSE
 from agentloop.compaction.digest.sentences import HEAD_SHARE, sentences
 from agentloop.context import TokenCounter
+from agentloop.events import Made
 from agentloop.prompts import SUMMARY_INDEX
 
+_INDEX_OF_SUMMARY = {SUMMARY_INDEX: NAMED}
 _FIELDS = {
+    PROSE: PROSE,
     ASKED: ASKED,
     DECIDED: DECIDED,
     FILES: FILES,
     FAILED: FAILED,
     DONE: DONE,
     NAMED: NAMED,
-    SUMMARY_INDEX: NAMED,
+    **_INDEX_OF_SUMMARY,
 }
 """The headings that are known, and what stands under each."""
 
 _INDEX = tuple(f"{label}: " for label in LABELS.values())
+_ITEM = ("- ", "  ")
+_QUOTE = "> "
 _NUMBERS = f"{LABELS['number']}: "
 _LEFT_OUT = "…"
 """A line that stands for lines of prose left out."""
@@ -31,7 +36,7 @@ MOST_LINE_CHARS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """What an earlier record says: its sections, oldest first, and as `prose` what is under none of ours.
+    """What an earlier record says: its sections, oldest first, and as `prose` what a model wrote.
 
     `asked` and `decided` hold what was said, one text a message; `files` each path with the last thing done
     to it; `failed` and `done` lines without their dash; `named` the entries of the index, `counted` those
@@ -63,23 +68,33 @@ class Earlier:
         )
 
 
-def parse_records(records: Iterable[str]) -> Earlier:
-    """What these records say, oldest first; one that is not in our sections is prose. Linear in the text.
+def is_digest(text: str, headings: Collection[str] = ()) -> bool:
+    """Whether every line is one that a digest has, or one of these headings."""
+    known, begins = {"", *_FIELDS, *headings}, (*_ITEM, *_INDEX, _QUOTE)
+    return all(line.rstrip() in known or line.startswith(begins) for line in text.split("\n"))
 
-    Only whole lines as a digest writes them count: a heading, and below it items with a dash or labelled
-    lines of an index, up to the first other line. So what somebody quoted inside an item stays his.
+
+def parse_records(records: Iterable[tuple[Made, str]]) -> Earlier:
+    """What these records say, each with who made it, oldest first. Linear in the text.
+
+    The headings of a digest are ours, and no text of others begins a line in it but behind a dash, blanks or
+    the sign of a quote (`indented`, `quoted`). What a model wrote is prose, whatever it looks like, but for
+    the index that we put below it.
 
     Example:
-        >>> found = parse_records(["Some prose.\\n\\nWhat users said:\\n- Never push.\\n  Ask first."])
-        >>> found.prose, found.asked
-        ('Some prose.', ('Never push.\\nAsk first.',))
+        >>> found = parse_records([("digest", "What users said:\\n- Never push.\\n  Ask first.")])
+        >>> found.asked, parse_records([("summary", "What users said:\\n- Push.")]).asked
+        (('Never push.\\nAsk first.',), ())
     """
     prose: list[str] = []
     found: dict[str, list[str]] = {title: [] for title in _FIELDS.values()}
-    for record in records:
+    for made, record in records:
         rest: list[str] = []
-        for title, line in _titled(record):
-            (rest if title is None else found[title]).append(line)
+        for title, line in _titled(record, _FIELDS if made == "digest" else _INDEX_OF_SUMMARY):
+            if title is None or title == PROSE:
+                rest.append(line.removeprefix(_QUOTE) if made == "digest" else line)
+            else:
+                found[title].append(line)
         prose.append("\n".join(rest).strip())
     return Earlier(
         prose="\n\n".join(part for part in dict.fromkeys(prose) if part),
@@ -93,27 +108,44 @@ def parse_records(records: Iterable[str]) -> Earlier:
     )
 
 
-def prose_within(prose: str, *, max_tokens: int, counter: TokenCounter) -> str:
-    """The prose in at most `max_tokens`: whole lines of its head and its end; of a long line sentences."""
-    if counter(prose) <= max_tokens:
-        return prose
-    lines = [piece for line in prose.split("\n") for piece in _short_enough(line, max_tokens, counter)]
-    lines = [line for line in lines if line != _LEFT_OUT]
-    room = max_tokens - counter(_LEFT_OUT) - 1
+def indented(item: str) -> str:
+    """An item of a digest, in which no line but its first begins where headings do."""
+    return "\n  ".join(item.splitlines())
+
+
+def quoted(prose: str) -> str:
+    """The text as a digest holds what a model wrote, each line behind the sign of a quote."""
+    return "\n".join(f"{_QUOTE}{line}" for line in prose.splitlines())
+
+
+def quoted_within(prose: str, *, max_tokens: int, counter: TokenCounter) -> str:
+    """The prose as a section of a digest of at most `max_tokens`, the heading aside.
+
+    Too long, it is whole lines of its head and its end, and of a long line sentences.
+    """
+    if not prose:
+        return ""
+    if counter(whole := quoted(prose)) <= max_tokens:
+        return f"{PROSE}\n{whole}"
+    lines = [piece for line in prose.splitlines() for piece in _short_enough(line, max_tokens, counter)]
+    lines = [quoted(line) for line in lines if line.strip() and line != _LEFT_OUT]
+    left_out = quoted(_LEFT_OUT)
+    room = max_tokens - counter(left_out) - 1
     head = _that_fit(lines, int(room * HEAD_SHARE), counter)
     room -= sum(counter(line) + 1 for line in head)
     end = _that_fit(lines[len(head) :][::-1], room, counter)[::-1]
-    return "\n".join((*head, _LEFT_OUT, *end)).strip() if head or end else ""
+    return "\n".join((PROSE, *head, left_out, *end)) if head or end else ""
 
 
-def _titled(record: str) -> Iterator[tuple[str | None, str]]:
-    """Each line below a heading of ours with that heading; others with none."""
+def _titled(record: str, fields: Mapping[str, str]) -> Iterator[tuple[str | None, str]]:
+    """Each line below one of these headings with what it stands for; others with none."""
     title: str | None = None
     for line in record.split("\n"):
-        if line.rstrip() in _FIELDS:
-            title = _FIELDS[line.rstrip()]
+        if line.rstrip() in fields:
+            title = fields[line.rstrip()]
             continue
-        if title is not None and not line.startswith(_INDEX if title == NAMED else ("- ", "  ")):
+        begins = _INDEX if title == NAMED else _QUOTE if title == PROSE else _ITEM
+        if title is not None and not line.startswith(begins):
             title = None
         yield title, line
 

@@ -16,8 +16,7 @@ from agentloop.context import (
     kind_of,
     kinds,
     named_values,
-    neutral,
-    summary_in,
+    record_in,
 )
 from agentloop.messages import ToolCall
 from agentloop.strategies import asked_again
@@ -121,7 +120,7 @@ def _in_message(entry: Entry, seen: Seen) -> Found:
     message = entry.original
     if message.role == "tool":
         return {}
-    text = _ends(summary_in(message.text) if entry.kind == "summary" else message.text, TOLD_CHARS)
+    text = _ends(record_in(message)[1] if entry.kind == "summary" else message.text, TOLD_CHARS)
     found = _newest_values(text, seen)
     found |= _words(text, seen)
     for call in message.tool_calls:
@@ -274,5 +273,4 @@ def _lines(items: Iterable[IndexItem]) -> str:
     shown: dict[IdentifierKind, list[str]] = {}
     for item in sorted(items, key=lambda item: (-item.message, item.place)):
         shown.setdefault(item.kind, []).append(item.text)
-    lines = (f"{label}: {', '.join(shown[kind])}" for kind, label in LABELS.items() if kind in shown)
-    return neutral("\n".join(lines))
+    return "\n".join(f"{label}: {', '.join(shown[kind])}" for kind, label in LABELS.items() if kind in shown)

@@ -8,6 +8,7 @@ import re
 
 from agentloop._plumbing.patterns import pattern
 
+PROSE = "From an earlier summary, quoted:"
 ASKED = "What users said:"
 DECIDED = "What the assistant decided and said:"
 FILES = "Files, by the last thing done to each:"

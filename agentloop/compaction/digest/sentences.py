@@ -26,6 +26,7 @@ _GOES_ON = pattern(
 )
 _MARKER = pattern(r"\s*(?:[-*•‣–·]|\d{1,2}[.)])\s+")
 _FENCE = pattern(r"\s*(?:```|~~~)")
+_QUOTE = pattern(r"\s*(?:>\s?)+")
 _TAG = pattern(r"</?[\w -]{1,60}>|[-=_*#~]{3,}")
 _STAMP = pattern(r"\W{0,3}(?:\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d)")
 _BREAKS = pattern(r"[,;:)\s、，；]")
@@ -54,12 +55,14 @@ class Sentence:
     """A sentence as it was written.
 
     `before` is what parts it from the one before in the same text: nothing, a blank or a newline. `pasted`
-    says that it looks like code or output and not like something a person wrote.
+    says that it looks like code or output and not like something a person wrote; `quoted` that it stood in a
+    quote or between fences, and so is somebody else's.
     """
 
     text: str
     before: str = ""
     pasted: bool = False
+    quoted: bool = False
 
 
 def sentences(text: str, *, most_chars: int) -> list[Sentence]:
@@ -77,9 +80,11 @@ def _sentences(text: str) -> Iterator[Sentence]:
         if _FENCE.match(line):
             fenced = not fenced
             continue
-        pasted = fenced or looks_pasted(line)
-        for piece in _pieces(line, pasted):
-            yield Sentence(text=piece, before=before, pasted=pasted)
+        quote = _QUOTE.match(line)
+        quoted = fenced or bool(quote)
+        pasted = quoted or looks_pasted(line)
+        for piece in _pieces(line[quote.end() :] if quote else line, pasted):
+            yield Sentence(text=piece, before=before, pasted=pasted, quoted=quoted)
             before = " "
         before = "\n" if before else ""
 

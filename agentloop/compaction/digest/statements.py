@@ -366,6 +366,8 @@ _CODE = pattern(r"=|[({\[,]$|^[#>+|-]")
 GAP = " … "
 """Stands in a line for sentences of the same message that were left out."""
 
+_GAP = pattern(r" …[ \n]")
+
 HEAD = 5
 
 SHORT = 6
@@ -417,7 +419,7 @@ def retold(earlier: Earlier) -> Iterator[Spoken]:
 def _with_gaps(text: str) -> Iterator[tuple[int, Sentence]]:
     """The sentences of a text with their numbers, which leave one out where sentences were left out."""
     number = 0
-    for part in text.split(GAP):
+    for part in _GAP.split(text):
         for sentence in sentences(part, most_chars=MOST_CHARS):
             yield number, sentence
             number += 1
@@ -513,11 +515,18 @@ def as_lines(kept: Iterable[Spoken]) -> list[str]:
     lines: list[str] = []
     before: Spoken | None = None
     for one in sorted(kept, key=lambda one: (one.at, one.number)):
+        text = f"> {one.text}" if one.sentence.quoted else one.text
         if before is None or before.at != one.at:
-            lines.append(f"- {one.text}")
-        elif one.number == before.number + 1:
-            lines[-1] += (" " if one.sentence.before == " " else "\n  ") + one.text
+            lines.append(f"- {text}")
         else:
-            lines[-1] += GAP + one.text
+            lines[-1] += _between(before, one) + text
         before = one
     return lines
+
+
+def _between(before: Spoken, one: Spoken) -> str:
+    """What parts two sentences of one message; a quote has lines of its own."""
+    joined = one.sentence.before == " " and one.sentence.quoted is before.sentence.quoted
+    if one.number == before.number + 1:
+        return " " if joined else "\n"
+    return f"{GAP.rstrip()}\n" if one.sentence.quoted or before.sentence.quoted else GAP

@@ -21,7 +21,7 @@ from agentloop.messages import Json, Message, Usage
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.providers.local import admitted, answer_of, streamed
 from agentloop.providers.offline.reading import reading_step, shorten
-from agentloop.providers.offline.record import facts_of, record_of
+from agentloop.providers.offline.record import facts_in, facts_of, record_of
 from agentloop.providers.offline.view import CallMade, View, file_task, named_files, view_of
 
 _QUESTION = re.compile(
@@ -257,12 +257,12 @@ def chat(view: View) -> str:
     if question := _QUESTION.search(asked):
         return _tell(question["whose"].lower(), question["thing"].strip(), view)
     if _RECALL.search(asked):
-        facts = list(dict.fromkeys(fact for text in _texts(view) for fact in facts_of(f"User: {text}")))
+        facts = list(dict.fromkeys(fact for text in _texts(view) for fact in facts_in(text)))
         lines = "\n".join(f"- “{fact}”" for fact in facts)
         return f"This I still see:\n{lines}" if facts else "I see nothing that I was asked to remember."
     if _COUNT.search(asked):
         return f"I see {_count(view)}, this one included."
-    if facts := facts_of(f"User: {asked}"):
+    if facts := facts_in(asked):
         return f"Noted: “{' '.join(facts)}” I know it as long as it stands in the messages I am sent."
     return (
         f"You said: “{shorten(' '.join(asked.split()), 200)}” I see {_count(view)}. I am the "

@@ -84,13 +84,14 @@ def reading_step(task: FileTask, view: View, side_by_side: int) -> Message:
         return Message.assistant(f"To read files I need the tool {' and '.join(sorted(missing))}.")
     noted = _notes_made(view)
     fresh = {path: what for path, what in _read(view) if path not in noted}
-    places = places_in(view.records, task.patterns)
-    to_read = [path for record in view.records for path in paths_in(record, TO_READ) if task.takes_in(path)]
+    records = view.own_records
+    places = places_in(records, task.patterns)
+    to_read = [path for record in records for path in paths_in(record, TO_READ) if task.takes_in(path)]
     listings = {
         pattern: _listing(pattern, task, view, places.get(pattern), to_read) for pattern in task.patterns
     }
     wanted = [*task.paths, *to_read, *(path for listing in listings.values() for path in listing.paths)]
-    said = [path for record in view.records for path in said_in(record) if task.takes_in(path)]
+    said = [path for record in records for path in said_in(record) if task.takes_in(path)]
     known = dict.fromkeys([*said, *_read_before_the_cut(wanted, noted | fresh, view)], _SAID_BEFORE)
     known |= noted | fresh
     pending = [path for path in dict.fromkeys(wanted) if path not in known]
@@ -119,7 +120,7 @@ def _list_call(pattern: str, offset: int) -> dict[str, object]:
 
 def _notes_made(view: View) -> dict[str, str]:
     notes: dict[str, str] = {}
-    for record in view.records:
+    for record in view.own_records:
         notes |= notes_in_record(record)
     for message in view.since:
         if message.role == "assistant":
@@ -208,7 +209,7 @@ def _read_before_the_cut(wanted: list[str], known: Mapping[str, str], view: View
 
     Files are read in order, so these were read. Reading them again would push out other notes, without end.
     """
-    if not any(_LEFT_OUT in record for record in view.records):
+    if not any(_LEFT_OUT in record for record in view.own_records):
         return []
     last = max((at for at, path in enumerate(wanted) if path in known), default=0)
     return wanted[:last]

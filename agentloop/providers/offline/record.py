@@ -5,7 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentloop.compaction.digest import FILES, NAMED, digest, parse_records
-from agentloop.context import Entry, TokenCounter, neutral, parse, summary_in
+from agentloop.context import Entry, TokenCounter, parse
+from agentloop.events import Made
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
 from agentloop.providers.offline.reading import shorten
@@ -23,7 +24,7 @@ from agentloop.providers.offline.view import (
     file_task,
     is_in_order,
     is_note,
-    is_record,
+    is_ours,
     listed_in,
     note_lines,
     notes_in,
@@ -48,7 +49,7 @@ FOCUS_SHARE = 0.25
 """What speaks of the focus takes at most this share."""
 SHORTER = 0.6
 """A record that is asked for again takes at most this share of what it may."""
-_CONVERSATION = re.compile(r"<conversation>(.*)</conversation>(.*)", re.DOTALL)
+_CONVERSATION = re.compile(r"<conversation (\d{9})>\n(.*)\n</conversation \1>(.*)", re.DOTALL)
 _FOCUS = re.compile(re.escape(SUMMARY_FOCUS).replace(r"\{focus\}", r"(.+)"))
 _FACT = re.compile(
     r"\b(?:remember\b|(?:my|our) [\w' -]{1,40}? (?:is|are|was)\b|i prefer\b|i am called\b)", re.IGNORECASE
@@ -58,10 +59,14 @@ _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+| … ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Question:
-    """What a question for a record holds: the conversation, what an earlier record says, and the wishes."""
+    """What a question for a record holds: the conversation, what earlier records say, and the wishes.
+
+    `earlier` is what the stand-in or a digest wrote, `prose` what others did.
+    """
 
     said: Sequence[Message]
     earlier: str
+    prose: str
     focus: str
     again: bool
 
@@ -123,7 +128,11 @@ def record_of(question: str, *, most_tokens: int, counter: TokenCounter) -> str:
     most = int(most_tokens * (SHORTER if asked.again else 1))
     job, said = job_of(asked.earlier, asked.said)
     focused = _focus_section(asked, int(most * FOCUS_SHARE), counter)
-    entries = _entries(said, rest_of_record(asked.earlier, job))
+    records: list[tuple[Made, str]] = [
+        ("summary", asked.prose),
+        ("digest", rest_of_record(asked.earlier, job)),
+    ]
+    entries = list(_entries(said, records))
     left = most - counter(focused)
     least = digest(entries, max_tokens=max(1, int(left * DIGEST_SHARE)), counter=counter)
     least_tokens = counter(least.partition(NAMED)[0])
@@ -135,20 +144,24 @@ def record_of(question: str, *, most_tokens: int, counter: TokenCounter) -> str:
 def facts_of(question: str) -> list[str]:
     """The sentences of the user, and of earlier records, that ask to be remembered, each once."""
     asked = _read(question)
-    texts = [asked.earlier, *(message.text for message in asked.said if message.role == "user")]
+    return facts_in(asked.earlier, *(message.text for message in asked.said if message.role == "user"))
+
+
+def facts_in(*texts: str) -> list[str]:
+    """The sentences of the texts that ask to be remembered, each once."""
     sentences = (sentence.strip(" -") for text in texts for sentence in _SENTENCES.split(text))
     return list(dict.fromkeys(each for each in sentences if _FACT.search(each) and not each.endswith("?")))
 
 
 def _read(question: str) -> _Question:
-    found = _CONVERSATION.search(question)
-    conversation, instruction = found.groups() if found else (question, "")
-    messages = parse(conversation.strip())
-    records = [summary_in(message.text) for message in messages if is_record(message)]
+    found = _CONVERSATION.match(question)
+    records, said = parse(found[2], found[1]) if found else ([], [Message.user(question)])
+    instruction = found[3] if found else ""
     focus = _FOCUS.search(instruction)
     return _Question(
-        said=[message for message in messages if not is_record(message)],
-        earlier="\n\n".join(records),
+        said=said,
+        earlier="\n\n".join(record for record in records if is_ours(record)),
+        prose="\n\n".join(record for record in records if not is_ours(record)),
         focus=focus[1] if focus else "",
         again="shorter" in instruction,
     )
@@ -159,7 +172,7 @@ def _focus_section(asked: _Question, most_tokens: int, counter: TokenCounter) ->
     wanted = set(re.findall(r"\w{4,}|\d+", asked.focus.lower()))
     if not wanted:
         return ""
-    texts = [asked.earlier, *(text for message in asked.said for text in _texts(message))]
+    texts = [asked.prose, asked.earlier, *(text for message in asked.said for text in _texts(message))]
     sentences = dict.fromkeys(each.strip(" -") for text in texts for each in _SENTENCES.split(text))
     kept: list[str] = []
     for each in reversed(sentences):
@@ -167,7 +180,7 @@ def _focus_section(asked: _Question, most_tokens: int, counter: TokenCounter) ->
             most_tokens -= counter(each) + 3
             if most_tokens < 3:
                 break
-            kept.append(f"- {neutral(each)}")
+            kept.append(f"- {' '.join(each.split())}")
     return "\n".join((FOCUS, *reversed(kept))) if kept else ""
 
 
@@ -175,15 +188,13 @@ def _texts(message: Message) -> tuple[str, ...]:
     return (message.text, *(f"{call.name}({call.arguments})" for call in message.tool_calls))
 
 
-def _entries(said: Iterable[Message], rest: str) -> list[Entry]:
-    entries = [
-        Entry(seq=seq, at=seq, message=message, original=message, tokens=0)
-        for seq, message in enumerate(said, 1)
-    ]
-    if not rest:
-        return entries
-    summary = Message.user(summary_message(rest, None))
-    return [Entry(seq=0, message=summary, original=summary, tokens=0, kind="summary"), *entries]
+def _entries(said: Iterable[Message], records: Iterable[tuple[Made, str]]) -> Iterator[Entry]:
+    for made, text in records:
+        if text:
+            summary = Message.user(summary_message(text, None, made))
+            yield Entry(seq=0, message=summary, original=summary, tokens=0, kind="summary")
+    for seq, message in enumerate(said, 1):
+        yield Entry(seq=seq, at=seq, message=message, original=message, tokens=0)
 
 
 def job_of(record: str, messages: Sequence[Message]) -> tuple[Job, list[Message]]:
@@ -289,7 +300,6 @@ def _other_sections(record: str, job: Job) -> Iterator[str]:
 def _is_told(line: str, title: str, job: Job) -> bool:
     """Whether the job says it: a note, with or without its dash, or the files that a digest says are read."""
     if title == FILES:
-        return any(
-            path in job.said or path in job.notes for path, _ in parse_records([f"{title}\n{line}"]).files
-        )
+        files = parse_records([("digest", f"{title}\n{line}")]).files
+        return any(path in job.said or path in job.notes for path, _ in files)
     return any(path in job.notes for path in notes_in(with_dashes(line.removeprefix("  "))))

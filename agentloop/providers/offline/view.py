@@ -13,7 +13,8 @@ from fnmatch import fnmatch
 from itertools import pairwise
 from typing import Any
 
-from agentloop.compaction.digest import MORE_FILES, parse_records
+from agentloop.compaction.digest import MORE_FILES, is_digest, parse_records
+from agentloop.context import record_in
 from agentloop.messages import Json, Message, ToolCall
 from agentloop.models import ModelRequest
 
@@ -115,6 +116,11 @@ class View:
     fingerprint: str
 
     @property
+    def own_records(self) -> list[str]:
+        """The records that a digest or the stand-in wrote: no other says what was asked or read."""
+        return list(filter(is_ours, self.records))
+
+    @property
     def tool_names(self) -> frozenset[str]:
         """The names of the tools offered."""
         return frozenset(name for name, _ in self.tool_functions())
@@ -143,7 +149,7 @@ class View:
 def view_of(request: ModelRequest) -> View:
     """The request, read."""
     messages = [Message.from_openai(message) for message in request.messages]
-    records = tuple(message.text for message in messages if is_record(message))
+    records = tuple(record_in(message)[1] for message in messages if is_record(message))
     said = [message for message in messages if not is_record(message)]
     at = _asked_at(said)
     return View(
@@ -164,7 +170,7 @@ def _asked_at(said: Sequence[Message]) -> int | None:
 
 
 def _last_asked(records: Sequence[str]) -> str:
-    asked = [line for record in records for line in questions_in(record)]
+    asked = [line for record in filter(is_ours, records) for line in questions_in(record)]
     return asked[-1] if asked else ""
 
 
@@ -179,6 +185,11 @@ def _decoded(arguments: str) -> dict[str, Any]:
 def is_record(message: Message) -> bool:
     """Whether the message stands for what was compressed."""
     return message.role == "user" and message.text.startswith(_RECORD)
+
+
+def is_ours(record: str) -> bool:
+    """Whether every line of the record is of a form that a digest or the stand-in writes."""
+    return is_digest(record, (*OWN, LEFT_OUT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +279,7 @@ def _folder(text: str) -> str:
 
 def notes_in_record(record: str) -> dict[str, str]:
     """The notes that stand in a record in what the assistant said, under no heading, or under their own."""
-    notes = notes_in(with_dashes("\n".join(parse_records([record]).decided)))
+    notes = notes_in(with_dashes("\n".join(parse_records([("digest", record)]).decided)))
     for title, body in sections(record):
         if title in (READ, LEFT_OUT, ""):
             notes |= notes_in(body)
@@ -297,7 +308,7 @@ def with_dashes(text: str) -> str:
 
 def questions_in(record: str) -> list[str]:
     """What a record says that users said, one text each."""
-    return list(parse_records([record]).asked)
+    return list(parse_records([("digest", record)]).asked)
 
 
 def paths_in(record: str, heading: str) -> list[str]:
@@ -312,7 +323,7 @@ def path_lines(paths: Iterable[str]) -> list[str]:
 
 def said_in(record: str) -> list[str]:
     """Paths of files that were read, oldest first: those of which the record has no note, and a digest's."""
-    done = [path for path, action in parse_records([record]).files if action == "read"]
+    done = [path for path, action in parse_records([("digest", record)]).files if action == "read"]
     return list(dict.fromkeys((*paths_in(record, SAID), *done)))
 
 
@@ -383,7 +394,8 @@ def items(body: str) -> list[str]:
 
 
 def _shown(path: str) -> str:
-    return json.dumps(path, ensure_ascii=False) if re.search(r"[\s:\"]", path) else path
+    odd = re.search(r"[\s:\"]", path)
+    return json.dumps(path, ensure_ascii=not path.isprintable()) if odd else path
 
 
 def _path(shown: str) -> str:
