@@ -171,9 +171,9 @@ def _exactly(text: str, /, **parts: str) -> re.Pattern[str]:
     return pattern(exact, re.DOTALL)
 
 
-_HEADER = {"transcript": r"[^\]\n]{1,255}"}
+_HEADER = {"transcript": r"([^\]\n]{1,255})"}
 
-_BEGINS = _exactly(COMPRESSED, transcript=r"([^\]\n]{1,255})")
+_BEGINS = _exactly(COMPRESSED, **_HEADER)
 
 _NOTE = _exactly(question_message(NOTE, "{transcript}"), count=r"\d{1,9}", **_HEADER)
 
@@ -236,7 +236,7 @@ def _record(
     if made := _made(message):
         return Compacted(covers=covers, replacement=text, at=position, tokens=count(message), made=made)
     question = _QUESTION.fullmatch(text)
-    if not question or question[1] not in asked or not answer or not _answers(answer):
+    if not question or question[2] not in asked or not answer or not _answers(answer):
         return None
     answer_tokens = count(answer)
     return Compacted(

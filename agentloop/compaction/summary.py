@@ -122,7 +122,8 @@ class Summariser:
     """The last request's size in tokens, the longest answer to it included."""
 
     def __post_init__(self) -> None:
-        self.focus = ends(self.focus, max_chars=FOCUS_CHARS) if self.focus else None
+        # One line, so that a wish which a model was talked into adds no line to our instruction.
+        self.focus = ends(" ".join(self.focus.split()), max_chars=FOCUS_CHARS) if self.focus else None
 
     async def write(self) -> Replacement:
         """The summary that stands for the covered entries.

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from agentloop.compaction.digest import FILES, NAMED, digest, parse_records
 from agentloop.context import Entry, TokenCounter, parse
-from agentloop.events import Made
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
 from agentloop.providers.offline.reading import shorten
@@ -128,11 +127,7 @@ def record_of(question: str, *, most_tokens: int, counter: TokenCounter) -> str:
     most = int(most_tokens * (SHORTER if asked.again else 1))
     job, said = job_of(asked.earlier, asked.said)
     focused = _focus_section(asked, int(most * FOCUS_SHARE), counter)
-    records: list[tuple[Made, str]] = [
-        ("summary", asked.prose),
-        ("digest", rest_of_record(asked.earlier, job)),
-    ]
-    entries = list(_entries(said, records))
+    entries = list(_entries(said, asked.prose, rest_of_record(asked.earlier, job)))
     left = most - counter(focused)
     least = digest(entries, max_tokens=max(1, int(left * DIGEST_SHARE)), counter=counter)
     least_tokens = counter(least.partition(NAMED)[0])
@@ -188,8 +183,8 @@ def _texts(message: Message) -> tuple[str, ...]:
     return (message.text, *(f"{call.name}({call.arguments})" for call in message.tool_calls))
 
 
-def _entries(said: Iterable[Message], records: Iterable[tuple[Made, str]]) -> Iterator[Entry]:
-    for made, text in records:
+def _entries(said: Iterable[Message], prose: str, rest: str) -> Iterator[Entry]:
+    for made, text in (("summary", prose), ("digest", rest)):
         if text:
             summary = Message.user(summary_message(text, None, made))
             yield Entry(seq=0, message=summary, original=summary, tokens=0, kind="summary")
