@@ -13,7 +13,7 @@ from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.checks import shown, whole
 from agentloop.context import estimate_tokens, rewound
 from agentloop.errors import RetryTool, UsageError
-from agentloop.events import MessageRecord, holds
+from agentloop.events import MessageRecord, Ranges, holds
 from agentloop.messages import Json, Message
 from agentloop.prompts import FOUND_IN_SESSIONS, FOUND_SOME_WORDS, NOTHING_FOUND, RECALLED
 from agentloop.sessions import Session
@@ -28,10 +28,12 @@ ANSWER_TOKENS = 2_000
 LEAST_ANSWER_TOKENS = 100
 MOST_QUOTES = 20
 LEAST_QUOTE_CHARS = 160
-FIRST_LOOK, MOST_LOOKED_AT = 100, 6_400
-"""So many records are asked for first, and four times as many again while too few of them may be shown."""
-MOST_WORDS = 8
-"""So many words are looked for one by one where nothing holds all of them."""
+FIRST_LOOK = 100
+"""So many records are asked for, beside those that may be in sight."""
+MOST_SESSIONS = 200
+"""So many sessions, the newest, are asked one by one where too much is found that may not be shown."""
+MOST_WORDS = 6
+"""So many words, the longest, are looked for one by one where nothing holds all of them."""
 
 _QUERY: Json = {
     "type": "object",
@@ -87,8 +89,8 @@ def recall_tools(
     return own, others
 
 
-_Takes: TypeAlias = Callable[[Found], Awaitable[bool]]
-"""Whether what was found may be shown."""
+_Look: TypeAlias = Callable[[str], Awaitable[Sequence[Found]]]
+"""What holds all of these words and may be shown, the newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,76 +99,63 @@ class _Recall:
     max_tokens: int
 
     async def recall(self, context: RunContext[Any], query: str) -> str:
-        session = (await Session.open(context.session_id, self.store)).context
-        in_sight = {entry.seq for entry in session.visible if entry.kind == "said" and not entry.cleared}
-        gone = rewound(session.compactions)
+        own = (await Session.open(context.session_id, self.store)).context
+        in_sight = {entry.seq for entry in own.visible if entry.kind == "said" and not entry.cleared}
+        gone = rewound(own.compactions)
+        most = FIRST_LOOK + len(own.visible) + own.compaction_count
 
-        async def is_hidden(found: Found) -> bool:
+        def is_hidden(found: Found) -> bool:
             seq, event = found.record.seq, found.record.event
             is_main = isinstance(event, MessageRecord) and event.branch is None
-            return is_main and seq not in in_sight and not holds(gone, seq)
+            return is_main and seq not in in_sight and not holds(gone, seq) and not _is_of_recall(found)
 
-        found, heading = await self._find(query, is_hidden, session_id=context.session_id)
+        async def look(words: str) -> Sequence[Found]:
+            found = await self._search(words, most, session_id=context.session_id)
+            return list(filter(is_hidden, found))[:MOST_QUOTES]
+
+        found, heading = await _find(query, look)
         places = [f"[position {each.record.seq}, {_who(each)}]" for each in found]
         return await self._answer(heading or RECALLED, query, found, places, context)
 
     async def search_sessions(self, context: RunContext[Any], query: str) -> str:
         own = await self.store.info(context.session_id)
         owner = own.owner if own else None
-        seen = dict[str, Any]()
+        taken_back = dict[str, Ranges | None]()
 
         async def may_be_seen(found: Found) -> bool:
-            name, seq = found.session_id, found.record.seq
-            if name == context.session_id or not isinstance(found.record.event, MessageRecord):
+            name = found.session_id
+            if name == context.session_id or _is_of_recall(found):
                 return False
-            if name not in seen:
+            if name not in taken_back:
                 line = await self.store.info(name)
                 is_theirs = line is not None and line.owner == owner
                 session = await Session.open(name, self.store) if is_theirs else None
-                seen[name] = rewound(session.context.compactions) if session else None
-            return seen[name] is not None and not holds(seen[name], seq)
+                taken_back[name] = rewound(session.context.compactions) if session else None
+            gone = taken_back[name]
+            return gone is not None and not holds(gone, found.record.seq)
 
-        found, heading = await self._find(query, may_be_seen, owner=owner)
+        async def look(words: str) -> Sequence[Found]:
+            found = await self._search(words, FIRST_LOOK, owner=owner)
+            kept = [each for each in found if await may_be_seen(each)]
+            if len(kept) < MOST_QUOTES and len(found) == FIRST_LOOK:
+                kept = await each_by_itself(words)
+            return kept[:MOST_QUOTES]
+
+        async def each_by_itself(words: str) -> list[Found]:
+            lines = [line for line in await self.store.list(owner=owner) if line.owner == owner]
+            kept = list[Found]()
+            for line in lines[:MOST_SESSIONS]:
+                if line.id != context.session_id and len(kept) < MOST_QUOTES:
+                    found = await self._search(words, FIRST_LOOK, session_id=line.id)
+                    kept += [each for each in found if await may_be_seen(each)]
+            return kept
+
+        found, heading = await _find(query, look)
         places = [f"[session {each.session_id}, position {each.record.seq}, {_who(each)}]" for each in found]
         return await self._answer(heading or FOUND_IN_SESSIONS, query, found, places, context)
 
-    async def _find(
-        self, query: str, takes: _Takes, *, session_id: str | None = None, owner: str | None = None
-    ) -> tuple[Sequence[Found], str]:
-        """What holds all the words; else what holds the rarest of them, and a heading that says so.
-
-        Raises:
-            RetryTool: the query holds no word.
-        """
-
-        async def look(text: str) -> Sequence[Found]:
-            most = FIRST_LOOK
-            while True:
-                found = await self._search(text, session_id, owner, most)
-                kept = [each for each in found if not _is_of_recall(each) and await takes(each)]
-                if len(kept) >= MOST_QUOTES or len(found) < most or most >= MOST_LOOKED_AT:
-                    return kept[:MOST_QUOTES]
-                most *= 4
-
-        try:
-            phrases = Query.of(query).phrases
-        except UsageError as error:
-            raise RetryTool(str(error)) from error
-        found = await look(query)
-        if found or len(phrases) == 1:
-            return found, ""
-        weights, places = dict[tuple[str, int], float](), dict[tuple[str, int], Found]()
-        for phrase in phrases[:MOST_WORDS]:
-            found = await look(f'"{" ".join(phrase)}"')
-            for each in found:
-                place = each.session_id, each.record.seq
-                places[place] = each
-                weights[place] = weights.get(place, 0.0) + 1 / len(found)
-        best = sorted(weights, key=lambda place: -weights[place])
-        return [places[place] for place in best[:MOST_QUOTES]], FOUND_SOME_WORDS
-
     async def _search(
-        self, text: str, session_id: str | None, owner: str | None, most: int
+        self, text: str, most: int, *, session_id: str | None = None, owner: str | None = None
     ) -> Sequence[Found]:
         if isinstance(self.store, FindsWords):
             return await self.store.search(text, session_id=session_id, owner=owner, most=most)
@@ -216,6 +205,30 @@ class _Recall:
         while len(lines) > 1 and tokens(lines) > self.max_tokens:
             lines.pop()
         return "\n".join((heading, *lines))
+
+
+async def _find(query: str, look: _Look) -> tuple[Sequence[Found], str]:
+    """What holds all the words; else what holds the rarest of them, and a heading that says so.
+
+    Raises:
+        RetryTool: the query holds no word.
+    """
+    try:
+        phrases = Query.of(query).phrases
+    except UsageError as error:
+        raise RetryTool(str(error)) from error
+    found = await look(query)
+    if found or len(phrases) == 1:
+        return found, ""
+    weights, places = dict[tuple[str, int], float](), dict[tuple[str, int], Found]()
+    for words in sorted((" ".join(phrase) for phrase in phrases), key=len, reverse=True)[:MOST_WORDS]:
+        found = await look(f'"{words}"')
+        for each in found:
+            place = each.session_id, each.record.seq
+            places[place] = each
+            weights[place] = weights.get(place, 0.0) + 1 / len(found)
+    best = sorted(weights, key=lambda place: -weights[place])
+    return [places[place] for place in best[:MOST_QUOTES]], FOUND_SOME_WORDS
 
 
 def _who(found: Found) -> str:

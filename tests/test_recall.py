@@ -187,6 +187,21 @@ async def test_sessions_of_other_owners_are_never_found(owner: str | None) -> No
     ]
 
 
+async def test_what_a_long_session_says_often_hides_no_other_session() -> None:
+    store = InMemoryStore()
+    for session_id, owner in (("s", None), ("of-bob", "bob")):
+        filler = said(*(f"gate code {at}" for at in range(150)))
+        await kept(store, *filler, session_id=session_id, owner=owner)
+    await kept(store, *said(FACT), session_id="old")
+    await kept(store, *said("hello"), session_id="new")
+    newest = len(await store.read("s"))
+    await store.append("s", said("and on"), expect=newest)
+    answer = await ask(store, "gate code", name="search_sessions")
+    assert [line for line in answer.splitlines() if "[session" in line] == [
+        f"[session old, position 2, user] {FACT}"
+    ]
+
+
 async def test_its_own_answers_are_not_quoted() -> None:
     store = InMemoryStore()
     await hidden(store, FACT)

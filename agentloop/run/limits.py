@@ -161,7 +161,7 @@ class Spending:
     results: Counter[tuple[str, str, str]] = field(default_factory=Counter, repr=False)
     repeats: int = 0
     repeated: str = ""
-    within: "Spending | None" = field(default=None, repr=False)
+    within: "Spending | None" = field(default=None, repr=False, compare=False)
     below: "list[Spending]" = field(default_factory=list)
     started: float = field(init=False)
 
