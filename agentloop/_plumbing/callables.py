@@ -30,6 +30,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a call gives a coroutine, as far as can be seen before calling."""
+    """Whether a call gives a coroutine or an async generator, as far as can be seen before calling."""
     called = without_partials(function)
-    return inspect.iscoroutinefunction(called) or inspect.iscoroutinefunction(type(called).__call__)
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    return any(is_one(each) for is_one in kinds for each in (called, type(called).__call__))

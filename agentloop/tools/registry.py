@@ -6,7 +6,6 @@ model; `ToolRegistry` answers the model's calls. A tool's failure is an answer, 
 
 import difflib
 import functools
-import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -102,7 +101,7 @@ class Tool:
             raise ToolDefinitionError(
                 f'tool {self.name}: thread must be "own" or None, not {shown(self.thread)}'
             )
-        if self.thread and (is_async(self.function) or _yields_async(self.function)):
+        if self.thread and is_async(self.function):
             raise ToolDefinitionError(
                 f"tool {self.name}: an async function runs on the event loop: leave thread out"
             )
@@ -258,11 +257,6 @@ class ToolRegistry(Mapping[str, Tool]):
         guess = f" Did you mean {close[0]!r}?" if close else ""
         known = f" The tools are: {', '.join(self.names)}." if self.names else " There are no tools."
         return f"There is no tool {name[:100]!r}.{guess}{known}"
-
-
-def _yields_async(function: Callable[..., Any]) -> bool:
-    called = without_partials(function)
-    return inspect.isasyncgenfunction(called) or inspect.isasyncgenfunction(type(called).__call__)
 
 
 def _is_time(seconds: object) -> bool:
