@@ -233,8 +233,8 @@ def test_bad_arguments_are_named() -> None:
         Shape(kind="x", pattern="(")
     with pytest.raises(UsageError, match="kind must be"):
         Shape(kind="a]b", pattern="x")
-    with pytest.raises(UsageError, match="words must be a whole number from 1 to 6"):
-        Shape(kind="a", pattern="x", words=7)
+    with pytest.raises(UsageError, match="words must be a whole number from 1 to 40"):
+        Shape(kind="a", pattern="x", words=41)
     with pytest.raises(UsageError, match="redact must be a function"):
         Runner(Agent(ScriptedModel([])), redact=Secrets)  # type: ignore[arg-type]
     assert "correct" not in repr(Secrets(["correct horse"]))

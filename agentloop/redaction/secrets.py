@@ -1,68 +1,55 @@
 """Known values and what has the shape of a secret, taken out of a text: a mark stands there.
 
-A known value is looked for in each form in which JSON, URLs and base64 write it. What is found are spans of
-the text; `Secrets` finds them, and says how much of a text in pieces is settled.
+Both are looked for in each view of the text. What is found are spans of the text as it is written; `Secrets`
+finds them, and says how much of a text in pieces is settled.
 """
 
-import json
 import re
 from base64 import b64encode
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Protocol, runtime_checkable
-from urllib.parse import quote, quote_plus
+from functools import partial
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
 from agentloop.redaction.shapes import (
     KNOWN_SHAPES,
-    MOST_WORDS,
-    NO_WORD,
     PRIVATE_KEY,
     Shape,
     body_start,
     compiled,
+    finished,
+    has_break,
     headless,
     open_block,
+    openers_of,
     word_start,
     words_end,
 )
+from agentloop.redaction.views import NOTHING, TextView, views_of
 
 _LEAST_BASE64_BYTES = 8
 
 
-def forms_of(value: str) -> frozenset[str]:
-    """The value itself and as it stands in JSON, in a URL, and in base64 wherever that begins."""
-    return frozenset(form for form in _forms(value) if form)
-
-
-def _forms(value: str) -> Iterator[str]:
+def _plain_forms(value: str) -> Iterator[str]:
+    """The value as it may stand in a view: as it is, with a plus for a blank, with its own escapes read."""
     yield value
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield value.replace(" ", "+")
+    yield from (view.text for view in views_of(TextView(value)) if len(view.text) >= LEAST_VALUE_CHARS)
+
+
+def _base64_forms(value: str) -> Iterator[str]:
+    """The value in both alphabets of base64, wherever in a group of it the value begins."""
     data = value.encode("utf-8", "surrogatepass")
-    for quoted in (quote(data, safe=""), quote(data), quote_plus(data)):
-        yield quoted
-        yield "".join(_lower_escapes(quoted))
     if len(data) >= _LEAST_BASE64_BYTES:
         for before in range(3):
-            plain = _base64(data, before)
+            # The letters that the value alone decides where so many other bytes stand before it.
+            whole = b64encode(bytes(before) + data).decode()
+            plain = whole[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
             yield plain
             yield plain.replace("+", "-").replace("/", "_")
-
-
-def _lower_escapes(quoted: str) -> Iterator[str]:
-    head, *rest = quoted.split("%")
-    yield head
-    for part in rest:
-        yield f"%{part[:2].lower()}{part[2:]}"
-
-
-def _base64(data: bytes, before: int) -> str:
-    """The characters that the value alone decides where `before` other bytes stand before it."""
-    whole = b64encode(bytes(before) + data).decode()
-    return whole[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
 
 
 MARK = "[redacted: "
@@ -72,35 +59,17 @@ KNOWN = "known value"
 """The kind of a value that was given; that of a shape is its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """From `start` to before `end`; a mark that stands there already has no kind.
 
-    `begins` and `ends` are those of the whole match, where only a part of it is replaced.
+    `first` and `last` are those of the whole match, where only a part of it is replaced.
     """
 
     start: int
     end: int
     kind: str
-    begins: int | None = None
-    ends: int | None = None
-
-    @property
-    def first(self) -> int:
-        """Where the match begins."""
-        return self.start if self.begins is None else self.begins
-
-    @property
-    def last(self) -> int:
-        """Where the match ends."""
-        return self.end if self.ends is None else self.ends
-
-
-def span_of(match: re.Match[str], group: str | int, kind: str, *, at: int = 0) -> Span:
-    """The span of a match in a part of a text that begins at this position."""
-    first, last = match.span()
-    start, end = match.span(group)
-    return Span(at + start, at + end, kind, at + first, at + last)
+    first: int
+    last: int
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
@@ -121,12 +90,6 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
-def gaps(spans: Iterable[Span], start: int, end: int) -> list[tuple[int, int]]:
-    """What is left of the text between two positions; the spans are in order."""
-    edges = [(start, start), *((span.start, span.end) for span in spans), (end, end)]
-    return [(before, after) for (_, before), (after, _) in pairwise(edges) if before < after]
-
-
 def replaced(text: str, spans: Sequence[Span]) -> str:
     """The text with a mark for each span."""
     pieces: list[str] = []
@@ -140,6 +103,9 @@ def replaced(text: str, spans: Sequence[Span]) -> str:
 
 LEAST_VALUE_CHARS = 4
 """A shorter value stands in every other text."""
+
+_MOST_ROUNDS = 4
+"""So often is looked for what is one only now that a secret beside it is gone: mostly once, then in vain."""
 
 
 class Redact(Protocol):
@@ -159,10 +125,11 @@ class KnowsValues(Protocol):
 class Secrets:
     """Takes known values and what has the shape of a secret out of a text: a `[redacted: …]` stands there.
 
-    `values` are found whole, whatever stands around them, also in the forms in which JSON, URLs and base64
-    write them; `shapes` are those of well-known keys by default. A private key in PEM form of which the first
-    or the last line is missing goes too, also in a numbered listing; lines from its middle alone look like
-    any other base64 and stay. It takes time linear in the text. Doing it twice changes nothing more.
+    `values` are found whole, whatever stands around them, also in base64; `shapes` are those of well-known
+    keys by default. Both are found with any of their letters escaped as in JSON or in a URL, up to three
+    times, and with colours and letters of no width between. A private key in PEM form of which the first or
+    the last line is missing goes too, also in a numbered listing; lines from its middle alone look like any
+    other base64 and stay. It takes time linear in the text. Doing it twice changes nothing more.
 
     Example:
         >>> Secrets(values=["correct horse"])("It is correct horse, or ghp_" + "x1" * 18 + ".")
@@ -175,21 +142,26 @@ class Secrets:
     values: Iterable[str] = field(default=(), repr=False)
     shapes: Iterable[Shape] = field(default=KNOWN_SHAPES, repr=False)
     _forms: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _base64: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _broken: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    _openers: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _openers: tuple[tuple[str, int], ...] = field(init=False, repr=False, compare=False)
     _mark: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         values, shapes = _checked_values(self.values), _checked_shapes(self.shapes)
-        forms = sorted({form for value in values for form in forms_of(value)}, key=len, reverse=True)
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "shapes", shapes)
-        object.__setattr__(self, "_forms", tuple(forms))
-        openers = {hint for shape in shapes if shape.words > 1 for hint in shape.hints or ("",)}
-        object.__setattr__(self, "_openers", tuple(openers))
+        forms = sorted({form for value in values for form in _plain_forms(value)})
         kinds = "|".join(re.escape(kind) for kind in {KNOWN, *(shape.kind for shape in shapes)})
-        object.__setattr__(self, "_mark", re.compile(rf"{re.escape(MARK)}(?:{kinds})\]"))
-        object.__setattr__(self, "_broken", tuple(form for form in forms if NO_WORD.search(form)))
+        made = {
+            "values": values,
+            "shapes": shapes,
+            "_forms": tuple(forms),
+            "_base64": tuple(sorted({form for value in values for form in _base64_forms(value)})),
+            "_broken": tuple(form for form in forms if has_break(form)),
+            "_openers": openers_of(shapes),
+            "_mark": re.compile(rf"{re.escape(MARK)}(?:{kinds})\]"),
+        }
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
 
     def __call__(self, text: str, /) -> str:
         """The text without them."""
@@ -197,65 +169,77 @@ class Secrets:
 
     def known(self, text: str, /) -> str:
         """The text without the known values; what has the shape of a secret stays."""
-        return replaced(text, joined([*self._marks(text), *self._known(text)]))
+        return replaced(text, joined([*self._marks(text), *self._known(views_of(TextView(text)))]))
 
     def settled(self, text: str, /) -> int:
         """How much of the text can be shown, as whatever follows makes no part of it a secret.
 
         What follows may make one of a word that has no end yet, of a few words behind one such as `password`,
-        of an open block in PEM form, and of what a known value begins with.
+        of an open block in PEM form, and of what a known value begins with; in any view of the text.
         """
-        begun = min((_begun(text, form) for form in self._broken), default=len(text))
-        last_words = words_end(text, self._openers, most=MOST_WORDS)
-        end = min(last_words, word_start(text, min(begun, open_block(text))))
-        if text.endswith("\r"):
-            # Where a line ends is not said before the line feed is there.
-            end = min(end, word_start(text, len(text) - 1))
-        end = word_start(text, body_start(text, end))
+        # In a word that has no end yet an escape may have none either.
+        views = list(views_of(TextView(text[: finished(text)])))
+        end = word_start(text, min(view.place(self._begun(view)) for view in views))
+        for held in (partial(words_end, openers=self._openers), body_start):
+            places = [view.place(held(view.text, at=view.until(end))) for view in views]
+            end = word_start(text, min(places))
         for span in reversed(self._found(text)):
             if span.first < end < span.last:
                 # What a name or a prefix stands behind decides, too, whether it is one.
-                end = word_start(text, span.first) if text[span.first].isalnum() else span.first
+                end = word_start(text, span.first)
         return end
+
+    def _begun(self, view: TextView) -> int:
+        """Where a known value, a block or a line end begins that may still go on, as a place in the view."""
+        text, unfolded = view.text, TextView(view.text).unfolded()
+        begun = min(_begun(text, self._broken), unfolded.place(_begun(unfolded.text, self._base64)))
+        return min(word_start(text, begun), open_block(text), len(text.removesuffix("\r")))
 
     def _found(self, text: str) -> list[Span]:
         """What is to be replaced, and the marks that stand there already, in order and apart."""
-        known = joined([*self._marks(text), *self._known(text)])
-        found, waiting = known, gaps(known, 0, len(text))
-        while waiting:
-            start, end = waiting.pop()
-            # What stands beside a match may be one where that is gone.
-            if shaped := joined(self._shaped(text[start:end], start)):
-                found += shaped
-                waiting += gaps(shaped, start, end)
-        return joined(found)
+        views = list(views_of(TextView(text)))
+        found = joined([*self._marks(text), *self._known(views)])
+        for _ in range(_MOST_ROUNDS):
+            if found:
+                # What stands beside a match may be one where that is gone.
+                views = list(
+                    views_of(TextView(text).replaced([(span.start, span.end) for span in found], NOTHING))
+                )
+            if not (shaped := [span for view in views for span in self._shaped(view)]):
+                break
+            found = joined([*found, *shaped])
+        return found
 
     def _marks(self, text: str) -> list[Span]:
-        return [span_of(m, 0, "") for m in self._mark.finditer(text)] if MARK in text else []
+        found = self._mark.finditer(text) if MARK in text else ()
+        return [Span(*match.span(), "", *match.span()) for match in found]
 
-    def _known(self, text: str) -> Iterator[Span]:
-        for form in self._forms:
-            start = text.find(form)
-            while start >= 0:
-                first, end = start, start + len(form)
-                # Where it overlaps itself all of it goes.
-                while (start := text.find(form, start + 1, end + len(form) - 1)) >= 0:
-                    end = start + len(form)
-                yield Span(first, end, KNOWN)
-                start = text.find(form, end)
+    def _known(self, views: Iterable[TextView]) -> Iterator[Span]:
+        for view in views if self._forms else ():
+            for read, forms in ((view, self._forms), (view.unfolded(), self._base64)):
+                for form in forms:
+                    for start, end in _places(read.text, form):
+                        span = read.span(start, end)
+                        yield Span(*span, KNOWN, *span)
 
-    def _shaped(self, part: str, at: int) -> Iterator[Span]:
-        """The matches in a part that begins at this position; what stands beyond it is not seen."""
-        lowered = part.lower()
+    def _shaped(self, view: TextView) -> Iterator[Span]:
+        """The matches in a view."""
+        text = view.text
+        lowered = text.lower()
         if PRIVATE_KEY in self.shapes and "-----end " in lowered:
-            yield from (Span(at + first, at + last, PRIVATE_KEY.kind) for first, last in headless(part))
+            for start, end in headless(text):
+                span = view.span(start, end)
+                yield Span(*span, PRIVATE_KEY.kind, *span)
         for shape in self.shapes:
-            if part and (not shape.hints or any(hint in lowered for hint in shape.hints)):
+            if not shape.hints or any(hint in lowered for hint in shape.hints):
                 pattern = compiled(shape.pattern)
                 group = "secret" if "secret" in pattern.groupindex else 0
-                for match in pattern.finditer(part):
-                    if match.start(group) < match.end(group):
-                        yield span_of(match, group, shape.kind, at=at)
+                for match in pattern.finditer(text):
+                    start, end = match.span(group)
+                    if start < end:
+                        span = view.span(start, end)
+                        whole = view.span(*match.span()) if group else span
+                        yield Span(*span, shape.kind, *whole)
 
 
 def _checked_values(values: object) -> tuple[str, ...]:
@@ -278,9 +262,23 @@ def _checked_shapes(shapes: object) -> tuple[Shape, ...]:
     return given
 
 
-def _begun(text: str, form: str) -> int:
-    """Where the text ends with the beginning of this value."""
-    for start in range(max(0, len(text) - len(form) + 1), len(text)):
-        if form.startswith(text[start:]):
+def _places(text: str, form: str) -> Iterator[tuple[int, int]]:
+    """Where the form stands, as one where it overlaps or follows itself."""
+    start = text.find(form)
+    while start >= 0:
+        first, end = start, start + len(form)
+        while (start := text.find(form, start + 1, end + len(form))) >= 0:
+            end = start + len(form)
+        yield first, end
+        start = text.find(form, end)
+
+
+def _begun(text: str, forms: Sequence[str]) -> int:
+    """Where the text ends with the beginning of one of these forms, which are in order."""
+    most = max(map(len, forms), default=1)
+    for start in range(max(0, len(text) - most + 1), len(text)):
+        tail = text[start:]
+        at = bisect_left(forms, tail)
+        if at < len(forms) and forms[at].startswith(tail):
             return start
     return len(text)

@@ -2,12 +2,15 @@
 
 The prefixes and lengths are what providers document or show, and what secret scanning at GitHub
 (https://docs.github.com/en/code-security/secret-scanning/introduction/supported-secret-scanning-patterns)
-and GitLab (https://docs.gitlab.com/security/tokens/#token-prefixes) name. A shape with few fixed letters
-asks for more: `sk-` and words with hyphens is a CSS class or a package, `sk-` and a long run of letters and
-digits a key.
+and GitLab (https://docs.gitlab.com/security/tokens/#token-prefixes), gitleaks
+(https://github.com/gitleaks/gitleaks) and TruffleHog (https://github.com/trufflesecurity/trufflehog) name.
+A shape with few fixed letters asks for more: `sk-` and words with hyphens is a CSS class or a package, `sk-`
+and a long run of letters and digits a key. They are looked for in views of a text that have its escapes read
+and its colours gone, so no pattern knows of any.
 
 Each pattern takes time linear in the text: it begins with letters that stand for themselves, or can begin
-only where a run of such characters does; what repeats is bounded, or is never given back.
+only where a run of such characters does; what repeats is bounded, or is never given back. A run behind a
+prefix is taken to its end, so that no key begins right behind another one.
 
 `Shape` comes first, then what patterns are put together from, then the table. Behind it stand the blocks in
 PEM form that no pattern finds in linear time, and the words that a text in pieces is parted at.
@@ -21,10 +24,13 @@ from functools import cache
 
 from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
+from agentloop.redaction.views import BREAK, UNSEEN_LETTERS
 
-MOST_WORDS = 6
-"""So many words of one line a match has at the most, with at most eight blanks between them: an assignment
-has three, the head of a block in PEM form up to five."""
+MOST_WORDS = 40
+"""So many words of one line a match may have, with at most eight blanks between them: a header of cookies."""
+
+_FEW_WORDS = 6
+"""So many if nothing else is said: an assignment has three, the head of a block in PEM form up to five."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +39,8 @@ class Shape:
 
     Of a match the group `secret` is what is replaced, or all of it where there is none. `hints` are compared
     without regard to case; a text that holds none of them is not searched. A match must be printable ASCII,
-    at most `words` words (6 is the most) with at most eight blanks between them, a hint in the first of them,
-    else it may be missed where it is split over chunks; only blocks in PEM form may be longer.
+    at most `words` words (40 is the most) with at most eight blanks between them, a hint in the first of
+    them, else it may be missed where it is split over chunks; only blocks in PEM form may be longer.
 
     Example:
         >>> from agentloop import Secrets
@@ -44,13 +50,13 @@ class Shape:
 
     Raises:
         UsageError: the kind is not of up to 40 letters, digits, blanks and hyphens, the pattern is none, or
-            `words` is no whole number from 1 to 6.
+            `words` is no whole number from 1 to 40.
     """
 
     kind: str
     pattern: str = field(repr=False)
     hints: tuple[str, ...] = field(default=(), repr=False)
-    words: int = field(default=MOST_WORDS, repr=False)
+    words: int = field(default=_FEW_WORDS, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or not re.fullmatch(r"[A-Za-z0-9 -]{1,40}", self.kind):
@@ -70,7 +76,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
-def _ours(*, kind: str, pattern: str, hints: Iterable[str], words: int = MOST_WORDS) -> Shape:
+def _ours(*, kind: str, pattern: str, hints: Iterable[str], words: int = _FEW_WORDS) -> Shape:
     """A shape of our own table, made unchecked: its pattern is compiled when a text holds a hint of it."""
     shape = object.__new__(Shape)
     lowered = tuple(hint.lower() for hint in hints)
@@ -80,20 +86,12 @@ def _ours(*, kind: str, pattern: str, hints: Iterable[str], words: int = MOST_WO
 
 
 RUN = r"[A-Za-z0-9_-]"
-_ESCAPES = (
-    r"\\[abefnrtv0]",
-    r"\\u[0-9A-Fa-f]{4}",
-    r"\\x[0-9A-Fa-f]{2}",
-    r"%[0-9A-Fa-f]{2}",
-    *(rf"[\[;][0-9]{{{digits}}}[A-Za-z]" for digits in range(4)),
-)
-"""Escapes of JSON and other languages and of URLs, and the ends of those of terminals: no part of a word."""
+HEX = "[0-9a-f]"
 
 
 def apart(begun: str, behind: str = "[A-Za-z0-9]") -> str:
-    """That what has just begun stands not behind a character of this class, or right behind an escape."""
-    before = "|".join(rf"(?<={escape}{begun})" for escape in _ESCAPES)
-    return rf"(?:(?<!{behind}{begun})|{before})"
+    """That what has just begun stands not behind a character of this class."""
+    return f"(?<!{behind}{begun})"
 
 
 def prefixed(kind: str, *prefixes: str, rest: str, behind: str = "[A-Za-z0-9]") -> Shape:
@@ -103,21 +101,38 @@ def prefixed(kind: str, *prefixes: str, rest: str, behind: str = "[A-Za-z0-9]") 
     return _ours(kind=kind, pattern=f"(?:{starts}){rest}", hints=prefixes, words=1)
 
 
-_NEVER_SECRET = r"(?!\\?[\"']?(?:\$[\w{(]|\{\{|\{[\w.]{1,60}\}|<|%\w{0,60}%|\*{3}|\.{3}))"
+_NEVER_SECRET = r"(?![\"']?(?:\$[\w{(]|\{\{|\{[\w.]{1,60}\}|<|%\w{0,60}%|\*{3}|\.{3}))"
 """What stands for a value that is filled in later."""
 
-_UNQUOTED = r"[!#-&(-_a-~]"
-_MIXED = rf"(?=\\?[\"']?{_UNQUOTED}{{0,80}}?[0-9])(?=\\?[\"']?{_UNQUOTED}{{0,80}}?[A-Za-z])"
+_UNQUOTED = r"[!#-&(-\[\]-_a-~]"
+_MIXED = rf"(?=[\"']?{_UNQUOTED}{{0,80}}?[0-9])(?=[\"']?{_UNQUOTED}{{0,80}}?[A-Za-z])"
 _BARE = r"[!#$%*+./0-9:=?@A-Z^_a-z|~-]"
 _NO_CODE = r"(?![A-Za-z_][\w.]{0,80}+[(\[])"
 """A call or an index is no value."""
 
-_QUOTED = r"\\?[\"'](?P<secret>[!#-&(-\[\]-_a-~]{8,}+)(?=\\?[\"'])"
+_QUOTED = r"[\"'](?P<secret>[!#-&(-\[\]-_a-~]{8,}+)(?=[\"'])"
+_ARGUMENT = r"[\"']?(?P<secret>[!#-&(-\[\]-~]{4,200}+)"
 _GAP = r"[ \t]{0,8}+"
-_PAINT = r"(?:(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e)\[[0-9;]{0,20}+m){0,3}+"
-"""Colour codes, as logs write them around names and values."""
+_IS = rf"[\"']?{_GAP}(?:=>|:=|[:=]){_GAP}"
+_CRUMB = r"[!#-&(-:<-\[\]-~]"
+_TOKEN = r"[!#$%&*+.^_`|~0-9A-Za-z-]{1,80}+"
+_LABEL_OF_ONE = (
+    r"(?i:[^\"'\n]{0,120}?(?:pass|pwd|your|enter|requir|must|invalid|incorrect|please|forgot|reset|chang|secret"
+    r"|minimum|at least|characters|optional|string|the user))"
+)
+"""What is said about passwords in messages and descriptions."""
 
-_IS = rf"{_PAINT}\\?[\"']?{_PAINT}{_GAP}(?:=>|:=|[:=]|%3[ADad]){_PAINT}{_GAP}{_PAINT}"
+_UNQUOTED_WORD = r"(?:(?!(?P=quote))[!-\[\]-~]){1,60}+"
+
+_64 = "[A-Za-z0-9+/]"
+_NAME_AND_PASSWORD = (
+    rf"(?=(?:{_64}{{4}}){{0,40}}?(?:O[g-v]|{_64}[DTjz][op]|{_64}{{2}}[AEIMQUYcgkosw048]6))"
+    rf"(?P<secret>(?:[I-Za-f]{_64}{{3}}){{3,200}}+(?:[I-Za-f](?:{_64}==|{_64}{{2}}=))?)(?![A-Za-z0-9+/=])"
+)
+"""ASCII in base64 with a colon in it, which looks otherwise in each of the three places of a group."""
+
+_WORD = r"(?:(?!(?P=quote))[!-\[\]-~]){1,60}+"
+
 _64 = "[A-Za-z0-9+/]"
 _NAME_AND_PASSWORD = (
     rf"(?=(?:{_64}{{4}}){{0,40}}?(?:O[g-v]|{_64}[DTjz][op]|{_64}{{2}}[AEIMQUYcgkosw048]6))"
@@ -139,8 +154,8 @@ _KEY = (
     r"|(?<=private[_-]key)|(?<=privatekey)|(?<=auth[_-]key)|(?<=authkey)|(?<=encryption[_-]key)"
     r"|(?<=signing[_-]key)|(?<=account[_-]key)|(?<=accountkey)|(?<=master[_-]key))"
     r"|secret"
-    r"|token(?<!page.token)(?<!pagetoken)(?<!next.token)(?<!nexttoken)(?<!ation.token)(?<!ationtoken)"
-    r"(?<!sync.token)(?<!synctoken))"
+    r"|token(?<!page[_-]token)(?<!pagetoken)(?<!next[_-]token)(?<!nexttoken)(?<!ation[_-]token)(?<!ationtoken)"
+    r"(?<!sync[_-]token)(?<!synctoken))"
 )
 """Names of what gives access; a token that names the next page of a list gives none."""
 
@@ -160,7 +175,7 @@ NUMBERED = r"(?:(?:[^\s:]{1,40}:)?[ \t]{0,8}\d{1,6}(?:\t|[:-] ?))?+"
 
 _LABEL = r"[A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _BEGIN = rf"-----BEGIN {_LABEL}"
-_BLOCK_GAP = rf"(?:\s|\\[rn]){{1,4}}+{NUMBERED}"
+_BLOCK_GAP = rf"\s{{1,4}}+{NUMBERED}"
 PATTERN = (
     rf"{_BEGIN}(?:(?:[^-]|-(?!----)){{0,{MOST_CHARS}}}+-----END {_LABEL}"
     # One that was cut off: the lines of letters below the first.
@@ -173,7 +188,9 @@ PRIVATE_KEY = _ours(kind="private key", pattern=PATTERN, hints=("-----begin",))
 """One whose first line is missing is found by its last one: no pattern does that in linear time."""
 
 # A run of 20 letters and digits, or of 12 with a digit among them, somewhere behind the prefix.
-_DENSE = rf"(?={RUN}*?(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{20}}|(?=[A-Za-z]{{0,11}}[0-9])[A-Za-z0-9]{{12}}))"
+_DENSE = (
+    rf"(?={RUN}{{0,100}}?(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{20}}|(?=[A-Za-z]{{0,11}}[0-9])[A-Za-z0-9]{{12}}))"
+)
 
 KNOWN_SHAPES: tuple[Shape, ...] = (
     PRIVATE_KEY,
@@ -188,16 +205,21 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://cloud.google.com/docs/authentication/api-keys: 39 characters
     prefixed("Google key", "AIza", rest=rf"{RUN}{{35}}(?!{RUN})"),
     # https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html: 20 characters
-    prefixed("AWS key id", "AKIA", "ASIA", rest=r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    prefixed("AWS key id", "AKIA", "ASIA", "ABIA", "ACCA", rest=r"[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _ours(
         kind="AWS secret key",
         pattern=rf"(?i:secret[_-]?(?:access[_-]?)?key){_IS}[\"']?(?P<secret>[A-Za-z0-9/+]{{40}})(?![A-Za-z0-9/+])",
         hints=("secret",),
     ),
     # https://github.blog/engineering/behind-githubs-new-authentication-token-formats/: a prefix and 36
-    prefixed("GitHub token", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", rest=r"[A-Za-z0-9]{30,255}+(?!\w)"),
-    prefixed("GitHub token", "github_pat_", rest=r"\w{22,255}+"),
-    prefixed("GitLab token", "glpat-", "gldt-", "glrt-", "glptt-", rest=r"[A-Za-z0-9_.-]{20,300}+"),
+    prefixed("GitHub token", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", rest=r"[A-Za-z0-9]{30,}+(?!\w)"),
+    prefixed("GitHub token", "github_pat_", rest=r"\w{22,}+"),
+    prefixed(
+        "GitLab token",
+        *("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glffct-", "glft-", "glimt-", "glagent-", "gloas-"),
+        *("glsoat-", "GR1348941"),
+        rest=r"[A-Za-z0-9_.-]{20,}+",
+    ),
     # https://api.slack.com/concepts/token-types: xoxb-, xoxp-, xoxe., xapp- and numbers
     _ours(
         kind="Slack token",
@@ -210,14 +232,14 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://docs.databricks.com/en/dev-tools/auth/pat.html: 32 hexadecimal digits, and at times a number
     prefixed("Databricks token", "dapi", rest=r"[0-9a-f]{32}(?:-[0-9])?(?![A-Za-z0-9])"),
     # https://developers.google.com/identity/protocols/oauth2: of access, of clients, and to renew them
-    prefixed("Google token", "ya29.", rest=rf"{_DENSE}{RUN}{{30,}}+"),
+    prefixed("Google token", "ya29.", rest=rf"{_DENSE}{RUN}{{30,}}+", behind=RUN),
     prefixed("Google secret", "GOCSPX-", rest=rf"{RUN}{{28}}(?!{RUN})"),
-    prefixed("Google token", "1//0", rest=rf"(?={RUN}{{0,40}}?[A-Z]){RUN}{{40,400}}+"),
+    prefixed("Google token", "1//0", rest=rf"(?={RUN}{{0,40}}?[A-Z]){RUN}{{40,}}+"),
     # Prefixes that Cerebras and Fireworks show for their keys: 48, and 22 or more letters and digits.
     prefixed("API key", "csk-", rest=rf"(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{40,64}}+(?!{RUN})"),
     prefixed("API key", "fw_", rest=rf"(?=[A-Za-z]{{0,40}}[0-9])[A-Za-z0-9]{{22,64}}+(?!{RUN})"),
     # https://support.atlassian.com/atlassian-account/docs/manage-api-tokens-for-your-atlassian-account/
-    prefixed("Atlassian token", "ATATT3", rest=rf"{RUN}{{60,400}}+={{0,2}}[0-9A-F]{{0,8}}"),
+    prefixed("Atlassian token", "ATATT3", "ATCTT3", rest=rf"{RUN}{{60,}}+={{0,2}}[0-9A-F]{{0,8}}"),
     # https://docs.sentry.io/account/auth-tokens/: of an organization JSON in base64, of a user 64 digits
     prefixed("Sentry token", "sntrys_", rest=r"(?=eyJ)[A-Za-z0-9+/=_-]{40,600}+"),
     prefixed("Sentry token", "sntryu_", rest=r"[0-9a-f]{64}(?!\w)"),
@@ -247,10 +269,14 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         words=1,
     ),
     # https://docs.stripe.com/keys
-    prefixed("Stripe key", "sk_live_", "rk_live_", "sk_test_", "rk_test_", rest=r"[A-Za-z0-9]{16,255}+"),
-    prefixed("Stripe secret", "whsec_", rest=r"[A-Za-z0-9+/]{24,255}+"),
+    prefixed(
+        "Stripe key",
+        *(f"{a}k_{b}_" for a in "sr" for b in ("live", "test", "prod")),
+        rest=r"[A-Za-z0-9]{16,}+",
+    ),
+    prefixed("Stripe secret", "whsec_", rest=r"[A-Za-z0-9+/]{24,}+"),
     # https://huggingface.co/docs/hub/security-tokens
-    prefixed("Hugging Face token", "hf_", rest=r"[A-Za-z0-9]{30,255}+(?!_)"),
+    prefixed("Hugging Face token", "hf_", "api_org_", rest=r"[A-Za-z0-9]{30,}+(?!_)"),
     # https://github.blog/2021-09-23-announcing-npms-new-access-token-format/: 36 letters and digits
     prefixed("npm token", "npm_", rest=r"[A-Za-z0-9]{36}(?!\w)"),
     # https://pypi.org/help/#apitoken: a macaroon in base64
@@ -263,36 +289,139 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
         words=1,
     ),
     # Prefixes that Groq, xAI, Replicate, SendGrid and DigitalOcean show for their keys.
-    prefixed("API key", "gsk_", "xai-", "r8_", rest=r"[A-Za-z0-9]{30,255}+(?![_-])"),
+    prefixed("API key", "gsk_", "xai-", "r8_", rest=r"[A-Za-z0-9]{30,}+(?![_-])"),
     prefixed("SendGrid key", "SG.", rest=rf"{RUN}{{22}}\.{RUN}{{43}}(?!{RUN})"),
-    prefixed("DigitalOcean token", "dop_v1_", "doo_v1_", rest=r"[0-9a-f]{64}(?!\w)"),
+    prefixed("DigitalOcean token", "dop_v1_", "doo_v1_", "dor_v1_", rest=r"[0-9a-f]{64}(?!\w)"),
     # What Perplexity, NVIDIA, Tavily, LangSmith, Linear and Notion show for their keys.
-    prefixed("API key", "pplx-", "nvapi-", "tvly-", "ntn_", "lin_api_", rest=rf"{_DENSE}{RUN}{{24,255}}+"),
+    prefixed(
+        "API key", "pplx-", "nvapi-", "tvly-", "ntn_", "lin_api_", rest=rf"{_DENSE}{RUN}{{24,}}+", behind=RUN
+    ),
     prefixed("API key", "lsv2_pt_", "lsv2_sk_", rest=r"[0-9a-f]{32}_[0-9a-f]{8,12}(?!\w)"),
+    # Those of models and of tools for agents: Langfuse, ElevenLabs, HeyGen, Pinecone, Firecrawl, E2B, Jina,
+    # LlamaCloud, Together, Anyscale, Runpod, Mem0, Browserbase, Supabase, PostHog, Netlify and Prefect.
+    prefixed("API key", "sk-lf-", rest=r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?!\w)"),
+    prefixed("API key", "sk_", rest=rf"(?:{HEX}{{48}}|V2_\w{{40,50}})(?!\w)"),
+    prefixed("API key", "fc-", rest=rf"{HEX}{{32}}(?!\w)"),
+    prefixed("API key", "e2b_", "sbp_", rest=rf"{HEX}{{40}}(?!\w)"),
+    prefixed(
+        "API key",
+        "sb_secret_",
+        "pcsk_",
+        "llx-",
+        "tgp_v1_",
+        "esecret_",
+        "rpa_",
+        rest=rf"{_DENSE}{RUN}{{24,}}+",
+    ),
+    prefixed(
+        "API key",
+        "jina_",
+        "m0-",
+        "bb_live_",
+        "phx_",
+        "nfp_",
+        "pnu_",
+        rest=rf"{_DENSE}[A-Za-z0-9]{{24,}}+(?!_)",
+    ),
+    # https://docs.z.ai/api-reference/introduction: 32 hexadecimal digits, a dot and 16 letters and digits
+    _ours(
+        kind="API key",
+        pattern=rf"{apart('', '[A-Za-z0-9._-]')}{HEX}{{32}}\.(?=[a-z0-9]{{0,15}}[A-Z])"
+        r"(?=[A-Za-z]{0,15}[0-9])[A-Za-z0-9]{16}(?![\w.-])",
+        hints=(".",),
+        words=1,
+    ),
+    # https://docs.aws.amazon.com/bedrock/latest/userguide/api-keys.html
+    prefixed("AWS Bedrock key", "ABSK", rest=r"[A-Za-z0-9+/]{100,}+={0,2}"),
+    prefixed("AWS Bedrock key", "bedrock-api-key-", rest=r"[A-Za-z0-9+/=]{40,}+"),
+    # https://learn.microsoft.com/en-us/entra/identity-platform/: three characters, a digit, Q~ and 31 to 34
+    _ours(
+        kind="Azure secret",
+        pattern=rf"{apart('', '[A-Za-z0-9_~.-]')}[A-Za-z0-9_~.-]{{3}}[0-9]Q~"
+        r"[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])",
+        hints=("q~",),
+        words=1,
+    ),
+    prefixed("Alibaba key id", "LTAI", rest=r"(?=[A-Za-z]{0,19}[0-9])[A-Za-z0-9]{20}(?!\w)"),
+    prefixed(
+        "1Password key", "A3-", rest=r"[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}(?![\w-])"
+    ),
+    prefixed("1Password token", "ops_eyJ", rest=r"[A-Za-z0-9+/_-]{200,}+={0,3}"),
+    prefixed("Docker token", "dckr_pat_", "dckr_oat_", rest=rf"{RUN}{{20,}}+"),
+    prefixed("RubyGems key", "rubygems_", rest=rf"{HEX}{{48}}(?!\w)"),
+    prefixed("Fly token", "fm1r_", "fm1a_", "fm2_", rest=r"[A-Za-z0-9+/]{100,}+={0,3}"),
+    prefixed("Fly token", "fo1_", rest=rf"{RUN}{{43}}(?!{RUN})"),
+    prefixed("Grafana token", "glsa_", rest=r"[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}(?!\w)"),
+    prefixed("Grafana token", "glc_", rest=r"(?=eyJ)[A-Za-z0-9+/]{32,}+={0,3}"),
+    prefixed("New Relic key", "NRAK-", rest=r"[A-Z0-9]{27}(?!\w)"),
+    prefixed("Dynatrace token", "dt0c01.", "dt0s01.", rest=r"[A-Z0-9]{24}\.[A-Z0-9]{64}(?!\w)"),
+    prefixed("Heroku key", "HRKU-AA", rest=rf"{RUN}{{58}}(?!{RUN})"),
+    prefixed(
+        "PlanetScale token", *(f"pscale_{what}_" for what in ("tkn", "oauth", "pw")), rest=r"[\w=.-]{32,}+"
+    ),
+    prefixed("Postman key", "PMAK-", rest=rf"{HEX}{{24}}-{HEX}{{34}}(?!\w)"),
+    prefixed("Airtable token", "pat", rest=rf"[A-Za-z0-9]{{14}}\.{HEX}{{64}}(?!\w)"),
+    prefixed("Figma token", "figd_", "figo_", rest=rf"{_DENSE}{RUN}{{36,}}+", behind=RUN),
+    prefixed("Sonar token", "squ_", "sqp_", "sqa_", rest=rf"{HEX}{{40}}(?!\w)"),
+    prefixed("Sourcegraph token", "sgp_", rest=r"(?:(?:[0-9a-fA-F]{16}|local)_)?[0-9a-fA-F]{40}(?!\w)"),
+    prefixed("OpenShift token", "sha256~", rest=rf"{RUN}{{43}}(?!{RUN})"),
+    prefixed("Tailscale key", "tskey-", rest=r"[a-z]{3,12}-[A-Za-z0-9]{8,20}-[A-Za-z0-9]{20,}+"),
+    prefixed("CircleCI token", "CCIPAT_", rest=rf"[A-Za-z0-9]{{16,30}}_{HEX}{{40}}(?!\w)"),
+    prefixed("Artifactory key", "AKCp", rest=r"[A-Za-z0-9]{69}(?!\w)"),
+    prefixed("Brevo key", "xkeysib-", rest=rf"{HEX}{{64}}-[A-Za-z0-9]{{16}}(?!\w)"),
+    prefixed("Mailgun key", "key-", rest=rf"{HEX}{{32}}(?![\w-])", behind=RUN),
+    prefixed("Twilio key", "SK", rest=rf"{HEX}{{32}}(?!\w)", behind=r"[\w-]"),
+    prefixed("Square token", "sq0atp-", "sq0csp-", rest=rf"{RUN}{{22,}}+"),
+    prefixed("Facebook token", "EAAC", "EAAM", rest=r"[A-Za-z0-9]{100,}+"),
+    prefixed("Shippo token", "shippo_live_", "shippo_test_", rest=rf"{HEX}{{40}}(?!\w)"),
     # https://shopify.dev/docs/apps/build/authentication-authorization: a prefix and 32 hexadecimal digits
     prefixed("Shopify token", "shpat_", "shpss_", "shpca_", "shppa_", rest=r"[0-9a-fA-F]{32}(?!\w)"),
     # https://developer.hashicorp.com/vault/docs/concepts/tokens: at least 90 characters
-    prefixed("Vault token", "hvs.", "hvb.", rest=rf"{_DENSE}{RUN}{{24,300}}+"),
+    prefixed("Vault token", "hvs.", "hvb.", rest=rf"{_DENSE}{RUN}{{24,}}+", behind=RUN),
     # https://age-encryption.org/v1: 58 characters in bech32
     prefixed("age key", "AGE-SECRET-KEY-1", rest=r"[0-9A-Z]{58}(?![0-9A-Z])"),
     # https://api.slack.com/messaging/webhooks and https://discord.com/developers/docs/resources/webhook
     _ours(
         kind="webhook",
-        pattern=r"hooks\.slack\.com\\?/(?:services|workflows|triggers)\\?/(?P<secret>[A-Z0-9][A-Za-z0-9/\\]{20,200}+)",
+        pattern=r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Z0-9][A-Za-z0-9/]{20,200}+)",
         hints=("hooks.slack.com",),
         words=1,
     ),
     _ours(
         kind="webhook",
-        pattern=rf"discord(?:app)?\.com\\?/api\\?/webhooks\\?/[0-9]{{16,20}}+\\?/(?P<secret>{RUN}{{60,100}}+)",
+        pattern=rf"discord(?:app)?\.com/api/webhooks/[0-9]{{16,20}}+/(?P<secret>{RUN}{{60,100}}+)",
         hints=("discord",),
         words=1,
+    ),
+    # https://www.rfc-editor.org/rfc/rfc6265: of the pairs one is long, or letters and digits
+    _ours(
+        kind="cookie",
+        pattern=rf"(?i:cookie)[\"']?{_GAP}:{_GAP}[\"']?(?=(?:{_TOKEN}={_CRUMB}{{0,300}}+; ?){{0,20}}?"
+        rf"{_TOKEN}={_NEVER_SECRET}(?:{_CRUMB}{{16}}|(?=[A-Za-z]{{0,20}}[0-9]){_CRUMB}{{8}}))"
+        rf"(?P<secret>{_TOKEN}={_CRUMB}{{0,4096}}+(?:; ?{_TOKEN}={_CRUMB}{{0,4096}}+){{0,36}}+)",
+        hints=("cookie",),
+        words=MOST_WORDS,
+    ),
+    # https://dev.mysql.com/doc/refman/8.4/en/command-line-options.html: the value stands right behind -p
+    _ours(
+        kind="password",
+        pattern=rf"(?i:mysql|mariadb)[a-z_-]{{0,12}}(?:[ \t]{{1,8}}+[!-~]{{1,100}}+){{0,6}}?[ \t]{{1,8}}+-p"
+        rf"(?!(?:ort|ipe|ie|thread|rotocol)\b|[\"']?[\[]){_NEVER_SECRET}{_ARGUMENT}",
+        hints=("mysql", "mariadb"),
+        words=8,
+    ),
+    _ours(
+        kind="password",
+        pattern=rf"(?:sshpass[ \t]{{1,8}}+-p|--password(?=[ \t=]))[ \t=]{{0,8}}+"
+        rf"{_NEVER_SECRET}{_MIXED}{_ARGUMENT}",
+        hints=("sshpass", "--password"),
+        words=3,
     ),
     # https://curl.se/docs/manpage.html#-u
     _ours(
         kind="password",
         pattern=rf"curl[ \t](?:[!-~]{{1,100}}+[ \t]{{1,8}}+){{0,2}}?(?:-u|--user)[ =]{{0,8}}+[\"']?"
-        rf"[!#-&(-9;-~]{{1,100}}+:{_NEVER_SECRET}(?P<secret>[!#-&(-~]{{4,200}}+)",
+        rf"[!#-&(-9;-~]{{1,100}}+:{_NEVER_SECRET}(?P<secret>[!#-&(-\[\]-~]{{4,200}}+)",
         hints=("curl",),
     ),
     # https://www.rfc-editor.org/rfc/rfc7519: three parts in base64url, the first two of them JSON objects
@@ -300,13 +429,13 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     # https://www.rfc-editor.org/rfc/rfc6750 and 7617
     _ours(
         kind="authorization",
-        pattern=rf"(?i:authorization){_IS}\\?[\"']?(?i:bearer|basic|token|apikey)[ \t]{{1,8}}+{_NEVER_SECRET}"
+        pattern=rf"(?i:authorization){_IS}[\"']?(?i:bearer|basic|token|apikey)[ \t]{{1,8}}+{_NEVER_SECRET}"
         r"(?P<secret>[A-Za-z0-9._~+/=|:-]{6,}+)",
         hints=("authorization",),
     ),
     _ours(
         kind="bearer token",
-        pattern=r"(?i:bearer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]*?[0-9])"
+        pattern=r"(?i:bearer)" + apart("......") + r"[ \t]{1,8}+(?=[A-Za-z._~+/=-]{0,400}?[0-9])"
         r"(?P<secret>[A-Za-z0-9._~+/=-]{20,}+)",
         hints=("bearer",),
     ),
@@ -326,24 +455,32 @@ KNOWN_SHAPES: tuple[Shape, ...] = (
     ),
     _ours(
         kind="password",
-        pattern=rf"password{_FIRST}[ \t]{{1,8}}+{_NEVER_SECRET}{_NO_PROSE}{_MIXED}"
-        rf"(?P<secret>{_BARE}{{8,200}}+)(?=[ \t\r]{{0,8}}(?:\n|$))",
+        pattern=rf"password[ \t]{{1,8}}+{_NEVER_SECRET}{_NO_PROSE}{_MIXED}"
+        rf"(?P<secret>{_BARE}{{8,200}}+)(?=[ \t\r]{{0,8}}\n|$)",
         hints=("password",),
     ),
     # https://docs.docker.com/reference/cli/docker/login/: name and password in base64
     _ours(
         kind="password",
-        pattern=rf"auth(?<![A-Za-z]auth){_IS}\\?[\"']?{_NAME_AND_PASSWORD}",
+        pattern=rf"auth(?<![A-Za-z]auth){_IS}[\"']?{_NAME_AND_PASSWORD}",
         hints=("auth",),
     ),
     _assigned("password", _PASSWORD, _QUOTED, "pass", "pwd"),
+    # Several words, as JSON and its like hold them.
+    _ours(
+        kind="password",
+        pattern=rf"(?i:{_PASSWORD})[\"']{_GAP}(?::|=>){_GAP}(?P<quote>[\"']){_NEVER_SECRET}(?!{_LABEL_OF_ONE})"
+        rf"(?P<secret>{_UNQUOTED_WORD}(?: {_UNQUOTED_WORD}){{1,11}})(?=(?P=quote))",
+        hints=("pass", "pwd"),
+        words=15,
+    ),
     _assigned("password", _PASSWORD, rf"{_NO_CODE}{_MIXED}(?P<secret>{_BARE}{{8,}}+)", "pass", "pwd"),
     _assigned("secret", _KEY, _MIXED + _QUOTED, "key", "secret", "token"),
     _assigned("secret", _KEY, rf"{_NO_CODE}{_MIXED}(?P<secret>{_BARE}{{16,}}+)", "key", "secret", "token"),
     # NAME_API_KEY=value, as in files of environment variables
     _ours(
         kind="secret",
-        pattern=rf"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)(?<=_KEY|OKEN|CRET|WORD|SSWD)=\\?[\"']?{_NEVER_SECRET}{_NO_CODE}"
+        pattern=rf"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)(?<=_KEY|OKEN|CRET|WORD|SSWD)=[\"']?{_NEVER_SECRET}{_NO_CODE}"
         rf"(?!(?i:true|false|none|null)\b|[~.]?/)(?P<secret>(?![0-9]{{1,12}}(?!{_UNQUOTED})){_BARE}{{8,}}+)",
         hints=("key=", "token=", "secret=", "password=", "passwd="),
         words=1,
@@ -412,40 +549,54 @@ def _tail(text: str, at: int) -> int:
     return len(near) - len(near.rstrip(_BASE64))
 
 
-_LETTER = r"!-~\x1b"
-"""An escape character begins a colour code, which may stand in the middle of what is one secret."""
+_LETTER = rf"!-~{BREAK}{UNSEEN_LETTERS}"
+"""Colours, and letters that take no room, may stand in the middle of what is one secret."""
 
-WORD = pattern(rf"[{_LETTER}]+")
-NO_WORD = pattern(rf"[^{_LETTER}]")
-LINE_BREAK = pattern(rf"[^{_LETTER} \t]+|[ \t]{{9,}}")
+_WORDS = pattern(rf"[{_LETTER}]+")
+_NO_WORD = pattern(rf"[^{_LETTER}]")
+_LINE_BREAK = pattern(rf"[^{_LETTER} \t]+|[ \t]{{9,}}")
 """What stands between two words that no match has both of."""
 
 
 def has_break(text: str) -> bool:
     """Whether a word ends in the text."""
-    return NO_WORD.search(text) is not None
+    return _NO_WORD.search(text) is not None
 
 
 def word_start(text: str, at: int) -> int:
     """Where the word begins that this position is in."""
-    if not 0 < at < len(text):
-        return at
-    while at and WORD.match(text, at - 1):
-        at -= 1
-    return at
+    return finished(text, at) if 0 < at < len(text) else at
 
 
-def words_end(text: str, openers: tuple[str, ...], *, most: int) -> int:
-    """Where the last `most` words of the last line begin that may be a part of what is still to come.
+def finished(text: str, at: int | None = None) -> int:
+    """How much of the text, or of it up to this position, stands before a word that has no end there."""
+    end = len(text) if at is None else at
+    while end and not _NO_WORD.match(text, end - 1):
+        end -= 1
+    return end
 
-    That is the last one where it has no end yet, and the first of them that holds an opener in small letters.
+
+def openers_of(shapes: Iterable[Shape]) -> tuple[tuple[str, int], ...]:
+    """What the first of several words of a match holds, and how many words that may be."""
+    words: dict[str, int] = {}
+    for shape in shapes:
+        if shape.words > 1:
+            words |= {hint: max(shape.words, words.get(hint, 0)) for hint in shape.hints or ("",)}
+    return tuple(words.items())
+
+
+def words_end(text: str, openers: Iterable[tuple[str, int]], at: int) -> int:
+    """Where the words behind this position, which is the start of one, are no part of a match from before it.
+
+    That is the start of the first word of the line that holds an opener in small letters, and has no more
+    words up to there than a match with this opener.
     """
     line = 0
-    for match in LINE_BREAK.finditer(text):
+    for match in _LINE_BREAK.finditer(text, 0, at):
         line = match.end()
-    words = [match.span() for match in WORD.finditer(text, line)][-most:]
-    for start, end in words:
-        word = text[start:end].lower()
-        if end == len(text) or any(opener in word for opener in openers):
+    words = [match.span() for match in _WORDS.finditer(text, line, at)][-MOST_WORDS:]
+    for first, (start, end) in enumerate(words):
+        left = [hint for hint, most in openers if most >= len(words) - first]
+        if left and any(hint in text[start:end].lower() for hint in left):
             return start
-    return len(text)
+    return at

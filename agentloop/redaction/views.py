@@ -1,0 +1,151 @@
+"""A text as JSON, URLs, terminals and base64 mean it, and where each letter of that was written.
+
+A secret may stand in a text with any of its letters escaped, with colours between them, or in base64 that is
+parted into lines. Instead of a pattern for each way of writing there are views of the text: in one of them
+the secret stands as it is. They are made in time linear in the text.
+"""
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
+
+from agentloop._plumbing.patterns import pattern
+
+UNSEEN_LETTERS = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+    "\U000e0000-\U000e0fff"
+)
+"""Letters that take no room and say nothing, as in a class of a pattern."""
+
+_MOST_LAYERS = 3
+"""JSON in JSON in a URL; what is escaped more often than that is read no further."""
+
+_HEX = "[0-9A-Fa-f]"
+_MORE = rf"%[89ABab]{_HEX}"
+_ESCAPE = pattern(
+    rf"([\\%](?:(?<=\\)(?:[abefnrtv\"'/\\]|u[Dd][89ABab]{_HEX}{{2}}\\u[Dd][C-Fc-f]{_HEX}{{2}}|u{_HEX}{{4}}"
+    rf"|x{_HEX}{{2}}|0(?:33)?)|(?<=%)(?:[0-7]{_HEX}|[CDcd]{_HEX}{_MORE}|[Ee]{_HEX}(?:{_MORE}){{2}}"
+    rf"|[Ff][0-4](?:{_MORE}){{3}})))"
+)
+"""One letter as JSON and other languages escape it, or as it stands in a URL."""
+
+_UNSEEN = pattern(
+    rf"([\x1b\x9b{UNSEEN_LETTERS}](?:(?<![\x1b\x9b])[{UNSEEN_LETTERS}]*|(?:(?<=\x9b)|\[)[0-?]{{0,40}}[!-/]{{0,2}}[@-~]"
+    r"|(?<=\x1b)(?:\][!-~]{0,400}(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78])))"
+)
+"""What takes no room on a terminal: such letters, colours, moves and links."""
+
+_64 = "[A-Za-z0-9+/_-]"
+_FOLD = pattern(rf"([\r\n](?<={_64}{{16}}[\r\n])\n?[ \t]{{0,8}})(?={_64}|\Z)")
+"""The end of a line of base64, and what its next line is indented by."""
+
+BREAK = "\x1b"
+"""A letter that is no part of a word, in the place of what is not seen."""
+
+NOTHING = "\0"
+"""A letter that is no part of a line, in the place of what is taken out."""
+
+_NAMED = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+
+
+class TextView:
+    """A text, and for each place in it the place in the text that it was read from."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._of: TextView | None = None
+        self._written: list[str] = []
+        self._read: list[str] = []
+
+    def replaced(self, spans: Sequence[tuple[int, int]], letter: str) -> "TextView":
+        """The view with this letter for each span; they are in order and apart."""
+        edges = [0, *(edge for span in spans for edge in span), len(self.text)]
+        return self._reading([self.text[start:end] for start, end in pairwise(edges)], [letter] * len(spans))
+
+    def decoded(self) -> "TextView":
+        """Each escape as the letter it stands for."""
+        parts = _ESCAPE.split(self.text)
+        return self._reading(parts, list(map(_letter, parts[1::2]))) if len(parts) > 1 else self
+
+    def seen(self) -> "tuple[TextView, ...]":
+        """With a break for what takes no room on a terminal, and with nothing; no view where all is seen."""
+        parts = _UNSEEN.split(self.text)
+        if len(parts) == 1:
+            return ()
+        return tuple(self._reading(parts, [letter] * (len(parts) // 2)) for letter in (BREAK, ""))
+
+    def unfolded(self) -> "TextView":
+        """With the lines of base64 put together."""
+        parts = _FOLD.split(self.text)
+        return self._reading(parts, [""] * (len(parts) // 2)) if len(parts) > 1 else self
+
+    def place(self, place: int) -> int:
+        """Where the letter at this place was written."""
+        if self._of is None:
+            return place
+        here, there = self._edges
+        at = bisect_right(here, place) - 1
+        return self._of.place(place + there[at] - here[at])
+
+    def until(self, place: int) -> int:
+        """How much of the view was written before this place, which is in no escape."""
+        if self._of is None:
+            return place
+        here, there = self._edges
+        place = self._of.until(place)
+        at = bisect_right(there, place) - 1
+        return here[at] + place - there[at]
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """From where to where these letters were written; there is one at least."""
+        return self.place(start), self._end(end)
+
+    def _end(self, end: int) -> int:
+        """Where ends what was written for the letters before this place."""
+        if self._of is None:
+            return end
+        here, there = self._edges
+        at = bisect_left(here, end)
+        return self._of._end(end + there[at] - here[at])
+
+    def _reading(self, parts: list[str], letters: list[str]) -> "TextView":
+        """Of parts of which each second one is to be read as the next of these, each a letter or none."""
+        read = parts.copy()
+        read[1::2] = letters
+        view = TextView("".join(read))
+        view._of, view._written, view._read = self, parts, read
+        return view
+
+    @cached_property
+    def _edges(self) -> tuple[list[int], list[int]]:
+        """Where the parts begin and end here, and where they were written."""
+        return [0, *accumulate(map(len, self._read))], [0, *accumulate(map(len, self._written))]
+
+
+def views_of(view: TextView) -> Iterator[TextView]:
+    """The view itself and as it reads decoded, again and again; each also without what is not seen.
+
+    What is not seen parts words in one view (a colour before a key) and is gone in the next (one inside).
+    """
+    for _ in range(_MOST_LAYERS + 1):
+        yield view
+        yield from view.seen()
+        decoded = view.decoded()
+        if decoded is view:
+            return
+        view = decoded
+
+
+@lru_cache(maxsize=4_096)
+def _letter(escape: str) -> str:
+    """The letter that an escape stands for."""
+    if escape[0] == "%":
+        letter = bytes.fromhex(escape.replace("%", "")).decode("utf-8", "replace")
+        return letter if len(letter) == 1 else "\ufffd"
+    if escape[1] == "u":
+        return str(json.loads(f'"{escape}"'))
+    if escape[1] == "x":
+        return chr(int(escape[2:], 16))
+    return BREAK if escape == r"\033" else _NAMED.get(escape[1], escape[1])
