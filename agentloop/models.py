@@ -126,9 +126,10 @@ class AsksWindow(Protocol):
     """A model that can ask its server how much it takes."""
 
     async def ask_window(self) -> int | None:
-        """The window in tokens, None where nobody says; it is asked once, and `window` is this from then on.
+        """The window in tokens, None where nobody says; `window` is this from then on.
 
-        Never raises, and never waits for long.
+        It is asked for before a run and behind each answer while it is None: who asks a server asks it once,
+        or once more where that may know by then. Never raises, and never waits for long.
         """
         ...
 

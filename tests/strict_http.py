@@ -91,6 +91,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["content-length"]))
+        if self.path in self.server.provider.pages:
+            self.do_GET()
+            return
         reply, body = self.server.provider.answer(self.path, self._named(), raw)
         match reply:
             case Fault():

@@ -32,6 +32,9 @@ def usage_report(name: str) -> UsageReport:
         "a list": _each_as(lambda number: [number]),
         "no object": lambda prompt, answer, _: cast("Body", [prompt, answer]),
         "overcached": _overcached,
+        "uncached": _uncached(),
+        "halved": lambda prompt, answer, _: _report(_halved(prompt), answer),
+        "trimmed": lambda prompt, answer, _: _report(_trimmed(prompt), answer),
     }
     return reports[name]
 
@@ -73,6 +76,32 @@ def _standing() -> UsageReport:
         return first[0]
 
     return report
+
+
+def _uncached() -> UsageReport:
+    """What is new since the request before; all of it in each fifth, when what was cached is forgotten."""
+    before = [0]
+
+    def report(prompt: int, answer: int, number: int) -> Body:
+        known = before[0] if number % 5 and before[0] <= prompt else 0
+        before[0] = prompt
+        return _report(prompt - known, answer)
+
+    return report
+
+
+CUT_TO = 4_096
+"""The window of a server that cuts prompts in silence, as Ollama's is by default."""
+
+
+def _halved(prompt: int) -> int:
+    """What Ollama reports of a last message that is too long: half of the window, and two tokens."""
+    return prompt if prompt <= CUT_TO else CUT_TO // 2 + 2
+
+
+def _trimmed(prompt: int) -> int:
+    """What Ollama reports where it drops old messages, of 700 tokens here, until the rest fits."""
+    return prompt - 700 * max(0, -(-(prompt - CUT_TO) // 700))
 
 
 def _each_as(made: Callable[[int], object]) -> UsageReport:

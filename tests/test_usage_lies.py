@@ -28,7 +28,7 @@ TEXT = "and so on " * 4 + "Whatever fails before the append leaves the log exact
 
 LIES = (
     "absent", "zeros", "output-only", "first-only", "half", "double", "cumulative", "unasked", "stale",
-    "standing", "negative", "huge", "strings", "nulls", "true", "a list", "no object",
+    "standing", "uncached", "negative", "huge", "strings", "nulls", "true", "a list", "no object",
 )  # fmt: skip
 TRUE = ("right", "floats", "overcached")
 PLACES = ("own_chunk", "with_finish", "before_finish", "each_chunk", "no_choices_first", "in_choice")

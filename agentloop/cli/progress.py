@@ -264,6 +264,8 @@ def _trouble(event: StreamEvent) -> Text | None:
             return _red(f"! {event.name} gave the same result {event.times} times for the same arguments")
         case MessageAdded(finish=finish) if finish in _CUT_SHORT:
             return _red(f"! the answer was cut off by {_CUT_SHORT[finish]}")
+        case ContextWarning(text=str(text)):
+            return _red(f"! {text}")
         case ContextWarning(level="critical", of="window"):
             return _red(f"! the window is nearly full: {short(event.tokens)} of {short(event.window)} tokens")
     return None

@@ -85,11 +85,13 @@ class ContextKeeper:
     _clearing: Clearing | None = field(default=None, init=False)
     _levels: dict[LevelOf, Level] = field(default_factory=dict, init=False)
     _said_fixed: bool = field(default=False, init=False)
+    _said_cuts: int | None = field(default=None, init=False)
     _lowered_at: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         micro = self.policy.micro if self.policy else None
         self._clearing = Clearing(micro, self.budget.counter) if micro else None
+        self._said_cuts = self.budget.cuts.window
 
     async def make_room(self, session: Session) -> Session:
         """The session with room for its next request.
@@ -105,6 +107,7 @@ class ContextKeeper:
             elif occasion:
                 session = await self._hold_back(session, occasion, self._strategy, str(held))
             await self._say_fixed(session.context)
+        await self._say_cuts(session.context)
         await self._warn(session.context)
         self.budget.check(session.context)
         return session
@@ -428,6 +431,22 @@ class ContextKeeper:
             window=self.budget.window,
             text=f"instructions and tool schemas take {fixed:,} tokens, more than the {target:,} that "
             "compaction aims at: shorten them, or use a larger window",
+        )
+        await self.compactor.emitter.emit(warning)
+
+    async def _say_cuts(self, context: Context) -> None:
+        """Say once that the server cuts prompts in silence, and to which window it does."""
+        window = self.budget.cuts.window
+        if window in (None, self._said_cuts):
+            return
+        self._said_cuts = window
+        status = self.status(context)
+        warning = ContextWarning(
+            level=status.window_level,
+            tokens=status.tokens,
+            window=self.budget.window,
+            text=f"the server seems to cut longer prompts in silence: it reports at most {window:,} tokens "
+            f"of requests of up to {self.budget.answered:,}; a larger window on its side helps",
         )
         await self.compactor.emitter.emit(warning)
 

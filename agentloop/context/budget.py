@@ -10,7 +10,7 @@ from math import ceil
 
 from agentloop._plumbing.amounts import LEAST_WINDOW
 from agentloop.context.context import Context
-from agentloop.context.entries import Entry, Growing
+from agentloop.context.entries import Entry, Growing, PromptCuts
 from agentloop.context.request import NO_TOOL
 from agentloop.context.tokens import (
     REQUEST_OVERHEAD,
@@ -58,8 +58,9 @@ class Budget:
     where the trigger fires, in tokens, where it has such a place. `lowered_reserve` is kept free for the
     answer where that is less, once the server refused what would fit with a shorter answer: it counts the
     longest one in, and each request asks for what is left. `answered` is the largest request that was ever
-    answered, by our own count. `later` is the size of tools offered once something was hidden. `unit` is what
-    `counter` makes of one token of our own count: 1 but for a strategy that counts by itself.
+    answered, by our own count; `cuts` is what the reports of those answered tell of a server that cuts them.
+    `later` is the size of tools offered once something was hidden. `unit` is what `counter` makes of one
+    token of our own count: 1 but for a strategy that counts by itself.
     """
 
     window: int
@@ -73,6 +74,7 @@ class Budget:
     answered: int = field(default=0, compare=False)
     unit: float = 1.0
     later: int = 0
+    cuts: PromptCuts = field(default_factory=PromptCuts, compare=False)
 
     @classmethod
     def of(
@@ -187,9 +189,21 @@ class Budget:
         """Whether `size` rests on the provider's count of this very context."""
         return context.anchor(self.model) is not None
 
-    def having_answered(self, counted: int) -> "Budget":
-        """This budget once a request of that length by our own count was answered."""
-        return self if counted <= self.answered else replace(self, answered=counted)
+    def having_answered(self, counted: int, measured: int) -> "Budget":
+        """This budget once a request was answered of that length by our own count, and by the server's.
+
+        The latter is 0 where nothing was reported. A window to which the server cuts in silence is kept to
+        where it leaves room beside the fixed part.
+        """
+        cuts = self.cuts.after(counted, measured)
+        heard = replace(self, answered=max(counted, self.answered), cuts=cuts)
+        cut = replace(heard, window=min(heard.window, cuts.window or heard.window))
+        return cut if cut._has_room else heard
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether the fixed part leaves room in the window."""
+        return self.least_ratio * self.fixed < self.limit
 
     def narrowed(self, other: "Budget") -> "Budget":
         """This budget with what another one, of the same requests, knows to be less."""
@@ -204,10 +218,10 @@ class Budget:
         """This budget with what another run of the same agent learnt; a window without room is forgotten."""
         ratio = min(MOST_RATIO_PROVED, other.least_ratio)
         narrowed = self.narrowed(replace(other, least_ratio=ratio))
-        narrowed = replace(narrowed, answered=max(self.answered, other.answered))
-        if narrowed.least_ratio * narrowed.fixed < narrowed.limit:
+        narrowed = replace(narrowed, answered=max(self.answered, other.answered), cuts=other.cuts)
+        if narrowed._has_room:
             return narrowed
-        return replace(self, answered=narrowed.answered)
+        return replace(self, answered=narrowed.answered, cuts=other.cuts)
 
     def check(self, context: Context, *, prevented: str | None = None) -> None:
         """Say why the next request does not fit, if it does not.

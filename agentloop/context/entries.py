@@ -8,11 +8,12 @@ own count.
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf, log
 from typing import Generic, Literal, TypeVar, overload
 
+from agentloop._plumbing.amounts import LEAST_WINDOW
 from agentloop.messages import Message
 
 Kind = Literal["said", "summary", "note"]
@@ -203,7 +204,7 @@ def is_credible(report: Report, told: Sequence[Report], trusted: Report | None) 
     `told` holds the last two of the same model before it as they came, oldest first; `trusted` is the last
     one that could be true and still holds, None for none.
     """
-    if not _is_near(report):
+    if not _is_near(report.measured, report.counted):
         return False
     if trusted and _stands_still(report, trusted):
         return False
@@ -213,8 +214,8 @@ def is_credible(report: Report, told: Sequence[Report], trusted: Report | None) 
     return bool(last.measured) and not _is_of_others(report, last, older[-1] if older else None)
 
 
-def _is_near(report: Report) -> bool:
-    return report.counted > 0 and LEAST_RATIO < report.measured / report.counted < MOST_RATIO
+def _is_near(measured: int, counted: int) -> bool:
+    return counted > 0 and LEAST_RATIO < measured / counted < MOST_RATIO
 
 
 def _stands_still(report: Report, trusted: Report) -> bool:
@@ -240,3 +241,68 @@ def _distance(measured: int, counted: int, measured_before: int, counted_before:
     if min(measured, counted, measured_before, counted_before) <= 0:
         return inf
     return abs(log(measured / counted) - log(measured_before / counted_before))
+
+
+FEW_TOKENS = 16
+"""Reports that differ by no more are the same."""
+
+BELOW_SHARE = 0.8
+"""A report is clearly too small where it is less than this share of what it should be."""
+
+IN_STEP_SHARE = 0.9
+"""A report that grew is sound where it is at least this share of what it should be."""
+
+STANDS_SHARE = 1 / 10
+"""A report stands still where it grows by no more than this share of what its request grew by."""
+
+CUT_SHARE = 0.45
+"""What is left of a prompt that was cut is at least this share of the window: Ollama leaves half of it."""
+
+NEW_TOKENS = 256
+"""A report of what is new alone, the rest being cached, may be by so much larger than that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptCuts:
+    """What the reports of requests that grow one after the other tell of a server that cuts them in silence.
+
+    Ollama drops old messages, or half of the prompt, and reports what was left: its reports fall or stand
+    still far below what was sent. `window` is then the most that it reported, None while nothing tells of
+    one. A server that leaves out what it has cached reports about what is new, and cuts nothing.
+
+    Pairs are sizes by our count and by the server's: `last` is the newest report, `sound` the newest that
+    grew as its request did, or the first. `most` is the largest by the server's count. `true` tells that
+    reports were seen that can be true, `grows` that such grew since requests last became smaller: one that is
+    right first and never changes is another fault. `low` counts those since `sound` that are clearly too
+    small.
+    """
+
+    window: int | None = None
+    last: tuple[int, int] = (0, 0)
+    sound: tuple[int, int] = (0, 0)
+    most: int = 0
+    true: bool = False
+    grows: bool = False
+    low: int = 0
+
+    def after(self, counted: int, measured: int) -> "PromptCuts":
+        """The same with one more request heard of, by our count and by the server's, 0 for no report."""
+        newest, (before, reported) = (counted, measured), self.last
+        is_true, was_true = _is_near(measured, counted), _is_near(self.sound[1], self.sound[0])
+        heard = replace(self, last=newest, true=self.true or is_true)
+        if not measured or counted <= before or not reported:
+            return replace(heard, sound=newest, most=measured, grows=False, low=0)
+        heard = replace(heard, most=max(measured, self.most))
+        ratio = self.sound[1] / self.sound[0] if was_true else LEAST_RATIO
+        grown = ratio * (counted - before)
+        if measured - reported > STANDS_SHARE * grown:
+            if was_true and measured < IN_STEP_SHARE * ratio * counted:
+                return heard
+            return replace(heard, sound=newest, grows=self.grows or (was_true and is_true), low=0)
+        told = self.grows if heard.true else abs(measured - self.most) <= FEW_TOKENS
+        is_new_alone = measured <= max(CUT_SHARE * heard.most, grown / BELOW_SHARE + NEW_TOKENS)
+        is_small = measured < BELOW_SHARE * min(1.0, ratio) * counted
+        if not (told and is_small and grown > GROWN_TOKENS) or is_new_alone:
+            return heard
+        found = self.low and heard.most >= LEAST_WINDOW
+        return replace(heard, low=self.low + 1, window=heard.most if found else self.window)

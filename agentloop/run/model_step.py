@@ -126,6 +126,7 @@ async def _take(
         BadAnswerError: it is the last of `VAIN_TRIES` in a row that came to nothing; it is stored too.
     """
     run.spend(answer, called.counted)
+    await run.learn_window()
     message = run.call_ids(session).of_message(run.emitter.hide(answer.message))
     said = [run.record_of(message, finish=answer.finish)]
     in_vain = came_to_nothing(message, answer.finish)

@@ -14,7 +14,7 @@ from agentloop.emitter import Emitter
 from agentloop.errors import ContextTooLongError, TakenOverError
 from agentloop.events import Event, MessageRecord, RunEndRecord
 from agentloop.messages import CallIds, Json, Message, Usage
-from agentloop.models import Answer
+from agentloop.models import Answer, AsksWindow
 from agentloop.run.agent import Agent, SubAgent
 from agentloop.run.limits import Limits, Spending
 from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
@@ -127,8 +127,16 @@ class Run:
 
     def spend(self, answer: Answer, counted: int) -> None:
         """Add what one request of the agent used; `counted` is its length by our own count."""
-        self.keeper.budget = self.keeper.budget.having_answered(counted)
+        measured = answer.usage.input_tokens if answer.usage else 0
+        self.keeper.budget = self.keeper.budget.having_answered(counted, measured)
         self.spending.add(answer, counted)
+
+    async def learn_window(self) -> None:
+        """Ask the server for a window that nobody knows: some name it once they have answered."""
+        model = self.agent.model
+        if model.window is None and isinstance(model, AsksWindow) and (window := await model.ask_window()):
+            budget = self.keeper.budget
+            self.keeper.budget = replace(budget, window=min(window, budget.window))
 
     def call_ids(self, session: Session) -> CallIds:
         """What gives the calls of the next answer ids of their own in the session."""

@@ -182,7 +182,8 @@ class ServedModel:
     async def ask_window(self) -> int | None:
         """The window; where none is given nor published, the server is asked for it, once and for 3 seconds.
 
-        A server that does not say, or not in time, leaves it unknown. OpenAI's own never says, and is not
+        Ollama is asked a second time, since it names the window once the model is loaded. A server that does
+        not say, or not in time, leaves it unknown. OpenAI's own never says, and is not
         asked. Never raises.
         """
         return await self._window.ask(self._choice.server, self._clients)

@@ -4,7 +4,9 @@ Its list of models names it on most servers that are not OpenAI's: vLLM and SGLa
 `meta.n_ctx`, OpenRouter, Together and SambaNova `context_length`, Groq `context_window`, Mistral
 `max_context_length`. llama.cpp tells what one request may have under `/props`
 (https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md), and LM Studio what it has loaded
-in a list of its own (https://lmstudio.ai/docs/developer/rest/endpoints).
+in a list of its own (https://lmstudio.ai/docs/developer/rest/endpoints). Ollama cuts longer prompts without a
+word, and tells the window of a model once that is loaded, before that only where its own file sets one
+(https://github.com/ollama/ollama/blob/main/docs/api.md).
 """
 
 import asyncio
@@ -17,7 +19,9 @@ from weakref import WeakKeyDictionary
 
 import httpx2
 
+from agentloop._plumbing.patterns import pattern
 from agentloop.errors import UsageError
+from agentloop.messages import Json
 from agentloop.models import is_anyones, known_window
 from agentloop.providers.openai.connections import LoopClients, bounded_body
 from agentloop.providers.openai.fields import believed_window, tokens_in
@@ -38,9 +42,12 @@ _WINDOWS = (
 _WITHIN = ("meta", "top_provider")
 
 
-async def ask_server(http: httpx2.AsyncClient, server: Server, *, seconds: float) -> int | None:
-    """The window that the server names for its model, None where it names none in time. Never raises."""
-    found = None
+async def ask_server(http: httpx2.AsyncClient, server: Server, *, seconds: float) -> tuple[int | None, bool]:
+    """The window that the server names for its model, None where it names none in time. Never raises.
+
+    Beside it stands whether it is to be asked again, once it has answered.
+    """
+    found, is_named_later = None, False
     with suppress(TimeoutError, httpx2.HTTPError, httpx2.InvalidURL):
         async with asyncio.timeout(seconds):
             listed = await _answer(http, _beside(server, "models"))
@@ -50,7 +57,14 @@ async def ask_server(http: httpx2.AsyncClient, server: Server, *, seconds: float
                 found = props_window(await _answer(http, _above(server, props))) or found
             if found is None:
                 found = listed_window(await _answer(http, _above(server, "api/v0/models")), server.model)
-    return found
+            if found is None:
+                loaded = await _answer(http, _above(server, "api/ps"))
+                is_named_later = isinstance(loaded, Mapping) and isinstance(loaded.get("models"), list)
+                found = loaded_window(loaded, server.model)
+            if found is None and is_named_later:
+                asked = {"model": server.model}
+                found = shown_window(await _answer(http, _above(server, "api/show"), asked))
+    return found, is_named_later
 
 
 def listed_window(listed: object, model: str) -> int | None:
@@ -67,6 +81,24 @@ def props_window(props: object) -> int | None:
     """The window that llama.cpp's `/props` tells: what one request and its answer may have together."""
     settings = props.get("default_generation_settings") if isinstance(props, Mapping) else None
     return _tokens(settings.get("n_ctx")) if isinstance(settings, Mapping) else None
+
+
+def loaded_window(loaded: object, model: str) -> int | None:
+    """The window that Ollama's `/api/ps` names for this model, None while it is not loaded."""
+    names = (model, f"{model}:latest")
+    entries = [entry for entry in _entries(loaded) if isinstance(entry, Mapping)]
+    named = [entry for entry in entries if any(name in names for name in _names(entry))]
+    return min((tokens for entry in named for tokens in _windows(entry)), default=None)
+
+
+def shown_window(shown: object) -> int | None:
+    """The window that a model's own file sets for Ollama, as its `/api/show` has it in a text."""
+    told = shown.get("parameters") if isinstance(shown, Mapping) else None
+    found = _NUM_CTX.search(told) if isinstance(told, str) else None
+    return _tokens(found[1]) if found else None
+
+
+_NUM_CTX = pattern(r"(?m)^num_ctx\s+([0-9]{1,9})$")
 
 
 def _entries(listed: object) -> list[Any]:
@@ -112,10 +144,10 @@ def _above(server: Server, path: str) -> str:
     return urlunsplit(parts._replace(path=f"{root}/{path}", query=query))
 
 
-async def _answer(http: httpx2.AsyncClient, url: str) -> object:
+async def _answer(http: httpx2.AsyncClient, url: str, asked: Json | None = None) -> object:
     """The JSON that stands there; None where there is none, or more than a list of models can have."""
-    asked = http.stream("GET", url, headers={"accept": "application/json"}, follow_redirects=False)
-    async with asked as response:
+    method, headers = "GET" if asked is None else "POST", {"accept": "application/json"}
+    async with http.stream(method, url, json=asked, headers=headers, follow_redirects=False) as response:
         if response.status_code != 200:
             return None
         body = await bounded_body(response, _MOST_BYTES + 1)
@@ -126,8 +158,9 @@ async def _answer(http: httpx2.AsyncClient, url: str) -> object:
 
 
 class ModelWindow:
-    """The window of one model in tokens, found out step by step; each source is asked once
-    for each event loop at most.
+    """The window of one model in tokens, found out step by step.
+
+    A server is asked once, and once more after its first answer where it names the window only then.
 
     `given` goes before all others; a server is waited for `ASKING_SECONDS` or `timeout_seconds`, whichever
     is shorter.
@@ -139,7 +172,7 @@ class ModelWindow:
         self._is_anyones = given is None and is_anyones(model)
         self._seconds = min(ASKING_SECONDS, timeout_seconds)
         self._looked_up = False
-        self._asked = False
+        self._asks_left = 2
         self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -151,7 +184,7 @@ class ModelWindow:
 
         Of a model that anybody may serve the published one counts once the server was asked and named none.
         """
-        if self._found is None and not self._looked_up and (self._asked or not self._is_anyones):
+        if self._found is None and not self._looked_up and not (self._asks_left and self._is_anyones):
             self._looked_up = True
             self._found = known_window(self._model)
         return self._found
@@ -160,17 +193,17 @@ class ModelWindow:
         """The window; where `tokens` has none, the server is asked for it. Never raises."""
         if self.tokens is None:
             async with self._asking.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-                if not self._asked:
-                    self._found = await self._offered(server, clients)
-                    self._asked = True
+                if self._asks_left:
+                    self._found, is_named_later = await self._offered(server, clients)
+                    self._asks_left = self._asks_left - 1 if is_named_later else 0
         return self.tokens
 
-    async def _offered(self, server: Callable[[], Server], clients: LoopClients) -> int | None:
+    async def _offered(self, server: Callable[[], Server], clients: LoopClients) -> tuple[int | None, bool]:
         try:
             asked = server()
             if is_openai(asked.base_url):
-                return None
+                return None, False
             http = (await clients.connection(asked)).http
         except UsageError:
-            return None
+            return None, False
         return await ask_server(http, asked, seconds=self._seconds)
