@@ -23,7 +23,7 @@ from agentloop.testing import ScriptedModel
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Fault, Hang
 
-MODELS, PROPS, LOADED = "/v1/models", "/props", "/api/v0/models"
+MODELS, PROPS, LOADED, OLLAMA = "/v1/models", "/props", "/api/v0/models", "/api/ps"
 
 
 def listing(**fields: Any) -> dict[str, Any]:
@@ -189,7 +189,7 @@ TOLD = {"default_generation_settings": {"n_ctx": 2_048}}
         ({MODELS: listing(owned_by="llamacpp"), PROPS: TOLD}, 2_048, [MODELS, PROPS]),
         ({PROPS: TOLD}, 2_048, [MODELS, PROPS]),
         ({MODELS: listing(), LOADED: listing(loaded_context_length=4_096)}, 4_096, [MODELS, PROPS, LOADED]),
-        ({MODELS: listing()}, None, [MODELS, PROPS, LOADED]),
+        ({MODELS: listing()}, None, [MODELS, PROPS, LOADED, OLLAMA]),
     ],
 )
 async def test_llama_cpp_and_lm_studio_tell_more_beside_their_list(
