@@ -1,5 +1,8 @@
 """The files that sessions leave in the folder of transcripts: which go with a session, and which stay."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +18,7 @@ from agentloop.prompts import summary_message
 from agentloop.stores import SQLiteStore
 from agentloop.testing import ScriptedModel
 from agentloop.tools import spill
-from tests.cli_kit import Finished, agentloop, terminal
+from tests.cli_kit import Finished, agentloop, environment, terminal
 from tests.kit import lines
 from tests.store_kit import CountingStore
 
@@ -68,6 +71,43 @@ async def test_all_files_of_a_session_go_with_it_and_are_named(tmp_path: Path) -
         assert screen.end() == 0
     assert sessions("delete", "orig", "--yes", cwd=tmp_path).complaint().count(" go: ") == 2
     assert files(tmp_path) == {"transcript": [], "result": [other.name]}
+
+
+KILLED = """
+import os, signal, sys
+left = int(sys.argv[1])
+def kill(event, _):
+    global left
+    if event == "os.remove":
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(kill)
+sys.argv = ["agentloop", *sys.argv[2:]]
+from agentloop.cli.main import main
+sys.exit(main())
+"""
+"""The program, killed right before it removes a file for the time after so many."""
+
+
+@pytest.mark.parametrize(
+    "removed", [pytest.param(0, marks=pytest.mark.deep), 1, pytest.param(2, marks=pytest.mark.deep)]
+)
+async def test_a_deletion_that_is_killed_can_be_repeated(tmp_path: Path, removed: int) -> None:
+    await begun(tmp_path)
+    call = ("sessions", "delete", "orig", "--yes")
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(removed), *call],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert sum(map(len, files(tmp_path).values())) == 3 - removed
+    done = sessions(*call[1:], cwd=tmp_path)
+    assert "deleted: orig" in done.err
+    assert files(tmp_path) == {"transcript": [], "result": []}
+    assert agentloop("sessions", "show", "orig", cwd=tmp_path).status == 2
 
 
 async def test_they_stay_where_that_is_asked_for_and_that_is_said(tmp_path: Path) -> None:

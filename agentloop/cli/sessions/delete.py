@@ -1,11 +1,13 @@
 """`sessions delete` and `sessions sweep`: what goes with a session, said before it goes.
 
 The files that a log names, transcripts and long results, go with it where they hold what this session said,
-and where no session that stays names them.
+and where no session that stays names them. They go first: a deletion that is killed can be repeated, since
+the log that names what is left is still there.
 """
 
 import json
 import math
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +38,7 @@ from agentloop.events import Compacted, MessageRecord, NotCompacted, Record
 from agentloop.messages import Message
 from agentloop.prompts import COMPRESSED, SPILLED, ends_of
 from agentloop.redaction import redacted
-from agentloop.sessions import Leases, listed, load
+from agentloop.sessions import Leases, load
 from agentloop.stores import SessionInfo
 from agentloop.stores.base import TellsLeases, check_trunk, trunk_of
 
@@ -381,9 +383,19 @@ async def remove_files(
 
 
 def _files_in(folder: Path) -> Mapping[str, Path]:
-    """The transcripts and the files of long results in the folder, by their names."""
-    results = (path for path in folder.glob("result_*.txt") if path.is_file() and not path.is_symlink())
-    return {path.name: path for path in (*listed(folder), *results)}
+    """The transcripts and the files of long results in the folder, by their names.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            there = [each.name for each in entries if each.is_file(follow_symlinks=False)]
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise refused(folder, error) from error
+    return {name: folder / name for name in there if _FILE.fullmatch(name)}
 
 
 def _label(name: str, history: History) -> str:
