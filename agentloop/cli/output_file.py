@@ -1,13 +1,24 @@
-"""A file that is written whole or not at all."""
+"""A file that is written whole or not at all.
 
+Until it is whole it stands beside its place, as `.agentloop-PID.part`. What a killed process left so is
+removed by the next one that writes in the folder.
+"""
+
+import fcntl
 import os
+import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from agentloop._plumbing.private_files import open_private
+from agentloop._plumbing.processes import this_process
 from agentloop.errors import UsageError
+
+_PART = re.compile(r"\.agentloop-([0-9]+)\.part")
 
 
 class WholeFile:
@@ -48,10 +59,13 @@ def _replace(path: Path) -> Iterator[TextIO]:
     # A name of its own: the file's name may be as long as a name can be.
     with _name_file(path):
         beside = path.with_name(f".agentloop-{os.getpid()}.part")
+    _sweep(path.parent)
     try:
         with _name_file(path):
             beside.unlink(missing_ok=True)
         with _open(beside, path) as file:
+            with suppress(OSError):  # a file system that knows no locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
             with _name_file(path):
                 file.flush()
@@ -62,6 +76,27 @@ def _replace(path: Path) -> Iterator[TextIO]:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what dead processes of this user left unfinished; one that lives holds its file locked."""
+    with suppress(OSError):
+        for each in folder.iterdir():
+            found = _PART.fullmatch(each.name)
+            if found and replace(this_process(), pid=int(found[1]), started="").is_gone():
+                with suppress(OSError):
+                    _remove_unlocked(each)
+
+
+def _remove_unlocked(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+            path.unlink()
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
