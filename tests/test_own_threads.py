@@ -110,6 +110,19 @@ async def test_a_tool_that_runs_an_agent_of_its_own_waits_for_no_thread() -> Non
     assert results(result) == ["inner 1 in agentloop-run"]
 
 
+async def test_an_agent_that_is_a_tool_has_a_thread_of_its_own() -> None:
+    below = Agent(ScriptedModel([two("a", "b"), calls(store={"name": "c"}), "below"]), tools=[store])
+    scout = below.as_tool("scout", "Stores names of its own.")
+    script = (calls(store={"name": "a"}), calls(scout={"task": "go"}), calls(store={"name": "b"}), "done")
+    async with runner_of(*script, tools=[scout, store]) as runner:
+        result = await runner.run("go", session_id="s")
+    assert results(result) == ["1 in agentloop-run", "below", "2 in agentloop-run"]
+    model = below.model
+    assert isinstance(model, ScriptedModel)
+    said = [each["content"] for each in model.requests[-1].messages if each["role"] == "tool"]
+    assert said == [f"{count} in agentloop-run" for count in (1, 2, 3)]
+
+
 async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
     begun: list[int] = []
     is_in, free = asyncio.Event(), threading.Event()
