@@ -373,20 +373,13 @@ class EventFilter:
 
     def __call__(self, record: Record, /) -> bool:
         """Whether it takes this record by itself."""
-        event = record.event
-        return self.takes(
-            seq=record.seq,
-            kind=_NAMES.get(type(event), ""),
-            branch=event.branch if isinstance(event, MessageRecord) else None,
-            run_id=event.run_id if isinstance(event, MessageRecord | RunStartRecord | RunEndRecord) else None,
-            text=said_in(event) if self.text is not None or self.regex is not None else "",
-        )
-
-    def takes(self, *, seq: int, kind: str, branch: str | None, run_id: str | None, text: str = "") -> bool:
-        """Whether it takes a record of that position, kind, branch (None: the main line), run and text."""
+        event, kind = record.event, _NAMES.get(type(record.event), "")
+        branch = event.branch if isinstance(event, MessageRecord) else None
+        run_id = event.run_id if isinstance(event, MessageRecord | RunStartRecord | RunEndRecord) else None
+        text = said_in(event) if self.text is not None or self.regex is not None else ""
         return (
-            (self.first is None or self.first <= seq)
-            and (self.last is None or seq <= self.last)
+            (self.first is None or self.first <= record.seq)
+            and (self.last is None or record.seq <= self.last)
             and (self.branch is None or is_of_branch(branch, self.branch))
             and (self.run_id is None or run_id == self.run_id)
             and (self.kinds is None or kind in self.kinds)

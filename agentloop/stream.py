@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from agentloop.events import EventFilter, Record, said_by
+from agentloop.events import EventFilter, MessageRecord, Record
 from agentloop.messages import Message, Usage
 
 __all__ = [
@@ -345,6 +345,11 @@ class Positioned:
     run_id: str = ""
     shortened: bool = False
 
+    @property
+    def record(self) -> Record:
+        """The same as filters take it, its tokens not counted."""
+        return Record(seq=self.seq, event=MessageRecord(message=self.message, tokens=0, run_id=self.run_id))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRequest:
@@ -374,17 +379,7 @@ class CompactionRequest:
 
     def select(self, only: EventFilter) -> tuple[Positioned, ...]:
         """Those of the messages that the filter takes; all of them stand on the main line."""
-        return tuple(
-            each
-            for each in self.messages
-            if only.takes(
-                seq=each.seq,
-                kind="message_added",
-                branch=None,
-                run_id=each.run_id,
-                text=said_by(each.message),
-            )
-        )
+        return tuple(each for each in self.messages if only(each.record))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
