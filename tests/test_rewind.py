@@ -1,6 +1,7 @@
 """A turn taken back: the session goes on without it, nothing is erased, and undo gives it back (L21)."""
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -276,3 +277,32 @@ def test_a_turn_taken_back_is_no_compaction_and_fewer_than_asked_for_are_named(t
         2,
         "agentloop: `agentloop rewind` needs ID: `agentloop sessions list --all` shows the ids",
     )
+
+
+def test_l21_the_command_line_names_the_way_on_after_a_refusal(tmp_path: Path) -> None:
+    with Refusing(flagged, refusal("This content is not allowed here.", status=422)) as server:
+        options = (
+            "--base-url",
+            server.url,
+            "--window",
+            "32k",
+            "--store",
+            "sqlite:///own.db",
+            "--session",
+            "s",
+        )
+        asked = agentloop("-p", "FLAGGED", "-m", "strict", *options, cwd=tmp_path)
+        assert asked.status == 1
+        way = asked.err.splitlines()[-1].partition("take it back: ")[2]
+        program, *words = shlex.split(way)
+        assert Path(program).name.startswith(("python", "agentloop"))
+        done = agentloop(*words[words.index("rewind") :], cwd=tmp_path)
+        assert (done.status, done.out) == (0, "taken back: the newest turn; undo gives it back\n")
+        on = agentloop("-p", "And now?", "-m", "strict", *options, cwd=tmp_path)
+        assert (on.status, on.out) == (0, "ok\n")
+    with Refusing(lambda _: True, refusal("No such key.", status=401)) as server:
+        other = agentloop(
+            "-p", "Hello.", "-m", "strict", "--base-url", server.url, "--window", "32k", cwd=tmp_path
+        )
+    assert other.status == 1
+    assert "rewind" not in other.err

@@ -16,7 +16,7 @@ from rich.console import Console
 from agentloop._plumbing.private_files import make_private_file, make_private_folder
 from agentloop.cli.build import AgentSetup, make_runner, window_notice
 from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undone
-from agentloop.cli.faults import one_line, show_where, with_option
+from agentloop.cli.faults import is_refusal_of_message, one_line, show_where, with_option
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
 from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
 from agentloop.cli.resume import Past, SessionChoice, read_past, resume_hint, session_id_for
@@ -154,6 +154,12 @@ class Chat:
         elif error := task.exception():
             show_where(error)
             say(self._console, one_line(error), style="bold red")
+            if is_refusal_of_message(error):
+                say(
+                    self._console,
+                    "if it is your message that is refused, /rewind takes it back",
+                    style="yellow",
+                )
 
     async def _handle(self, message: str) -> bool:
         """Do what the message asks; False where it ends the chat."""

@@ -9,7 +9,7 @@ import click
 from agentloop._plumbing.to_text import words_of
 from agentloop.cli.app import exit_status
 from agentloop.cli.terminal import PROGRAM, error_console, is_verbose, say, show
-from agentloop.errors import AgentLoopError
+from agentloop.errors import AgentLoopError, ModelRefusedError
 from agentloop.results import status_of
 from agentloop.stream import RunStatus
 
@@ -21,6 +21,8 @@ _LIFTS = {
     "$": "--max-cost",
 }
 """What a limit is counted in, and the option that sets it."""
+_OF_MESSAGES = (400, 403, 413, 415, 422)
+"""The HTTP statuses by which servers refuse what a request says; 403 is a key's, too."""
 _LONGEST_NAME = 200
 _MOST_LINKS = 20
 """So far back causes are looked at: a chain of them may be a circle."""
@@ -73,6 +75,11 @@ def _wrong_call(error: click.ClickException) -> str:
     of_session = name.startswith("ID")
     hint = "agentloop sessions list --all" if of_session else f"{path} --help"
     return f"`{path}` needs {name}: `{hint}` shows {'the ids' if of_session else 'how'}"
+
+
+def is_refusal_of_message(error: BaseException) -> bool:
+    """Whether it may be what the request says that a server refused for good."""
+    return isinstance(error, ModelRefusedError) and error.status in _OF_MESSAGES
 
 
 def with_option(error: str) -> str:

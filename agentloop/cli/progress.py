@@ -53,7 +53,7 @@ class RunFigures:
     """Sums over the events seen; grows with each.
 
     `earlier` are compactions of the session before them; `goes_on` says that it was there before them,
-    `stored` that it is there behind them.
+    `stored` that it is there behind them. `refused` says that the server will not take what is asked.
     """
 
     model: str = ""
@@ -63,6 +63,7 @@ class RunFigures:
     earlier: int = 0
     goes_on: bool = False
     stored: bool = True
+    refused: bool = False
     compactions: int = 0
     clearings: int = 0
     seqs: list[int] = field(default_factory=list)

@@ -27,6 +27,8 @@ from agentloop.stores import SessionInfo, SessionStore, checked_session_id, open
 _PAGE_RECORDS = 200
 _VARIABLES = {"--store": "AGENTLOOP_STORE", "--base-url": "OPENAI_BASE_URL"}
 """The addresses, and what they are called in the environment."""
+_OF_SESSIONS = ("--store", "--owner", "--redact")
+"""The options that say where a session lies, and whose it is."""
 _BARE_USER = re.compile(r"postgres(?:ql)?://[^:@/?]*:?@[^@]*")
 
 
@@ -251,12 +253,22 @@ def resume_hint(session_id: str, settings: Settings) -> str:
     decided each time.
     """
     given = [option for option in settings.given if not _takes_over(option)]
+    headers = (f" and the same --header {name}, which is not kept" for name in settings.headers)
+    return f"go on with: {_command((), given, ('-r', session_id))}" + "".join(headers)
+
+
+def rewind_hint(session_id: str, settings: Settings) -> str:
+    """The line that says how to take a message back that the server will never take."""
+    given = [option for option in settings.given if option[0] in _OF_SESSIONS]
+    command = _command(("rewind",), given, (session_id,))
+    return f"if it is your newest message that is refused, take it back: {command}"
+
+
+def _command(before: Sequence[str], given: Sequence[Sequence[str]], behind: Sequence[str]) -> str:
     hidden = [option[0] for option in given if _holds_secret(*option)]
     words = [word for option in given if option[0] not in hidden for word in option]
-    line = f"go on with: {program_name()} {shlex.join([*words, '-r', session_id])}"
-    same = [f" and the same {name} ({_VARIABLES[name]}), which holds a secret" for name in hidden]
-    same += [f" and the same --header {name}, which is not kept" for name in settings.headers]
-    return line + "".join(same)
+    same = (f" and the same {name} ({_VARIABLES[name]}), which holds a secret" for name in hidden)
+    return f"{program_name()} {shlex.join([*before, *words, *behind])}" + "".join(same)
 
 
 def program_name() -> str:

@@ -18,7 +18,7 @@ from rich.text import Text
 from agentloop.cli.answer_writers import AnswerWriter, Outcome, writer_for
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import AgentSetup, build, make_runner, store_nothing, window_notice
-from agentloop.cli.faults import with_option, word_and_line
+from agentloop.cli.faults import is_refusal_of_message, with_option, word_and_line
 from agentloop.cli.input import Prompt, is_terminal, one_prompt, prompt_for
 from agentloop.cli.process import before_leaving
 from agentloop.cli.progress import RunFigures, compaction_report, final_line, progress_on
@@ -27,6 +27,7 @@ from agentloop.cli.resume import (
     read_past,
     resume_hint,
     resume_settings,
+    rewind_hint,
     session_choice,
     session_id_for,
 )
@@ -79,6 +80,8 @@ async def run_once(call: RunCall, writer: AnswerWriter, console: Console) -> int
         for line in compaction_report(tally, call.settings.transcripts):
             console.print(Text(line, style="yellow"))
         say(console, resume_hint(tally.session_id, call.settings), style="dim")
+        if tally.refused:
+            say(console, rewind_hint(tally.session_id, call.settings), style="yellow")
     return status
 
 
@@ -169,6 +172,7 @@ async def _show_run(call: RunCall, writer: AnswerWriter, console: Console, tally
         return _output_failed(_outcome(tally, "failed", None), error.reason)
     except Exception as error:  # noqa: BLE001 — every end of a run has its word and its line, faults of ours too
         word, line = word_and_line(error)
+        tally.refused = is_refusal_of_message(error)
         return _outcome(tally, tally.ended.status if tally.ended else word, line)
     finally:
         progress.stop()
