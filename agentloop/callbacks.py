@@ -166,8 +166,8 @@ def checked_callbacks(callbacks: Iterable[Callbacks]) -> tuple[Callbacks, ...]:
     """The callbacks given: any object with one of their methods is one, and those that it lacks are blank.
 
     Raises:
-        UsageError: they are no list, or one of them is a class, has none of the methods, overrides none, or
-            has one that is nearly one of them.
+        UsageError: they are no list, or one of them is a class, has none of the methods, overrides none, has
+            one that is nearly one of them, or one that does not take its one argument.
     """
     if isinstance(callbacks, Callbacks) or not isinstance(callbacks, Iterable):
         raise UsageError(f"callbacks must be a list of Callbacks objects, not {shown(callbacks)}")

@@ -56,7 +56,7 @@ def test_commands_of_the_chat(tmp_path: Path) -> None:
         say(screen, "?", "/undo")
         say(screen, "hello", "hello")
         say(screen, "/undo", "no compaction")
-        say(screen, "/rewind", "undo gives them back")
+        say(screen, "/rewind", "undo gives it back")
         say(screen, "/undo", "taken back: rewind")
         screen.wait_for(READY)
         screen.type("/quit\n")

@@ -54,7 +54,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["rewind", "x", "--turns", "0"], "--turns: '0' is no whole number of at least 1: write one such as 5"),
     (
         ["sessions", "search", "x", "-n", "1001"],
-        "-n: '1001' is no whole number of at least 1 and at most 1,000",
+        "-n: '1001' is more than 1,000: write a smaller number",
     ),
     (["sessions", "expire", "x", "soon"], "TIME: 'soon' is no time above 0: write one such as 90"),
     (

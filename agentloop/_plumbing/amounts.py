@@ -15,7 +15,8 @@ LEAST_WINDOW = 256
 another reason. Our own figure; the smallest windows in use are several times as large."""
 
 _SIZE = pattern(r"(\d[\d_,]*(?:\.\d+)?)\s*([km]?)", re.IGNORECASE)
-_WHOLE = pattern(r"[0-9]{1,18}")
+_WHOLE = pattern(r"0*([0-9]+)")
+_MOST_DIGITS = 18
 _AMOUNT = pattern(r"\d+(\.\d*)?|\.\d+", re.ASCII)
 _TIME = pattern(r"(\d+(?:\.\d*)?|\.\d+)\s*([smhdw]?)", re.ASCII)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -63,13 +64,15 @@ def whole_of(text: str, *, least: int = 1, most: int = MOST_COUNT) -> int:
     Raises:
         UsageError: it is no such number.
     """
-    number = int(text) if _WHOLE.fullmatch(text.strip()) else least - 1
-    if least <= number <= most:
-        return number
-    above = "" if most == MOST_COUNT else f" and at most {most:,}"
-    raise UsageError(
-        f"{shown(text)} is no whole number of at least {least}{above}: write one such as {max(least, 5)}"
-    )
+    found = _WHOLE.fullmatch(text.strip())
+    number = 0 if found is None else most + 1 if len(found[1]) > _MOST_DIGITS else int(found[1])
+    if number > most:
+        raise UsageError(f"{shown(text)} is more than {most:,}: write a smaller number")
+    if found is None or number < least:
+        raise UsageError(
+            f"{shown(text)} is no whole number of at least {least}: write one such as {max(least, 5)}"
+        )
+    return number
 
 
 def amount_of(text: str, *, unit: str) -> float:

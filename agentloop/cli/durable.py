@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import click
 from rich.console import Console
 
-from agentloop._plumbing.checks import MOST_COUNT
+from agentloop._plumbing.amounts import whole_of
 from agentloop.cli.app import exit_status
 from agentloop.cli.build import build
 from agentloop.cli.faults import one_line
@@ -31,7 +31,7 @@ from agentloop.cli.options import (
     options,
 )
 from agentloop.cli.process import before_leaving
-from agentloop.cli.settings import settings_for, settings_of_call
+from agentloop.cli.settings import Choice, read, settings_for, settings_of_call
 from agentloop.cli.terminal import (
     SHOWN,
     StandardOutput,
@@ -65,8 +65,6 @@ _Work: TypeAlias = Callable[[RunQueue], Coroutine[Any, Any, str]]
 HEADING = columns("run", "state", "session", "queue", "submitted", "took", "tries", "prompt", "error")
 _MOST = 50
 _VERBS = ("cancel", "resume", "delete")
-_LONGEST_SHOWN = 100
-_COUNT = re.compile(r"0*([0-9]{1,10})")
 _RATE = re.compile(r"(\d{1,9})/(\d{1,9}(?:\.\d{1,9})?)")
 
 
@@ -165,11 +163,8 @@ def _limits_of(queues: Sequence[str], concurrency: int, rate: str | None) -> lis
 
 def _limit_of(queue: str, concurrency: int, rate: Rate | None) -> QueueLimits:
     name, colon, most = queue.partition(":")
-    found = _COUNT.fullmatch(most)
-    if colon and not (found and 0 < int(found[1]) <= MOST_COUNT):
-        wanted = f"write NAME or NAME:N, N a whole number from 1 to {MOST_COUNT}"
-        raise UsageError(f"--queue: {queue[:_LONGEST_SHOWN]!r}: {wanted}")
-    return QueueLimits(name=name, most=int(found[1]) if found else None, each=concurrency, rate=rate)
+    number = read(Choice(value=most, source="--queue NAME:N"), whole_of) if colon else None
+    return QueueLimits(name=name, most=number, each=concurrency, rate=rate)
 
 
 def _rate(text: str | None) -> Rate | None:

@@ -68,7 +68,7 @@ def _wrong_call(error: click.ClickException) -> str:
     if not isinstance(error, click.BadParameter) or error.param is None:
         return error.format_message()
     of_option = isinstance(error.param, click.Option)
-    name = error.param.opts[-1] if of_option else error.param.human_readable_name
+    name = error.param.opts[-1] if of_option else error.param.human_readable_name.strip("[]")
     if not isinstance(error, click.MissingParameter):
         return f"{name}: {error.message}"
     path = error.ctx.command_path if error.ctx else PROGRAM

@@ -17,7 +17,7 @@ _NAME = re.compile(r"l(\d\d)_\w+\.py")
 
 
 @click.command()
-@click.argument("number", metavar="[N]", type=WholeNumber(), required=False)
+@click.argument("number", metavar="[N]", type=WholeNumber(least=0), required=False)
 @click.option("--prompt", metavar="TEXT", help="What to ask in the lesson, instead of its own example.")
 def lessons(number: int | None, prompt: str | None) -> int:
     """List the lessons, or run the one with that number."""
