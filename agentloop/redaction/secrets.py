@@ -150,15 +150,15 @@ class Secrets:
     def __post_init__(self) -> None:
         values, shapes = _checked_values(self.values), _checked_shapes(self.shapes)
         forms = sorted({form for value in values for form in _plain_forms(value)})
-        kinds = "|".join(re.escape(kind) for kind in {KNOWN, *(shape.kind for shape in shapes)})
+        marks = {f"{MARK}{kind}]" for kind in (KNOWN, *(shape.kind for shape in shapes))}
         made = {
             "values": values,
             "shapes": shapes,
             "_forms": tuple(forms),
             "_base64": tuple(sorted({form for value in values for form in _base64_forms(value)})),
-            "_broken": tuple(form for form in forms if has_break(form)),
+            "_broken": tuple(sorted(form for form in (*forms, *marks) if has_break(form))),
             "_openers": openers_of(shapes),
-            "_mark": re.compile(rf"{re.escape(MARK)}(?:{kinds})\]"),
+            "_mark": re.compile("|".join(map(re.escape, marks))),
         }
         for name, value in made.items():
             object.__setattr__(self, name, value)
@@ -178,9 +178,12 @@ class Secrets:
         of an open block in PEM form, and of what a known value begins with; in any view of the text.
         """
         # In a word that has no end yet an escape may have none either.
-        views = list(views_of(TextView(text[: finished(text)])))
-        end = word_start(text, min(view.place(self._begun(view)) for view in views))
-        for held in (partial(words_end, openers=self._openers), body_start):
+        whole = TextView(text[: finished(text)])
+        views = list(views_of(whole))
+        end = word_start(text, min(view.place(self._begun(view.text)) for view in views))
+        if known := joined([*self._marks(whole.text), *self._known(views)]):
+            views = list(views_of(whole.replaced([(span.start, span.end) for span in known], NOTHING)))
+        for held in (open_block, partial(words_end, openers=self._openers), body_start):
             places = [view.place(held(view.text, at=view.until(end))) for view in views]
             end = word_start(text, min(places))
         for span in reversed(self._found(text)):
@@ -189,11 +192,11 @@ class Secrets:
                 end = word_start(text, span.first)
         return end
 
-    def _begun(self, view: TextView) -> int:
-        """Where a known value, a block or a line end begins that may still go on, as a place in the view."""
-        text, unfolded = view.text, TextView(view.text).unfolded()
+    def _begun(self, text: str) -> int:
+        """Where a known value, a mark or the end of a line begins that may still go on."""
+        unfolded = TextView(text).unfolded()
         begun = min(_begun(text, self._broken), unfolded.place(_begun(unfolded.text, self._base64)))
-        return min(word_start(text, begun), open_block(text), len(text.removesuffix("\r")))
+        return min(word_start(text, begun), len(text.removesuffix("\r")))
 
     def _found(self, text: str) -> list[Span]:
         """What is to be replaced, and the marks that stand there already, in order and apart."""

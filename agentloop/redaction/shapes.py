@@ -496,14 +496,14 @@ _LEAST_LONG_CHARS, _MOST_LONG_CHARS, _LEAST_LAST_CHARS = 40, 100, 4
 _MOST_LINE_CHARS = 400
 
 
-def open_block(text: str) -> int:
-    """Where a block begins whose end may still come; the text's length where there is none."""
+def open_block(text: str, at: int) -> int:
+    """Where a block begins before this position whose end may still come; `at` where there is none."""
     start = text.rfind("-----BEGIN ", max(0, len(text) - MOST_CHARS - _MOST_MARKER_CHARS))
     begun = _BEGINS.match(text, start) if start >= 0 else None
     if begun is None:
-        return len(text)
+        return at
     after = text.find("-----", begun.end())
-    return len(text) if 0 <= after < len(text) - _MOST_MARKER_CHARS else start
+    return at if 0 <= after < len(text) - _MOST_MARKER_CHARS else min(at, start)
 
 
 def body_start(text: str, at: int) -> int:

@@ -90,13 +90,13 @@ class TextView:
         return self._of.place(place + there[at] - here[at])
 
     def until(self, place: int) -> int:
-        """How much of the view was written before this place, which is in no escape."""
+        """How much of the view was written before this place; an escape around it is not."""
         if self._of is None:
             return place
         here, there = self._edges
         place = self._of.until(place)
         at = bisect_right(there, place) - 1
-        return here[at] + place - there[at]
+        return here[at] + (0 if at % 2 else place - there[at])
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """From where to where these letters were written; there is one at least."""
