@@ -18,8 +18,7 @@ def mark_of(*texts: str) -> str:
     whole = "\0".join(texts)
     seed = sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
     held = _NO_DIGITS.sub("", whole)
-    if not held.isascii():
-        held = "".join(str(unicodedata.decimal(digit)) for digit in held)
+    held = held.translate({ord(digit): str(unicodedata.decimal(digit)) for digit in set(held)})
     marks = (str(int(sha256(f"{seed}{at}".encode()).hexdigest(), 16))[:9] for at in count())
     return next(mark for mark in marks if mark not in held)
 

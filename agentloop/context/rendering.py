@@ -260,11 +260,8 @@ def _other_parts(message: Message) -> str:
     return f" [{', '.join(kinds)}]" if kinds else ""
 
 
-_SUMMARY = pattern(
-    r"<(?P<made>summary|digest)(?P<mark> [^>\n]{1,40})?>\n(?P<text>.*)\n</(?P=made)(?(mark)(?P=mark))>\Z",
-    re.DOTALL,
-)
 _COMPRESSED = COMPRESSED.partition("{")[0]
+_OPENING = pattern(r"<((summary|digest)(?: [^>\n]{1,40})?)>\n")
 
 
 def record_in(message: Message) -> tuple[Made, str]:
@@ -273,10 +270,10 @@ def record_in(message: Message) -> tuple[Made, str]:
     Only what we wrote around a text says that it is a digest, and so that its headings are ours.
     """
     text = message.text
-    found = _SUMMARY.search(text) if message.role == "user" and text.startswith(_COMPRESSED) else None
-    if found is None:
+    begin = _OPENING.search(text) if message.role == "user" and text.startswith(_COMPRESSED) else None
+    if begin is None or not text.endswith(end := f"\n</{begin[1]}>"):
         return "summary", text
-    return "digest" if found["made"] == "digest" else "summary", found["text"]
+    return "digest" if begin[2] == "digest" else "summary", text[begin.end() : -len(end)]
 
 
 def parse(text: str, mark: str) -> tuple[list[str], list[Message]]:
