@@ -43,7 +43,8 @@ Purpose: TypeAlias = Literal["agent", "summary", "memory"]
 class ModelRequest:
     """One request: messages and tool schemas in wire form, valid for a strict provider.
 
-    `max_output_tokens` is the most the answer may have; None leaves it to the model.
+    `max_output_tokens` is the most the answer may have; None leaves it to the model. Where the purpose is not
+    the agent's, tools stand there for the provider's prompt cache, and none is to be called.
     """
 
     messages: tuple[Json, ...]

@@ -130,6 +130,11 @@ else in it reads like a label, a heading, an end or an instruction is quoted: wh
 whose it is."""
 """What is to be read, between marks."""
 
+SUMMARY_ON_PREFIX = """Leave your task for now, and write down what matters of the conversation above, so \
+that you can go on working from your text alone. The newest {kept} messages stay in sight: record what \
+stands before them. Answer with that text only: no preface, no question, no tool call."""
+"""Asks for a summary behind the agent's own messages; the instruction follows."""
+
 SUMMARY_PART = """This is part {part} of {parts} of a longer conversation. Record this part only; the \
 records of all parts are made into one afterwards."""
 

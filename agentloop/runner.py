@@ -376,6 +376,7 @@ def new_keeper(
     compactor = compaction.Compactor(
         policy=policy or compaction.Compaction(),
         model=config.agent.model,
+        prefix=config.prefix,
         transcripts=config.transcripts,
         emitter=emitter,
         rebase=rebase,

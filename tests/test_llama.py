@@ -15,6 +15,7 @@ from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
 from agentloop.providers.openai import OpenAIChat
 from agentloop.run import Agent, Limits
 from agentloop.runner import Runner
+from agentloop.strategies import Digest, KeepRecentFraction, Summary, SummaryPrefix, replaced_by
 from agentloop.stream import CompactionEnded, RunEnded, StreamEvent, TextDelta
 from tests.kit import body_of
 from tests.llama_server import BRIEF, FORCED, WINDOW, llama_server
@@ -207,3 +208,26 @@ async def test_calls_upon_calls_outgrow_the_window_again_and_again(
     with capsys.disabled():
         told = f"{cached:,} of {sent:,} input tokens came from the cache"
         print(f"\n{turns} calls, {done} compactions: {told}, {cached / sent:.0%}")
+
+
+async def test_a_summary_behind_the_agents_own_messages_comes_from_the_cache(
+    llama_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model is too small to write one: what counts is its request."""
+    shares: dict[SummaryPrefix, float] = {}
+    prefixes: tuple[SummaryPrefix, ...] = ("own", "shared")
+    for prefix in prefixes:
+        model = Recorded(OpenAIChat("smollm2", base_url=llama_url, window=WINDOW, extra_body=BRIEF))
+        strategy = replaced_by(KeepRecentFraction(0.3), Summary(prefix=prefix, on_failure=Digest()))
+        policy = Compaction(micro=None, trigger=None, strategy=strategy, summary_share=0.05, tool=False)
+        runner = Runner(Agent(model, instructions="Be brief.", compaction=policy), transcripts=tmp_path)
+        for number in range(6):
+            await runner.run(f"{prefix}, {number}. " + "In spring the river rises. " * 25, session_id=prefix)
+        asked = len(model.answered)
+        await runner.compact(prefix)
+        usage = model.answered[asked]
+        shares[prefix] = usage.cached_tokens / usage.input_tokens
+    assert shares["shared"] > 0.5 > shares["own"]
+    with capsys.disabled():
+        told = ", ".join(f"{prefix} {share:.0%}" for prefix, share in shares.items())
+        print(f"\nof a summary's request came from the cache: {told}")

@@ -56,6 +56,12 @@ def test_a_forced_call_lets_go_after_the_first(choice: object, stays: bool) -> N
     assert ("tool_choice" in fields_for({"tool_choice": choice}, request)) is stays
 
 
+@pytest.mark.parametrize("given", [{}, {"tool_choice": "required"}, SET])
+def test_another_request_that_offers_tools_has_none_called(given: dict[str, Any]) -> None:
+    fields = fields_for(given, asked(Message.user("go"), purpose="summary"))
+    assert fields == {name: given[name] for name in given.keys() & {"top_p"}} | {"tool_choice": "none"}
+
+
 def test_of_responses_the_format_alone_stays_behind() -> None:
     text = {"format": {"type": "json_object"}, "verbosity": "low"}
     side = fields_for(

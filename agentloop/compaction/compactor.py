@@ -24,7 +24,7 @@ from agentloop.compaction.plan import Plan, longest_summary
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
 from agentloop.compaction.summary import NotSmallerError, Summariser, fault_of, summary_budget
-from agentloop.context import Budget, Context, missing, record_in
+from agentloop.context import Budget, Context, RequestPrefix, missing, record_in
 from agentloop.emitter import Emitter
 from agentloop.errors import (
     AgentLoopError,
@@ -148,7 +148,8 @@ class _Outcome:
 class Compactor:
     """Carries out plans on sessions, by a policy; `transcripts` is the folder for these, None for nowhere.
 
-    `model` is the agent's, which writes summaries where the policy names no other; None where there is none.
+    `model` is the agent's, which writes summaries where the policy names no other, and `prefix` what its
+    requests begin with; None where there is none.
     `rebase` says when a compaction still holds though others wrote to the log meanwhile. `server_refused` is
     whether the server refused to write the newest summary, where nothing else was to stand instead.
     """
@@ -157,6 +158,7 @@ class Compactor:
     model: ChatModel | None
     transcripts: Path | None
     emitter: Emitter
+    prefix: RequestPrefix | None = None
     rebase: Rebase = rebase_any
     server_refused: bool = field(default=False, init=False)
 
@@ -334,6 +336,7 @@ class Compactor:
             reads=outcome.plan.reads,
             context=outcome.before,
             focus=focus,
+            prefix=self.prefix if spec.prefix == "shared" and model is self.model else None,
         )
         return await summariser.write()
 

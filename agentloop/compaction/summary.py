@@ -7,7 +7,9 @@ unfit to stand for a conversation.
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import TypeAlias
 
 from agentloop._plumbing.aio import in_thread
@@ -29,14 +31,16 @@ from agentloop.context import (
     Context,
     Entry,
     Labelled,
+    RequestPrefix,
     TokenCounter,
     count_request,
     earlier_record,
     fitted,
+    labelled,
     record_in,
     to_wire,
 )
-from agentloop.errors import BadAnswerError, ContextTooLongError, SummaryRefusedError
+from agentloop.errors import BadAnswerError, ContextTooLongError, ModelRefusedError, SummaryRefusedError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message
 from agentloop.model_call import OnPart, call_model
@@ -45,18 +49,20 @@ from agentloop.prompts import (
     SUMMARY_FOCUS,
     SUMMARY_INDEX,
     SUMMARY_INSTRUCTION,
-    SUMMARY_MATERIAL,
+    SUMMARY_ON_PREFIX,
     SUMMARY_PART,
     SUMMARY_PARTS,
     SUMMARY_REPAIR,
     SUMMARY_SYSTEM,
-    mark_of,
     summary_message,
 )
 from agentloop.strategies import Summary, left_unread, trimmed
 
 TakeNote: TypeAlias = Callable[[ModelCalled], None]
 """Takes note of each request that was answered."""
+
+RequestFor: TypeAlias = Callable[[str], ModelRequest]
+"""The request that asks a question."""
 
 SummaryCheck: TypeAlias = Callable[[str, str | None], str | None]
 """Why a text with this finish reason cannot be used, in words; None where it can."""
@@ -102,7 +108,8 @@ class Summariser:
     `budget` is the summariser's own: its window, its counter, and as its output the longest summary; an
     overflow teaches more of it. `limit_seconds` bounds all requests together, and `note` takes note of each
     that was answered. `spec` says how it is to be written and read; `index_tokens` is the longest index below
-    it, 0 for none; that takes what the prose leaves of the longest summary.
+    it, 0 for none; that takes what the prose leaves of the longest summary. `prefix` is what the agent's
+    requests begin with, where the summary is to share it.
     """
 
     model: ChatModel
@@ -116,6 +123,7 @@ class Summariser:
     focus: str | None = None
     spec: Summary = field(default_factory=Summary)
     index_tokens: int = 0
+    prefix: RequestPrefix | None = None
     _parts: list[str] = field(default_factory=list, init=False)
     """The records of the chunks read."""
     _sent: int = field(default=0, init=False)
@@ -148,6 +156,9 @@ class Summariser:
 
     async def _draft(self) -> tuple[str, tuple[int, ...]]:
         """The prose, and what was not read for it."""
+        if self.prefix is not None and self._fits_behind(self.prefix):
+            with suppress(ContextTooLongError, ModelRefusedError):  # it is asked for by itself then
+                return await self._prose_behind(self.prefix), self._untold()
         reading = await self._read()
         for _ in range(MOST_TRIES):
             try:
@@ -157,6 +168,34 @@ class Summariser:
                 # The records of all chunks are there: only the last request was too long.
                 reading = reading if self._parts else await self._read()
         raise SummaryRefusedError("the summariser's own request is too long for its window")
+
+    def _fits_behind(self, prefix: RequestPrefix) -> bool:
+        """Whether the window holds the agent's messages, the question and the longest answer."""
+        counted = count_request(self._behind(prefix, self._question_behind()), self._counter)
+        return ceil(self.budget.ratio(self.context) * counted) + self.budget.reserve <= self.budget.window
+
+    async def _prose_behind(self, prefix: RequestPrefix) -> str:
+        text = await self._accepted(
+            self._question_behind(), self._fault, lambda question: self._behind(prefix, question)
+        )
+        return fitted(text, max_tokens=self._longest, counter=self._counter)
+
+    def _question_behind(self) -> str:
+        newest = max(entry.at for entry in self.covered)
+        kept = sum(entry.at > newest for entry in self.context.visible)
+        told = BETWEEN.join(filter(None, (self.spec.system, SUMMARY_ON_PREFIX.format(kept=kept))))
+        return question_of((), self.spec, focus=self.focus, max_tokens=self._longest, told=told)
+
+    def _behind(self, prefix: RequestPrefix, question: str) -> ModelRequest:
+        """The agent's request for what is in sight, and behind it the question."""
+        request = prefix.request(self.context, Message.user(question))
+        return replace(request, purpose="summary", max_output_tokens=self.budget.reserve)
+
+    def _untold(self) -> tuple[int, ...]:
+        """The positions of which the agent sees nothing that the summary could tell."""
+        said = [entry for entry in self.covered if entry.kind == "said"]
+        shown = [replace(entry, original=entry.message) for entry in said]
+        return tuple(sorted(left_unread(said, shown)))
 
     async def _read(self) -> Reading:
         before, room = self.reads, self._room()
@@ -238,25 +277,30 @@ class Summariser:
             return "it was JSON, which nobody asked for"
         return fault_of(text, finish, self.covered, self.context, self._counter)
 
-    async def _accepted(self, question: str, check: SummaryCheck) -> str:
+    async def _accepted(
+        self, question: str, check: SummaryCheck, request_for: RequestFor | None = None
+    ) -> str:
         """The answer; where it cannot be used, that to the same question with its fault."""
-        text, finish = await self._ask(question)
+        request_for = request_for or self._by_itself
+        text, finish = await self._ask(request_for(question))
         if fault := check(text, finish):
             repair = SUMMARY_REPAIR.format(fault=fault)
-            text, finish = await self._ask(f"{question}{BETWEEN}{repair}")
+            text, finish = await self._ask(request_for(f"{question}{BETWEEN}{repair}"))
             if fault := check(text, finish):
                 if fault == size_fault(text, self.covered, self._counter):
                     raise NotSmallerError(f"a summary is not worth it: {fault}")
                 raise SummaryRefusedError(f"the summary was refused: {fault}")
         return text
 
-    async def _ask(self, question: str) -> tuple[str, str | None]:
+    def _by_itself(self, question: str) -> ModelRequest:
         system = Message(role="system", content=self.spec.system or SUMMARY_SYSTEM)
-        request = ModelRequest(
+        return ModelRequest(
             messages=(to_wire(system), to_wire(Message.user(question))),
             purpose="summary",
             max_output_tokens=self.budget.reserve,
         )
+
+    async def _ask(self, request: ModelRequest) -> tuple[str, str | None]:
         counted = count_request(request, self._counter)
         self._sent = counted + self.budget.reserve
         answer, called = await call_model(self.model, request, counted=counted, on_part=self.on_part)
@@ -322,7 +366,7 @@ def smaller(budget: Budget, window: int | None, *, refused: int) -> Budget:
 def question_of(
     material: Sequence[Labelled], spec: Summary, *, focus: str | None, max_tokens: int, told: str = ""
 ) -> str:
-    """The question; `told` says which part of the conversation the material is.
+    """The question; `told` says what of the conversation the material is, or where it stands without any.
 
     What is ours around the material is known by a mark that is in none of it. Where an instruction of the
     user's own names `{max_words}`, that is filled in; other braces are text.
@@ -331,9 +375,7 @@ def question_of(
     instruction = (spec.instruction or SUMMARY_INSTRUCTION).replace("{max_words}", words)
     wish = SUMMARY_FOCUS.format(focus=focus) if focus else ""
     wishes = BETWEEN.join(filter(None, (told, instruction, wish)))
-    mark = mark_of(wishes, *map(str, material))
-    shown = BETWEEN.join(each.marked(mark) for each in material)
-    return f"{SUMMARY_MATERIAL.format(mark=mark, material=shown)}{BETWEEN}{wishes}"
+    return f"{labelled(material, beside=wishes)}{BETWEEN}{wishes}" if material else wishes
 
 
 _THINKING = pattern(r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z))+", re.DOTALL | re.IGNORECASE)

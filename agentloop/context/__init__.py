@@ -12,9 +12,9 @@ from agentloop.context.pairing import says_nothing
 from agentloop.context.parts import chat_messages, for_chat, stub
 from agentloop.context.rendering import MOST_CHARS, IdentifierKind, Labelled, counted, earlier_record
 from agentloop.context.rendering import identifiers, is_bare, kind_of, kinds, missing, named_values, parse
-from agentloop.context.rendering import record_in, render
+from agentloop.context.rendering import labelled, record_in, render
 from agentloop.context.request import AskModel, Finish, RunTools, Step, arranged, next_step, partial_answer
-from agentloop.context.request import calls_of, cut_short_by, wire_messages, wire_tools
+from agentloop.context.request import RequestPrefix, calls_of, cut_short_by, wire_messages
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message
 from agentloop.context.tokens import count_request, counter_for, estimate_tokens, fits, fitted
 from agentloop.context.tokens import for_chat_completions

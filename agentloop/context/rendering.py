@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -23,7 +23,7 @@ from agentloop.context.entries import Entry
 from agentloop.context.pairing import says_nothing
 from agentloop.events import Made
 from agentloop.messages import Message, ToolCall
-from agentloop.prompts import COMPRESSED
+from agentloop.prompts import COMPRESSED, SUMMARY_MATERIAL, mark_of
 
 IdentifierKind: TypeAlias = Literal["path", "url", "error", "number", "name"]
 
@@ -211,6 +211,13 @@ class Labelled:
 def earlier_record(text: str) -> Labelled:
     """The text as an earlier record."""
     return Labelled("Earlier record", text)
+
+
+def labelled(material: Sequence[Labelled], *, beside: str) -> str:
+    """The conversation between marks that neither it nor what stands beside holds."""
+    mark = mark_of(beside, *map(str, material))
+    shown = "\n\n".join(each.marked(mark) for each in material)
+    return SUMMARY_MATERIAL.format(mark=mark, material=shown)
 
 
 def render(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from agentloop.context.context import Context
 from agentloop.context.entries import Entry
 from agentloop.context.pairing import (
     SYSTEM_ROLES,
@@ -24,7 +25,7 @@ from agentloop.context.pairing import (
 )
 from agentloop.context.wire import labelled_user, to_wire
 from agentloop.messages import CallIds, Json, Message, ToolCall
-from agentloop.models import CUT_SHORT
+from agentloop.models import CUT_SHORT, ModelRequest
 from agentloop.prompts import SYSTEM_IN_LOG
 
 
@@ -131,6 +132,24 @@ def wire_tools(schemas: Sequence[Json], messages: Sequence[Json]) -> tuple[Json,
     if schemas or not any("tool_calls" in message for message in messages):
         return tuple(schemas)
     return (NO_TOOL,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestPrefix:
+    """What every request of an agent begins with: its instructions, and its tools by their schemas.
+
+    `later` are those of tools that are offered once something was hidden.
+    """
+
+    instructions: str | None = None
+    schemas: tuple[Json, ...] = ()
+    later: tuple[Json, ...] = ()
+
+    def request(self, context: Context, *behind: Message) -> ModelRequest:
+        """The agent's request for what is in sight, with these messages behind it."""
+        wired = wire_messages((*context.messages, *behind), instructions=self.instructions)
+        schemas = (*self.schemas, *(self.later if context.rewritten_at else ()))
+        return ModelRequest(messages=wired, tools=wire_tools(schemas, wired))
 
 
 def arranged(messages: Sequence[Message]) -> Iterator[Message]:

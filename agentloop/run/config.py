@@ -12,7 +12,7 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.strict_json import cleaned
 from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks
-from agentloop.context import Budget, TokenCounter, counter_for
+from agentloop.context import Budget, RequestPrefix, TokenCounter, counter_for
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, Hides, Sink
 from agentloop.errors import UsageError
 from agentloop.messages import Message
@@ -66,6 +66,12 @@ class RunConfig:
         """What counts the agent's tokens."""
         return counter_for(self.agent.model.name)
 
+    @property
+    def prefix(self) -> RequestPrefix:
+        """What every request of its agent begins with."""
+        later = tuple(tool.schema for tool in self.recall)
+        return RequestPrefix(instructions=self.agent.instructions, schemas=self.agent.schemas, later=later)
+
     async def new_run(
         self,
         session_id: str,
@@ -89,6 +95,7 @@ class RunConfig:
         return Run(
             agent=self.agent,
             recall=self.recall,
+            prefix=self.prefix,
             sessions=self.sessions,
             keeper=self.new_keeper(self, emitter, await self.first_budget(), rebase),
             emitter=emitter,

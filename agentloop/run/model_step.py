@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agentloop.context import overflow_error, says_nothing, wire_messages, wire_tools
+from agentloop.context import overflow_error, says_nothing
 from agentloop.errors import BadAnswerError, ContextTooLongError, SpoiltAnswerError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message
@@ -53,10 +53,8 @@ def came_to_nothing(message: Message, finish: str | None) -> bool:
 
 def request_for(run: Run, session: Session) -> ModelRequest:
     """The request that the context stands for."""
-    messages = wire_messages(session.context.messages, instructions=run.agent.instructions)
-    return ModelRequest(
-        messages=messages,
-        tools=wire_tools(run.schemas(session.context), messages),
+    return replace(
+        run.prefix.request(session.context),
         max_output_tokens=run.keeper.budget.longest_answer(session.context),
     )
 

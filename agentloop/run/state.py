@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentloop._plumbing.aio import to_its_end
-from agentloop.context import Budget, Context, TokenCounter, count_message
+from agentloop.context import Budget, Context, RequestPrefix, TokenCounter, count_message
 from agentloop.emitter import Emitter
 from agentloop.errors import ContextTooLongError, TakenOverError
 from agentloop.events import Event, MessageRecord, RunEndRecord
-from agentloop.messages import CallIds, Json, Message, Usage
+from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer, AsksWindow
 from agentloop.run.agent import Agent, SubAgent
 from agentloop.run.limits import Limits, Spending
@@ -72,8 +72,9 @@ class Stored:
 class Run:
     """One run while it goes on; `spills` is the folder for results too long to show, None for nowhere.
 
-    `registry` holds the agent's tools and those of `recall`. `run_below` runs a sub-agent for one of its
-    calls, `within` is what the run has used that this one is a part of.
+    `prefix` is what every request begins with. `registry` holds the agent's tools and those of `recall`.
+    `run_below` runs a sub-agent for one of its calls, `within` is what the run has used that this one is a
+    part of.
 
     `spending` is what it has used, held against `limits`. `in_vain` is how many answers in a row came to
     nothing, `session` the session as this run last stored it, None before the log knows of the run and once
@@ -84,6 +85,7 @@ class Run:
     """
 
     agent: Agent
+    prefix: RequestPrefix
     sessions: Sessions
     keeper: KeepsContext
     emitter: Emitter
@@ -119,11 +121,6 @@ class Run:
     def id(self) -> str:
         """The run's id."""
         return self.emitter.run_id
-
-    def schemas(self, context: Context) -> tuple[Json, ...]:
-        """The tools to offer beside this context; those of recall once something of it was hidden."""
-        later = self.recall if context.rewritten_at else ()
-        return (*self.agent.schemas, *(tool.schema for tool in later))
 
     def spend(self, answer: Answer, counted: int) -> None:
         """Add what one request of the agent used; `counted` is its length by our own count."""

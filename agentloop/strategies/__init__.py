@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from agentloop._plumbing.faces import loaded_later
 from agentloop.strategies.base import Chain as Chain, Cut as Cut, Digest as Digest, Instead as Instead
 from agentloop.strategies.base import Lines as Lines, Note as Note, Strategy as Strategy, Summary as Summary
-from agentloop.strategies.base import cut_of as cut_of, foldable as foldable
+from agentloop.strategies.base import cut_of as cut_of, foldable as foldable, trimmed
 from agentloop.strategies.base import CapToolText, Computed, DropAgentItems, DropOldest, LastLines, OnFailure
-from agentloop.strategies.base import MarkOldResults, Tiers, Trim, check_strategy, left_unread, trimmed
+from agentloop.strategies.base import MarkOldResults, SummaryPrefix, Tiers, Trim, check_strategy, left_unread
 from agentloop.strategies.clearing import ClearResults as ClearResults
 from agentloop.strategies.clearing import Clearing, MicroCompact, asked_again, cleared_item, superseded_items
 from agentloop.strategies.keep import KeepRecentFraction as KeepRecentFraction

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, get_args
 
 from agentloop._plumbing.checks import called, fraction, is_kept_whole, shown, whole, whole_or_none
 from agentloop._plumbing.private_files import refused
@@ -324,6 +324,9 @@ class Lines:
         whole_or_none("max_tokens", self.max_tokens, 20)
 
 
+SummaryPrefix: TypeAlias = Literal["own", "shared"]
+"""What a request for a summary begins with: words of its own, or what the agent's last request held."""
+
 Computed: TypeAlias = Digest | Lines | Note
 """What needs no model."""
 
@@ -343,6 +346,12 @@ class Summary:
     each failure, and answers with what stands, or None. Where there is no model at all it is not called, and
     a `Digest` stands.
 
+    With `prefix="shared"` the agent's own model is asked behind the agent's own instructions, tools and
+    messages, with the instruction as the last user message: what a provider has in its prompt cache is then
+    paid at the cache's price. It reads what the agent sees, old results shortened, and neither chunks, caps
+    nor trims apply. It is asked in the ordinary way where another model writes, where that request would not
+    fit, or where the server refuses it.
+
     >>> Summary(max_tokens=1_000, on_failure=Digest()).on_failure
     Digest(max_tokens=None)
 
@@ -359,6 +368,7 @@ class Summary:
     message_chars: int | None = None
     trims: tuple[Trim, ...] = ()
     on_failure: OnFailure | None = None
+    prefix: SummaryPrefix = "own"
 
     def __post_init__(self) -> None:
         whole_or_none("max_tokens", self.max_tokens, 20)
@@ -370,6 +380,8 @@ class Summary:
             raise UsageError(f"trims must be a tuple of trims, not {shown(self.trims)}")
         for trim in self.trims:
             called("each of trims", trim, "a function of entries, a room and a counter")
+        if self.prefix not in get_args(SummaryPrefix):
+            raise UsageError(f"prefix must be 'own' or 'shared', not {shown(self.prefix)}")
         if not isinstance(self.on_failure, Computed | None):
             called("on_failure", self.on_failure, "a Digest, Lines, a Note, None, or a function of an error")
 

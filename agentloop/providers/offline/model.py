@@ -21,7 +21,7 @@ from agentloop.messages import Json, Message, Usage
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.providers.local import admitted, answer_of, streamed
 from agentloop.providers.offline.reading import reading_step, shorten
-from agentloop.providers.offline.record import facts_in, facts_of, record_of
+from agentloop.providers.offline.record import facts_in, facts_of, record_of, with_conversation
 from agentloop.providers.offline.view import CallMade, View, file_task, named_files, view_of
 
 _QUESTION = re.compile(
@@ -107,7 +107,9 @@ def _reply(request: ModelRequest, counter: TokenCounter, side_by_side: int) -> M
     match request.purpose:
         case "summary":
             most = request.max_output_tokens or 2_000
-            return Message.assistant(record_of(view.asked, most_tokens=most * 9 // 10, counter=counter))
+            before = [Message.from_openai(message) for message in request.messages[:-1]]
+            question = with_conversation(view.asked, before)
+            return Message.assistant(record_of(question, most_tokens=most * 9 // 10, counter=counter))
         case "memory":
             return Message.assistant("\n".join(facts_of(view.asked)))
     return _step(replace(view, asked=view.asked[:MOST_CHARS_HEEDED]), side_by_side)

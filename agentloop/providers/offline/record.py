@@ -1,11 +1,12 @@
 """The offline model's summaries: the state of its job, what speaks of the focus, and a digest of the rest."""
 
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentloop.compaction.digest import FILES, NAMED, digest, parse_records
-from agentloop.context import Entry, TokenCounter, parse
+from agentloop.context import Entry, TokenCounter, labelled, parse, render
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import SUMMARY_FOCUS, summary_message
 from agentloop.providers.offline.reading import shorten
@@ -24,6 +25,7 @@ from agentloop.providers.offline.view import (
     is_in_order,
     is_note,
     is_ours,
+    is_record,
     listed_in,
     note_lines,
     notes_in,
@@ -134,6 +136,19 @@ def record_of(question: str, *, most_tokens: int, counter: TokenCounter) -> str:
     own = job.text(most_tokens=left - least_tokens - 4, counter=counter, again=asked.again)
     body = digest(entries, max_tokens=max(1, left - counter(own) - 4), counter=counter)
     return "\n\n".join(part for part in (own, focused, body) if part) or "Nothing was asked yet."
+
+
+def with_conversation(question: str, messages: Sequence[Message]) -> str:
+    """The question with the conversation in it, where it was asked behind the messages themselves."""
+    if _CONVERSATION.match(question):
+        return question
+    entries = [
+        Entry(seq=at, message=each, tokens=0, original=each, kind="summary" if is_record(each) else "said")
+        for at, each in enumerate(messages, 1)
+        if each.role != "system"
+    ]
+    material = [part for parts in render(entries, max_result_chars=sys.maxsize) for part in parts]
+    return f"{labelled(material, beside=question)}\n\n{question}"
 
 
 def facts_of(question: str) -> list[str]:

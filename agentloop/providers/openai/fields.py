@@ -302,7 +302,8 @@ def fields_for(fields: Mapping[str, Any], request: ModelRequest) -> dict[str, An
     """The further fields that this request carries.
 
     What is set for the agent's answers and calls goes with no other request, and what is of tools with none
-    that offers none. A call that is forced is forced once a turn: else no turn would ever end.
+    that offers none. A call that is forced is forced once a turn: else no turn would ever end. Tools that
+    another request offers, so that it begins as the agent's do, must not be called.
     """
     kept = dict(fields)
     is_side = request.purpose != "agent"
@@ -312,7 +313,8 @@ def fields_for(fields: Mapping[str, Any], request: ModelRequest) -> dict[str, An
     gone = _FOR_THE_AGENT if is_side else frozenset() if offers else _FOR_TOOLS
     if _forces(kept.get("tool_choice")) and _has_called(request):
         gone = gone | {"tool_choice"}
-    return {name: value for name, value in kept.items() if name not in gone}
+    sent = {name: value for name, value in kept.items() if name not in gone}
+    return sent | {"tool_choice": "none"} if is_side and request.tools else sent
 
 
 def _forces(choice: object) -> bool:
