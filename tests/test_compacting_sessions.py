@@ -136,9 +136,43 @@ async def test_nothing_to_do_writes_nothing() -> None:
     result = await runner.compact("s")
     assert (result.status, result.archived, result.seq) == ("not_due", (), None)
     assert result.tokens_before == result.tokens_after == (await runner.status("s")).tokens
-    assert "nothing worth compacting" in str(result.error)
+    why = "5 messages (277 tokens) may go, and SlidingWindow(max_events=50) leaves all of them as they are"
+    assert result.error == why
     assert await runner.preview("s") is None
     assert (await context_in(runner)).length == length
+
+
+def the_newest(context: Context, budget: Any) -> Cut | None:
+    newest = context.visible[-1].seq
+    return Cut(covers=((newest, newest),), at=newest + 1)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "why"),
+    [
+        (TurnWindow(9), "and TurnWindow(max_turns=9) leaves all of them as they are"),
+        (RecursiveSummary(), "and RecursiveSummary(keep=10, overlap=2) leaves all of them as they are"),
+        (
+            ClearResults(),
+            "and ClearResults(keep_tokens=40000, least_tokens=20000) leaves all of them as they are",
+        ),
+        (Tiered(keep=20), "and Tiered leaves all of them as they are"),
+        (
+            replaced_by(TurnWindow(9), Digest()),
+            "and replaced_by(TurnWindow, Digest) leaves all of them as they are",
+        ),
+        (the_newest, "and all that the_newest names must stay"),
+    ],
+)
+async def test_where_a_strategy_keeps_all_it_is_named_with_its_numbers(strategy: Any, why: str) -> None:
+    runner = await runner_on(talk(3), KeepRecentTurns(1))
+    result = await runner.compact("s", strategy=strategy)
+    assert (result.status, str(result.error).partition("may go, ")[2]) == ("not_due", why)
+
+
+async def test_where_nothing_may_go_that_is_said() -> None:
+    runner = await runner_on([Message.user("hi"), Message.assistant("ok")], TurnWindow(1))
+    assert "the newest exchange stay" in str((await runner.compact("s")).error)
 
 
 async def test_a_pair_stands_in_the_context_and_the_next_pass_builds_on_it() -> None:

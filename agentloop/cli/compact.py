@@ -135,7 +135,7 @@ def compaction_text(result: CompactionResult) -> str:
 def preview_text(preview: CompactionPreview | None) -> str:
     """What a compaction would do, in one line."""
     if preview is None:
-        return NOTHING_TO_DO
+        return "nothing would be compacted: too little may go, or the strategy keeps all of it"
     what = f"would compact positions {preview.first} to {preview.last} by {preview.strategy}"
     size = f"{preview.messages} messages, {short(preview.tokens)} of {short(preview.context.tokens)} tokens"
     after = f"leaving about {short(preview.tokens_after)}"

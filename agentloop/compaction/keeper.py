@@ -34,6 +34,7 @@ from agentloop.compaction.plan import (
     small_tail_plan,
     step_plans,
     steps_of,
+    why_nothing,
     with_threshold,
 )
 from agentloop.compaction.policy import Compaction
@@ -49,7 +50,7 @@ from agentloop.context import (
 )
 from agentloop.errors import ConflictError, ContextTooLongError
 from agentloop.events import Cleared, ClearedItem, NotCompacted
-from agentloop.results import NOTHING_TO_DO, CompactionPreview
+from agentloop.results import CompactionPreview
 from agentloop.sessions import Session
 from agentloop.strategies import Clearing, Computed, Strategy, Summary, strategy_name, superseded_items
 from agentloop.stream import (
@@ -164,8 +165,16 @@ class ContextKeeper:
             if held is not None:
                 session = await self._hold_back(session, occasion, strategy, held)
                 return session, self._not_due(session.context, occasion, strategy, held, "skipped")
-        session, result = await self._by_the_steps(await session.whole(), self.budget, occasion, strategy)
-        return session, result or self._not_due(session.context, occasion, strategy, NOTHING_TO_DO)
+        return await self._as_asked(await session.whole(), occasion, strategy)
+
+    async def _as_asked(
+        self, session: Session, occasion: Occasion, strategy: Strategy
+    ) -> tuple[Session, CompactionResult]:
+        session, result = await self._by_the_steps(session, self.budget, occasion, strategy)
+        if result is None:
+            why = why_nothing(strategy, session.context, self._with_threshold(self.budget))
+            result = self._not_due(session.context, occasion, strategy, why)
+        return session, result
 
     async def compact_for_model(
         self, session: Session, focus: str | None
@@ -179,8 +188,7 @@ class ContextKeeper:
         if refusal := self._refused_wish(session.context, occasion):
             session = await self._skip(session, occasion, self._strategy, refusal)
             return session, self._not_due(session.context, occasion, self._strategy, refusal, "skipped")
-        session, result = await self._by_the_steps(session, self.budget, occasion, self._strategy)
-        return session, result or self._not_due(session.context, occasion, self._strategy, NOTHING_TO_DO)
+        return await self._as_asked(session, occasion, self._strategy)
 
     def _refused_wish(self, context: Context, occasion: Occasion) -> str | None:
         """Why the model's wish is not granted, and when it may be; None where it is."""
@@ -298,13 +306,22 @@ class ContextKeeper:
             plan = small_tail_plan(session.context, budget, occasion)
             session, _ = await self._carry_out(session, budget, plan)
         if len(self.outcomes) == first:
-            session = await self._skip(session, occasion, self._strategy, NOTHING_TO_DO, "ineffective")
+            why = self._too_little(session.context, budget, occasion)
+            session = await self._skip(session, occasion, self._strategy, why, "ineffective")
             return session, None
         return session, self.outcomes[-1]
 
     def _is_worth(self, context: Context, budget: Budget, occasion: Occasion) -> bool:
         """Whether the policy saves enough of the request to rewrite it."""
-        return gain_of(self._strategy, context, budget, occasion) >= max(1, WORTH * budget.size(context))
+        return gain_of(self._strategy, context, budget, occasion) >= _least_gain(context, budget)
+
+    def _too_little(self, context: Context, budget: Budget, occasion: Occasion) -> str:
+        """Why nothing was carried out: there is nothing to do, or not enough."""
+        if gain := gain_of(self._strategy, context, budget, occasion):
+            return (
+                f"it would save about {gain:,} tokens, and is done from {_least_gain(context, budget):,} on"
+            )
+        return why_nothing(self._strategy, context, budget)
 
     async def _by_the_steps(
         self, session: Session, budget: Budget, occasion: Occasion, strategy: Strategy
@@ -483,6 +500,10 @@ def _needs_a_model(plan: Plan) -> bool:
         and isinstance(plan.instead, Summary)
         and not isinstance(plan.instead.on_failure, Computed)
     )
+
+
+def _least_gain(context: Context, budget: Budget) -> int:
+    return max(1, ceil(WORTH * budget.size(context)))
 
 
 def _asked_for(focus: str | None) -> Occasion:

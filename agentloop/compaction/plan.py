@@ -7,7 +7,7 @@ session.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import shown
@@ -15,6 +15,7 @@ from agentloop.compaction.policy import Compaction
 from agentloop.context import Budget, Context, Entry, Unit, clamped, covered_ranges, safe_cover
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import ClearedItem, Ranges, holds
+from agentloop.results import NOTHING_TO_DO
 from agentloop.strategies import (
     Chain,
     Cut,
@@ -25,6 +26,7 @@ from agentloop.strategies import (
     Strategy,
     Tiers,
     cleared_item,
+    foldable,
     replaced_by,
     strategy_name,
 )
@@ -269,6 +271,30 @@ def step_plans(strategy: Strategy, context: Context, budget: Budget, occasion: O
 def gain_of(strategy: Strategy, context: Context, budget: Budget, occasion: Occasion) -> int:
     """The most that a step of the strategy would save, in tokens of our own count."""
     return max((plan.tokens for plan in step_plans(strategy, context, budget, occasion)), default=0)
+
+
+def why_nothing(strategy: Strategy, context: Context, budget: Budget) -> str:
+    """Why no step of the strategy finds anything to do, in words."""
+    units = [unit for unit in foldable(context, budget) if unit.is_said]
+    if not units:
+        return NOTHING_TO_DO
+    messages, tokens = sum(len(unit.entries) for unit in units), sum(unit.tokens for unit in units)
+    may_go = f"{_count(messages, 'message')} ({_count(tokens, 'token')}) may go"
+    if any(step.strategy(context, budget) for step in steps_of(strategy, budget)):
+        return f"{may_go}, and all that {strategy_name(strategy)} names must stay"
+    return f"{may_go}, and {_with_numbers(strategy)} leaves all of them as they are"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _with_numbers(strategy: Strategy) -> str:
+    """The strategy's name, with the numbers that it goes by."""
+    names: list[str] = [each.name for each in fields(strategy)] if is_dataclass(strategy) else []
+    values = ((name, getattr(strategy, name)) for name in names)
+    numbers = ", ".join(f"{name}={value}" for name, value in values if isinstance(value, int | float))
+    return f"{strategy_name(strategy)}({numbers})" if numbers else strategy_name(strategy)
 
 
 def longest_summary(plan: Plan, context: Context, budget: Budget, share: float) -> int:
