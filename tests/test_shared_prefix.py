@@ -12,8 +12,9 @@ import pytest
 from agentloop import Agent, Compaction, OfflineModel, OpenAIChat, OpenAIResponses, Runner, compact_messages
 from agentloop.context import count_request
 from agentloop.errors import BadAnswerError, UsageError
+from agentloop.events import Cleared
 from agentloop.models import ModelRequest
-from agentloop.strategies import Digest, KeepRecentFraction, Summary, replaced_by
+from agentloop.strategies import Digest, KeepRecentFraction, MicroCompact, Summary, replaced_by
 from agentloop.stream import CompactionEnded
 from agentloop.testing import ScriptedModel, calls
 from agentloop.triggers import WindowFraction
@@ -169,13 +170,19 @@ async def test_the_offline_model_reads_what_stands_before_the_question(tmp_path:
         assert (result.status, "takes" in str(result.error)) == ("ineffective", True)
 
 
-async def test_results_that_the_agent_sees_shortened_count_as_read_by_their_beginning(tmp_path: Path) -> None:
+async def test_l4_results_that_the_agent_sees_shortened_are_said_to_be_unread(tmp_path: Path) -> None:
     model = ScriptedModel([*reading(8, words=900), "done"], window=16_000, summary=every_fact)
-    policy = Compaction(trigger=None, strategy=shared().strategy)
+    micro = MicroCompact(keep_messages=8, min_gain_tokens=0)
+    policy = Compaction(micro=micro, trigger=None, strategy=shared().strategy)
     runner = runner_for(model, tmp_path, policy)
     await runner.run("Read it all.", session_id="s")
+    events = [record.event for record in await runner.store.read("s")]
+    shortened = {item.seq for event in events if isinstance(event, Cleared) for item in event.items}
     result = await runner.compact("s")
-    assert (result.status, result.unread) == ("done", ())
+    assert result.status == "done"
+    (asked,) = [request for request in model.requests if request.purpose == "summary"]
+    assert ASKED in str(asked.messages[-1]["content"])
+    assert set(result.unread) == shortened & set(result.archived) != set()
 
 
 def test_in_a_plain_list_no_agent_is_known() -> None:

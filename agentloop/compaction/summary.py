@@ -158,7 +158,7 @@ class Summariser:
         """The prose, and what was not read for it."""
         if self.prefix is not None and self._fits_behind(self.prefix):
             with suppress(ContextTooLongError, ModelRefusedError):  # it is asked for by itself then
-                return await self._prose_behind(self.prefix), self._untold()
+                return await self._prose_behind(self.prefix), self._shortened()
         reading = await self._read()
         for _ in range(MOST_TRIES):
             try:
@@ -191,11 +191,10 @@ class Summariser:
         request = prefix.request(self.context, Message.user(question))
         return replace(request, purpose="summary", max_output_tokens=self.budget.reserve)
 
-    def _untold(self) -> tuple[int, ...]:
-        """The positions of which the agent sees nothing that the summary could tell."""
-        said = [entry for entry in self.covered if entry.kind == "said"]
-        shown = [replace(entry, original=entry.message) for entry in said]
-        return tuple(sorted(left_unread(said, shown)))
+    def _shortened(self) -> tuple[int, ...]:
+        """The positions of the results covered of which the agent sees less than their heads and tails."""
+        results = (entry for entry in self.covered if entry.original.role == "tool")
+        return tuple(entry.seq for entry in results if entry.cleared)
 
     async def _read(self) -> Reading:
         before, room = self.reads, self._room()

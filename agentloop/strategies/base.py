@@ -348,9 +348,9 @@ class Summary:
 
     With `prefix="shared"` the agent's own model is asked behind the agent's own instructions, tools and
     messages, with the instruction as the last user message: what a provider has in its prompt cache is then
-    paid at the cache's price. It reads what the agent sees, old results shortened, and neither chunks, caps
-    nor trims apply. It is asked in the ordinary way where another model writes, where that request would not
-    fit, or where the server refuses it.
+    paid at the cache's price. It reads what the agent sees: results that are shown shortened are reported as
+    unread, and neither chunks, caps nor trims apply. It is asked in the ordinary way where another model
+    writes, where that request would not fit, or where the server refuses it.
 
     >>> Summary(max_tokens=1_000, on_failure=Digest()).on_failure
     Digest(max_tokens=None)
