@@ -221,7 +221,8 @@ def _answer(
     """Each file with its note; of those whose names went, too, how many there are."""
     lines = [f"{path}: {known[path]}" for path in sorted(known) if task.takes_in(path)]
     gone = [
-        f"The first {place.count} files of {pattern} are read, up to {place.last}; their notes stand above."
+        f"The first {place.count} files of {pattern} are read, up to {place.last}; "
+        "their notes were said before, in this session."
         for pattern, place in places.items()
         if pattern in task.patterns and place.count > sum(map(FileTask(patterns=(pattern,)).takes_in, known))
     ]
