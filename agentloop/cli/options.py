@@ -68,7 +68,9 @@ def _option(
     names = declared.split()
     name = click.Option(names).name
     assert name is not None
-    option = click.option(*names, metavar=metavar, help=help, is_flag=metavar is None, **shown)
+    if metavar is None:
+        shown["is_flag"] = True  # said to be none, click takes a value such as -1 for another option
+    option = click.option(*names, metavar=metavar, help=help, **shown)
     return KnownOption(name=name, shown=option, variable=variable, may_be_empty=may_be_empty)
 
 
