@@ -284,6 +284,86 @@ def test_a_text_in_pieces_gives_what_the_whole_gives_however_it_is_written(
     assert secrets(clean) == clean
 
 
+ATOMS = st.sampled_from(
+    [
+        *(
+            '"password": "',
+            "two words here",
+            '"',
+            "password",
+            "=",
+            ":",
+            " ",
+            "\n",
+            "\r\n",
+            "\r",
+            "Cookie: ",
+            "a=b; ",
+        ),
+        *(
+            "sid=abcd1234efgh",
+            "mysql",
+            " -pS3cret!x",
+            "login a",
+            "password aB1aaaaaa",
+            "\npassword ",
+            "bearer ",
+        ),
+        *(
+            "hunter2xyz9",
+            "://",
+            "me:pw1@",
+            f"hf_{A40}",
+            f"sk-proj-{A40}",
+            A40[:9],
+            "\\",
+            "%",
+            "\x1b",
+            "\x1b[31",
+        ),
+        *("\u200b", "é", "\\u00", "%C3", "\\n", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"),
+        *(
+            "[redacted: ",
+            "[redacted: API key]",
+            "line one\nline two is here",
+            KEY,
+            "zwei wörter",
+            f"{IMAGE[:64]}\n",
+        ),
+    ]
+)
+
+
+@pytest.mark.many(300)
+@given(
+    st.lists(st.tuples(st.lists(ATOMS, max_size=3).map("".join), ways | st.just([0])), max_size=12),
+    st.lists(st.integers(1, 9), min_size=1, max_size=5),
+)
+def test_pieces_of_secrets_in_any_order_give_the_same_whole_and_twice(
+    texts: list[tuple[str, list[int]]], pieces: list[int]
+) -> None:
+    secrets = Secrets([KEY, "zwei wörter", "line one\nline two is here"])
+    text = "".join(written(part, which) if part.isascii() else part for part, which in texts)
+    clean = secrets(text)
+    assert secrets(clean) == clean
+    assert in_pieces(secrets, text, pieces) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "use password hunter2xyz9\n",
+        "next token = abcdefgh12345678ab and on",
+        "password: abc12345line one\nline two is here and on",
+        "password aB1aaaaaapassword aB1aaaaaab\r\nand on",
+        "zwei wörterzwei wörter and on",
+    ],
+)
+def test_where_a_piece_ends_decides_nothing(text: str) -> None:
+    secrets = Secrets(["zwei wörter", "line one\nline two is here"])
+    assert {in_pieces(secrets, text, [size]) for size in range(1, 12)} == {secrets(text)}
+
+
 @given(st.lists(prose | escapes, max_size=20).map("".join), st.data())
 def test_each_letter_of_a_view_says_where_it_was_written(text: str, data: st.DataObject) -> None:
     for view in views_of(TextView(text)):
