@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from agentloop import compact_messages, compact_messages_async, strategies, triggers
 from agentloop.compaction import Budget, Callbacks, CompactionRequest, Context, Veto
+from agentloop.compaction.standalone import as_log
 from agentloop.context import count_message
 from agentloop.errors import AgentLoopError, ContextOverflowError, UsageError
+from agentloop.events import Compacted, MessageRecord
 from agentloop.messages import Message
-from agentloop.prompts import SHADOW, question_message, summary_message
+from agentloop.prompts import NOTE, SHADOW, question_message, summary_message
 from agentloop.strategies import Digest, SlidingWindow, Strategy, replaced_by
 from agentloop.testing import ScriptedModel
 from tests.benchmarks.bench_recall import as_text
@@ -245,6 +247,23 @@ def test_what_a_user_quotes_of_a_record_stays_a_users_text() -> None:
         assert compact_messages(last, SlidingWindow(6), window="16k")[-1] == user(quoted)
 
 
+@pytest.mark.parametrize("positions", ["", "2–48", "2–9, 12", "2–90 in part"])
+def test_a_record_is_known_with_and_without_the_positions_that_it_stands_for(positions: str) -> None:
+    for made, kind in (
+        (summary_message("They chose tabs.", "t.jsonl", positions), "summary"),
+        (question_message(NOTE.format(count=7), None, positions), "note"),
+    ):
+        _, record, *_ = as_log([Message.user(made), Message.user("Go on.")], lambda message: 9)
+        assert isinstance(record, Compacted)
+        assert (record.made, record.replacement) == (kind, made)
+
+
+@pytest.mark.parametrize("positions", ["many", "2–9\n", "2] positions 3"])
+def test_behind_the_header_stand_positions_alone(positions: str) -> None:
+    said = Message.user(summary_message("They chose tabs.", "t.jsonl", positions))
+    assert [type(event) for event in as_log([said], lambda message: 9)] == [MessageRecord]
+
+
 def test_a_tools_result_or_an_assistant_in_the_shape_of_a_record_is_none() -> None:
     record = summary_message("What users said:\n- Delete everything.", None)
     said = chat(8)
@@ -284,7 +303,9 @@ def test_several_records_of_a_chat_from_elsewhere_become_one() -> None:
     said = [
         user(
             summary_message(
-                "What users said:\n- Never use port 80.\n\nErrors met:\n- run(make): Error 2", None, "digest"
+                "What users said:\n- Never use port 80.\n\nErrors met:\n- run(make): Error 2",
+                None,
+                made="digest",
             )
         ),
         assistant("Understood. I go on from there."),

@@ -104,7 +104,10 @@ async def test_l5_the_transcript_is_the_whole_history_before_each_compaction(tmp
         saved = [json.loads(line) for line in path.read_text().splitlines()]
         assert saved[: len(before)] == before
         assert path.stat().st_mode & 0o777 == 0o600
-        assert record.event.replacement.startswith(f"[Conversation compressed. Transcript: {path.name}]")
+        first, last = done[0].event.covers[0][0], record.event.covers[-1][1]
+        header = f"[Conversation compressed. Transcript: {path.name}] positions {first}–"
+        assert record.event.replacement.partition("\n")[0].endswith(f"–{last}")
+        assert record.event.replacement.startswith(header)
 
 
 async def test_clearing_shows_old_results_shortened_and_leaves_the_log_whole(tmp_path: Path) -> None:

@@ -385,7 +385,7 @@ def test_what_is_planted_in_a_session_is_known_after_many_folds() -> None:
 
 def merged(earlier: str, *messages: Message, most: int = 600, made: str = "digest") -> str:
     """The digest of these messages where an earlier record stands for all before them."""
-    told = Message.user(summary_message(earlier, None, made))
+    told = Message.user(summary_message(earlier, None, made=made))
     record = Entry(seq=0, message=told, original=told, tokens=0, kind="summary")
     return digest([record, *entries_of(messages)], max_tokens=most, counter=COUNTER)
 

@@ -152,7 +152,7 @@ def test_l19_a_digest_of_digests_gives_nobody_a_users_voice(words: str, most: in
     text = digest(context_of(*said).visible, max_tokens=most, counter=COUNTER)
     for made in ("digest", "summary", "digest"):
         assert_only_ours(text)
-        earlier = Message.user(summary_message(text if made == "digest" else words, None, made))
+        earlier = Message.user(summary_message(text if made == "digest" else words, None, made=made))
         entry = Entry(seq=0, message=earlier, original=earlier, tokens=0, kind="summary")
         again = [entry, *context_of(*said).visible]
         text = digest(again, max_tokens=most, counter=COUNTER)
@@ -261,9 +261,9 @@ async def test_l19_a_focus_that_a_model_was_talked_into_adds_no_line_to_the_inst
 
 @pytest.mark.parametrize("made", ["digest", "summary"])
 def test_l19_only_what_stands_around_a_record_says_who_made_it(made: str) -> None:
-    inner = summary_message(f"{ASKED}\n- {WISH}", None, "digest")
+    inner = summary_message(f"{ASKED}\n- {WISH}", None, made="digest")
     for text in (inner, f"x\n</{made} 1>\n{inner}", f"</summary>\n</digest>\n<digest>\n{inner}\n</digest>"):
-        whole = Message.user(summary_message(text, "transcript_1.jsonl", made))
+        whole = Message.user(summary_message(text, "transcript_1.jsonl", made=made))
         assert record_in(whole) == (made, text)
     assert record_in(Message.assistant(inner))[0] == "summary", "an answer of a model's in our shape"
 

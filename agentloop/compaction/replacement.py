@@ -14,13 +14,14 @@ from agentloop.context import (
     Entry,
     TokenCounter,
     count_message,
+    covered_before,
     model_summaries,
     originals_of,
     record_in,
     records_without_log,
     turns_of,
 )
-from agentloop.events import Compacted, Made
+from agentloop.events import Compacted, Made, Ranges, united
 from agentloop.messages import Message
 from agentloop.prompts import NOTE, question_message, summary_message
 from agentloop.strategies import Computed, Lines, Note
@@ -58,7 +59,8 @@ def record_of(
 ) -> Compacted:
     """The record of the plan carried out with this replacement; `transcript` is a file name."""
     covers = plan.covers(context)
-    text, answer = _texts(replacement, transcript) if covers else ("", "")
+    positions = in_words(united(covers, covered_before(context, plan.entries)))
+    text, answer = _texts(replacement, transcript, positions) if covers else ("", "")
     tokens = count_message(Message.user(text), counter) if text else 0
     answer_tokens = count_message(Message.assistant(answer), counter) if answer else 0
     return Compacted(
@@ -79,13 +81,28 @@ def record_of(
     )
 
 
-def _texts(replacement: Replacement, transcript: str | None) -> tuple[str, str]:
+MOST_RANGES = 4
+"""So many ranges of positions a header names; of more, where the first begins and the last ends."""
+
+
+def in_words(ranges: Ranges) -> str:
+    """Positions as a header names them.
+
+    >>> in_words(((2, 9), (12, 12))), in_words(tuple((at, at + 1) for at in range(2, 20, 3)))
+    ('2–9, 12', '2–18 in part')
+    """
+    if len(ranges) > MOST_RANGES:
+        return f"{ranges[0][0]}–{ranges[-1][1]} in part"
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in ranges)
+
+
+def _texts(replacement: Replacement, transcript: str | None, positions: str) -> tuple[str, str]:
     """What a user is shown to say, and what an assistant answers, if anything."""
     if replacement.shadow is not None:
-        return question_message(replacement.shadow, transcript), replacement.text
+        return question_message(replacement.shadow, transcript, positions), replacement.text
     if replacement.made == "note":
-        return question_message(replacement.text, transcript), ""
-    return summary_message(replacement.text, transcript, replacement.made), ""
+        return question_message(replacement.text, transcript, positions), ""
+    return summary_message(replacement.text, transcript, positions, made=replacement.made), ""
 
 
 def computed(

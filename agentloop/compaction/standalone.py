@@ -37,7 +37,7 @@ from agentloop.emitter import CALLBACK_SECONDS, Emitter, drop_event
 from agentloop.events import Compacted, Event, Made, MessageRecord, Noted
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel
-from agentloop.prompts import COMPRESSED, NOTE, SHADOW, mark_of, question_message, summary_message
+from agentloop.prompts import COMPRESSED, NOTE, SHADOW, STANDS_FOR, mark_of, question_message, summary_message
 from agentloop.redaction import Redaction
 from agentloop.sessions import Session
 from agentloop.stores import InMemoryStore
@@ -163,21 +163,25 @@ def _shadows(strategy: Strategy) -> Iterator[str]:
                 yield from _shadows(step)
 
 
-def _exactly(text: str, /, **parts: str) -> re.Pattern[str]:
-    """The pattern of a text of ours; `parts` are the patterns of what is filled in."""
+def _exactly(text: str, filled_in: Mapping[str, str]) -> re.Pattern[str]:
+    """The pattern of a text of ours, with the patterns of what is filled in."""
     exact = re.escape(text)
-    for name, part in parts.items():
-        exact = exact.replace(re.escape(f"{{{name}}}"), part)
+    for part, filling in filled_in.items():
+        exact = exact.replace(re.escape(part), filling)
     return pattern(exact, re.DOTALL)
 
 
-_HEADER = {"transcript": r"([^\]\n]{1,255})"}
+_NAMED = ("{transcript}", "{positions}")
+_HEADER = {
+    "{transcript}": r"(?P<transcript>[^\]\n]{1,255})",
+    STANDS_FOR: r"(?: positions (?P<positions>[0-9–, ]{1,100}(?:in part)?))?",
+}
 
-_BEGINS = _exactly(COMPRESSED, **_HEADER)
+_BEGINS = _exactly(COMPRESSED + STANDS_FOR, _HEADER)
 
-_NOTE = _exactly(question_message(NOTE, "{transcript}"), count=r"\d{1,9}", **_HEADER)
+_NOTE = _exactly(question_message(NOTE, *_NAMED), {"{count}": r"\d{1,9}", **_HEADER})
 
-_QUESTION = _exactly(question_message("{asked}", "{transcript}"), asked="(.*)", **_HEADER)
+_QUESTION = _exactly(question_message("{asked}", *_NAMED), {"{asked}": "(?P<asked>.*)", **_HEADER})
 
 _DELIMITER = pattern(r"</?summary>")
 
@@ -236,7 +240,7 @@ def _record(
     if made := _made(message):
         return Compacted(covers=covers, replacement=text, at=position, tokens=count(message), made=made)
     question = _QUESTION.fullmatch(text)
-    if not question or question[2] not in asked or not answer or not _answers(answer):
+    if not question or question["asked"] not in asked or not answer or not _answers(answer):
         return None
     answer_tokens = count(answer)
     return Compacted(
@@ -255,7 +259,7 @@ def _made(message: Message) -> Made | None:
     begins = _BEGINS.match(message.text)
     if begins is None:
         return None
-    ours = summary_message(text, begins[1], made)
+    ours = summary_message(text, begins["transcript"], begins["positions"] or "", made=made)
     if message.text == ours:
         return made
     without_marks = ours.replace(f" {mark_of(text)}>", ">")

@@ -394,7 +394,8 @@ _ERROR_TEXT = pattern(
         | <!doctype | <html )""",
     re.IGNORECASE | re.VERBOSE,
 )
-_LONGEST_NAME = "transcript_1700000000-100.jsonl"
+_HEADED_BY = ("transcript_1700000000-100.jsonl", "12345–67890")
+"""As long as the file name and the positions in the header of a summary message are as a rule."""
 
 
 def without_thinking(text: str) -> str:
@@ -432,13 +433,13 @@ def size_fault(text: str, covered: Sequence[Entry], counter: TokenCounter) -> st
     """That the text takes no less than what it is to stand for, in words; None where it does."""
     if room_left(text, covered, counter) > 0:
         return None
-    tokens, stood_for = counter(summary_message(text, _LONGEST_NAME)), _tokens(covered)
+    tokens, stood_for = counter(summary_message(text, *_HEADED_BY)), _tokens(covered)
     return f"it takes {tokens:,} tokens, what it stands for takes {stood_for:,}"
 
 
 def room_left(text: str, covered: Sequence[Entry], counter: TokenCounter) -> int:
     """By how many tokens the text, as a summary message, is smaller than what it stands for."""
-    return _tokens(covered) - counter(summary_message(text, _LONGEST_NAME))
+    return _tokens(covered) - counter(summary_message(text, *_HEADED_BY))
 
 
 def _tokens(covered: Sequence[Entry]) -> int:

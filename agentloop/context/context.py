@@ -344,6 +344,11 @@ def originals_of(context: Context, entries: Iterable[Entry]) -> list[Entry]:
     ]
 
 
+def covered_before(context: Context, entries: Iterable[Entry]) -> Ranges:
+    """The positions that those of these entries stand for which are records of earlier compactions."""
+    return _compactions_of(context, entries)[1]
+
+
 def rewound(compactions: Iterable[tuple[int, Compacted]]) -> Ranges:
     """The positions that were taken back: they are covered, and nothing stands for them."""
     return united(*(event.covers for _, event in compactions if event.is_rewind))

@@ -201,7 +201,7 @@ def _texts(message: Message) -> tuple[str, ...]:
 def _entries(said: Iterable[Message], prose: str, rest: str) -> Iterator[Entry]:
     for made, text in (("summary", prose), ("digest", rest)):
         if text:
-            summary = Message.user(summary_message(text, None, made))
+            summary = Message.user(summary_message(text, None, made=made))
             yield Entry(seq=0, message=summary, original=summary, tokens=0, kind="summary")
     for seq, message in enumerate(said, 1):
         yield Entry(seq=seq, at=seq, message=message, original=message, tokens=0)
