@@ -17,15 +17,14 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Any, Self, TypeAlias, TypedDict, TypeGuard
 
-from agentloop._plumbing.strict_json import STRICT_JSON, cleaned, cleaned_json
+from agentloop._plumbing.strict_json import cleaned, strict_value
+from agentloop.bounds import MOST_NESTED
 from agentloop.errors import UsageError
 
 Json: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = str | tuple[Json, ...] | None
 INLINE_REASONING = "inline_reasoning"
 """The field of a message that holds a thought out of its text; it is kept, and sent to no server."""
-MOST_NESTED = 100
-"""So deep may lists and objects inside a message be nested: what copies and writes them is recursive."""
 MOST_REPORTED_TOKENS = 100_000_000
 """A report of more tokens for one request is none: ten times the largest window offered (10 million)."""
 
@@ -63,15 +62,16 @@ class ToolCall:
         return replace(self, id=call_id, **said_anew(self.extra, self.omits, "id"))
 
     def decoded(self) -> dict[str, Any] | None:
-        """The arguments as a dict; None where the text is no JSON object. Blank text is no argument.
+        """The arguments as a dict; None where the text is no JSON object, or one nested
+        over `MOST_NESTED` levels deep. Blank text is no argument.
 
         Raw control characters in strings, which JSON has as escapes alone, are taken as they are.
         """
         if not self.arguments.strip():
             return {}
         try:
-            value = STRICT_JSON.decode(cleaned_json(self.arguments))
-        except (ValueError, RecursionError):
+            value = strict_value(self.arguments)
+        except ValueError:
             return None
         return value if isinstance(value, dict) else None
 

@@ -173,6 +173,12 @@ NOT_RUN = {
 }
 """What is said to calls in an answer that ended too early, by its finish reason."""
 
+TOO_MANY_CALLS = (
+    "not run: one answer asked for {said:,} calls, and the first {most:,} of them were run. "
+    "Look at their results, then ask for less at once."
+)
+LIMIT_BEFORE_CALL = "not run: {reason}"
+
 _CALL_IN_TEXT = "not run: this call was written into the text of the answer, and "
 CALL_IN_TEXT_TORN = _CALL_IN_TEXT + "it is not complete. Give one JSON object to one of these tools: {names}."
 CALL_IN_TEXT_UNKNOWN = _CALL_IN_TEXT + "there is no such tool. The tools are: {names}."

@@ -18,6 +18,7 @@ PACKAGE = ROOT / "agentloop"
 ORDER = [
     "errors",
     "prompts",
+    "bounds",
     "_plumbing",
     "messages",
     "events",

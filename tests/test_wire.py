@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentloop.bounds import MOST_NESTED
 from agentloop.compaction import Compaction
 from agentloop.context import (
     ACKNOWLEDGED,
@@ -25,7 +26,7 @@ from agentloop.context.request import alternating, arranged, wire_messages, wire
 from agentloop.context.wire import MOST_UNREADABLE_CHARS
 from agentloop.errors import AgentLoopError, ModelUnavailableError, UsageError
 from agentloop.events import Compacted, MessageRecord, Record, Restored
-from agentloop.messages import MOST_NESTED, Message, ToolCall
+from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.prompts import (
     ACKNOWLEDGEMENT,

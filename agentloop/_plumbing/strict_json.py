@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from agentloop._plumbing.patterns import pattern
+from agentloop.bounds import MOST_NESTED
 
 _ESCAPE = pattern(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u])|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -13,6 +14,7 @@ _ESCAPE = pattern(
 """An escape in JSON; the first group is one that may stand: of a whole pair, or of one character."""
 _SURROGATE = pattern(r"\\u[dD][89a-fA-F]")
 _CONTROL = pattern(r"[\x00-\x1f]")
+_BRACKET = pattern(r"[\[\]{}]")
 _STRING = pattern(r'"(?:[^"\\]++|\\[\s\S])*+"?')
 
 
@@ -95,6 +97,28 @@ STRICT_JSON = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
 """Decodes what every parser of JSON takes: NaN, the infinities and numbers beyond them are a ValueError."""
 
 
+def strict_value(text: str) -> Any:
+    """The value that the text is as strict JSON, cleaned.
+
+    Raises:
+        ValueError: it is none, or nested over `MOST_NESTED` levels deep.
+    """
+    if _is_deep(text):
+        raise ValueError(f"nested over {MOST_NESTED} levels deep")
+    return STRICT_JSON.decode(cleaned_json(text))
+
+
+def _is_deep(text: str) -> bool:
+    if text.count("[") + text.count("{") <= MOST_NESTED:
+        return False
+    depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub("", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MOST_NESTED:
+            return True
+    return False
+
+
 def list_or_object(text: str) -> Any:
     """The list or the object that the text is as strict JSON, cleaned; None where it is neither.
 
@@ -102,7 +126,7 @@ def list_or_object(text: str) -> Any:
     ({'a': [1]}, [], None, None)
     """
     try:
-        value = STRICT_JSON.decode(cleaned_json(text.strip()))
-    except (ValueError, RecursionError):
+        value = strict_value(text.strip())
+    except ValueError:
         return None
     return value if isinstance(value, list | dict) else None

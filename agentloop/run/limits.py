@@ -41,10 +41,10 @@ class Limits:
     `steps` are answers to the agent, where None the agent's `max_steps`; `tokens` are those of all requests
     and answers, `cost` is their price in US dollars, those for summaries counted too; `seconds` are measured
     by `clock` from the start of that call; `repeats` are results of one tool for the same arguments that are
-    the same, too, counted over compactions. They are looked at before each step that asks the model: at a
-    limit the run ends in order with the status `limit`, and what is under way is never cut off, so the last
-    step may go beyond. Going on with `resume` begins to count anew; a worker that takes over a durable run
-    counts on, but for repeats and what finished sub-agents used.
+    the same, too, counted over compactions. They are looked at before each step that asks the model, seconds
+    and repeats before each call too: at a limit the run ends in order with the status `limit`, and what is
+    under way is never cut off, so the last step may go beyond. Going on with `resume` begins to count anew; a
+    worker that takes over a durable run counts on, but for repeats and what finished sub-agents used.
 
     Tokens and cost are what the provider reports. Where it reports nothing, our own count of requests and
     answers takes its place. A limit on cost is refused before anything is sent where the model says that its
@@ -217,6 +217,11 @@ class Spending:
     def limit_reached(self) -> str | None:
         """Which limit is reached, in words; None where the model may be asked on."""
         return self.limits.reached(self._spent()) or self._limit_above()
+
+    def limit_between_calls(self) -> str | None:
+        """Which limit is reached that calls themselves use up: seconds, or repeats."""
+        spent = replace(self._spent(), steps=0, tokens=0, cost=0.0)
+        return self.limits.reached(spent) or (self.within.limit_between_calls() if self.within else None)
 
     def _spent(self) -> Spent:
         used = self.usage + self._all_unreported()

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agentloop.bounds import MOST_CALLS, MOST_CALLS_RUN
 from agentloop.context import overflow_error, says_nothing
 from agentloop.errors import BadAnswerError, ContextTooLongError, SpoiltAnswerError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message
 from agentloop.model_call import call_model
 from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
-from agentloop.prompts import NOT_RUN, is_told_of_text_calls
+from agentloop.prompts import NOT_RUN, TOO_MANY_CALLS, is_told_of_text_calls
 from agentloop.run.state import Run
 from agentloop.run.text_calls import TextCalls, as_text, faults_in, with_calls
 from agentloop.sessions import Session
@@ -118,11 +119,14 @@ async def _take(
 ) -> Session:
     """Store the answer; calls in one that was cut short are answered as not run, with it.
 
-    So are calls in its text that cannot run, by their `faults`.
+    So are calls in its text that cannot run, by their `faults`, and calls beyond `MOST_CALLS_RUN`.
 
     Raises:
-        BadAnswerError: it is the last of `VAIN_TRIES` in a row that came to nothing; it is stored too.
+        BadAnswerError: it asks for more than `MOST_CALLS`, or is the last of `VAIN_TRIES` in a row that came
+            to nothing, which is stored too.
     """
+    if len(answer.message.tool_calls) > MOST_CALLS:
+        raise BadAnswerError(f"the answer asks for more than {MOST_CALLS:,} calls")
     run.spend(answer, called.counted)
     await run.learn_window()
     message = run.call_ids(session).of_message(run.emitter.hide(answer.message))
@@ -130,6 +134,9 @@ async def _take(
     in_vain = came_to_nothing(message, answer.finish)
     if message.tool_calls and answer.finish in CUT_SHORT:
         faults = [NOT_RUN[answer.finish]] * len(message.tool_calls)
+    elif (count := len(message.tool_calls)) > MOST_CALLS_RUN:
+        beyond = TOO_MANY_CALLS.format(said=count, most=MOST_CALLS_RUN)
+        faults = [*(faults or [None] * count)[:MOST_CALLS_RUN], *[beyond] * (count - MOST_CALLS_RUN)]
     for call, fault in zip(message.tool_calls, faults, strict=False):
         if fault:
             said.append(run.record_of(Message.tool(call.id, fault)))

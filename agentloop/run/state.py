@@ -15,6 +15,7 @@ from agentloop.errors import ContextTooLongError, TakenOverError
 from agentloop.events import Event, MessageRecord, RunEndRecord
 from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer, AsksWindow
+from agentloop.prompts import LIMIT_BEFORE_CALL
 from agentloop.run.agent import Agent, SubAgent
 from agentloop.run.limits import Limits, Spending
 from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
@@ -102,11 +103,12 @@ class Run:
     hold: Holder | None = None
     has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed
     registry: ToolRegistry = field(init=False)
-    thread: RunThread = field(default_factory=RunThread)
+    thread: RunThread = field(init=False)
     spending: Spending = field(init=False)
     _call_ids: CallIds | None = None
 
     def __post_init__(self) -> None:
+        self.thread = RunThread(self.past_limit)
         self.registry = ToolRegistry((*self.agent.registry.values(), *self.recall))
         self.spending = Spending(
             limits=self.limits,
@@ -121,6 +123,11 @@ class Run:
     def id(self) -> str:
         """The run's id."""
         return self.emitter.run_id
+
+    def past_limit(self) -> ToolAnswer | None:
+        """What is said to a call that is not begun, since a limit is reached; None where it may begin."""
+        reason = self.spending.limit_between_calls()
+        return ToolAnswer(LIMIT_BEFORE_CALL.format(reason=reason), "error") if reason else None
 
     def spend(self, answer: Answer, counted: int) -> None:
         """Add what one request of the agent used; `counted` is its length by our own count."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.private_files import refused
+from agentloop.bounds import MOST_AT_ONCE
 from agentloop.compaction import COMPACT, focus_of, outcome_text
 from agentloop.context import fits, fitted
 from agentloop.events import MessageRecord
@@ -88,14 +89,15 @@ def _most_tokens(run: Run, session: Session, share: int) -> int:
 
 
 class _SideBySide:
-    """Calls that run at once; each result is stored as soon as it is there, and then told.
+    """Calls that run at once, `MOST_AT_ONCE` at most; each result is stored at once, and then told.
 
     `share` is how many calls share the room for results.
     """
 
     def __init__(self, run: Run, session: Session, calls: Sequence[ToolCall], *, share: int) -> None:
         self._run, self._session, self._share = run, session, share
-        self._tasks = [asyncio.create_task(_reply_to(run, call)) for call in calls]
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._tasks = [asyncio.create_task(self._reply_in_turn(call)) for call in calls]
         self._untold = _Untold(run)
 
     async def answer_all(self) -> Session:
@@ -110,6 +112,10 @@ class _SideBySide:
         finally:
             if waiting or self._untold:
                 await to_its_end(self._cut_off(waiting))
+
+    async def _reply_in_turn(self, call: ToolCall) -> "_Reply":
+        async with self._turns:
+            return await _reply_to(self._run, call)
 
     async def _store(self, finished: Collection[asyncio.Task["_Reply"]]) -> None:
         replies = [task.result() for task in self._tasks if task in finished]
@@ -179,7 +185,7 @@ async def _reply_to(run: Run, call: ToolCall) -> _Reply:
     try:
         await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
         with run.context_for(call.id) as context:
-            answer = await run.registry.answer(call, context, run.thread)
+            answer = run.past_limit() or await run.registry.answer(call, context, run.thread)
     except BaseException:  # whatever cut the call off, its end is told; raised again
         await run.emitter.emit(_ended(call, "interrupted", time.monotonic() - started))
         raise

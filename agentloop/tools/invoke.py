@@ -25,7 +25,7 @@ from agentloop._plumbing.aio import (
 )
 from agentloop._plumbing.callables import is_async
 from agentloop._plumbing.private_files import make_ignored_folder, new_private_file, refuse_link, sync_folder
-from agentloop._plumbing.strict_json import STRICT_JSON, cleaned_json
+from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.to_text import as_text, error_text, rest_failed
 from agentloop.errors import RetryTool
 from agentloop.messages import Json
@@ -57,10 +57,12 @@ class ToolAnswer:
 class RunThread:
     """The one thread of a run, for the tools that ask for it; it begins with the first of their calls.
 
-    These run one after the other. One that nobody waits for any more before its turn comes is not begun.
+    These run one after the other. One that nobody waits for any more before its turn comes is not begun, nor
+    one that `refusal` then has an answer for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, refusal: Callable[[], ToolAnswer | None] = lambda: None) -> None:
+        self.refusal = refusal
         self.turn = asyncio.Lock()
         self._thread: WorkThread | None = None
 
@@ -116,6 +118,8 @@ async def answer_call(
 
     try:
         async with thread.turn if thread else contextlib.nullcontext():
+            if thread and (refused := thread.refusal()):
+                return refused
             return await within(work(), seconds=seconds)
     except asyncio.CancelledError:
         if done:  # it ended in spite of the cancelling: what it did is done
@@ -222,8 +226,8 @@ def _object(text: str) -> Json:
     if not text.strip():
         return {}
     try:
-        value = STRICT_JSON.decode(cleaned_json(text))
-    except (ValueError, RecursionError) as error:
+        value = strict_value(text)
+    except ValueError as error:
         raise ArgumentsError(f"they are not valid JSON ({error}); give one JSON object") from None
     if not isinstance(value, dict):
         raise ArgumentsError(f"they are {_kind(value)}; give one JSON object")

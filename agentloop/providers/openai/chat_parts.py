@@ -29,6 +29,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from typing import Any, TypeVar
 
 from agentloop._plumbing.strict_json import cleaned, without_half
+from agentloop.bounds import MOST_CALLS
+from agentloop.errors import BadAnswerError
 from agentloop.messages import Json
 from agentloop.providers.openai.fields import SEALED_PARTS, SEALS, TOLD_PARTS
 from agentloop.providers.openai.sse import Brackets
@@ -226,6 +228,16 @@ def _says_text(fragment: Any) -> bool:
     return isinstance(fragment, Mapping) and any(fragment.get(key) for key in _SAYS_TEXT)
 
 
+def check_count(calls: Sequence[object]) -> None:
+    """Refuse an answer with more than `MOST_CALLS` calls, or items.
+
+    Raises:
+        BadAnswerError: it has more.
+    """
+    if len(calls) > MOST_CALLS:
+        raise BadAnswerError(f"the server's answer asks for more than {MOST_CALLS:,} calls")
+
+
 class GrowingCalls:
     """The calls of a message, as far as they have come."""
 
@@ -240,12 +252,12 @@ class GrowingCalls:
 
     def add_deltas(self, fragments: object) -> None:
         """Take the fragments of one delta in."""
-        touched: list[_GrowingCall] = []
-        for fragment in _objects(fragments):
+        touched: set[_GrowingCall] = set()
+        for at, fragment in enumerate(_objects(fragments)):
             call = self._call_of(fragment, touched)
             call.add(fragment)
-            touched.append(call)
-            self._places_recur = self._places_recur or len(touched) > 1
+            touched.add(call)
+            self._places_recur = self._places_recur or at > 0
             if its_id := _id(fragment):
                 self._named[its_id] = call
 
@@ -278,7 +290,7 @@ class GrowingCalls:
     def __bool__(self) -> bool:
         return not all(call.says_nothing() for call in self._calls)
 
-    def _call_of(self, fragment: Json, touched: "list[_GrowingCall]") -> "_GrowingCall":
+    def _call_of(self, fragment: Json, touched: "set[_GrowingCall]") -> "_GrowingCall":
         """The call that a fragment goes on with, or a new one."""
         index, its_id, name = fragment.get("index"), _id(fragment), _name(fragment)
         index = index if isinstance(index, int | str) else None
@@ -308,6 +320,7 @@ class GrowingCalls:
     def _begun(self, index: object, *, in_doubt: bool = False) -> "_GrowingCall":
         call = _GrowingCall(in_doubt=in_doubt)
         self._calls.append(call)
+        check_count(self._calls)
         if index is not None:
             self._at[index] = call
         return call

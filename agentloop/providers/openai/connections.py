@@ -8,99 +8,163 @@ none.
 import asyncio
 import weakref
 import zlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, suppress
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import httpx2
 import openai
 
 from agentloop._plumbing.aio import to_its_end
+from agentloop.bounds import MOST_ERROR_BYTES, MOST_MODELS_BYTES, MOST_REDIRECTS, PIECE_BYTES
 from agentloop.errors import UsageError
 from agentloop.providers.openai.server import Server, is_loopback
-
-MOST_ERROR_BYTES = 1_000_000
-"""Far more than any error says; 25 MB of it would keep the event loop busy for seconds."""
 
 CODINGS = "gzip, deflate"
 """The codings that are asked for: those that can be undone bit by bit, up to a bound."""
 
 _MOST_SECONDS = 10.0
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
-_EITHER_PACKING = zlib.MAX_WBITS | 32
+_SEE_OTHER = 303
+_FOLLOWED = frozenset({301, 302, _SEE_OTHER, 307, 308})
 _KEPT = frozenset({b"retry-after", b"retry-after-ms", b"location", b"x-request-id"})
 
 _CONNECT_SECONDS = 10.0
 
-_MOST_REDIRECTS = 3
-"""One to https and one to the right path; more is a server that sends in circles."""
-
-_NO_KEY = "sent by OwnHeaders"
+_NO_KEY = "sent by ServerClient"
 """What the client, which wants a key, has in its place."""
+
+
+class RedirectError(httpx2.RequestError):
+    """A server sends a request on to where it is not to go."""
 
 
 async def bounded_body(response: httpx2.Response, most: int) -> bytes:
     """The first `most` bytes of the body, unpacked; what came before it broke off, and b"" if it is none."""
     body = bytearray()
     with suppress(TimeoutError, httpx2.HTTPError, httpx2.StreamError):
-        async with asyncio.timeout(_MOST_SECONDS), aclosing(response.aiter_raw()) as pieces:
-            async for piece in pieces:
+        async with asyncio.timeout(_MOST_SECONDS), aclosing(response.aiter_raw()) as received:
+            async for piece in unpacked(received, response.headers):
                 body += piece
                 if len(body) >= most:
                     break
-    return _unpacked(bytes(body[:most]), response.headers.get("content-encoding", ""), most)
+    return bytes(body[:most])
 
 
-class OwnHeaders(NamedTuple):
-    """The headers of a server, for requests to its own address; one that is led elsewhere goes without."""
+async def unpacked(received: AsyncIterator[bytes], headers: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+    """The bytes of a body as they come, unpacked, `PIECE_BYTES` at most at once.
 
-    address: httpx2.URL
-    headers: Mapping[str, str]
+    Between two pieces everything else on the event loop has its turn. What stands behind the end of what was
+    packed is passed over.
 
-    async def put(self, request: httpx2.Request) -> None:
-        """Put them on the request, in place of what its client says of them, or take them off."""
-        for name in ("authorization", *self.headers):
+    Raises:
+        httpx2.DecodingError: it is packed in a way that was not asked for, or is not what it is said to be.
+    """
+    coding = headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", *_PACKED):
+        raise httpx2.DecodingError(f"it is packed as {coding[:20]!r}, and {CODINGS} are asked for")
+    unpacker = None
+    async for data in received:
+        if unpacker is None and coding in _PACKED:
+            unpacker = zlib.decompressobj(_window_bits(data))
+        elif unpacker is not None and unpacker.eof:
+            return
+        for piece in _sliced(data) if unpacker is None else _unpacked(data, unpacker):
+            yield piece
+            await asyncio.sleep(0)
+
+
+def _window_bits(begun: bytes) -> int:
+    """How a packed body is read that begins so: some servers send what they call deflate without its head."""
+    has_head = begun.startswith(b"\x1f") or (begun[:1] and begun[0] % 16 == zlib.DEFLATED)
+    return zlib.MAX_WBITS | 32 if has_head else -zlib.MAX_WBITS
+
+
+def _unpacked(data: bytes, unpacker: "zlib._Decompress") -> Iterator[bytes]:
+    while data and not unpacker.eof:
+        try:
+            yield unpacker.decompress(data, PIECE_BYTES)
+        except zlib.error as error:
+            raise httpx2.DecodingError(str(error)) from error
+        data = unpacker.unconsumed_tail
+
+
+def _sliced(data: bytes) -> Iterator[bytes]:
+    return (data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
+
+
+class ServerClient(httpx2.AsyncClient):
+    """An HTTP client of one server, whose headers go with each request; requests go nowhere else.
+
+    Its errors are short and plain: their bodies are read at once.
+    """
+
+    def __init__(self, server: Server, **options: Any) -> None:
+        super().__init__(**options)
+        self._address = httpx2.URL(server.place)
+        self._own_headers = server.headers
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send the request; the body of an answer that streams is still to be read, any other is short.
+
+        Where the server sends it on to another of its own addresses, it is sent again there.
+
+        Raises:
+            RedirectError: it sends it on to another server, or in circles.
+        """
+        follows = options.get("follow_redirects") is not False
+        streams = options.get("stream", False)
+        options |= {"stream": True, "follow_redirects": False}
+        for _ in range(MOST_REDIRECTS + 1):
+            self._put_headers(request)
+            response = await super().send(request, **options)
+            if not (follows and response.status_code in _FOLLOWED and response.has_redirect_location):
+                return response if response.is_success and streams else await _with_short_body(response)
+            await response.aclose()
+            request = self._led(request, response)
+        raise RedirectError("in circles", request=request)
+
+    def _put_headers(self, request: httpx2.Request) -> None:
+        """Put the server's headers in place of what the client says of them."""
+        request.headers.pop("authorization", None)
+        for name, value in self._own_headers.items():
             request.headers.pop(name, None)
-        if self._is_own(request.url):
-            request.headers.update(self.headers)
+            request.headers[name] = value
+
+    def _led(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Request:
+        """The request to where it is led; but for `See Other` it stays the POST that it was."""
+        url = request.url.join(response.headers["location"])
+        if not self._is_own(url):
+            host = f"{url.scheme}://{url.netloc.decode('ascii', 'replace')}"
+            raise RedirectError(f"to another server, {host}, which got nothing", request=request)
+        left = {"host", "cookie"}
+        method, content = request.method, request.content
+        if response.status_code == _SEE_OTHER:
+            left |= {"content-length", "content-type"}
+            method, content = "GET", b""
+        headers = {name: value for name, value in request.headers.items() if name not in left}
+        kept: dict[str, Any] = {"cookies": self.cookies, "extensions": request.extensions}
+        return httpx2.Request(method, url, headers=headers, content=content, **kept)
 
     def _is_own(self, url: httpx2.URL) -> bool:
         """Whether it is the same server, also where that leads from http to https."""
-        own = self.address
+        own = self._address
         is_safer = (own.scheme, url.scheme) == ("http", "https") and own.port is url.port is None
         return own.origin == url.origin or (is_safer and own.host == url.host)
 
 
-class BoundedClient(httpx2.AsyncClient):
-    """An HTTP client whose errors are short and plain: their bodies are read at once, as UTF-8."""
-
-    async def send(self, request: httpx2.Request, **options: object) -> httpx2.Response:
-        """Send the request; what is no answer comes back with a body of `MOST_ERROR_BYTES` at most."""
-        options["stream"], streams = True, options.get("stream", False)
-        response = await super().send(request, **options)  # type: ignore[arg-type]
-        if response.is_success:
-            if not streams:
-                await response.aread()
-            return response
-        try:
-            body = await bounded_body(response, MOST_ERROR_BYTES)
-        finally:
-            await response.aclose()
-        headers = [(name, value) for name, value in response.headers.raw if name.lower() in _KEPT]
-        return httpx2.Response(response.status_code, headers=headers, content=body, request=response.request)
-
-
-def _unpacked(body: bytes, coding: str, most: int) -> bytes:
-    coding = coding.strip().lower()
-    if coding in ("", "identity"):
-        return body
-    if coding not in _PACKED:
-        return b""
+async def _with_short_body(response: httpx2.Response) -> httpx2.Response:
+    """The response with what is short of its body, as UTF-8, whatever it is said to be."""
+    most = MOST_MODELS_BYTES if response.is_success else MOST_ERROR_BYTES
     try:
-        return zlib.decompressobj(_EITHER_PACKING).decompress(body, most)
-    except zlib.error:
-        return b""
+        body = await bounded_body(response, most)
+    finally:
+        await response.aclose()
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() in _KEPT]
+    if response.is_success:
+        headers.append((b"content-type", b"application/json"))
+    return httpx2.Response(response.status_code, headers=headers, content=body, request=response.request)
 
 
 class Connection(NamedTuple):
@@ -166,14 +230,12 @@ def _connection(server: Server, timeout: openai.Timeout) -> Connection:
     try:
         # Without its login, which would stand in errors: the headers have it.
         address = server.place
-        http_client = BoundedClient(
+        http_client = ServerClient(
+            server,
             timeout=timeout,
             limits=openai.DEFAULT_CONNECTION_LIMITS,
-            follow_redirects=True,
-            max_redirects=_MOST_REDIRECTS,
             headers={"accept-encoding": CODINGS},
             mounts=_past_proxies(address),
-            event_hooks={"request": [OwnHeaders(httpx2.URL(address), server.headers).put]},
         )
         client = openai.AsyncOpenAI(
             api_key=_NO_KEY,

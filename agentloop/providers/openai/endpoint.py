@@ -13,14 +13,17 @@ from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
+import httpx2
 import openai
 from openai import AsyncAPIResponse
 
 from agentloop._plumbing.amounts import named_tokens_or_none
 from agentloop._plumbing.checks import above_zero, shown
 from agentloop._plumbing.host_logging import warn
+from agentloop.bounds import BYTES_A_TOKEN, BYTES_A_VALUE, LEAST_ANSWER_BYTES, MOST_ANSWER_BYTES
 from agentloop.errors import (
     AgentLoopError,
+    BadAnswerError,
     ContextTooLongError,
     ModelError,
     ModelRefusedError,
@@ -31,7 +34,7 @@ from agentloop.events import RunSetup
 from agentloop.messages import Usage
 from agentloop.models import Answer, ModelPart, ModelRequest, Price, TextPart
 from agentloop.models import price as published_price
-from agentloop.providers.openai.connections import LoopClients
+from agentloop.providers.openai.connections import LoopClients, unpacked
 from agentloop.providers.openai.dialect import BodyChange, Dialect
 from agentloop.providers.openai.errors import (
     BORDER_ERRORS,
@@ -233,12 +236,13 @@ class ServedModel:
             dialect, told = self._dialects[asker], False
             streams = dialect.streams_where(self._asks_for_streams)
             body = dialect.spoken(self._form.body(request, dialect, streams))
+            room = _AnswerRoom(request.max_output_tokens or self._max_output_tokens)
             try:
                 client = await self._clients.client(server)
                 posted = self._form.post(client, server.model, streams, body)
                 async with (
                     posted as response,
-                    aclosing(_received(response, server)) as data,
+                    aclosing(_received(response, server, room)) as data,
                     aclosing(await self._parts(response, data, streams)) as parts,
                 ):
                     async for part in parts:
@@ -316,19 +320,47 @@ async def _in_one_piece(answer: Answer) -> AsyncGenerator[ModelPart, None]:
     yield answer
 
 
-async def _received(response: Response, server: Server) -> AsyncGenerator[bytes, None]:
-    """The body's bytes as they come."""
-    received = response.http_response.aiter_bytes()
-    failure = None
+class _AnswerRoom:
+    """How much more of an answer is taken, by its limit of tokens where it has one."""
+
+    def __init__(self, tokens: int | None) -> None:
+        given = MOST_ANSWER_BYTES if tokens is None else LEAST_ANSWER_BYTES + tokens * BYTES_A_TOKEN
+        self._most = self._bytes = min(given, MOST_ANSWER_BYTES)
+        self._values = self._most // BYTES_A_VALUE
+
+    def take(self, data: bytes) -> None:
+        """Take these bytes of it.
+
+        Raises:
+            BadAnswerError: they are more than there is room for.
+        """
+        self._bytes -= len(data)
+        self._values -= sum(map(data.count, (b",", b"[", b"{", b"\n", b"\r")))
+        if self._bytes < 0 or self._values < 0:
+            raise BadAnswerError(
+                f"the server's answer has no end: it is longer than {self._most / 1e6:.0f} MB, or holds more "
+                f"than {self._most // BYTES_A_VALUE:,} values"
+            )
+
+
+async def _received(response: Response, server: Server, room: _AnswerRoom) -> AsyncGenerator[bytes, None]:
+    """The body's bytes as they come.
+
+    Raises:
+        BadAnswerError: it is longer than there is `room` for.
+    """
+    received, failure = response.http_response.aiter_raw(), None
     try:
-        async for data in received:
-            yield data
+        async with aclosing(unpacked(received, response.headers)) as pieces:
+            async for data in pieces:
+                room.take(data)
+                yield data
     except VENDOR_ERRORS as error:
         failure = understand(error, server)
     finally:
         # Left unfinished, the client's own generators would each be closed by a task of the event loop.
         await response.close()
-        with suppress(*VENDOR_ERRORS):
+        with suppress(*VENDOR_ERRORS, httpx2.StreamError):
             async for _ in received:
                 pass
     if failure is not None:

@@ -22,6 +22,7 @@ from agentloop.errors import (
     ModelUnavailableError,
     SpoiltAnswerError,
 )
+from agentloop.providers.openai.connections import RedirectError
 from agentloop.providers.openai.fields import (
     codes_in,
     is_of_the_answer,
@@ -39,7 +40,7 @@ from agentloop.redaction import redact_error
 
 VENDOR_ERRORS = (openai.OpenAIError, httpx2.HTTPError, ServerSaidError)
 
-_REDIRECTED = (httpx2.TooManyRedirects, httpx2.UnsupportedProtocol, httpx2.InvalidURL)
+_REDIRECTED = (RedirectError, httpx2.UnsupportedProtocol, httpx2.InvalidURL)
 _PLAIN_ERRORS = (
     *(ValueError, TypeError, LookupError, AttributeError, AssertionError, RecursionError, ArithmeticError),
 )

@@ -13,7 +13,7 @@ from agentloop._plumbing.strict_json import cleaned, without_half
 from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import Json, Usage
 from agentloop.models import CUT_SHORT, Answer
-from agentloop.providers.openai.chat_parts import dedupe_calls
+from agentloop.providers.openai.chat_parts import check_count, dedupe_calls
 from agentloop.providers.openai.items import BETWEEN_MESSAGES, INPUT_FIELDS, TEXT_FIELDS, message_of
 from agentloop.providers.openai.sse import BROKEN_OFF, Ending, ServerEvent, ServerSaidError, noting, said_in
 
@@ -27,12 +27,13 @@ def answer_of(response: Json, items: list[Any]) -> Answer:
     """The answer that a response gives with these items of output.
 
     Raises:
-        BadAnswerError: it is no finished response.
+        BadAnswerError: it is no finished response, or has too many items.
         ServerSaidError: it failed.
     """
     check_not_failed(response)
     if str(response.get("status")) in _UNFINISHED:
         raise BadAnswerError(_NO_END)
+    check_count(items)
     try:
         message = message_of([_in_api_shape(item) for item in _each_once(cleaned(items))])
     except (UsageError, RecursionError) as error:
@@ -238,6 +239,7 @@ class GrowingItems:
         """Take an item that begins."""
         item = event.get("item")
         self._items.append(_GrowingItem(item if isinstance(item, Mapping) else {}, event.get("output_index")))
+        check_count(self._items)
 
     def end(self, event: Json) -> None:
         """Take an item that is whole, in its own place."""
@@ -261,6 +263,7 @@ class GrowingItems:
         if not (found := named or placed):
             found = [_GrowingItem({"type": "message", "id": name, "role": "assistant"}, index)]
             self._items += found
+            check_count(self._items)
         return found[-1]
 
     def are_whole(self) -> bool:

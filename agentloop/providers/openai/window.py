@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from agentloop._plumbing.patterns import pattern
+from agentloop.bounds import MOST_MODELS_BYTES
 from agentloop.errors import UsageError
 from agentloop.messages import Json
 from agentloop.models import is_anyones, known_window
@@ -30,7 +31,6 @@ from agentloop.providers.openai.server import Server, is_openai
 ASKING_SECONDS = 3.0
 """So long a server may take to answer all questions about its window."""
 
-_MOST_BYTES = 4_000_000
 _WINDOWS = (
     "max_model_len",
     "n_ctx",
@@ -150,9 +150,9 @@ async def _answer(http: httpx2.AsyncClient, url: str, asked: Json | None = None)
     async with http.stream(method, url, json=asked, headers=headers, follow_redirects=False) as response:
         if response.status_code != 200:
             return None
-        body = await bounded_body(response, _MOST_BYTES + 1)
+        body = await bounded_body(response, MOST_MODELS_BYTES + 1)
     try:
-        return json.loads(body) if len(body) <= _MOST_BYTES else None
+        return json.loads(body) if len(body) <= MOST_MODELS_BYTES else None
     except (ValueError, RecursionError):
         return None
 

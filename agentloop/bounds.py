@@ -1,0 +1,38 @@
+"""What of an answer is taken at most: a server may be broken, or mean harm, and a model may go in circles.
+
+Bytes are those behind unpacking. Each bound is far above what honest servers send.
+"""
+
+PIECE_BYTES = 65_536
+"""So much of an answer is read at once before anything else has its turn: a fraction of a second's work."""
+
+MOST_ANSWER_BYTES = 64_000_000
+"""One answer, all lines and events in it together: 200,000 tokens as events of 300 bytes."""
+
+LEAST_ANSWER_BYTES, BYTES_A_TOKEN = 16_000_000, 1_000
+"""Where an answer has a limit of tokens: so much is taken in any case, as of pictures, and for each token."""
+
+BYTES_A_VALUE = 10
+"""A list or an object that holds next to nothing takes ten times its bytes in memory, so values are counted
+too: one in so many bytes of the bound. Events have 12 bytes for each."""
+
+MOST_ERROR_BYTES = 1_000_000
+"""The body of an error: far more than any says."""
+
+MOST_MODELS_BYTES = 4_000_000
+"""What a server tells of its models: lists of all that there are have a tenth of it."""
+
+MOST_REDIRECTS = 3
+"""One to https and one to the right path; more is a server that sends in circles."""
+
+MOST_CALLS = 1_000
+"""An answer with more calls is none; models ask for a few, seldom for dozens."""
+
+MOST_CALLS_RUN = 128
+"""So many calls of one answer are run, and the others answered in words."""
+
+MOST_AT_ONCE = 32
+"""So many calls run side by side; before each further one the limits are looked at."""
+
+MOST_NESTED = 100
+"""So deep may lists and objects be nested, in a message and in arguments: what copies them is recursive."""
