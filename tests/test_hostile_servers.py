@@ -112,15 +112,15 @@ JSON = "application/json"
 SAYS = b'data: {"choices":[{"delta":{"content":"' + b"a" * 1_000 + b'"}}],"type":"response.other"}\n\n'
 WITHOUT_END = {
     "line": again(b"data: ", b"x"),
-    "event": again(b"", b"data: x\n"),
+    "event": again(b"", b"data: " + b"x" * 90 + b"\n"),
     "events": again(b"", SAYS),
     "empty events": again(b"", b"data:\n\n"),
-    "signs of life": again(b"", b": ping\n\n"),
-    "foreign lines": again(b"", b"ab\n"),
+    "signs of life": again(b"", b": " + b"ping" * 25 + b"\n\n"),
+    "foreign lines": again(b"", b"ab" * 50 + b"\n"),
     "blanks": again(b"", b" "),
     "body": again(b'{"choices":[{"message":{"content":"', b"a", JSON),
     "lists": again(b'{"choices":[', b"[],", JSON),
-    "packed": packed(b"data: x\n"),
+    "packed": packed(b"data: " + b"x" * 90 + b"\n"),
     "packed blanks": packed(b" "),
 }
 
