@@ -1,11 +1,8 @@
 """Every text we say to a model, and the marks that part our words in it from others'."""
 
-import re
 import unicodedata
 from hashlib import sha256
 from itertools import count
-
-_NO_DIGITS = re.compile(r"\D+")
 
 
 def mark_of(*texts: str) -> str:
@@ -17,7 +14,7 @@ def mark_of(*texts: str) -> str:
     """
     whole = "\0".join(texts)
     seed = sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
-    held = _NO_DIGITS.sub("", whole)
+    held = "".join(filter(str.isdecimal, whole))
     held = held.translate({ord(digit): str(unicodedata.decimal(digit)) for digit in set(held)})
     marks = (str(int(sha256(f"{seed}{at}".encode()).hexdigest(), 16))[:9] for at in count())
     return next(mark for mark in marks if mark not in held)

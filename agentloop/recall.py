@@ -18,7 +18,7 @@ from agentloop.messages import Json, Message
 from agentloop.prompts import FOUND_IN_SESSIONS, FOUND_SOME_WORDS, NOTHING_FOUND, RECALLED
 from agentloop.sessions import Session
 from agentloop.stores import Query, SessionStore, excerpt, found_among, searchable
-from agentloop.stores.base import FindsWords, Found
+from agentloop.stores.base import FindsWords, Found, trunk_of
 from agentloop.tools import RunContext, Tool
 
 RECALL, SEARCH_SESSIONS = "recall", "search_sessions"
@@ -118,13 +118,14 @@ class _Recall:
         return await self._answer(heading or RECALLED, query, found, places, context)
 
     async def search_sessions(self, context: RunContext[Any], query: str) -> str:
+        here = trunk_of(context.session_id) or context.session_id
         own = await self.store.info(context.session_id)
         owner = own.owner if own else None
         taken_back = dict[str, Ranges | None]()
 
         async def may_be_seen(found: Found) -> bool:
             name = found.session_id
-            if name == context.session_id or _is_of_recall(found):
+            if name == here or trunk_of(name) or _is_of_recall(found):
                 return False
             if name not in taken_back:
                 line = await self.store.info(name)
@@ -145,7 +146,7 @@ class _Recall:
             lines = [line for line in await self.store.list(owner=owner) if line.owner == owner]
             kept = list[Found]()
             for line in lines[:MOST_SESSIONS]:
-                if line.id != context.session_id and len(kept) < MOST_QUOTES:
+                if line.id != here and len(kept) < MOST_QUOTES:
                     found = await self._search(words, FIRST_LOOK, session_id=line.id)
                     kept += [each for each in found if await may_be_seen(each)]
             return kept

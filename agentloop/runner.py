@@ -130,8 +130,11 @@ class Runner:
         session_id: str | None = None,
         deps: Any = None,
         limits: Limits | None = None,
+        on_event: Sink = drop_event,
     ) -> RunResult:
         """Say `prompt` in the session, a new one where no id is given, and run to the answer or to a limit.
+
+        `on_event` is called with each event as it comes, up to the `RunEnded` of a run that is cancelled too.
 
         Raises:
             UsageError: the prompt is empty, the id not allowed or taken by another owner, or a limit cannot
@@ -142,18 +145,25 @@ class Runner:
             TakenOverError: another run took the session over; this one stored nothing more.
             StoreError: the session could not be read or written.
         """
-        return await self._run(as_user_message(prompt), session_id, deps, limits, drop_event)
+        return await self._run(as_user_message(prompt), session_id, deps, limits, on_event)
 
-    async def resume(self, session_id: str, *, deps: Any = None, limits: Limits | None = None) -> RunResult:
+    async def resume(
+        self,
+        session_id: str,
+        *,
+        deps: Any = None,
+        limits: Limits | None = None,
+        on_event: Sink = drop_event,
+    ) -> RunResult:
         """Go on with a run that was interrupted; no finished tool runs again.
 
-        A session whose last run was answered gives that answer again.
+        A session whose last run was answered gives that answer again. `on_event` is as in `run`.
 
         Raises:
             SessionNotFoundError: there is no such session.
             SessionBusyError: another run works on it.
         """
-        return await self._run(None, check_trunk(session_id), deps, limits, drop_event)
+        return await self._run(None, check_trunk(session_id), deps, limits, on_event)
 
     async def stream(
         self,
@@ -165,10 +175,9 @@ class Runner:
     ) -> AsyncGenerator[AnyStreamEvent, None]:
         """The same as `run`, or as `resume` for None, event by event; closing it cancels the run.
 
-        The last event is `RunEnded`; where the run failed, the error is raised after it. Who is cancelled
-        while waiting for an event is given what the run says at its end, and then the cancellation. Who
-        leaves the iteration can go on with the session at once, unless they keep the generator and do not
-        `aclose` it.
+        The last event is `RunEnded`; where the run failed, the error is raised after it. Who leaves the
+        iteration can go on with the session at once, unless they keep the generator and do not `aclose` it.
+        Who is to hear how a run ends that they cancel themselves takes `run(…, on_event=…)`.
         """
         events: asyncio.Queue[AnyStreamEvent | None] = asyncio.Queue()
         message = None if prompt is None else as_user_message(prompt)
@@ -178,18 +187,6 @@ class Runner:
             while (event := await events.get()) is not None:
                 yield event
             await task
-        except asyncio.CancelledError:
-            reader = asyncio.current_task()
-            task.cancel()
-            await asyncio.wait({task})
-            try:
-                while not events.empty() and (event := events.get_nowait()) is not None:
-                    yield event
-            except GeneratorExit:
-                if reader is not None and reader is asyncio.current_task():
-                    reader.cancel()  # it left before its cancellation got back to it
-                raise
-            raise
         finally:
             task.cancel()
             await asyncio.wait({task})

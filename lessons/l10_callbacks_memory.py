@@ -104,7 +104,7 @@ class FactKeeper(Callbacks):
         """Ask what is to be kept of what the user said, and add it to the file."""
         self.gathered += 1
         said = [each for each in request.messages if each.message.role == "user"]
-        texts = await facts_in(self.model, "\n\n".join(f"User: {each.message.text}" for each in said))
+        texts = await facts_in(self.model, "\n\n".join(each.message.text for each in said))
         facts = {fact.text: fact for fact in load(self.path)}
         known = len(facts)
         for each in said:

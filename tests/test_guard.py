@@ -162,8 +162,8 @@ async def test_a_fallback_is_a_strike(tmp_path: Path) -> None:
     policy = Compaction(micro=None, trigger=On("result"), strategy=strategy)
     result = await runner_for(model, tmp_path, policy).run("Read", session_id="s")
     assert 1 <= len(result.compactions) <= STRIKES
-    assert {(each.status, each.tier) for each in result.compactions} == {("done", 4)}
-    assert all(each.error and "refused" in each.error for each in result.compactions)
+    assert [each.tier for each in result.compactions if each.status == "done"] == [4]
+    assert all("refused" in str(each.error) for each in result.compactions if each.status == "done")
 
 
 async def tries_in_runs(runs: int, calls_each: int, folder: Path) -> list[NotCompacted]:

@@ -5,8 +5,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import ExitStack, aclosing
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -34,6 +34,7 @@ from agentloop.cli.resume import (
 from agentloop.cli.settings import MEMORY, Settings, settings_for
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say, warn
 from agentloop.errors import UsageError
+from agentloop.runner import Runner
 from agentloop.stream import RunStarted, RunStatus, StreamEvent
 from agentloop.workspace import end_all
 
@@ -158,14 +159,17 @@ def _report(error: BaseException, writer: AnswerWriter) -> int:
 
 async def _show_run(call: RunCall, writer: AnswerWriter, console: Console, tally: RunFigures) -> Outcome:
     progress = progress_on(console, tally)
+
+    async def show(event: StreamEvent) -> None:
+        tally.add(event)
+        if isinstance(event, RunStarted):
+            warn(console, window_notice(call.built.agent.model))
+        progress.show(event)
+        await _write(event, writer)
+
     try:
-        async with aclosing(_events(call, tally, console)) as events:
-            async for event in events:
-                tally.add(event)
-                if isinstance(event, RunStarted):
-                    warn(console, window_notice(call.built.agent.model))
-                progress.show(event)
-                await _write(event, writer)
+        async with make_runner(call.built, call.settings, console) as runner:
+            await _run(call, runner, tally, show)
     except asyncio.CancelledError:
         return _outcome(tally, "interrupted", _INTERRUPTED)
     except OutputError as error:
@@ -178,6 +182,38 @@ async def _show_run(call: RunCall, writer: AnswerWriter, console: Console, tally
         progress.stop()
     ended = tally.ended
     return _outcome(tally, ended.status, ended.error) if ended else _outcome(tally, "failed", _NO_END)
+
+
+async def _run(
+    call: RunCall, runner: Runner, tally: RunFigures, show: Callable[[StreamEvent], Awaitable[None]]
+) -> None:
+    """One run, each of its events shown, also those of its end where it is cancelled."""
+    settings = call.settings
+    session_id = await session_id_for(call.choice, runner.store, settings.workdir, owner=settings.owner)
+    if call.choice.continues:
+        past = await read_past(session_id, runner.store)
+        tally.earlier, tally.goes_on = past.compactions, past.exists
+    events: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
+    how: dict[str, Any] = {"limits": settings.limits, "on_event": events.put_nowait}
+    prompt = call.prompt.text
+    run = asyncio.create_task(
+        runner.resume(session_id, **how)
+        if prompt is None
+        else runner.run(prompt, session_id=session_id, **how)
+    )
+    run.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while (event := await events.get()) is not None:
+            await show(event)
+        await run
+    except asyncio.CancelledError:
+        run.cancel()
+        while (event := await events.get()) is not None:
+            await show(event)
+        raise
+    finally:
+        run.cancel()
+        await asyncio.wait({run})
 
 
 class OutputError(Exception):
@@ -193,19 +229,6 @@ async def _write(event: StreamEvent, writer: AnswerWriter) -> None:
         await writer.event(event)
     except OSError as error:
         raise OutputError(error) from error
-
-
-async def _events(call: RunCall, tally: RunFigures, console: Console) -> AsyncGenerator[StreamEvent, None]:
-    settings = call.settings
-    async with make_runner(call.built, settings, console) as runner:
-        session_id = await session_id_for(call.choice, runner.store, settings.workdir, owner=settings.owner)
-        if call.choice.continues:
-            past = await read_past(session_id, runner.store)
-            tally.earlier, tally.goes_on = past.compactions, past.exists
-        run = runner.stream(call.prompt.text, session_id=session_id, limits=settings.limits)
-        async with aclosing(run) as events:
-            async for event in events:
-                yield event
 
 
 def _outcome(tally: RunFigures, word: RunStatus, error: str | None) -> Outcome:

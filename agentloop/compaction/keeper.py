@@ -438,7 +438,8 @@ class ContextKeeper:
 
     async def _say_fixed(self, context: Context) -> None:
         """Say once that what compaction cannot shrink is larger than what it aims at."""
-        fixed, target = ceil(self.budget.ratio(context) * self.budget.fixed), self.budget.target
+        fixed = ceil(self.budget.ratio(context) * self.budget.fixed_beside(context))
+        target = self.budget.target
         if fixed <= target or self._said_fixed:
             return
         self._said_fixed = True

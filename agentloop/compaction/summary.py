@@ -85,7 +85,7 @@ LEAST_INDEX = 20
 WORDS_PER_TOKEN = 0.6
 """Below the 0.75 that OpenAI's documentation gives for English, so that the cap holds elsewhere too."""
 
-PROMPT_TOKENS = 400
+PROMPT_TOKENS = 500
 """What our own texts take in a summary's request, rounded up."""
 
 LEAST_OUTPUT = 100

@@ -269,7 +269,8 @@ def recounted(context: Context, budget: Budget, counter: TokenCounter) -> tuple[
         tokens=after + ceil(unit * context.filler.tokens),
         task=context.task and by_it(context.task),
     )
-    return context, replace(budget, counter=counter, unit=unit, fixed=ceil(unit * budget.fixed))
+    fixed, later = (ceil(unit * tokens) for tokens in (budget.fixed, budget.later))
+    return context, replace(budget, counter=counter, unit=unit, fixed=fixed, later=later)
 
 
 UNTOLD_OVERFLOW = 0.85

@@ -140,7 +140,8 @@ class RunSteps:
             return Ended(session=self.session, status="answered", output=self._step.answer, reason=reason)
         asked = self.session.context.newest_user
         since = [record.event for record in await self.session.since(asked.seq if asked else 0)]
-        output = partial_answer(event.message for event in since if isinstance(event, MessageRecord))
+        said = (event for event in since if isinstance(event, MessageRecord) and event.branch is None)
+        output = partial_answer(event.message for event in said)
         return Ended(session=self.session, status="limit", output=output, reason=self._limit)
 
     def _at(self, session: Session) -> NextStep:

@@ -68,7 +68,8 @@ async def _asked(run: Run, session: Session) -> Session:
     """
 
     request, counted = request_for(run, session), run.keeper.budget.counted(session.context)
-    texts = TextCalls(run.agent.schemas if run.agent.registry else ())
+    offers = any(each["function"]["name"] in run.registry for each in request.tools)
+    texts = TextCalls(request.tools if offers else ())
     answer, called = await _answered(run, request, counted, texts)
     pieces = texts.read(answer.message)
     if any(faults_in(pieces)) and _is_told(run, session):

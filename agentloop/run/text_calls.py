@@ -191,13 +191,17 @@ class _Prose:
         return self._fenced or self._ticked or token == "\n"
 
 
+_MOST_MISSED = 100
+"""A text with so many marks that begin no call speaks of calls: what follows is looked at no more."""
+
+
 def _pieces(text: str, tools: _Tools) -> Iterator[str | WrittenCall]:
     """The text, parted at the calls in it; one within a line is none where more is said behind it."""
     if bare := _bare_calls(text, tools):
         yield from bare
         return
-    at = 0
-    while True:
+    at = missed = 0
+    while missed < _MOST_MISSED:
         prose = _Prose(begins=False)
         start = at + len(prose.add(text[at:]))
         if not prose.is_open:
@@ -210,7 +214,7 @@ def _pieces(text: str, tools: _Tools) -> Iterator[str | WrittenCall]:
             yield from calls
             at = end
         else:
-            at = (mark.start("mark") if mark else start) + 1
+            at, missed = (mark.start("mark") if mark else start) + 1, missed + 1
             yield text[start:at]
     yield text[at:] if text[at:].strip() else ""
 

@@ -63,7 +63,7 @@ class DropOldest:
         >>> from agentloop.messages import Message
         >>> said = [Message.user("the first"), Message.user("the second"), Message.user("the third")]
         >>> entries = [Entry(seq=at, message=m, tokens=8, original=m) for at, m in enumerate(said, 1)]
-        >>> [entry.original.text for entry in DropOldest()(entries, 40, len)]
+        >>> [entry.original.text for entry in DropOldest()(entries, 60, len)]
         ['the second', 'the third']
     """
 
@@ -82,7 +82,7 @@ class DropAgentItems:
         >>> from agentloop.messages import Message
         >>> said = [Message.user("Why?"), Message.assistant("Rust."), Message.assistant("It rained.")]
         >>> entries = [Entry(seq=at, message=m, tokens=8, original=m) for at, m in enumerate(said, 1)]
-        >>> [entry.original.text for entry in DropAgentItems()(entries, 40, len)]
+        >>> [entry.original.text for entry in DropAgentItems()(entries, 60, len)]
         ['Why?', 'Rust.']
     """
 

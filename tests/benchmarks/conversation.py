@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 from agentloop.compaction import Compaction, Compactor, ContextKeeper
-from agentloop.context import Budget, TokenCounter, counter_for, next_step
+from agentloop.context import Budget, RequestPrefix, TokenCounter, counter_for, next_step
 from agentloop.emitter import Emitter
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall, Usage
@@ -14,6 +14,7 @@ from agentloop.sessions import Session, Sessions, rebase_beside
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import ScriptedModel
+from agentloop.tools import ToolAnswer
 
 MODEL = "bench"
 COUNTER = counter_for(MODEL)
@@ -49,6 +50,8 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
     budget = Budget(window=window, max_output_tokens=4096, fixed=1000, model=MODEL, counter=counter)
     return Run(
         agent=Agent(model, compaction=policy),
+        prefix=RequestPrefix(),
+        run_below=_nobody,
         sessions=Sessions(store=InMemoryStore()),
         keeper=ContextKeeper(policy=policy, budget=budget, compactor=compactor),
         emitter=emitter,
@@ -67,6 +70,10 @@ async def step(run: Run, session: Session, message: Message) -> Session:
     called = ModelCalled(purpose="agent", model=MODEL, counted=counted, usage=Usage(input_tokens=counted))
     said = run.record_of(message)
     return await run.record(session, called, said)
+
+
+async def _nobody(*_: object) -> ToolAnswer:
+    return ToolAnswer("there are no sub-agents", "error")
 
 
 async def _never() -> bool:

@@ -42,10 +42,16 @@ def check(name: str | None, **_: Any) -> int:
 
 async def _faults(opened: Opened, name: str | None) -> Sequence[str]:
     if name is not None:
-        return await faults_of(opened, [await opened.session(name)])
+        return await faults_of(opened, await _with_branches(opened, [await opened.session(name)]))
     if opened.settings.owner is None and isinstance(opened.store, ChecksItself):
         return await opened.store.check() or await _faults_of_checkpoints(opened)
-    return await faults_of(opened, await opened.store.list(owner=opened.settings.owner))
+    infos = await opened.store.list(owner=opened.settings.owner)
+    return await faults_of(opened, await _with_branches(opened, infos))
+
+
+async def _with_branches(opened: Opened, infos: Sequence[SessionInfo]) -> Sequence[SessionInfo]:
+    """The sessions, each with the logs of its sub-agents behind it."""
+    return [each for info in infos for each in (info, *await opened.store.list(branches_of=info.id))]
 
 
 async def faults_of(opened: Opened, infos: Sequence[SessionInfo]) -> Sequence[str]:
