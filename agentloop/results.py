@@ -31,9 +31,9 @@ class RunResult:
 
     `status` is `answered`, or `limit` where a limit ended it, which `reason` then names; `output` is then all
     that the model said since the prompt. An answer that was cut short by the model's output limit or by a
-    filter has the `reason` `length` or `content_filter`. `messages` is what the model sees at the end; the whole history
-    stands in the log. `usage` and `cost` (US dollars, None where no price is known) count every request,
-    those for summaries too. `compactions` lists all that were begun, failed ones as well;
+    filter has the `reason` `length` or `content_filter`. `messages` is what the model sees at the end; the
+    whole history stands in the log. `usage` and `cost` (US dollars, None where no price is known) count every
+    request, those for summaries too. `compactions` lists all that were begun, failed ones as well;
     `callback_failures` the callbacks that raised or took too long.
     """
 
