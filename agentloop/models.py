@@ -116,8 +116,9 @@ def check_model(name: str, value: object) -> None:
     Raises:
         UsageError: with the name of the argument and what it takes.
     """
-    streams = callable(getattr(value, "stream", None)) and hasattr(value, "name")
-    if isinstance(value, type) or not streams:
+    streams = callable(getattr(value, "stream", None))
+    has_all = all(hasattr(value, name) for name in ("name", "window", "max_output_tokens"))
+    if isinstance(value, type) or not (streams and has_all):
         wanted = "a model with name, window, max_output_tokens and stream(request)"
         raise UsageError(f"{name} must be {wanted}, such as OpenAIChat(…), not {shown(value)}")
 

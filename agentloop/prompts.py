@@ -178,6 +178,9 @@ LIMIT_BEFORE_CALL = "not run: {reason}"
 
 _CALL_IN_TEXT = "not run: this call was written into the text of the answer, and "
 CALL_IN_TEXT_TORN = _CALL_IN_TEXT + "it is not complete. Give one JSON object to one of these tools: {names}."
+CALL_IN_TEXT_MIDST = (
+    _CALL_IN_TEXT + "more text follows it. End the answer with a call, or call a tool: {names}."
+)
 CALL_IN_TEXT_UNKNOWN = _CALL_IN_TEXT + "there is no such tool. The tools are: {names}."
 """What is said, once a run, to a call in a text that cannot run."""
 

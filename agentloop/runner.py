@@ -6,6 +6,7 @@ Here alone it is said of which store, redaction and compaction the runs are; `ru
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -215,7 +216,8 @@ class Runner:
         async with self._beside(session_id) as keeper:
             focus = self._config.redaction.hide(focus)
             _, result = await keeper.compact_for_user(session, focus, trigger=trigger, strategy=strategy)
-        return result
+            failures = tuple(keeper.compactor.emitter.failures)
+        return replace(result, callback_failures=failures)
 
     async def preview(self, session_id: str, *, strategy: Strategy | None = None) -> CompactionPreview | None:
         """What `compact` would do first; None where there is nothing to compact. Nothing is done.

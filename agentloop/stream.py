@@ -399,7 +399,8 @@ class CompactionResult:
     `error` says what went wrong, also where a compaction was done by other means than the strategy asked for.
     `usage` and `cost` (US dollars) are what its requests took, also where it failed, and `unreported` is what
     those took whose answers reported nothing, by our own count. `seq` is the position of its record where
-    it was done, and what `undo` takes back. `unsaved` says why its transcript could not be saved.
+    it was done, and what `undo` takes back. `unsaved` says why its transcript could not be saved, and
+    `callback_failures` which callbacks failed in one by hand; those of a run are the run's.
 
     Example:
         >>> from agentloop.compaction import compact_messages
@@ -439,6 +440,7 @@ class CompactionResult:
     shortened: tuple[int, ...] = ()
     window: int = 0
     unsaved: str | None = None
+    callback_failures: tuple[CallbackFailed, ...] = ()
 
     @property
     def tokens_saved(self) -> int:

@@ -461,6 +461,11 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
         ("gpt-5-mini", 3, agentloop.OfflineModel, object()),
         r"model must be a model with name, window, max_output_tokens and stream\(request\)",
     ),
+    "compact_messages.model": (
+        lambda bad: compacted(model=bad),
+        ("gpt-5-mini", agentloop.OfflineModel, object()),
+        r"model must be a model with name, window, max_output_tokens and stream\(request\)",
+    ),
     "compact_messages.trigger": (lambda bad: compacted(trigger=bad), ("x", 0.8), "trigger must be"),
     "compact_messages.strategy": (
         lambda bad: compacted(strategy=bad),

@@ -396,6 +396,10 @@ def test_a_callback_that_fails_is_told_with_its_line_and_changes_nothing(tmp_pat
     assert f"! callback Bad.on_event failed at {where}: JSONDecodeError: " in done.err
     (failed,) = json.loads(done.out)["callback_failures"]
     assert (failed["callback"], failed["point"], failed["where"]) == ("Bad", "on_event", where)
+    for turn in range(4):
+        agentloop("-p", f"Turn {turn}. " + "word " * 400, "-c", cwd=tmp_path)
+    by_hand = agentloop("compact", json.loads(done.out)["session_id"], "--callbacks", "bad:Bad", cwd=tmp_path)
+    assert f"! callback Bad.on_event failed at {where}: JSONDecodeError: " in by_hand.err
 
 
 @pytest.mark.deep

@@ -302,3 +302,26 @@ async def test_a_runner_stands_for_its_store() -> None:
     async with Runner(Agent(ScriptedModel([])), transcripts=None) as runner:
         await hidden(runner.store, FACT)
         assert FACT in await ask(runner, "gate code")  # type: ignore[arg-type]
+
+
+async def test_a_turn_taken_back_offers_nothing_to_find() -> None:
+    model = ScriptedModel(["one", "two", "three"])
+    async with Runner(Agent(model, recall=True), transcripts=None) as runner:
+        for prompt in ("One.", "Two."):
+            await runner.run(prompt, session_id="s")
+        await runner.rewind("s")
+        await runner.run("Three.", session_id="s")
+    assert {name for names in offered(model) for name in names}.isdisjoint(RECALL_TOOLS)
+
+
+async def test_logs_of_sub_agents_are_no_other_conversations() -> None:
+    scout = Agent(ScriptedModel(["The word is ZEBRAPASS."])).as_tool("scout", "Finds out.")
+    model = ScriptedModel([calls(scout={"task": "word"}), "done"])
+    async with Runner(Agent(model, tools=[scout]), transcripts=None) as runner:
+        await runner.run("Find it.", session_id="s")
+        await runner.rewind("s")
+        (branch,) = await runner.branches("s")
+        for asking in ("s", "other", branch.id):
+            assert "ZEBRAPASS" not in await ask(
+                runner.store, "ZEBRAPASS", name="search_sessions", session_id=asking
+            )

@@ -55,6 +55,13 @@ TEXTS = [
     "<tool_call>",
     "a < b <tool",
     "``<tool_call>``",
+    f"~~~\n{FORMS['Hermes, Qwen']}\n~~~",
+    f"````\n```\n{FORMS['Hermes, Qwen']}\n```\n````",
+    f"So:\n\n    {FORMS['Llama 3']}",
+    f"> {FORMS['Llama 3']}",
+    f"Never write {FORMS['Hermes, Qwen']}",
+    f"maybe\n{FORMS['Hermes, Qwen']}\nno, rather not</think>I did nothing.",
+    f"<thinking>\n{FORMS['Hermes, Qwen']}\n</thinking>\nI did nothing.",
 ]
 TORN = [
     '<tool_call>\n{"name": "look", "arguments": {"path": "on',
@@ -173,16 +180,45 @@ async def test_beside_calls_in_order_the_text_is_text(stream: bool) -> None:
     assert watched_texts(seen) == [text, "Done."]
 
 
-async def test_several_run_side_by_side_and_the_text_around_them_stays(stream: bool) -> None:
+async def test_several_run_side_by_side_and_the_text_before_them_stays(stream: bool) -> None:
     two = LOOK.replace("one", "two")
-    text = f"I look.\n<tool_call>{LOOK}</tool_call>\n<tool_call>{two}\n{two}</tool_call>\nAnd wait."
+    text = f"I look.\n<tool_call>{LOOK}</tool_call>\n<tool_call>{two}\n{two}</tool_call>"
     with StrictProvider([text, "Done."]) as server:
         result = await runner_of(server, stream=stream).run("go")
         asked = server.bodies[1]["messages"][1]
         assert server.refusals == []
     assert (ran, result.output) == ({"one": 1, "two": 2}, "Done.")
     assert [call["id"] for call in asked["tool_calls"]] == ["call_2", "call_3", "call_4"]
-    assert asked["content"] == "I look.\nAnd wait."
+    assert asked["content"] == "I look."
+
+
+async def test_one_that_more_is_said_behind_is_not_run_and_told_of(stream: bool) -> None:
+    quoted = f"The file says:\n\n{FORMS['Hermes, Qwen']}\n\nSo I did nothing."
+    with StrictProvider([quoted, FORMS["Hermes, Qwen"], "Done."]) as server:
+        result = await runner_of(server, stream=stream).run("go")
+        assert server.refusals == []
+        asked, told = server.bodies[1]["messages"][-2:]
+    assert (result.output, ran) == ("Done.", {"one": 1})
+    assert asked["content"] == "The file says:\n\nSo I did nothing."
+    assert "more text follows it" in told["content"]
+
+
+NESTED = (
+    "<tool_call>look" + "<arg_key>a</arg_key><arg_value>" * 4_000,
+    "[TOOL_CALLS]        " * 6_000,
+    "[TOOL_CALLS]" * 10_000,
+    f"x <tool_call>{LOOK}</tool_call> y\n" * 2_000,
+    f"<tool_call>{LOOK}</tool_call>\ny\n" * 2_000,
+    "x <function=look>" * 6_000,
+    '<tool_call>{"name": ' * 6_000,
+)
+
+
+@pytest.mark.parametrize("text", NESTED, ids=range(len(NESTED)))
+@pytest.mark.whole
+def test_l11_what_a_model_in_a_loop_writes_is_read(text: str) -> None:
+    pieces = TextCalls(TOOLS).read(Message.assistant(text))
+    assert len(pieces) < 10_000
 
 
 @pytest.mark.parametrize("text", [*TORN, UNKNOWN])

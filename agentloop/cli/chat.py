@@ -18,7 +18,7 @@ from agentloop.cli.build import AgentSetup, make_runner, window_notice
 from agentloop.cli.compact import compaction_text, preview_text, rewind_text, undone
 from agentloop.cli.faults import is_refusal_of_message, one_line, show_where, with_option
 from agentloop.cli.process import before_leaving, leave_on_second, on_interrupt
-from agentloop.cli.progress import RunFigures, final_line, progress_on, status_line
+from agentloop.cli.progress import RunFigures, failure_line, final_line, progress_on, status_line
 from agentloop.cli.resume import Past, SessionChoice, read_past, resume_hint, session_id_for
 from agentloop.cli.settings import MEMORY, Settings
 from agentloop.cli.terminal import StandardOutput, error_console, say, show, warn
@@ -181,6 +181,8 @@ class Chat:
 
     async def _compact(self, focus: str) -> None:
         result = await self._runner.compact(self._session_id, focus=focus or None)
+        for failure in result.callback_failures:
+            say(self._console, failure_line(failure), style="bold red")
         show(self._console, compaction_text(result))
         await self._status()
 

@@ -12,7 +12,7 @@ from agentloop import strategies
 from agentloop.cli.app import EXIT_STATUS
 from agentloop.cli.build import build, make_runner, window_notice
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, WholeNumber, options
-from agentloop.cli.progress import compaction_line, dollars, short
+from agentloop.cli.progress import compaction_line, dollars, failure_line, short
 from agentloop.cli.resume import SessionChoice, find_session, resume_settings
 from agentloop.cli.settings import OFFLINE, Settings, settings_of_call
 from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, say, warn
@@ -65,6 +65,8 @@ def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_
         if (settings.summary_model or settings.model) == OFFLINE:
             warn(error_console(), "the offline model writes the summary, by rules")
         result = await runner.compact(session_id, focus=focus, strategy=strategy)
+        for failure in result.callback_failures:
+            say(error_console(), failure_line(failure), style="bold red")
         went_well = result.status in ("done", "not_due", "ineffective")
         return "answered" if went_well else "failed", compaction_text(result)
 

@@ -253,14 +253,19 @@ def _cleared(event: ResultsCleared) -> Text:
     return Text(f"{what}, {short(event.tokens_before)} → {short(event.tokens_after)} tokens", style="yellow")
 
 
+def failure_line(event: CallbackFailed) -> str:
+    """Which callback failed, where, and how, in one line."""
+    at = f" at {event.where}" if event.where else ""
+    return f"! callback {event.callback}.{event.point} failed{at}: {event.error}"
+
+
 def _trouble(event: StreamEvent) -> Text | None:
     match event:
         case Retrying():
             wait = seconds(event.wait_seconds)
             return _red(f"↻ try {event.attempt} failed, again in {wait}: {event.error}")
         case CallbackFailed():
-            at = f" at {event.where}" if event.where else ""
-            return _red(f"! callback {event.callback}.{event.point} failed{at}: {event.error}")
+            return _red(failure_line(event))
         case CallRepeated():
             return _red(f"! {event.name} gave the same result {event.times} times for the same arguments")
         case MessageAdded(finish=finish) if finish in _CUT_SHORT:

@@ -36,7 +36,7 @@ from agentloop.context import (
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, drop_event
 from agentloop.events import Compacted, Event, Made, MessageRecord, Noted
 from agentloop.messages import Json, Message
-from agentloop.models import ChatModel
+from agentloop.models import ChatModel, check_model
 from agentloop.prompts import COMPRESSED, NOTE, SHADOW, STANDS_FOR, mark_of, question_message, summary_message
 from agentloop.redaction import Redaction
 from agentloop.sessions import Session
@@ -120,6 +120,8 @@ async def compact_messages_async(
     callbacks: Iterable[Callbacks] = (),
 ) -> CompactedMessages:
     """The same as `compact_messages`, awaited."""
+    if model is not None:
+        check_model("model", model)
     counter = counter_for(model.name if model else "")
     budget = Budget(
         window=named_tokens("window", window),

@@ -133,7 +133,7 @@ class Budget:
 
     def fixed_beside(self, context: Context) -> int:
         """The fixed part of the request that this context makes."""
-        return self.fixed + self.later if context.rewritten_at else self.fixed
+        return self.fixed + self.later if context.has_hidden else self.fixed
 
     def size(self, context: Context) -> int:
         """The next request, resting on the provider's last count where that still holds.
@@ -243,8 +243,9 @@ class Budget:
 
     def _largest(self, context: Context) -> str:
         entry = max(context.visible, key=lambda entry: entry.tokens, default=None)
-        if entry is None or self.fixed > self.limit // 2:
-            return f"instructions and tool schemas take {self.fixed:,} tokens: shorten them"
+        fixed = self.fixed_beside(context)
+        if entry is None or fixed > self.limit // 2:
+            return f"instructions and tool schemas take {fixed:,} tokens: shorten them"
         if entry.tokens < SHARE_NAMED * self.size(context):
             return "no single message is to blame: let compaction act, shorten what stays"
         said = f"the {entry.message.role} message at position {entry.seq}"

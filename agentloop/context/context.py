@@ -184,6 +184,11 @@ class Context:
         return {item.seq: item for _, items in sorted(shown, key=itemgetter(0)) for item in items}
 
     @property
+    def has_hidden(self) -> bool:
+        """Whether a compaction stands, so that something is hidden that no turn taken back accounts for."""
+        return self.older_compactions > 0 or any(not event.is_rewind for _, event in self.compactions)
+
+    @property
     def compaction_count(self) -> int:
         """How many compactions stand: one in several steps is one, and what took turns back is none."""
         made = {event.group or seq for seq, event in self.compactions if not event.is_rewind}

@@ -148,7 +148,7 @@ class RequestPrefix:
     def request(self, context: Context, *behind: Message) -> ModelRequest:
         """The agent's request for what is in sight, with these messages behind it."""
         wired = wire_messages((*context.messages, *behind), instructions=self.instructions)
-        schemas = (*self.schemas, *(self.later if context.rewritten_at else ()))
+        schemas = (*self.schemas, *(self.later if context.has_hidden else ()))
         return ModelRequest(messages=wired, tools=wire_tools(schemas, wired))
 
 

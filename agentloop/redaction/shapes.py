@@ -131,24 +131,12 @@ _NAME_AND_PASSWORD = (
 )
 """ASCII in base64 with a colon in it, which looks otherwise in each of the three places of a group."""
 
-_WORD = r"(?:(?!(?P=quote))[!-\[\]-~]){1,60}+"
-
-_64 = "[A-Za-z0-9+/]"
-_NAME_AND_PASSWORD = (
-    rf"(?=(?:{_64}{{4}}){{0,40}}?(?:O[g-v]|{_64}[DTjz][op]|{_64}{{2}}[AEIMQUYcgkosw048]6))"
-    rf"(?P<secret>(?:[I-Za-f]{_64}{{3}}){{3,200}}+(?:[I-Za-f](?:{_64}==|{_64}{{2}}=))?)(?![A-Za-z0-9+/=])"
-)
-"""ASCII in base64 with a colon in it, which looks otherwise in each of the three places of a group."""
-
-_INDENTED = "|".join(rf"(?<=\n[ \t]{{{blanks}}}password)" for blanks in range(1, 9))
-_FIRST = rf"(?:(?<![^\n]password)|{_INDENTED})"
-"""That `password` is the first word of a line."""
-
 _WORD = r"(?:[a-z]{1,20}+|[A-Z]{1,20}+|(?=[0-9]))[0-9]{0,4}+"
 _NO_PROSE = rf"(?![a-z]{{2,10}}+://|[A-Za-z_.-]{{2,60}}+=|{_WORD}(?:-{_WORD}){{1,5}}+[ \t\r]{{0,8}}(?:\n|$))"
 """An address, a setting and hyphenated words are what one writes about passwords."""
 
-_PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd)"
+_PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd(?!=[/~]))"
+"""`PWD=/…` is the folder that a shell is in."""
 _KEY = (
     r"(?:key(?:(?<=api[_-]key)|(?<=apikey)|(?<=access[_-]key)|(?<=accesskey)|(?<=secret[_-]key)|(?<=secretkey)"
     r"|(?<=private[_-]key)|(?<=privatekey)|(?<=auth[_-]key)|(?<=authkey)|(?<=encryption[_-]key)"

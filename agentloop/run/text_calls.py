@@ -1,7 +1,8 @@
 """Calls that a model writes into its text, as servers pass them on that have no parser for its form.
 
-They are taken as calls where they can mean only one thing: a tool that is offered, and an object of
-arguments. What stands in code, in the midst of a sentence, or as JSON with other fields is text.
+They are taken as calls where they can mean only one thing: a tool that is offered, an object of arguments,
+and nothing said behind them. What stands in code, in a quote, in a thought, behind words in its line, or as
+JSON with other fields is text; a call with more text behind it may be quoted, and is not run.
 
 | form | written by |
 |---|---|
@@ -26,7 +27,7 @@ from typing import Any, TypeAlias
 
 from agentloop._plumbing.patterns import pattern
 from agentloop.messages import Json, Message, ToolCall, said_anew
-from agentloop.prompts import CALL_IN_TEXT_TORN, CALL_IN_TEXT_UNKNOWN
+from agentloop.prompts import CALL_IN_TEXT_MIDST, CALL_IN_TEXT_TORN, CALL_IN_TEXT_UNKNOWN
 
 _Tools: TypeAlias = Mapping[str, Any]
 """The tools that are offered, by name, and the schema of their arguments."""
@@ -128,8 +129,8 @@ def _beginnings(text: str, end: str) -> str:
     return end
 
 
-_TOKEN = pattern(rf"`+|{_BLANKS}{_MARK}(?:{_BLANKS}(?=[{{\[<])|(?=\w))|\n")
-_CUT = pattern(rf"(?:`+|{_BLANKS}(?:{'|'.join(_beginnings(mark, _BLANKS) for mark in _MARKS)}))\Z")
+_TOKEN = pattern(rf"`+|~{{3,}}|{_BLANKS}{_MARK}(?:{_BLANKS}(?=[{{\[<])|(?=\w))|\n")
+_CUT = pattern(rf"(?:`+|~+|{_BLANKS}(?:{'|'.join(_beginnings(mark, _BLANKS) for mark in _MARKS)}))\Z")
 _BARE_BEGUN = pattern(_BARE)
 _FIELD_BEGUN = "|".join(_beginnings(field, "") for field in ('"name"', '"type"'))
 _BARE_CUT = pattern(rf"{_BLANKS}(?:\[{_BLANKS})?(?:\{{{_BLANKS}(?:{_FIELD_BEGUN}))?\Z")
@@ -147,7 +148,7 @@ class _Prose:
         self._held: list[str] = []
         self._begins = begins
         """Whether nothing but blanks was said so far, so that bare JSON may be all of the answer."""
-        self._fenced = self._ticked = False
+        self._fence, self._ticked = "", False
 
     def add(self, text: str) -> str:
         """Take in the next piece; returns what is surely no call."""
@@ -181,42 +182,60 @@ class _Prose:
         return end
 
     def _passes(self, token: str) -> bool:
-        """Whether a token goes on with the prose; code begins and ends with backticks."""
-        if token.startswith("`"):
-            fence = len(token) >= 3
-            self._fenced = self._fenced != fence
-            self._ticked = not fence and not self._fenced and not self._ticked
+        """Whether a token goes on with the prose; code begins and ends with backticks or tildes."""
+        if token[0] in "`~":
+            if self._fence:
+                self._fence = "" if token.startswith(self._fence) else self._fence
+            elif len(token) >= _FENCE:
+                self._fence, self._ticked = token, False
+            else:
+                self._ticked = not self._ticked
             return True
         self._ticked = self._ticked and "\n" not in token
-        return self._fenced or self._ticked or token == "\n"
+        return bool(self._fence) or self._ticked or token == "\n"
 
 
+_FENCE = 3
 _MOST_MISSED = 100
 """A text with so many marks that begin no call speaks of calls: what follows is looked at no more."""
 
 
 def _pieces(text: str, tools: _Tools) -> Iterator[str | WrittenCall]:
-    """The text, parted at the calls in it; one within a line is none where more is said behind it."""
+    """The text, parted at the calls in it; one that more is said behind is there and does not run."""
     if bare := _bare_calls(text, tools):
         yield from bare
         return
-    at = missed = 0
+    at = max((each.end() for each in _THOUGHT_END.finditer(text)), default=0)
+    yield text[:at]
+    missed = 0
     while missed < _MOST_MISSED:
         prose = _Prose(begins=False)
         start = at + len(prose.add(text[at:]))
         if not prose.is_open:
             break
         mark = _OPENS.match(text, start)
-        begins_line = not text[: mark.start("mark") if mark else start].rpartition("\n")[2].strip()
-        calls, end = _block(text, start, tools)
+        begun = mark.start("mark") if mark else start
+        line = text[text.rfind("\n", 0, begun) + 1 : begun]
+        begins_line = len(line) < _INDENTED and not line.strip()
+        calls, end = _block(text, start, tools) if begins_line else ([], begun)
         yield text[at:start]
-        if calls and (begins_line or not text[end:].strip()):
-            yield from calls
+        if calls:
+            is_last = not text[end:].strip()
+            yield from calls if is_last else (_in_the_midst(call, tools) for call in calls)
             at = end
         else:
-            at, missed = (mark.start("mark") if mark else start) + 1, missed + 1
+            at, missed = begun + 1, missed + 1
             yield text[start:at]
     yield text[at:] if text[at:].strip() else ""
+
+
+_THOUGHT_END = pattern(r"</think(?:ing)?>")
+_INDENTED = 4
+"""A line behind so many blanks is code (https://spec.commonmark.org/0.31.2/#indented-code-blocks)."""
+
+
+def _in_the_midst(call: WrittenCall, tools: _Tools) -> WrittenCall:
+    return replace(call, fault=call.fault or CALL_IN_TEXT_MIDST.format(names=", ".join(tools)))
 
 
 _NAME = r"[\w.-]+"
@@ -229,8 +248,9 @@ _NAMED = pattern(
     rf"(?:functions\.)?(?P<name>{_NAME})(?::\d+)?\s*"
     r"(?:>|<｜tool▁sep｜>|\[ARGS\]|<\|tool_call_argument_begin\|>)?\s*(?P<fence>```(?:json)?\s*)?"
 )
-_PARAMETER = pattern(rf"\s*<parameter=({_NAME})>\n?(.*?)\n?</parameter>", re.DOTALL)
-_ARGUMENT = pattern(r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL)
+_PARAMETER = pattern(
+    rf"\s*(?:<parameter=(?P<key>{_NAME})>\n?|<arg_key>(?P<own_key>[^<]{{1,200}})</arg_key>\s*<arg_value>)"
+)
 _PARAMETERS_END = pattern(r"\s*(?=</function>|</tool_call>)")
 _BETWEEN = pattern(r"[\s;,]*(?=\{)")
 _CLOSES = pattern(
@@ -313,9 +333,14 @@ def _arguments(text: str, named: re.Match[str], tools: _Tools) -> tuple[object, 
         return value, _past(_FENCE_END, text, end) if named["fence"] else end
     found: dict[str, object] = {}
     schemas = (tools.get(named["name"]) or {}).get("properties") or {}
-    while each := _PARAMETER.match(text, at) or _ARGUMENT.match(text, at):
-        found[each[1].strip()] = _value(each[2], schemas.get(each[1].strip()))
-        at = each.end()
+    while each := _PARAMETER.match(text, at):
+        closes = "</parameter>" if each["key"] else "</arg_value>"
+        end = text.find(closes, each.end())
+        if end < 0:
+            return None, at
+        key, value = (each["key"] or each["own_key"]).strip(), text[each.end() : end]
+        found[key] = _value(value.removesuffix("\n") if each["key"] else value, schemas.get(key))
+        at = end + len(closes)
     ends = _PARAMETERS_END.match(text, at)
     return (found, ends.end()) if ends else (None, at)
 
