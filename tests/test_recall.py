@@ -213,6 +213,7 @@ async def test_its_own_answers_are_not_quoted() -> None:
     assert await ask(store, "gate code") == answer
 
 
+@pytest.mark.deep
 async def test_quotes_keep_to_their_room_and_hold_what_was_looked_for() -> None:
     store = InMemoryStore()
     await hidden(store, *(f"{'before ' * 3000}{FACT} {at} {'after ' * 3000}" for at in range(30)))
@@ -236,6 +237,7 @@ async def test_a_secret_is_not_cut_in_two() -> None:
     assert "sk-a1" not in answer
 
 
+@pytest.mark.deep
 async def test_an_archive_of_any_length_is_asked_and_not_read(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "sessions.db")
     events = said(*(f"filler {at}" for at in range(2_500)), FACT, *(f"filler {at}" for at in range(2_500)))

@@ -558,7 +558,9 @@ async def test_a_command_is_killed_with_its_children_when_time_is_up(
     command = "echo started; sleep 1000 & echo $! > pid; echo > 'both run'; wait"
     running = asyncio.create_task(named(root, "run_command")(command, timeout_seconds=60))
     await in_thread((root / "both run").read_text)
-    later(monkeypatch, 60)
+    while not running.done():  # its time begins to run when it is awaited, which may be later than it runs
+        later(monkeypatch, 60)
+        await asyncio.wait({running}, timeout=0.2)
     assert await running == "started\n[killed after 60 s, when its time was up]"
     await _is_gone(int((root / "pid").read_text()))
 
