@@ -284,8 +284,9 @@ def test_a_database_that_is_away_is_said_without_its_password(tmp_path: Path) ->
 
 @pytest.mark.deep
 def test_without_the_extra_each_command_says_which_it_needs(tmp_path: Path) -> None:
-    (tmp_path / "dbos.py").write_text("raise ImportError('no such library')\n")
-    env = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "dbos.py").write_text("raise ImportError('no such library')\n")
+    env = {"PYTHONPATH": f"{tmp_path / 'beside'}{os.pathsep}{ROOT}"}
     for call in (("runs",), ("submit", "x"), ("worker",)):
         finished = agentloop(*call, "--store", "postgresql://h/d", cwd=tmp_path, env=env, stdin="")
         assert (finished.status, finished.out) == (2, "")

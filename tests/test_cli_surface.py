@@ -295,7 +295,7 @@ HEEDED: dict[str, Sequence[KnownOption]] = {
     "compact": (*MODEL, *COMPACTION, *AGENT, *STORE),
     "demo": (),
     "lessons": (),
-    "models": [option for option in MODEL if option.name == "base_url"],
+    "models": [option for option in MODEL if option.name in ("base_url", "header")],
     "runs": STORE,
     "sessions": STORE,
     "submit": STORE,
