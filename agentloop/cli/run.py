@@ -6,7 +6,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -208,8 +208,10 @@ async def _run(
         await run
     except asyncio.CancelledError:
         run.cancel()
-        while (event := await events.get()) is not None:
-            await show(event)
+        with suppress(TimeoutError):  # nobody may read any more
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                while (event := await events.get()) is not None:
+                    await show(event)
         raise
     finally:
         run.cancel()

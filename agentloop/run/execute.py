@@ -68,28 +68,41 @@ async def execute_run(
     limits = with_step_limit(limits, config.agent.max_steps)
     check_priced(limits, *config.agent.all_models)
     await _admit(config.sessions, message, session_id)
-    async with config.sessions.held(session_id) as hold:
-        await _admit(config.sessions, message, session_id)  # it may have been begun while this run waited
-        session = await _open(config.sessions, message, session_id)
-        run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits, within=within)
-        run.has_lapsed = hold.has_lapsed
-        try:
-            with hold.working(run.check_alone):
-                ended = await loop(RunSteps(run=run, session=session, message=message))
-            await to_its_end(run.end(ended.status, ended.reason))
-        except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
-            failure = as_run_failure(error) if is_leaked(error) else error
-            await to_its_end(_fail(run, failure))
-            if failure is error:
-                raise
-            raise failure from error
-        finally:
-            run.thread.stop()
-            config.learn(run)
+    finished: tuple[Run, Ended] | None = None
+    try:
+        async with config.sessions.held(session_id) as hold:
+            await _admit(config.sessions, message, session_id)  # it may have been begun while this run waited
+            session = await _open(config.sessions, message, session_id)
+            run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits, within=within)
+            run.has_lapsed = hold.has_lapsed
+            try:
+                with hold.working(run.check_alone):
+                    ended = await loop(RunSteps(run=run, session=session, message=message))
+                await to_its_end(run.end(ended.status, ended.reason))
+            except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
+                failure = as_run_failure(error) if is_leaked(error) else error
+                await to_its_end(_fail(run, failure))
+                if failure is error:
+                    raise
+                raise failure from error
+            else:
+                finished = run, ended
+            finally:
+                run.thread.stop()
+                config.learn(run)
+    except asyncio.CancelledError:
+        if finished is not None:  # it ended in order, and whoever hears of it hears so
+            await to_its_end(_tell_end(*finished))
+        raise
+    return _result(run, ended, await _tell_end(run, ended))
+
+
+async def _tell_end(run: Run, ended: "Ended") -> str:
+    """Show that the run has ended; its output as it is shown."""
     output = run.emitter.hide(ended.output)
     limit = ended.reason if ended.status == "limit" else None
     await run.show_end(ended.status, output=output, error=limit, reason=ended.reason)
-    return _result(run, ended, output)
+    return output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
