@@ -202,16 +202,18 @@ async def _run(
         else runner.run(prompt, session_id=session_id, **how)
     )
     run.add_done_callback(lambda _: events.put_nowait(None))
-    try:
+
+    async def show_all() -> None:
         while (event := await events.get()) is not None:
             await show(event)
+
+    try:
+        await show_all()
         await run
     except asyncio.CancelledError:
         run.cancel()
         with suppress(TimeoutError):  # nobody may read any more
-            async with asyncio.timeout(_LAST_WORDS_SECONDS):
-                while (event := await events.get()) is not None:
-                    await show(event)
+            await asyncio.wait_for(show_all(), _LAST_WORDS_SECONDS)
         raise
     finally:
         run.cancel()
