@@ -563,6 +563,14 @@ def test_labelled_text_reads_back_as_the_messages_it_was_made_of(messages: list[
     }
 
 
+@pytest.mark.parametrize("role", ["critic", "lead critic", "Zoë's: notes", "a" * 200, "earlier record"])
+def test_a_message_of_any_role_is_labelled_and_read_back(role: str) -> None:
+    records, (found,) = parse(shown([Message(role=role, content="No.")], max_result_chars=200), MARK)
+    assert records == []
+    assert found.text == "No."
+    assert found.role[:40] == role.lower()[:40]
+
+
 @given(histories)
 def test_labelled_text_of_any_history_can_be_read(messages: list[Message]) -> None:
     assert bool(parse(shown(messages, max_result_chars=200), MARK)[1]) is bool(messages)

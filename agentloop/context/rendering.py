@@ -183,7 +183,7 @@ _USUAL_NAME = pattern(r"[\w.-]{1,64}", re.ASCII)
 _NAME = r"\"(?:[^\"\\\n]|\\.){0,999}\"|[\w.-]{1,64}"
 _LABEL = pattern(
     r"(?:\A|(?<=\n\n))\[(?P<mark>\d{9})\] "
-    r"(?:(?P<role>User|Assistant|System|Developer)|(?P<record>Earlier record)"
+    rf"(?:(?P<role>{_NAME})|(?P<record>Earlier record)"
     rf"|Tool result of (?P<tool>{_NAME})|Assistant calls (?P<call>{_NAME})): ",
     re.ASCII,
 )
@@ -250,7 +250,7 @@ def _labelled(entry: Entry, names: dict[str, str], result_chars: int, max_chars:
     short = min(result_chars, max_chars)
     if says:
         text = ends(message.text, max_chars=short if says_nothing(message) else max_chars)
-        yield Labelled(message.role.capitalize(), f"{text}{_other_parts(message)}")
+        yield Labelled(_shown_name(message.role.capitalize()), f"{text}{_other_parts(message)}")
     for call in message.tool_calls:
         name = _shown_name(call.name)
         yield Labelled(f"Assistant calls {name}", ends(call.arguments, max_chars=short))
@@ -310,7 +310,7 @@ def parse(text: str, mark: str) -> tuple[list[str], list[Message]]:
         elif label["tool"]:
             messages.append(_result(_name_of(label["tool"]), body, number, waiting))
         else:
-            messages.append(Message(role=label["role"].lower(), content=body))
+            messages.append(Message(role=_name_of(label["role"]).lower(), content=body))
     return records, messages
 
 
