@@ -46,7 +46,7 @@ def loop() -> Iterator[asyncio.Runner]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.many(40, 3)
+@pytest.mark.many(30, 3)
 @pytest.mark.whole
 @given(case=cases, trigger=st.sampled_from([*TRIGGERS]))
 def test_the_laws_hold_on_every_path(loop: asyncio.Runner, strategy: str, case: Case, trigger: str) -> None:
