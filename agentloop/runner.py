@@ -356,7 +356,7 @@ def run_config(
         agent=agent,
         sessions=sessions,
         new_keeper=new_keeper,
-        run_below=run_sub_agent,
+        run_sub_agent=run_sub_agent,
         redaction=Redaction(None if redact is None else checked_redaction(redact)),
         callbacks=checked_callbacks(callbacks),
         callback_seconds=callback_seconds,

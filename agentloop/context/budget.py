@@ -4,14 +4,13 @@
 `learn_from_overflow` and those below it make the next one of what a server refused.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
 from agentloop._plumbing.amounts import LEAST_WINDOW
 from agentloop.context.context import Context
 from agentloop.context.entries import Entry, Growing, PromptCuts
-from agentloop.context.request import NO_TOOL
+from agentloop.context.request import NO_TOOL, RequestPrefix
 from agentloop.context.tokens import (
     REQUEST_OVERHEAD,
     TokenCounter,
@@ -20,7 +19,7 @@ from agentloop.context.tokens import (
     estimate_tokens,
 )
 from agentloop.errors import ContextOverflowError, ContextTooLongError
-from agentloop.messages import Json, Message
+from agentloop.messages import Message
 from agentloop.models import ChatModel
 
 DEFAULT_WINDOW = 128_000
@@ -59,8 +58,8 @@ class Budget:
     answer where that is less, once the server refused what would fit with a shorter answer: it counts the
     longest one in, and each request asks for what is left. `answered` is the largest request that was ever
     answered, by our own count; `cuts` is what the reports of those answered tell of a server that cuts them.
-    `later` is the size of tools offered once something was hidden. `unit` is what `counter` makes of one
-    token of our own count: 1 but for a strategy that counts by itself.
+    `recall` is the size of the tools of recall, offered once something was hidden. `counter_ratio` is what
+    `counter` makes of one token of our own count: 1 but for a strategy that counts by itself.
     """
 
     window: int
@@ -72,32 +71,22 @@ class Budget:
     threshold: int | None = None
     lowered_reserve: int | None = None
     answered: int = field(default=0, compare=False)
-    unit: float = 1.0
-    later: int = 0
+    counter_ratio: float = 1.0
+    recall: int = 0
     cuts: PromptCuts = field(default_factory=PromptCuts, compare=False)
 
     @classmethod
-    def of(
-        cls,
-        model: ChatModel,
-        instructions: str | None,
-        schemas: Sequence[Json],
-        counter: TokenCounter,
-        later: Sequence[Json] = (),
-    ) -> "Budget":
-        """The budget of an agent's requests, before anything was learnt of its server.
-
-        The schemas of `later` tools are offered once something was hidden.
-        """
-        system = Message(role="system", content=instructions)
-        spoken = count_message(system, counter) if instructions else 0
+    def of(cls, model: ChatModel, prefix: RequestPrefix, counter: TokenCounter) -> "Budget":
+        """The budget of requests that begin so, before anything was learnt of the model's server."""
+        system = Message(role="system", content=prefix.instructions)
+        spoken = count_message(system, counter) if prefix.instructions else 0
         return cls(
             window=model.window or DEFAULT_WINDOW,
-            fixed=REQUEST_OVERHEAD + spoken + count_tools(schemas or (NO_TOOL,), counter),
+            fixed=REQUEST_OVERHEAD + spoken + count_tools(prefix.schemas or (NO_TOOL,), counter),
             model=model.name,
             max_output_tokens=model.max_output_tokens,
             counter=counter,
-            later=count_tools(later, counter),
+            recall=count_tools(prefix.recall, counter),
         )
 
     @property
@@ -125,7 +114,7 @@ class Budget:
     @property
     def task_tokens(self) -> int:
         """Up to this length the session's first user message stays verbatim."""
-        return int(self.window * SHARE_OF_TASK * self.unit)
+        return int(self.window * SHARE_OF_TASK * self.counter_ratio)
 
     def counted(self, context: Context) -> int:
         """The next request by our own count."""
@@ -133,7 +122,7 @@ class Budget:
 
     def fixed_beside(self, context: Context) -> int:
         """The fixed part of the request that this context makes."""
-        return self.fixed + self.later if context.has_hidden else self.fixed
+        return self.fixed + self.recall if context.has_hidden else self.fixed
 
     def size(self, context: Context) -> int:
         """The next request, resting on the provider's last count where that still holds.
@@ -179,7 +168,7 @@ class Budget:
 
     def own(self, tokens: int, context: Context) -> int:
         """A number of the provider's tokens in tokens of our own count."""
-        return int(tokens * self.unit / self.ratio(context))
+        return int(tokens * self.counter_ratio / self.ratio(context))
 
     def ratio(self, context: Context) -> float:
         """By how much the provider counts more than we do; never below 1."""
@@ -257,21 +246,21 @@ def recounted(context: Context, budget: Budget, counter: TokenCounter) -> tuple[
     """Both with all lengths by this counter; what is not in sight is taken to differ as much as what is."""
     visible = [replace(each, tokens=count_message(each.message, counter)) for each in context.visible]
     before, after = (sum(entry.tokens for entry in entries) for entries in (context.visible, visible))
-    unit = after / before if before and after else 1.0
+    ratio = after / before if before and after else 1.0
     there = {entry.seq: entry for entry in visible if entry.kind == "said"}
 
     def by_it(entry: Entry) -> Entry:
-        return there.get(entry.seq) or replace(entry, tokens=ceil(unit * entry.tokens))
+        return there.get(entry.seq) or replace(entry, tokens=ceil(ratio * entry.tokens))
 
     context = replace(
         context,
         visible=Growing(visible),
         said=Growing(map(by_it, context.said)),
-        tokens=after + ceil(unit * context.filler.tokens),
+        tokens=after + ceil(ratio * context.filler.tokens),
         task=context.task and by_it(context.task),
     )
-    fixed, later = (ceil(unit * tokens) for tokens in (budget.fixed, budget.later))
-    return context, replace(budget, counter=counter, unit=unit, fixed=fixed, later=later)
+    fixed, recall = (ceil(ratio * tokens) for tokens in (budget.fixed, budget.recall))
+    return context, replace(budget, counter=counter, counter_ratio=ratio, fixed=fixed, recall=recall)
 
 
 UNTOLD_OVERFLOW = 0.85

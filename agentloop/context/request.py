@@ -138,17 +138,17 @@ def wire_tools(schemas: Sequence[Json], messages: Sequence[Json]) -> tuple[Json,
 class RequestPrefix:
     """What every request of an agent begins with: its instructions, and its tools by their schemas.
 
-    `later` are those of tools that are offered once something was hidden.
+    `recall` are those of the tools of recall, which are offered once something was hidden.
     """
 
     instructions: str | None = None
     schemas: tuple[Json, ...] = ()
-    later: tuple[Json, ...] = ()
+    recall: tuple[Json, ...] = ()
 
     def request(self, context: Context, *behind: Message) -> ModelRequest:
         """The agent's request for what is in sight, with these messages behind it."""
         wired = wire_messages((*context.messages, *behind), instructions=self.instructions)
-        schemas = (*self.schemas, *(self.later if context.has_hidden else ()))
+        schemas = (*self.schemas, *(self.recall if context.has_hidden else ()))
         return ModelRequest(messages=wired, tools=wire_tools(schemas, wired))
 
 

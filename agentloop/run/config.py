@@ -22,55 +22,55 @@ from agentloop.run.agent import Agent, SubAgent
 from agentloop.run.limits import Limits, Spending
 from agentloop.run.state import KeepsContext, Run, always_lapsed
 from agentloop.sessions import Holder, Rebase, Sessions, rebase_beside
-from agentloop.tools import Tool, ToolAnswer
+from agentloop.tools import ToolAnswer, ToolRegistry
 
 NewKeeper: TypeAlias = Callable[["RunConfig", Emitter, Budget, Rebase], KeepsContext]
 """Makes what keeps a run's requests inside this budget, shown by that emitter."""
 
-RunsBelow: TypeAlias = Callable[["RunConfig", Run, str, SubAgent, str], Awaitable[ToolAnswer]]
+RunsSubAgent: TypeAlias = Callable[["RunConfig", Run, str, SubAgent, str], Awaitable[ToolAnswer]]
 """Runs a sub-agent for a call, by its id, of this run, with that task; what the call is answered."""
 
 
 @dataclass(slots=True)
 class Learnt:
-    """What the runs so far learnt of the server, None before the first; `below` is that of sub-agents."""
+    """What the runs so far learnt of the server, None before the first; of sub-agents, by their names."""
 
     budget: Budget | None = None
-    below: "dict[str, Learnt]" = field(default_factory=dict)
+    of_sub_agents: "dict[str, Learnt]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """Who runs, in which sessions, what keeps the context, where files go, who watches, what hides secrets.
 
-    What one run learns of the server, the next begins with.
+    What one run learns of the server, the next begins with. `registry` holds the agent's tools and those of
+    recall, `prefix` is what every request begins with.
     """
 
     agent: Agent
     sessions: Sessions
     new_keeper: NewKeeper
-    run_below: RunsBelow
+    run_sub_agent: RunsSubAgent
     redaction: Hides
     callbacks: tuple[Callbacks, ...] = ()
     callback_seconds: float = CALLBACK_SECONDS
     transcripts: Path | None = None
     learnt: Learnt = field(default_factory=Learnt)
+    registry: ToolRegistry = field(init=False)
+    prefix: RequestPrefix = field(init=False)
 
-    @property
-    def recall(self) -> tuple[Tool, ...]:
-        """What is offered once something was hidden."""
-        return recall_tools(self.sessions.store) if self.agent.recall else ()
+    def __post_init__(self) -> None:
+        agent = self.agent
+        recall = recall_tools(self.sessions.store) if agent.recall else ()
+        schemas = tuple(tool.schema for tool in recall)
+        prefix = RequestPrefix(instructions=agent.instructions, schemas=agent.schemas, recall=schemas)
+        object.__setattr__(self, "registry", ToolRegistry((*agent.registry.values(), *recall)))
+        object.__setattr__(self, "prefix", prefix)
 
     @property
     def counter(self) -> TokenCounter:
         """What counts the agent's tokens."""
         return counter_for(self.agent.model.name)
-
-    @property
-    def prefix(self) -> RequestPrefix:
-        """What every request of its agent begins with."""
-        later = tuple(tool.schema for tool in self.recall)
-        return RequestPrefix(instructions=self.agent.instructions, schemas=self.agent.schemas, later=later)
 
     async def new_run(
         self,
@@ -83,18 +83,18 @@ class RunConfig:
         has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed,
         deps: Any = None,
         limits: Limits | None = None,
-        within: Spending | None = None,
+        parent: Spending | None = None,
     ) -> Run:
         """A run that has not begun; `sink` takes its events.
 
         `rebase` says when what it writes still holds though others wrote: by default as `rebase_beside`.
-        `within` is what the run has used that it is a part of.
+        `parent` is what the run has used that calls this one as a sub-agent.
         """
         emitter = self.emitter(session_id, sink, run_id=run_id)
         rebase = rebase or rebase_beside(emitter.run_id)
         return Run(
             agent=self.agent,
-            recall=self.recall,
+            registry=self.registry,
             prefix=self.prefix,
             sessions=self.sessions,
             keeper=self.new_keeper(self, emitter, await self.first_budget(), rebase),
@@ -106,8 +106,8 @@ class RunConfig:
             hold=hold,
             has_lapsed=has_lapsed,
             deps=deps,
-            within=within,
-            run_below=functools.partial(self.run_below, self),
+            parent=parent,
+            run_sub_agent=functools.partial(self.run_sub_agent, self),
         )
 
     def emitter(self, session_id: str, sink: Sink, *, run_id: str | None = None) -> Emitter:
@@ -130,10 +130,7 @@ class RunConfig:
     def _budget(self) -> Budget:
         """Made when first asked for, since counting loads a vocabulary."""
         if self.learnt.budget is None:
-            agent, later = self.agent, [tool.schema for tool in self.recall]
-            self.learnt.budget = Budget.of(
-                agent.model, agent.instructions, agent.schemas, self.counter, later
-            )
+            self.learnt.budget = Budget.of(self.agent.model, self.prefix, self.counter)
         return self.learnt.budget
 
 

@@ -55,12 +55,12 @@ async def execute_run(
     sink: Sink,
     deps: Any = None,
     limits: Limits | None = None,
-    within: Spending | None = None,
+    parent: Spending | None = None,
 ) -> RunResult:
     """Run the session to its answer or to a limit, with this message or from where it stands.
 
     The session is let go of before anybody is told the end, so that who hears of it may go on with it.
-    `within` is what the run has used that this one is a part of.
+    `parent` is what the run has used that calls this one as a sub-agent.
 
     Raises:
         AgentLoopError: see `Runner.run` and `Runner.resume`.
@@ -73,7 +73,7 @@ async def execute_run(
         async with config.sessions.held(session_id) as hold:
             await _admit(config.sessions, message, session_id)  # it may have been begun while this run waited
             session = await _open(config.sessions, message, session_id)
-            run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits, within=within)
+            run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits, parent=parent)
             run.has_lapsed = hold.has_lapsed
             try:
                 with hold.working(run.check_alone):

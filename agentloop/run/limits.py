@@ -2,9 +2,11 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import chain
+from typing import Any
 
 from agentloop._plumbing.checks import finite_above_zero_or_none, whole_or_none
 from agentloop.context import TokenCounter, count_message
@@ -144,8 +146,8 @@ class Spending:
     `steps` counts the agent's answers, `answered` is what they used and `unreported` what those did that
     reported nothing; `charged` is their price as far as a limit needs it. `results` says how often each call,
     by its tool and arguments, gave which result, of which a hash is kept; `repeats` is the most of these,
-    `repeated` its tool. What sub-agents used in the run (`below`) is a part of it all, but for steps and
-    repeats; `within` is the run that this one is a part of.
+    `repeated` its tool. What sub-agents used in the run (`children`) is a part of it all, but for steps and
+    repeats; `parent` is that of the run that calls this one as a sub-agent.
     """
 
     limits: Limits
@@ -161,27 +163,26 @@ class Spending:
     results: Counter[tuple[str, str, str]] = field(default_factory=Counter, repr=False)
     repeats: int = 0
     repeated: str = ""
-    within: "Spending | None" = field(default=None, repr=False, compare=False)
-    below: "list[Spending]" = field(default_factory=list)
+    parent: "Spending | None" = field(default=None, repr=False, compare=False)
+    children: "list[Spending]" = field(default_factory=list)
     started: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.started = self.limits.clock()
-        if self.within is not None:
-            self.within.below.append(self)
+        if self.parent is not None:
+            self.parent.children.append(self)
 
     @property
     def usage(self) -> Usage:
         """What all requests used, those for summaries too."""
-        own = sum((outcome.usage for outcome in self.outcomes), self.answered)
-        return sum((each.usage for each in self.below), own)
+        used = ((each.answered, *(outcome.usage for outcome in each.outcomes)) for each in self._family())
+        return sum(chain.from_iterable(used), Usage())
 
     @property
     def cost(self) -> float | None:
         """What they cost in US dollars; None where no price is known."""
-        below = (each.cost for each in self.below)
-        costs = [self.paid, *(outcome.cost for outcome in self.outcomes), *below]
-        known = [cost for cost in costs if cost is not None]
+        costs = ((each.paid, *(outcome.cost for outcome in each.outcomes)) for each in self._family())
+        known = [cost for cost in chain.from_iterable(costs) if cost is not None]
         return sum(known) if known else None
 
     def add(self, answer: Answer, counted: int) -> None:
@@ -215,13 +216,16 @@ class Spending:
         return self.results[result]
 
     def limit_reached(self) -> str | None:
-        """Which limit is reached, in words; None where the model may be asked on."""
-        return self.limits.reached(self._spent()) or self._limit_above()
+        """Which limit is reached, here or above, in words; None where the model may be asked on.
+
+        The steps and repeats of a run above are its own.
+        """
+        own, *above = self._lineage()
+        return own.limits.reached(own._spent()) or _reached_by(above, steps=0, repeats=0)
 
     def limit_between_calls(self) -> str | None:
-        """Which limit is reached that calls themselves use up: seconds, or repeats."""
-        spent = replace(self._spent(), steps=0, tokens=0, cost=0.0)
-        return self.limits.reached(spent) or (self.within.limit_between_calls() if self.within else None)
+        """Which limit is reached, here or above, that calls themselves use up: seconds, or repeats."""
+        return _reached_by(self._lineage(), steps=0, tokens=0, cost=0.0)
 
     def _spent(self) -> Spent:
         used = self.usage + self._all_unreported()
@@ -234,28 +238,41 @@ class Spending:
             repeated=self.repeated,
         )
 
-    def _limit_above(self) -> str | None:
-        """Which limit of a run is reached that this one is a part of; not how many steps it makes itself."""
-        if self.within is None:
-            return None
-        spent = replace(self.within._spent(), steps=0, repeats=0)
-        return self.within.limits.reached(spent) or self.within._limit_above()
+    def _family(self) -> Iterator["Spending"]:
+        """This run's and those of all sub-agents in it."""
+        yield self
+        for child in self.children:
+            yield from child._family()
+
+    def _line(self) -> Iterator["Spending"]:
+        """This run's and those of the runs above it, the nearest first."""
+        yield self
+        if self.parent is not None:
+            yield from self.parent._lineage()
 
     @property
     def _is_charged(self) -> bool:
         """Whether a limit on cost, here or above, needs to know what requests cost."""
-        return self.limits.cost is not None or (self.within is not None and self.within._is_charged)
+        return any(each.limits.cost is not None for each in self._lineage())
 
     def _all_unreported(self) -> Usage:
-        own = sum((outcome.unreported for outcome in self.outcomes), self.unreported)
-        return sum((each._all_unreported() for each in self.below), own)
+        used = ((each.unreported, *(done.unreported for done in each.outcomes)) for each in self._family())
+        return sum(chain.from_iterable(used), Usage())
 
     def _charges(self) -> float | None:
         """What all requests cost, by their answers or by the price of who gave them."""
-        summaries = (each for used in self.outcomes for each in self._charged_for(used))
-        return total(self.charged, *summaries, *(each._charges() for each in self.below))
+        return total(*chain.from_iterable(each._own_charges() for each in self._family()))
+
+    def _own_charges(self) -> Sequence[float | None]:
+        return [self.charged, *chain.from_iterable(map(self._charged_for, self.outcomes))]
 
     def _charged_for(self, used: Used | CompactionResult) -> Sequence[float | None]:
         """What a summary cost, by its answers or by the price of who wrote it."""
         parts = ((used.usage, used.cost), (used.unreported, None))
         return [charge(self.writer, usage, cost) for usage, cost in parts if usage != Usage()]
+
+
+def _reached_by(runs: Iterable[Spending], **uncounted: Any) -> str | None:
+    """The first limit of these runs that is reached, once these figures of what they spent are put aside."""
+    reached = (each.limits.reached(replace(each._spent(), **uncounted)) for each in runs)
+    return next(filter(None, reached), None)

@@ -20,7 +20,7 @@ from agentloop.run.agent import Agent, SubAgent
 from agentloop.run.limits import Limits, Spending
 from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
 from agentloop.stream import CompactionResult, ContextStatus, MessageAdded, RunEnded, RunStatus, ToolProgress
-from agentloop.tools import RunContext, RunThread, Tool, ToolAnswer, ToolRegistry
+from agentloop.tools import RunContext, RunThread, ToolAnswer, ToolRegistry
 
 
 class KeepsContext(Protocol):
@@ -73,9 +73,8 @@ class Stored:
 class Run:
     """One run while it goes on; `spills` is the folder for results too long to show, None for nowhere.
 
-    `prefix` is what every request begins with. `registry` holds the agent's tools and those of `recall`.
-    `run_below` runs a sub-agent for one of its calls, `within` is what the run has used that this one is a
-    part of.
+    `prefix` is what every request begins with, `registry` the tools that may be called. `run_sub_agent` runs
+    one for one of its calls, `parent` is what the run has used that calls this one as a sub-agent.
 
     `spending` is what it has used, held against `limits`. `in_vain` is how many answers in a row came to
     nothing, `session` the session as this run last stored it, None before the log knows of the run and once
@@ -86,6 +85,7 @@ class Run:
     """
 
     agent: Agent
+    registry: ToolRegistry
     prefix: RequestPrefix
     sessions: Sessions
     keeper: KeepsContext
@@ -93,30 +93,27 @@ class Run:
     counter: TokenCounter
     rebase: Rebase
     spills: Path | None
-    run_below: Callable[["Run", str, SubAgent, str], Awaitable[ToolAnswer]]
-    recall: tuple[Tool, ...] = ()
+    run_sub_agent: Callable[["Run", str, SubAgent, str], Awaitable[ToolAnswer]]
     limits: Limits = field(default_factory=Limits)
     deps: Any = None
-    within: Spending | None = None
+    parent: Spending | None = None
     in_vain: int = 0
     session: Session | None = None
     hold: Holder | None = None
     has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed
-    registry: ToolRegistry = field(init=False)
     thread: RunThread = field(init=False)
     spending: Spending = field(init=False)
     _call_ids: CallIds | None = None
 
     def __post_init__(self) -> None:
         self.thread = RunThread(self.past_limit)
-        self.registry = ToolRegistry((*self.agent.registry.values(), *self.recall))
         self.spending = Spending(
             limits=self.limits,
             model=self.agent.model,
             writer=self.agent.models[-1],
             counter=self.counter,
             outcomes=self.keeper.outcomes,
-            within=self.within,
+            parent=self.parent,
         )
 
     @property
@@ -287,7 +284,7 @@ class Run:
                 usage=self.spending.usage,
                 on_progress=progress,
                 redact=self.emitter.hide,
-                run_agent=partial(self.run_below, self, call_id),
+                run_agent=partial(self.run_sub_agent, self, call_id),
             )
         finally:
             under_way = False

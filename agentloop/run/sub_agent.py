@@ -29,7 +29,7 @@ async def run_sub_agent(config: RunConfig, run: Run, call_id: str, sub: SubAgent
         config,
         agent=sub.agent,
         sessions=await config.sessions.beside(trunk),
-        learnt=config.learnt.below.setdefault(sub.name, Learnt()),
+        learnt=config.learnt.of_sub_agents.setdefault(sub.name, Learnt()),
     )
 
     def tell(event: AnyStreamEvent) -> None:
@@ -38,7 +38,7 @@ async def run_sub_agent(config: RunConfig, run: Run, call_id: str, sub: SubAgent
             run.emitter.emit_beside(ToolProgress(call_id=call_id, text=f"{sub.name}: {said}"))
 
     result = await execute_run(
-        below, message, name, sink=tell, deps=run.deps, limits=sub.limits, within=run.spending
+        below, message, name, sink=tell, deps=run.deps, limits=sub.limits, parent=run.spending
     )
     if result.status == "answered":
         return ToolAnswer(result.output, "ok")

@@ -122,7 +122,7 @@ def _room_at_target(context: Context, budget: Budget, units: Sequence[Unit]) -> 
     """What the target leaves for the tail beside all that stays, if the new summary is like the last."""
     earlier = sum(unit.tokens for unit in units if not unit.is_said)
     stays = context.tokens - sum(unit.tokens for unit in units)
-    return budget.own(budget.target, context) - budget.fixed - budget.later - stays - earlier
+    return budget.own(budget.target, context) - budget.fixed - budget.recall - stays - earlier
 
 
 def _turn_start(context: Context, units: Sequence[Unit], split: int) -> int:

@@ -14,7 +14,7 @@ from agentloop.sessions import Session, Sessions, rebase_beside
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
 from agentloop.testing import ScriptedModel
-from agentloop.tools import ToolAnswer
+from agentloop.tools import ToolAnswer, ToolRegistry
 
 MODEL = "bench"
 COUNTER = counter_for(MODEL)
@@ -50,8 +50,9 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
     budget = Budget(window=window, max_output_tokens=4096, fixed=1000, model=MODEL, counter=counter)
     return Run(
         agent=Agent(model, compaction=policy),
+        registry=ToolRegistry(()),
         prefix=RequestPrefix(),
-        run_below=_nobody,
+        run_sub_agent=_nobody,
         sessions=Sessions(store=InMemoryStore()),
         keeper=ContextKeeper(policy=policy, budget=budget, compactor=compactor),
         emitter=emitter,
