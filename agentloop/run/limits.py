@@ -244,7 +244,7 @@ class Spending:
         for child in self.children:
             yield from child._family()
 
-    def _line(self) -> Iterator["Spending"]:
+    def _lineage(self) -> Iterator["Spending"]:
         """This run's and those of the runs above it, the nearest first."""
         yield self
         if self.parent is not None:
