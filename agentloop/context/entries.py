@@ -188,14 +188,19 @@ GROWN_TOKENS, GROWN_SHARE = 50, 1 / 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A provider's count of one request, `measured`, beside ours, `counted`; `seq` is where it stands.
+    """A provider's count of one request, `measured`, beside ours, `counted`; `seq` is where the log has it.
 
     `measured` is 0 where nothing was reported.
     """
 
-    seq: int
     measured: int
     counted: int
+    seq: int = 0
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it is near our own count, as any that is true."""
+        return self.counted > 0 and LEAST_RATIO < self.measured / self.counted < MOST_RATIO
 
 
 def is_credible(report: Report, told: Sequence[Report], trusted: Report | None) -> bool:
@@ -204,18 +209,12 @@ def is_credible(report: Report, told: Sequence[Report], trusted: Report | None) 
     `told` holds the last two of the same model before it as they came, oldest first; `trusted` is the last
     one that could be true and still holds, None for none.
     """
-    if not _is_near(report.measured, report.counted):
-        return False
-    if trusted and _stands_still(report, trusted):
+    if not report.is_near or (trusted and _stands_still(report, trusted)):
         return False
     if not told:
         return True
     *older, last = told
     return bool(last.measured) and not _is_of_others(report, last, older[-1] if older else None)
-
-
-def _is_near(measured: int, counted: int) -> bool:
-    return counted > 0 and LEAST_RATIO < measured / counted < MOST_RATIO
 
 
 def _stands_still(report: Report, trusted: Report) -> bool:
@@ -270,39 +269,55 @@ class PromptCuts:
     still far below what was sent. `window` is then the most that it reported, None while nothing tells of
     one. A server that leaves out what it has cached reports about what is new, and cuts nothing.
 
-    Pairs are sizes by our count and by the server's: `last` is the newest report, `sound` the newest that
-    grew as its request did, or the first. `most` is the largest by the server's count. `true` tells that
-    reports were seen that can be true, `grows` that such grew since requests last became smaller: one that is
-    right first and never changes is another fault. `low` counts those since `sound` that are clearly too
-    small.
+    `last` is the newest report, `sound` the newest that grew as its request did, or the first since requests
+    last became smaller; `most` is the largest count of the server since then. `near` tells that any report
+    was near our own count, `grows` that such grew: one that is right first and never changes is another
+    fault. `suspected` tells that one since `sound` looked cut; the next that does tells of the window.
     """
 
     window: int | None = None
-    last: tuple[int, int] = (0, 0)
-    sound: tuple[int, int] = (0, 0)
+    last: Report = Report(measured=0, counted=0)
+    sound: Report = Report(measured=0, counted=0)
     most: int = 0
-    true: bool = False
+    near: bool = False
     grows: bool = False
-    low: int = 0
+    suspected: bool = False
 
     def after(self, counted: int, measured: int) -> "PromptCuts":
         """The same with one more request heard of, by our count and by the server's, 0 for no report."""
-        newest, (before, reported) = (counted, measured), self.last
-        is_true, was_true = _is_near(measured, counted), _is_near(self.sound[1], self.sound[0])
-        heard = replace(self, last=newest, true=self.true or is_true)
-        if not measured or counted <= before or not reported:
-            return replace(heard, sound=newest, most=measured, grows=False, low=0)
-        heard = replace(heard, most=max(measured, self.most))
-        ratio = self.sound[1] / self.sound[0] if was_true else LEAST_RATIO
-        grown = ratio * (counted - before)
-        if measured - reported > STANDS_SHARE * grown:
-            if was_true and measured < IN_STEP_SHARE * ratio * counted:
+        report = Report(counted=counted, measured=measured)
+        heard = replace(self, last=report, most=max(measured, self.most), near=self.near or report.is_near)
+        if not (measured and self.last.measured and counted > self.last.counted):
+            return replace(heard, sound=report, most=measured, grows=False, suspected=False)
+        if self._has_grown(report):
+            if self.sound.is_near and measured < IN_STEP_SHARE * self._ratio * counted:
                 return heard
-            return replace(heard, sound=newest, grows=self.grows or (was_true and is_true), low=0)
-        told = self.grows if heard.true else abs(measured - self.most) <= FEW_TOKENS
-        is_new_alone = measured <= max(CUT_SHARE * heard.most, grown / BELOW_SHARE + NEW_TOKENS)
-        is_small = measured < BELOW_SHARE * min(1.0, ratio) * counted
-        if not (told and is_small and grown > GROWN_TOKENS) or is_new_alone:
+            grows = self.grows or (self.sound.is_near and report.is_near)
+            return replace(heard, sound=report, grows=grows, suspected=False)
+        if not self._looks_cut(report):
             return heard
-        found = self.low and heard.most >= LEAST_WINDOW
-        return replace(heard, low=self.low + 1, window=heard.most if found else self.window)
+        is_found = self.suspected and heard.most >= LEAST_WINDOW
+        return replace(heard, suspected=True, window=heard.most if is_found else self.window)
+
+    @property
+    def _ratio(self) -> float:
+        """The server's count over ours by its last sound report; the least there is where that is none."""
+        return self.sound.measured / self.sound.counted if self.sound.is_near else LEAST_RATIO
+
+    def _growth(self, report: Report) -> float:
+        """By how much the report of a request that has grown is to be larger than the last."""
+        return self._ratio * (report.counted - self.last.counted)
+
+    def _has_grown(self, report: Report) -> bool:
+        """Whether the report is larger than the last; else it stands still, or fell."""
+        return report.measured - self.last.measured > STANDS_SHARE * self._growth(report)
+
+    def _looks_cut(self, report: Report) -> bool:
+        """Whether one that stands still is clearly too small, and not the count of what is new alone."""
+        growth, most = self._growth(report), max(report.measured, self.most)
+        if report.measured <= max(CUT_SHARE * most, growth / BELOW_SHARE + NEW_TOKENS):
+            return False
+        any_near = self.near or report.is_near
+        is_told = self.grows if any_near else abs(report.measured - self.most) <= FEW_TOKENS
+        is_small = report.measured < BELOW_SHARE * min(1.0, self._ratio) * report.counted
+        return is_told and is_small and growth > GROWN_TOKENS
