@@ -221,7 +221,7 @@ def log_event(event: AnyStreamEvent) -> None:
 
 def _level(event: AnyStreamEvent) -> Level:
     match event:
-        case ContextWarning(level="none") | ContextWarning(of="line"):  # the second is what compaction is for
+        case ContextWarning(level="none") | ContextWarning(of="threshold"):  # what compaction is for
             return "info"
         case CallbackFailed() | ContextWarning() | Retrying():
             return "warning"

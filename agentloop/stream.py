@@ -54,7 +54,7 @@ ToolStatus: TypeAlias = Literal["ok", "error", "timeout", "interrupted"]
 Level: TypeAlias = Literal["none", "warning", "critical"]
 """How full something is: under 80 % of it, to 90 %, above."""
 
-LevelOf: TypeAlias = Literal["line", "window"]
+LevelOf: TypeAlias = Literal["threshold", "window"]
 """What is filled: the size at which automatic compaction fires, or the whole window."""
 
 
@@ -68,7 +68,7 @@ class ContextStatus:
 
     Example:
         >>> status = ContextStatus(tokens=85_000, window=128_000, threshold=99_000, measured=True)
-        >>> status.line_level, status.window_level
+        >>> status.threshold_level, status.window_level
         ('warning', 'none')
     """
 
@@ -78,8 +78,8 @@ class ContextStatus:
     measured: bool
 
     @property
-    def line_level(self) -> Level:
-        """How near compaction is: by the share of `threshold`; `none` where there is no such line."""
+    def threshold_level(self) -> Level:
+        """How near compaction is: by the share of `threshold`; `none` where there is none."""
         return "none" if self.threshold is None else level_of(self.tokens, self.threshold)
 
     @property
@@ -238,8 +238,8 @@ class CompactionSkipped(StreamEvent):
 class ContextWarning(StreamEvent):
     """A level changed: none under 80 %, warning to 90 %, critical above.
 
-    `of` says of what: of the line at which compaction fires, `threshold` in tokens, which comes first, or of
-    the whole window. `text` says what else is wrong: instructions and tool schemas that compaction cannot
+    `of` says of what: of the `threshold` at which compaction fires, in tokens, which comes first, or of the
+    whole `window`. `text` says what else is wrong: instructions and tool schemas that compaction cannot
     make up for, said once a run.
     """
 
@@ -326,7 +326,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, Message):
         return value.to_openai()
     if isinstance(value, ContextStatus):
-        levels = {"line_level": value.line_level, "window_level": value.window_level}
+        levels = {"threshold_level": value.threshold_level, "window_level": value.window_level}
         return dataclasses.asdict(value) | levels
     if isinstance(value, Usage):
         return dataclasses.asdict(value)

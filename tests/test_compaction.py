@@ -453,7 +453,7 @@ async def test_the_level_of_the_window_is_told_when_it_changes(tmp_path: Path) -
     model = ScriptedModel(reading(40), window=WINDOW)
     events = await watched(runner_for(model, tmp_path, compaction=policy), "Read")
     warnings = [event for event in events if isinstance(event, ContextWarning)]
-    for of in ("line", "window"):
+    for of in ("threshold", "window"):
         levels = [event.level for event in warnings if event.of == of]
         assert levels[0] == "warning"
         assert all(before != after for before, after in pairwise(levels))
@@ -465,14 +465,14 @@ async def test_with_the_default_policy_one_is_told_that_compaction_is_near(tmp_p
     events = await watched(runner, "Read", session_id="s")
     told = [event for event in events if isinstance(event, ContextWarning | CompactionStarted)]
     near = [event for event in told if isinstance(event, ContextWarning) and event.level != "none"]
-    assert {event.of for event in near} == {"line"}
+    assert {event.of for event in near} == {"threshold"}
     for event in near:
         assert event.threshold is not None
         share = event.tokens / event.threshold
         assert (0.8 <= share <= 0.9) if event.level == "warning" else share > 0.9
     assert [event for event in told if isinstance(event, CompactionStarted)]
     status = await runner.status("s")
-    assert status.line_level == level_of(status.tokens, status.threshold or 0)
+    assert status.threshold_level == level_of(status.tokens, status.threshold or 0)
     assert status.window_level == level_of(status.tokens, status.window) == "none"
 
 

@@ -338,7 +338,7 @@ def _line(tally: RunFigures) -> str:
     tokens, threshold = tally.context.tokens, tally.context.threshold
     if threshold is None:
         return "auto off"
-    level = _level(tally.context.line_level)
+    level = _level(tally.context.threshold_level)
     reached = f", {round(100 * tokens / threshold)}% of it{level}" if level and threshold else ""
     return f"auto at {short(threshold)}{reached}"
 

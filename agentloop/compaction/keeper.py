@@ -471,7 +471,7 @@ class ContextKeeper:
     async def _warn(self, context: Context) -> None:
         """Say which levels have changed since the last request."""
         status = self.status(context)
-        levels: dict[LevelOf, Level] = {"line": status.line_level, "window": status.window_level}
+        levels: dict[LevelOf, Level] = {"threshold": status.threshold_level, "window": status.window_level}
         for of, level in levels.items():
             if level != self._levels.get(of, "none"):
                 warning = ContextWarning(
