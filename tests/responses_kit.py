@@ -9,7 +9,7 @@ from agentloop.messages import Message
 from agentloop.models import Answer, ModelRequest
 from agentloop.providers.openai import OpenAIResponses
 from agentloop.providers.openai.items import inputs_of
-from agentloop.providers.openai.responses import whole
+from agentloop.providers.openai.responses_answer import whole
 from agentloop.retry import RetryPolicy
 from tests.server_kit import LOOK, Waits
 from tests.strict_bodies import Body

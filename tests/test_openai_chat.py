@@ -24,7 +24,8 @@ from agentloop.errors import (
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, ChatModel, ModelRequest, Retry, TextPart
 from agentloop.providers.openai import OpenAIChat
-from agentloop.providers.openai.chat import streamed
+from agentloop.providers.openai.chat_answer import GrowingCompletion
+from agentloop.providers.openai.sse import streamed
 from agentloop.retry import RetryPolicy
 from tests.server_kit import LOOK, Waits, answer_of, bytewise, chat, error_of, parts_of, pieces_of, saying
 from tests.strict_bodies import Body
@@ -302,7 +303,7 @@ STREAM = (
 @given(st.lists(st.integers(0, len(STREAM))))
 @pytest.mark.many(60)
 async def test_bytes_may_be_split_anywhere(cuts: list[int]) -> None:
-    *texts, answer = [part async for part in streamed(pieces_of(STREAM, cuts))]
+    *texts, answer = [part async for part in streamed(GrowingCompletion(), pieces_of(STREAM, cuts))]
     assert "".join(part.text for part in texts if isinstance(part, TextPart)) == "aä🙂🙂!"
     assert isinstance(answer, Answer)
     assert (answer.message.text, answer.finish, answer.usage) == ("aä🙂🙂!", "stop", Usage(input_tokens=1))

@@ -8,8 +8,8 @@ import pytest
 
 from agentloop.compaction import Compaction
 from agentloop.providers.openai import OpenAIChat
-from agentloop.providers.openai.chat import whole
-from agentloop.providers.openai.chat_answer import GrowingAnswer
+from agentloop.providers.openai.chat_answer import GrowingCompletion, whole
+from agentloop.providers.openai.sse import ServerEvent
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from tests.kit import read
@@ -137,10 +137,10 @@ async def test_nothing_of_them_is_text_for_people(tmp_path: Path) -> None:
 
 
 def merged(field: str, *values: Any) -> Any:
-    growing = GrowingAnswer()
-    for value in values:
-        growing.add({"choices": [{"index": 0, "delta": {field: value}}]})
-    growing.add({"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}]})
+    growing = GrowingCompletion()
+    deltas = ({"index": 0, "delta": {field: value}} for value in values)
+    for choice in (*deltas, {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}):
+        growing.add(ServerEvent("", json.dumps({"choices": [choice]}).encode()))
     return growing.answer().message.to_openai().get(field)
 
 

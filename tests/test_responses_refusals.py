@@ -21,8 +21,8 @@ from agentloop.events import MessageRecord
 from agentloop.messages import Usage
 from agentloop.models import Answer, Retry
 from agentloop.providers.openai.items import inputs_of
-from agentloop.providers.openai.responses import streamed, whole
-from agentloop.providers.openai.sse import ServerSaidError
+from agentloop.providers.openai.responses_answer import GrowingResponse, whole
+from agentloop.providers.openai.sse import ServerSaidError, streamed
 from agentloop.retry import RetryPolicy
 from tests.responses_kit import (
     OUTPUTS,
@@ -206,7 +206,7 @@ def damaged(draw: st.DrawFn, value: Any) -> Any:
 
 async def told_or_refused(data: bytes) -> Answer | None:
     try:
-        answer = [part async for part in streamed(pieces_of(data, []))][-1]
+        answer = [part async for part in streamed(GrowingResponse(), pieces_of(data, []))][-1]
     except (ModelError, ServerSaidError):
         return None
     assert isinstance(answer, Answer)

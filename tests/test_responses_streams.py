@@ -11,7 +11,8 @@ from agentloop.errors import BadAnswerError
 from agentloop.events import MessageRecord
 from agentloop.messages import Message, Usage
 from agentloop.models import Answer, Retry, TextPart
-from agentloop.providers.openai.responses import streamed
+from agentloop.providers.openai.responses_answer import GrowingResponse
+from agentloop.providers.openai.sse import streamed
 from agentloop.retry import RetryPolicy
 from tests.responses_kit import (
     OUTPUTS,
@@ -52,7 +53,7 @@ async def test_any_output_is_the_same_whole_and_in_pieces_split_anywhere(
     told = response_events({}, Reply(piece_chars=size), items, {"completion_tokens": 1})
     body = b"".join(told)
     cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=8))
-    parts = [part async for part in streamed(pieces_of(body, cuts))]
+    parts = [part async for part in streamed(GrowingResponse(), pieces_of(body, cuts))]
     assert parts[-1] == whole_of(items, usage={"output_tokens": 1})
     assert isinstance(parts[-1], Answer)
     assert shown_in(parts) == parts[-1].message.text
@@ -210,7 +211,7 @@ HALVES = (
 @given(st.lists(st.integers(0, len(HALVES))))
 @pytest.mark.many(60)
 async def test_bytes_may_be_split_anywhere(cuts: list[int]) -> None:
-    parts = [part async for part in streamed(pieces_of(HALVES, cuts))]
+    parts = [part async for part in streamed(GrowingResponse(), pieces_of(HALVES, cuts))]
     answer = parts[-1]
     assert isinstance(answer, Answer)
     assert shown_in(parts) == answer.message.text == "aä🙂🙂!"

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.messages import Message
 from agentloop.models import Answer, ModelPart, TextPart
-from agentloop.providers.openai.chat import streamed, whole
+from agentloop.providers.openai.chat_answer import GrowingCompletion, whole
+from agentloop.providers.openai.sse import streamed
 from agentloop.stream import MessageAdded, Retrying
 from tests.counted_tool_kit import ran, runner_of, watched_texts
 from tests.kit import watched
@@ -58,7 +59,7 @@ async def pieces_of(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 async def understood(pieces: Iterable[bytes]) -> tuple[str, Answer]:
     """The texts of the deltas end to end, and the answer."""
-    parts: list[ModelPart] = [part async for part in streamed(pieces_of(pieces))]
+    parts: list[ModelPart] = [part async for part in streamed(GrowingCompletion(), pieces_of(pieces))]
     *texts, answer = parts
     assert isinstance(answer, Answer)
     return "".join(part.text for part in texts if isinstance(part, TextPart)), answer

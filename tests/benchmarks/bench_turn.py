@@ -22,7 +22,8 @@ from openai.types.chat import ChatCompletionChunk
 
 from agentloop.models import Answer, ModelRequest
 from agentloop.providers.openai import OpenAIChat
-from agentloop.providers.openai.chat import streamed
+from agentloop.providers.openai.chat_answer import GrowingCompletion
+from agentloop.providers.openai.sse import streamed
 from tests.strict_process import provider_process
 
 Turn = Callable[[], Awaitable[None]]
@@ -150,7 +151,7 @@ async def measured_chunks(count: int, pairs: int) -> Measured:
             yield piece
 
     async def ours() -> None:
-        parts = [part async for part in streamed(received())]
+        parts = [part async for part in streamed(GrowingCompletion(), received())]
         assert len(parts) == count + 1
 
     async def plain() -> None:

@@ -18,7 +18,16 @@ from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
 from agentloop.messages import INLINE_REASONING, Json, Message, Usage
 from agentloop.models import CUT_SHORT, Answer
 from agentloop.providers.openai.chat_parts import GrowingCalls, GrowingContent, GrowingFields, lone_call_in
-from agentloop.providers.openai.sse import Ending, ServerSaidError
+from agentloop.providers.openai.sse import (
+    BROKEN_OFF,
+    Ending,
+    ServerEvent,
+    ServerSaidError,
+    decoded,
+    is_object,
+    noting,
+    said_in,
+)
 
 WINDOW_FULL = "model_context_window_exceeded"
 """The answer ended since nothing more fits into the window."""
@@ -141,11 +150,18 @@ def _is_success(chunk: Json, why: object) -> bool:
     return bool(_SUCCESS.fullmatch(str(why).strip(" .!"))) or ("choices" in chunk and "usage" in chunk)
 
 
-class GrowingAnswer:
+_NO_CHOICES = "the server's answer holds no choices: check that the base URL is a chat API's"
+_TYPES = frozenset({"", "message", "error"})
+
+
+class GrowingCompletion:
     """The first choice of a completion, as far as it has come; a lone one is taken whatever its place.
 
     `begun` says that there was a choice at all, and `size` is how many chunks added to the answer.
     """
+
+    is_closed = False
+    """What ends the stream is no chunk."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -164,11 +180,6 @@ class GrowingAnswer:
         """Whether something else came, or a choice."""
 
     @property
-    def is_no_answer(self) -> bool:
-        """Whether something came, and no completion, not even one without a choice."""
-        return self._is_other and not (self.begun or self._is_empty)
-
-    @property
     def calls(self) -> GrowingCalls:
         """Its tool calls; in the older form only where it has no others, as some servers say a call twice."""
         return self._calls or self._lone_call
@@ -181,12 +192,22 @@ class GrowingAnswer:
             return Ending.SURE
         return Ending.IN_DOUBT if self.finish.likely and self.calls.are_begun() else Ending.OPEN
 
-    def add(self, chunk: Json) -> str:
-        """Take one chunk of a stream in; returns the text that came with it.
+    def add(self, event: ServerEvent) -> str:
+        """Take one event of a stream in; returns the text that came with it.
 
         Raises:
-            ServerSaidError: the chunk is an error.
+            ServerSaidError: it is an error.
         """
+        if event.type not in _TYPES and not is_object(event.data):
+            return ""
+        with noting(begun=self.begun):
+            said = said_in(event, begun=self.begun)
+            if event.type == "error":
+                check_no_error(said)
+                raise ServerSaidError(said)
+            return self._add_chunk(said)
+
+    def _add_chunk(self, chunk: Json) -> str:
         if not (choices := self._choices(chunk)):
             return ""
         if self._place is None:
@@ -205,18 +226,39 @@ class GrowingAnswer:
         if choices := self._choices(completion):
             self._add_choice(min(choices, key=_place))
 
-    def rest(self) -> str:
-        """The text that still waits for its other half, once no more can come."""
-        return self._content.rest()
+    def ended(self, foreign: Sequence[bytes], *, done: bool) -> tuple[Answer, str]:
+        """The answer of a stream that has ended, and what of its text still waited for its other half.
+
+        Raises:
+            ModelUnavailableError: it ended before the answer did; further ones as for `answer`.
+        """
+        if self.begun and (self._has_ended() or (done and self._may_be_done())):
+            return self.answer(), self._content.rest()
+        if self.begun or not (done or foreign):
+            raise ModelUnavailableError(BROKEN_OFF)
+        # Some servers say that they send a stream and send one piece, an error as a rule.
+        answer = whole(b"\n".join(foreign)) if foreign else self.answer()
+        return answer, answer.message.text
+
+    def _has_ended(self) -> bool:
+        """Whether it says its end, and surely where a call's arguments may be still to come."""
+        finish = self.finish
+        return finish.is_over and (finish.sure or finish.word in CUT_SHORT or self.calls.are_begun())
+
+    def _may_be_done(self) -> bool:
+        """Whether it may have ended where nothing but the stream's own end says so."""
+        return self.finish.word is not None or self.calls.are_whole()
 
     def answer(self) -> Answer:
-        """What has come, as one answer.
+        """What has come, as one answer; it says nothing where a completion came without a choice.
 
         Raises:
             ModelUnavailableError: the server gave up.
             ServerSaidError: nothing fitted into the window any more.
-            BadAnswerError: it is nested too deep.
+            BadAnswerError: what came is no completion, or it is nested too deep.
         """
+        if self._is_other and not (self.begun or self._is_empty):
+            raise BadAnswerError(_NO_CHOICES)
         finish = self.finish.word
         if is_given_up(finish):
             raise ModelUnavailableError(f"the server gave up in an answer ({finish}): try again later")
@@ -295,6 +337,19 @@ class GrowingAnswer:
             elif key not in ("role", "tool_calls", "function_call"):
                 adds = self._fields.add(key, value) or adds
         return text, adds or bool(text or said.get("content"))
+
+
+def whole(body: bytes) -> Answer:
+    """The answer that comes in one piece; one without a choice is an answer that says nothing.
+
+    Raises:
+        ModelUnavailableError: its end is missing, or the server gave up.
+        BadAnswerError: what came is no answer.
+        ServerSaidError: an error came in place of an answer.
+    """
+    growing = GrowingCompletion()
+    growing.add_whole(decoded(body))
+    return growing.answer()
 
 
 def _is_without_choices(chunk: Json) -> bool:

@@ -1,7 +1,7 @@
 """A model behind one path of a server's API: each request in the dialect that the server speaks.
 
 What both models share: connections, tries, dialects, errors, window and price. A text delta passes five
-generators: the bytes that are received here, their events (`sse`), their parts (the path's own `streamed`),
+generators: the bytes that are received here, their events and their parts (`sse`),
 the request and the tries (`RetryPolicy.run`).
 
 The prepared body goes in by `extra_body` and the raw response is read here, since the client otherwise
@@ -46,7 +46,7 @@ from agentloop.providers.openai.errors import (
 from agentloop.providers.openai.fields import common_fields
 from agentloop.providers.openai.refusals import Refusal
 from agentloop.providers.openai.server import Server, ServerChoice, is_loopback, place_of
-from agentloop.providers.openai.sse import begins_events, opening
+from agentloop.providers.openai.sse import GrowingAnswer, begins_events, opening, streamed
 from agentloop.providers.openai.window import ModelWindow
 from agentloop.retry import RetryPolicy
 
@@ -60,15 +60,14 @@ Post: TypeAlias = Callable[[openai.AsyncOpenAI, str, bool, Body], AbstractAsyncC
 class Form:
     """One path of the API: how a request becomes a body, streamed or not, and what comes back an answer.
 
-    `streamed` reads the bytes of a stream, in which the server may be silent for so many seconds and the
-    first of which were read before; `whole` reads an answer in one piece. Both raise `BadAnswerError`,
-    `ServerSaidError`, and `ModelUnavailableError` where the answer broke off.
+    `growing` begins an answer that comes as events, `whole` reads one in one piece. Both raise
+    `BadAnswerError`, `ServerSaidError`, and `ModelUnavailableError` where the answer broke off.
     `missing` says what helps where the server has no such path, `kept` are fields that no refusal takes out.
     """
 
     post: Post
     body: Callable[[ModelRequest, Dialect, bool], dict[str, Any]]
-    streamed: Callable[[AsyncIterator[bytes], float, bytes], AsyncGenerator[ModelPart, None]]
+    growing: Callable[[], GrowingAnswer]
     whole: Callable[[bytes], Answer]
     missing: str = ""
     kept: frozenset[str] = frozenset()
@@ -267,7 +266,7 @@ class ServedModel:
         """The parts of an answer, in the form in which the server chose to send it."""
         begun = await opening(data, self._silence_seconds)
         if begins_events(begun, response.headers.get("content-type", ""), asked=streams):
-            return self._form.streamed(data, self._silence_seconds, begun)
+            return streamed(self._form.growing(), data, self._silence_seconds, begun)
         return _in_one_piece(self._form.whole(begun + b"".join([piece async for piece in data])))
 
     def _counted(self, answer: Answer, request_bytes: int) -> Answer:

@@ -1,25 +1,18 @@
-"""`OpenAIResponses`, a model behind the Responses API: its requests, and its answers as they grow."""
+"""`OpenAIResponses`, a model behind the Responses API, and how its requests are made."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agentloop._plumbing.checks import shown
-from agentloop.errors import BadAnswerError, ModelUnavailableError, UsageError
+from agentloop.errors import UsageError
 from agentloop.messages import Json
-from agentloop.models import Answer, ModelPart, ModelRequest, TextPart
+from agentloop.models import ModelRequest
 from agentloop.providers.openai.dialect import Dialect
 from agentloop.providers.openai.endpoint import Form, ServedModel, post_responses
 from agentloop.providers.openai.fields import ENCRYPTED_REASONING, fields_for
 from agentloop.providers.openai.items import inputs_of, instructions_of
-from agentloop.providers.openai.responses_answer import (
-    NO_OUTPUT,
-    GrowingResponse,
-    answer_of,
-    check_not_failed,
-)
-from agentloop.providers.openai.sse import BROKEN_OFF, DONE, EventParser, decoded, drain, events_in
+from agentloop.providers.openai.responses_answer import GrowingResponse, whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,69 +60,6 @@ def _flat(tool: Json) -> Json:
     return {"type": "function", "strict": False, **function}
 
 
-async def streamed(
-    data: AsyncIterator[bytes], silence_seconds: float | None = None, begun: bytes = b""
-) -> AsyncGenerator[ModelPart, None]:
-    """The parts of an answer that comes as events, the whole `Answer` last.
-
-    `silence_seconds` is the longest silence of the server, None for no limit; `begun` stands before
-    the `data`.
-
-    Raises:
-        ModelUnavailableError: the stream ended before the answer did, or was silent for too long.
-        BadAnswerError: what came is no answer.
-        ServerSaidError: an error came in place of an answer.
-    """
-    parser, growing, done = EventParser(), GrowingResponse(), False
-    async with aclosing(events_in(parser, data, growing, silence_seconds, begun)) as events:
-        async for event in events:
-            if event.data.strip() == DONE:
-                done = True
-                break
-            if said := growing.add(event):
-                yield TextPart(text=said)
-            if growing.end is not None:
-                break
-    if done or growing.end is not None:
-        await drain(data)
-    answer = _ended(growing, parser.foreign, done=done)
-    if rest := growing.shown.rest(answer.message.text):
-        yield TextPart(text=rest)
-    yield answer
-
-
-def whole(body: bytes) -> Answer:
-    """The answer that comes in one piece; a response without output is an answer that says nothing.
-
-    Raises:
-        ModelUnavailableError: its end is missing.
-        BadAnswerError: what came is no answer.
-        ServerSaidError: an error came in place of an answer.
-    """
-    response = decoded(body)
-    check_not_failed(response)
-    output = response.get("output")
-    if output is None and response.get("object") == "response":
-        output = []
-    if not isinstance(output, list):
-        raise BadAnswerError(NO_OUTPUT)
-    return answer_of(response, output)
-
-
-def _ended(growing: GrowingResponse, foreign: Sequence[bytes], *, done: bool) -> Answer:
-    """The answer of a stream that has ended."""
-    if growing.end is not None or (done and growing.items.are_whole()):
-        return growing.answer()
-    if foreign and not growing.items:
-        # Some servers say that they send a stream and send one piece, an error as a rule.
-        return whole(b"\n".join(foreign))
-    if done and growing.is_other:
-        raise BadAnswerError(NO_OUTPUT)
-    if done and not growing.size:
-        return growing.answer()
-    raise ModelUnavailableError(BROKEN_OFF)
-
-
 _MISSING = "a server without the Responses API has chat completions: use OpenAIChat, or --api chat"
 
 
@@ -159,7 +89,7 @@ class OpenAIResponses(ServedModel):
         return Form(
             post=post_responses,
             body=ResponsesBodies(fields=fields, max_output_tokens=limit).of,
-            streamed=streamed,
+            growing=GrowingResponse,
             whole=whole,
             missing=_MISSING,
             kept=frozenset(fields.keys() & {"store"}),

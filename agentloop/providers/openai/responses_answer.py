@@ -15,22 +15,48 @@ from agentloop.messages import Json, Usage
 from agentloop.models import CUT_SHORT, Answer
 from agentloop.providers.openai.chat_parts import check_count, dedupe_calls
 from agentloop.providers.openai.items import BETWEEN_MESSAGES, INPUT_FIELDS, TEXT_FIELDS, message_of
-from agentloop.providers.openai.sse import BROKEN_OFF, Ending, ServerEvent, ServerSaidError, noting, said_in
+from agentloop.providers.openai.sse import (
+    BROKEN_OFF,
+    Ending,
+    ServerEvent,
+    ServerSaidError,
+    decoded,
+    noting,
+    said_in,
+)
 
-NO_OUTPUT = "the server's answer holds no output: check that the base URL is a Responses API's"
+_NO_OUTPUT = "the server's answer holds no output: check that the base URL is a Responses API's"
 
 _UNFINISHED = frozenset({"queued", "in_progress"})
 _NO_END = "the server answers in the background, later: take `background` out of extra_body"
 
 
-def answer_of(response: Json, items: list[Any]) -> Answer:
+def whole(body: bytes) -> Answer:
+    """The answer that comes in one piece; a response without output is an answer that says nothing.
+
+    Raises:
+        ModelUnavailableError: its end is missing.
+        BadAnswerError: what came is no answer.
+        ServerSaidError: an error came in place of an answer.
+    """
+    response = decoded(body)
+    _check_not_failed(response)
+    output = response.get("output")
+    if output is None and response.get("object") == "response":
+        output = []
+    if not isinstance(output, list):
+        raise BadAnswerError(_NO_OUTPUT)
+    return _answer_of(response, output)
+
+
+def _answer_of(response: Json, items: list[Any]) -> Answer:
     """The answer that a response gives with these items of output.
 
     Raises:
         BadAnswerError: it is no finished response, or has too many items.
         ServerSaidError: it failed.
     """
-    check_not_failed(response)
+    _check_not_failed(response)
     if str(response.get("status")) in _UNFINISHED:
         raise BadAnswerError(_NO_END)
     check_count(items)
@@ -42,7 +68,7 @@ def answer_of(response: Json, items: list[Any]) -> Answer:
     return Answer(message=message, usage=_usage(response.get("usage")), finish=finish)
 
 
-def check_not_failed(response: Json) -> None:
+def _check_not_failed(response: Json) -> None:
     """Refuse what is an error in place of a response.
 
     Raises:
@@ -124,7 +150,7 @@ _TEXT_DELTAS = {"response.output_text.delta": "output_text", "response.refusal.d
 class GrowingResponse:
     """A response as far as its events have come; `end` is what the last of them says of the whole.
 
-    `size` is how many events came that are a response's, and `is_other` says that only others came.
+    `size` is how many events came that are a response's.
     """
 
     def __init__(self) -> None:
@@ -140,9 +166,9 @@ class GrowingResponse:
         return Ending.OPEN if self.end is None else Ending.SURE
 
     @property
-    def is_other(self) -> bool:
-        """Whether events came, and none of a response."""
-        return self._others > 0 and not self.size
+    def is_closed(self) -> bool:
+        """Whether that event has come."""
+        return self.end is not None
 
     def add(self, event: ServerEvent) -> str:
         """Take one event in; returns the text that came with it. Events of unknown types say nothing.
@@ -158,6 +184,27 @@ class GrowingResponse:
             self._count(kind)
             return self._take(kind, said)
 
+    def ended(self, foreign: Sequence[bytes], *, done: bool) -> tuple[Answer, str]:
+        """The answer of a stream that has ended, and what of its text was not shown.
+
+        Raises:
+            ModelUnavailableError: it ended before the answer did; further ones as for `answer`.
+        """
+        answer = self._ended(foreign, done=done)
+        return answer, self.shown.rest(answer.message.text)
+
+    def _ended(self, foreign: Sequence[bytes], *, done: bool) -> Answer:
+        if self.is_closed or (done and self.items.are_whole()):
+            return self.answer()
+        if foreign and not self.items:
+            # Some servers say that they send a stream and send one piece, an error as a rule.
+            return whole(b"\n".join(foreign))
+        if done and self._others and not self.size:
+            raise BadAnswerError(_NO_OUTPUT)
+        if done and not self.size:
+            return self.answer()
+        raise ModelUnavailableError(BROKEN_OFF)
+
     def answer(self) -> Answer:
         """What has come, as one answer; what came whole is in it also where the end leaves it out.
 
@@ -170,8 +217,8 @@ class GrowingResponse:
         output = end.get("output")
         with noting(begun=bool(self.items)):
             if isinstance(output, list) and output:
-                return answer_of(end, self.items.completing(output))
-            answer = answer_of(end, self.items.output())
+                return _answer_of(end, self.items.completing(output))
+            answer = _answer_of(end, self.items.output())
         if answer.finish not in CUT_SHORT and self.items.has_a_bare_call():
             raise ModelUnavailableError(BROKEN_OFF)
         return answer

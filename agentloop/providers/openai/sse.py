@@ -1,4 +1,4 @@
-"""Server-sent events out of the bytes of a response, the JSON in them, and how long more is waited for.
+"""An answer out of the server-sent events in the bytes of a response, and how long more is waited for.
 
 A server can be silent, send signs of life alone (comments, pings, empty chunks), never close what it has
 ended, and say of each piece that it is the last. So the clock runs while an answer does not grow, and a word
@@ -10,13 +10,14 @@ The format of events: https://html.spec.whatwg.org/multipage/server-sent-events.
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.messages import Json
+from agentloop.models import Answer, ModelPart, TextPart
 
 _BRACKETS = re.compile(r'["{}\[\]]')
 _IN_TEXT = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
@@ -85,14 +86,34 @@ class Ending(Enum):
     SURE = auto()
 
 
-class GrowingLine(Protocol):
-    """An answer that grows: `size` is larger after each event that added to it."""
+class GrowingAnswer(Protocol):
+    """An answer that grows by the events of a stream."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Larger after each event that added to it."""
+        ...
 
     @property
-    def ending(self) -> Ending: ...
+    def ending(self) -> Ending:
+        """What was said of its end."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the event has come that ends the stream, too."""
+        ...
+
+    def add(self, event: "ServerEvent") -> str:
+        """Take one event in; returns the text that came with it."""
+        ...
+
+    def ended(self, foreign: Sequence[bytes], *, done: bool) -> tuple[Answer, str]:
+        """The answer of a stream that has ended, and what of its text was not shown.
+
+        `foreign` are the lines that are no events, `done` says that the stream said its end.
+        """
+        ...
 
 
 class Patience:
@@ -101,7 +122,7 @@ class Patience:
     A silent connection fails by itself after `silence_seconds`; None is no limit.
     """
 
-    def __init__(self, growing: GrowingLine, silence_seconds: float | None) -> None:
+    def __init__(self, growing: GrowingAnswer, silence_seconds: float | None) -> None:
         self._growing = growing
         self._silence_seconds = silence_seconds
         self._state = growing.size, growing.ending
@@ -268,16 +289,50 @@ class EventParser:
         return event
 
 
-async def events_in(
+async def streamed(
+    growing: GrowingAnswer,
+    data: AsyncIterator[bytes],
+    silence_seconds: float | None = None,
+    begun: bytes = b"",
+) -> AsyncGenerator[ModelPart, None]:
+    """The parts of an answer that comes as events, the whole `Answer` last; it begins as `growing`.
+
+    `silence_seconds` is the longest silence of the server, None for no limit; `begun` stands before
+    the `data`.
+
+    Raises:
+        ModelUnavailableError: the stream ended before the answer did or was silent for too long, or the
+            server gave up.
+        BadAnswerError: what came is no answer.
+        ServerSaidError: an error came in place of an answer.
+    """
+    parser, done = EventParser(), False
+    async with aclosing(_events_in(parser, data, growing, silence_seconds, begun)) as events:
+        async for event in events:
+            if event.data.strip() == DONE:
+                done = True
+                break
+            if text := growing.add(event):
+                yield TextPart(text=text)
+            if growing.is_closed:
+                break
+    if done or growing.is_closed:
+        await _drain(data)
+    answer, rest = growing.ended(parser.foreign, done=done)
+    if rest:
+        yield TextPart(text=rest)
+    yield answer
+
+
+async def _events_in(
     parser: EventParser,
     data: AsyncIterator[bytes],
-    growing: GrowingLine,
+    growing: GrowingAnswer,
     silence_seconds: float | None,
     begun: bytes,
 ) -> AsyncGenerator[ServerEvent, None]:
     """The events of a stream; a connection lost behind the sure end of the answer loses nothing.
 
-    `silence_seconds` is the longest silence, None for no limit; `begun` stands before the `data`.
     What ends without its blank line is an event where it is whole.
 
     Raises:
@@ -298,7 +353,7 @@ async def events_in(
             yield event
 
 
-async def drain(data: AsyncIterator[bytes]) -> None:
+async def _drain(data: AsyncIterator[bytes]) -> None:
     """Read the few bytes behind the last event, so that the connection can serve the next request."""
     with suppress(TimeoutError, ModelUnavailableError):
         async with asyncio.timeout(_DRAIN_SECONDS):
