@@ -244,7 +244,6 @@ _FIELDS: Sequence[_Field] = (
     _Field("base_url", _server),
     _Field("api", _api, APIS[0]),
     _Field("api_key"),
-    _Field("headers", _headers, MappingProxyType({}), of="header"),
     _Field("summary_model"),
     _Field("allow", _allowed, frozenset[str]()),
     _Field("window", tokens_of),
@@ -342,7 +341,8 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
     # Where sessions lie by default.
     home = _read(choices, "home", read_path) or platformdirs.user_data_path("agentloop", appauthor=False)
     model = _value(choices, "model")
-    reachable = bool({"api_key", "base_url"} & choices.keys()) or _lets_in(_read(choices, "header", _headers))
+    headers = _read(choices, "header", _headers) or MappingProxyType({})
+    reachable = bool({"api_key", "base_url"} & choices.keys()) or _lets_in(headers)
     return Settings(
         model=model or (DEFAULT_MODEL if reachable else OFFLINE),
         model_is_fallback=model is None and not reachable,
@@ -354,13 +354,14 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         streaming="no_stream" not in choices,
         system=_system(choices),
         given=tuple(_given(choices)),
-        redact=_redaction(choices, environment),
+        headers=headers,
+        redact=_redaction(choices, environment, headers),
         **{each.name: each.value(choices) for each in _FIELDS},
     )
 
 
-def _lets_in(headers: Mapping[str, str] | None) -> bool:
-    return "authorization" in map(str.lower, headers or ())
+def _lets_in(headers: Mapping[str, str]) -> bool:
+    return "authorization" in map(str.lower, headers)
 
 
 def _given(choices: Choices) -> Iterator[tuple[str, ...]]:
@@ -392,14 +393,14 @@ def _system(choices: Choices) -> str | None:
     )
 
 
-def _redaction(choices: Choices, environment: Mapping[str, str]) -> Redact | None:
+def _redaction(choices: Choices, environment: Mapping[str, str], headers: Mapping[str, str]) -> Redact | None:
     """The redaction asked for, None for `off`; by default known shapes and the environment's secrets."""
     choice = choices.get("redact")
     if choice is None:
         values = {*map(str.strip, secrets_in(environment).values()), str(_value(choices, "api_key", ""))}
         for address in ("base_url", "store"):
             values.update(known_in_address(str(_value(choices, address, ""))))
-        for header in (_read(choices, "header", _headers) or {}).items():
+        for header in headers.items():
             values.update(secrets_in_header(*header))
         return Secrets(sorted(value for value in values if len(value) >= LEAST_CHARS))
     name = str(choice.value).strip()
