@@ -1,6 +1,6 @@
-"""What of an answer is taken at most: a server may be broken, or mean harm, and a model may go in circles.
+"""What of an answer, and of a file, is taken at most: either may be broken, or mean harm.
 
-Bytes are those behind unpacking. Each bound is far above what honest servers send.
+Bytes are those behind unpacking. Each bound is far above what honest servers send and honest files hold.
 """
 
 PIECE_BYTES = 65_536
@@ -36,3 +36,16 @@ MOST_AT_ONCE = 32
 
 MOST_NESTED = 100
 """So deep may lists and objects be nested, in a message and in arguments: what copies them is recursive."""
+
+MOST_IMPORT_BYTES = 200_000_000
+"""A file that is imported: 50 million tokens, ten times a session of 10,000 messages with long results."""
+
+MOST_IMPORT_VALUES = 4_000_000
+"""Lists, objects and what stands in them, in such a file: a record has about eight. Each takes up to 100
+bytes of memory."""
+
+MOST_IMPORT_RECORDS = 500_000
+"""Records in it: a session of 10,000 messages has 40,000."""
+
+MOST_KEYS = 10_000
+"""Keys of one object in it: a message has ten, a table that somebody made an object hundreds."""

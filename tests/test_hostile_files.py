@@ -1,6 +1,9 @@
 """Folders and files that somebody made to do harm: their code does not run, and they change nothing."""
 
+import json
 import os
+import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -9,12 +12,18 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentloop import StoreError
+from agentloop._plumbing.strict_json import Nesting
+from agentloop.errors import UsageError
 from agentloop.messages import Message
+from agentloop.sessions import importing
+from agentloop.sessions.importing import parse
 from agentloop.stores.sqlite import SQLiteStore
 from agentloop.workspace import workspace_tools
-from tests.cli_kit import ROOT, agentloop, environment
+from tests.cli_kit import ROOT, agentloop, environment, terminal
 from tests.kit import added
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import Reply, calling
@@ -111,6 +120,30 @@ def test_the_command_line_passes_what_is_named(tmp_path: Path) -> None:
     assert "no name of a variable" in wrong.complaint()
 
 
+json_texts = st.builds(
+    json.dumps,
+    st.recursive(
+        st.text(alphabet='\\"[]{},a', max_size=5) | st.integers(0, 9),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text('\\"{,', max_size=3), inner, max_size=3)
+        ),
+    ),
+)
+
+
+def depth_of(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth_of, inner), default=0)
+
+
+def values_of(value: object) -> int:
+    """What stands in lists and objects, where an empty one counts as one value."""
+    if not isinstance(value, list | dict):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return max(len(value), 1) + sum(map(values_of, inner))
+
+
 FOREIGN = {
     "trigger": "CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END",
     "view": "CREATE VIEW v AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x FROM n",
@@ -149,3 +182,102 @@ async def test_a_view_in_the_place_of_a_table_hangs_nothing(tmp_path: Path) -> N
     for call in (("sessions", "list"), ("sessions", "check")):
         assert "the view" in agentloop(*call, "--store", f"sqlite:///{path}", cwd=tmp_path).complaint()
     assert os.access(path, os.R_OK)
+
+
+HI = '{"role":"user","content":"hi"}\n'
+
+
+def test_only_a_file_with_an_end_is_imported(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "socket"))
+        for name in ("pipe", "link", "socket", "/dev/zero", "/dev/tty", "."):
+            done = agentloop("sessions", "import", name, cwd=tmp_path)
+            assert done.status == 2
+            assert f"'{name}'" in done.complaint()
+    (tmp_path / "hi").write_text(HI)
+    (tmp_path / "to-hi").symlink_to("hi")
+    assert agentloop("sessions", "import", "to-hi", cwd=tmp_path).status == 0
+    assert agentloop("sessions", "import", "-", cwd=tmp_path, stdin=HI).status == 0
+
+
+def test_an_export_is_written_to_no_link_and_waits_for_no_reader(tmp_path: Path) -> None:
+    (tmp_path / "hi").write_text(HI)
+    assert agentloop("sessions", "import", "hi", "--session", "s", cwd=tmp_path).status == 0
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "aim").write_text("mine")
+    (tmp_path / "link").symlink_to("aim")
+    (tmp_path / "circle").symlink_to("circle")
+    says = {"pipe": "no file", "/dev/zero": "no file", ".": "no file", "circle": "it is a link"}
+    for name, why in (says | {"link": f"it is a link: name '{tmp_path / 'aim'}' itself"}).items():
+        done = agentloop("sessions", "export", "s", "-o", name, cwd=tmp_path)
+        assert done.status == 2
+        assert why in done.complaint()
+    assert (tmp_path / "aim").read_text() == "mine"
+    assert not [*tmp_path.glob(".agentloop-*")]
+
+
+def test_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(10**12)
+    done = agentloop("sessions", "import", "sparse", cwd=tmp_path)
+    assert done.complaint() == "agentloop: 'sparse' holds more than 200 MB: import a part of it"
+
+
+def many(text: str, number: int) -> str:
+    return ",".join([text] * number)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f"[{many('[]', 4_000_000)}]", "the list: over 4,000,000 values"),
+        (
+            HI + f'{{"role":"user","content":"","x":[{many("1", 4_000_000)}]}}',
+            "line 2: over 4,000,000 values",
+        ),
+        ("[" * 10_000_000, "the list: nested over"),
+        ("{" + ",".join(f'"{n}":0' for n in range(1_000_000)) + "}", "line 1: an object has 1,000,000 keys"),
+        (f'{{"a":0,{many(chr(34) + "b" + chr(34) + ":0", 9_000)}}}', "line 1: the key 'b' stands twice"),
+        ('{"role":"user","content":"' + '\\"' * 5_000_000, "line 1: this is no JSON"),
+    ],
+    ids=["lists", "numbers", "depth", "keys", "one key", "quotes"],
+)
+def test_a_file_made_to_fill_the_memory_is_refused_with_its_place(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=f"^nothing imported: {says}"):
+        parse(text, count=lambda message: 1)
+
+
+def test_a_file_of_too_many_records_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importing, "MOST_IMPORT_RECORDS", 10)
+    assert len(parse(HI * 10, count=lambda message: 1)) == 10
+    with pytest.raises(UsageError, match=r"^nothing imported: over 10 records"):
+        parse(HI * 11, count=lambda message: 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_long_import_says_how_far_it_is_and_a_signal_ends_it(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "long").write_text(HI * 450_000)
+    with terminal("sessions", "import", "long", "--session", "s", cwd=tmp_path) as chat:
+        chat.wait_for("reading: ")
+        chat.signal(number)
+        assert chat.end() == 130
+        assert "interrupted" in chat.screen
+    assert agentloop("sessions", "list", "--all", cwd=tmp_path).out == ""
+
+
+@pytest.mark.many(100)
+@given(json_texts, st.data())
+def test_pieces_of_a_text_are_nested_as_the_whole(text: str, data: st.DataObject) -> None:
+    whole, pieces, at = Nesting(), Nesting(), 0
+    whole.feed(text)
+    while at < len(text):
+        size = data.draw(st.integers(1, 5))
+        pieces.feed(text[at : at + size])
+        at += size
+    seen = [(each.closed, each.deepest, each.values) for each in (whole, pieces)]
+    value = json.loads(text)
+    assert seen[0] == seen[1] == (isinstance(value, list | dict), depth_of(value), values_of(value))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentloop import Agent, SyncRunner
-from agentloop._plumbing.private_files import make_private_file, make_private_folder, open_private
+from agentloop._plumbing.private_files import make_private_file, make_private_folder
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import agentloop, terminal
 
@@ -73,7 +73,6 @@ def test_a_umask_that_takes_the_owners_rights_too_takes_none(tmp_path: Path, tak
     try:
         all_that_a_run_makes(tmp_path)
         make_private_file(tmp_path / "made")
-        open_private(tmp_path / "written").close()
     finally:
         os.umask(before)
     (tmp_path / "made").chmod(0o640)
@@ -129,12 +128,9 @@ def test_an_export_over_a_file_keeps_its_rights(tmp_path: Path, umask: int) -> N
     assert agentloop("-p", "hello", "--session", "s", cwd=tmp_path).status == 0
     (tmp_path / "old.json").write_text("old")
     (tmp_path / "old.json").chmod(0o644)
-    (tmp_path / "linked.json").symlink_to("through.json")
-    for name in ("old.json", "linked.json"):
-        assert agentloop("sessions", "export", "s", "-o", name, cwd=tmp_path).status == 0
+    assert agentloop("sessions", "export", "s", "-o", "old.json", cwd=tmp_path).status == 0
     assert "hello" in (tmp_path / "old.json").read_text()
     assert mode(tmp_path / "old.json") == 0o644
-    assert mode(tmp_path / "through.json") == 0o600
 
 
 def test_the_history_of_the_chat_is_private_and_redacted(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import os
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import TextIO
 
 from agentloop.errors import StoreError
 
@@ -91,19 +90,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def open_private(path: Path) -> TextIO:
-    """The file, emptied, for text; a new one is its owner's alone, one that stands there keeps its rights.
-
-    What UTF-8 cannot say becomes a question mark.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    return open(path, "w", encoding="utf-8", errors="replace", opener=_private)
-
-
 def make_private_file(path: Path) -> None:
-    """Make the file where it is missing, as in `open_private`; one that stands there stays as it is.
+    """Make the file where it is missing, its owner's alone; one that stands there stays as it is.
 
     Raises:
         OSError: it cannot be made, or not be written to.

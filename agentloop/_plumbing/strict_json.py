@@ -111,12 +111,40 @@ def strict_value(text: str) -> Any:
 def _is_deep(text: str) -> bool:
     if text.count("[") + text.count("{") <= MOST_NESTED:
         return False
-    depth = 0
-    for bracket in _BRACKET.findall(_STRING.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        if depth > MOST_NESTED:
-            return True
-    return False
+    nesting = Nesting()
+    nesting.feed(text)
+    return nesting.deepest > MOST_NESTED
+
+
+class Nesting:
+    """How a text of JSON is nested, in pieces of any size; what stands in its strings is passed over.
+
+    `closed` says that the value that begins it is closed, `values` how many there are in lists and objects.
+    """
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.deepest = self.values = 0
+        self._depth = 0
+        self._in_string = False
+        self._escape = ""
+
+    def feed(self, piece: str) -> None:
+        """Go on with this piece."""
+        text = (self._escape + piece).replace("\\\\", "").replace('\\"', "")
+        self._escape = "\\" if text.endswith("\\") else ""
+        parts = text.split('"')
+        outside = "".join(parts[self._in_string :: 2])
+        self._in_string ^= len(parts) % 2 == 0
+        self.values += outside.count(",")
+        for bracket in _BRACKET.findall(outside):
+            if bracket in "[{":
+                self.values += 1
+                self._depth += 1
+                self.deepest = max(self.deepest, self._depth)
+            else:
+                self._depth = max(self._depth - 1, 0)
+                self.closed = self.closed or not self._depth
 
 
 def list_or_object(text: str) -> Any:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from agentloop._plumbing.private_files import open_private
+from agentloop._plumbing.private_files import new_private_file
 from agentloop._plumbing.processes import this_process
 from agentloop.errors import UsageError
 
@@ -42,20 +42,17 @@ class WholeFile:
 def whole_file(path: Path) -> Iterator[WholeFile]:
     """A file to write text to, which takes its place at the end of the block, or never where that raises.
 
-    A new file is 0600, one that stands there keeps its rights. Links, devices and pipes are written
-    through, never replaced. What the block raises is the block's own, and comes out as it is.
+    A new file is 0600, one that stands there keeps its rights. What the block raises is the block's own, and
+    comes out as it is.
 
     Raises:
-        UsageError: the file cannot be written.
+        UsageError: the file cannot be written; a link, a pipe, a device or a folder stands there.
     """
     with _name_file(path):
-        through = path.is_symlink() or (path.exists() and not path.is_file())
-    with _open(path, path) if through else _replace(path) as file:
-        yield WholeFile(path, file)
-
-
-@contextmanager
-def _replace(path: Path) -> Iterator[TextIO]:
+        if path.is_symlink():
+            raise ValueError(f"it is a link: name {os.path.realpath(path)!r} itself")
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no file: name one, or leave it out for standard output")
     # A name of its own: the file's name may be as long as a name can be.
     with _name_file(path):
         beside = path.with_name(f".agentloop-{os.getpid()}.part")
@@ -66,7 +63,7 @@ def _replace(path: Path) -> Iterator[TextIO]:
         with _open(beside, path) as file:
             with suppress(OSError):  # a file system that knows no locks
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield file
+            yield WholeFile(path, file)
             with _name_file(path):
                 file.flush()
                 os.fsync(file.fileno())
@@ -103,7 +100,7 @@ def _remove_unlocked(path: Path) -> None:
 def _open(at: Path, path: Path) -> Iterator[TextIO]:
     """The file `at`, closed at the end of the block; its faults are told of `path`."""
     with _name_file(path):
-        file = open_private(at)
+        file = os.fdopen(new_private_file(at), "w", encoding="utf-8", errors="replace")
     try:
         yield file
     except BaseException:  # whatever ended the block, it is what is told; raised again

@@ -2,12 +2,14 @@
 
 It is taken in whole, or refused with its line. `parse` reads the text piece by piece. What a filtered export
 left out moves what stands behind it, so events that point at others are pointed at their new positions
-(`renumbered`).
+(`renumbered`). What somebody else made may be made to do harm: how deep it is nested and how many values it
+has is looked at before it is decoded, a piece at a time, so that a signal is heard.
 """
 
 import json
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -16,6 +18,8 @@ from typing import Any, Never
 from agentloop._plumbing.amounts import MOST_TOKENS
 from agentloop._plumbing.checks import whole
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.strict_json import Nesting
+from agentloop.bounds import MOST_IMPORT_RECORDS, MOST_IMPORT_VALUES, MOST_KEYS, MOST_NESTED
 from agentloop.codec import decode
 from agentloop.context import chat_messages
 from agentloop.errors import StoreError, UsageError
@@ -34,30 +38,44 @@ from agentloop.sessions.export import POSITION_IN_FRONT
 from agentloop.sessions.foreign import KNOWN, messages_in
 from agentloop.stores.base import checked_owner, checked_ttl
 
+_PIECE = 500_000
+"""So many characters are looked at in one step."""
+_MOST_NESTED = MOST_NESTED + 10
+"""A message may be nested so deep, and a record, a list and a file are around it."""
+_LINE = pattern(r"([^\n]*)\n?")
 _BETWEEN = pattern(r"[\s,]*")
 _NOT_BLANK = pattern(r"\S")
 _DIGITS = pattern(r"[0-9]{1,16}")
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
-def parse(text: str, *, count: Callable[[Message], int]) -> list[Event]:
+def parse(
+    text: str, *, count: Callable[[Message], int], tell: Callable[[int], object] = lambda records: None
+) -> list[Event]:
     """The events that a file holds: an export of ours, messages, or a conversation of a form in `foreign`.
 
     Messages come as a JSON list, as JSON Lines or one after the other, events as JSON Lines; either may be
-    printed over several lines. `count` gives a message's length in tokens. A BOM, CRLF and blank lines are
+    printed over several lines. `count` gives a message's length in tokens, `tell` is told how many records
+    are read so far. A BOM, CRLF and blank lines are
     passed over; NaN and the infinities are kept where a log keeps them, in what a plugin noted and in a
     message that an event holds.
 
     Raises:
         UsageError: a line or an item is none of these, or cannot be kept as it is written (a key stands in it
-            twice, or a number that JSON does not have or a record may not hold), or it points at what a
-            filtered export left out; the text names it and says what is wrong.
+            twice, or a number that JSON does not have or a record may not hold), or holds more than
+            `agentloop.bounds` allow, or it points at what a filtered export left out; the text names it and
+            says what is wrong.
     """
     text = text.removeprefix("\ufeff")
     pieces = _items(text) if text.lstrip().startswith("[") else _lines(text)
     first = next(pieces, None)
     every = chain([first] if first else [], pieces)
-    events = list(_foreign(every, count) if first and _is_foreign(first.data) else _own(every, count))
+    events: list[Event] = []
+    for event in _foreign(every, count) if first and _is_foreign(first.data) else _own(every, count):
+        events.append(event)
+        if len(events) > MOST_IMPORT_RECORDS:
+            raise UsageError(f"nothing imported: over {MOST_IMPORT_RECORDS:,} records: import a part of it")
+        tell(len(events))
     if not events:
         raise UsageError("nothing to import: it holds neither messages nor events")
     return events
@@ -110,9 +128,10 @@ def _own(pieces: Iterable[_Piece], count: Callable[[Message], int]) -> Iterator[
 
 def _items(text: str) -> Iterator[_Piece]:
     """Each item of the list."""
+    _Bounds().check(text, "the list")
     try:
         items = _STRICT.decode(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise _list_fault(text) from None
     for number, item in enumerate(items, 1):
         if _is_event(item):
@@ -124,7 +143,7 @@ def _list_fault(text: str) -> UsageError:
     """What is wrong with the list: it is none, or one of its items cannot be kept."""
     try:
         length = len(json.loads(text))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return UsageError(f"nothing imported: this is no JSON list: {error}")
     end = text.index("[") + 1
     for number in range(1, length + 1):
@@ -138,24 +157,30 @@ def _list_fault(text: str) -> UsageError:
 
 def _lines(text: str) -> Iterator[_Piece]:
     """The lines that are not blank; of objects that stand over several lines, each in one."""
-    lines = [(f"line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if lines and _goes_on(lines[0][1]):
-        lines = _joined(text)
-    for where, line in lines:
-        yield _Piece(where=where, data=_decoded(line, where), line=line)
+    bounds, is_first = _Bounds(), True
+    for number, found in enumerate(_LINE.finditer(text), 1):
+        line, where = found[1], f"line {number}"
+        if line.strip():
+            bounds.check(line, where)
+            if is_first and _goes_on(line):
+                yield from _joined(text)
+                return
+            is_first = False
+            yield _Piece(where=where, data=_decoded(line, where), line=line)
 
 
-def _joined(text: str) -> list[tuple[str, str]]:
-    pieces: list[tuple[str, str]] = []
-    end = 0
+def _joined(text: str) -> Iterator[_Piece]:
+    """The objects, one after the other, each as one line."""
+    _Bounds().check(text, "the file")
+    number = end = 0
     while found := _NOT_BLANK.search(text, end):
-        begin = found.start()
+        begin, number = found.start(), number + 1
         try:
             _, end = _ANY.raw_decode(text, begin)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise UsageError(f"nothing imported: this is no JSON: {error}") from error
-        pieces.append((f"item {len(pieces) + 1}", text[begin:end].replace("\r", " ").replace("\n", " ")))
-    return pieces
+        line, where = text[begin:end].replace("\r", " ").replace("\n", " "), f"item {number}"
+        yield _Piece(where=where, data=_decoded(line, where), line=line)
 
 
 def _goes_on(line: str) -> bool:
@@ -164,15 +189,37 @@ def _goes_on(line: str) -> bool:
         _ANY.decode(line)
     except json.JSONDecodeError as error:
         return error.pos >= len(line.rstrip())
-    except (ValueError, RecursionError):
+    except ValueError:
         return False
     return False
+
+
+class _Bounds:
+    """What a file holds so far, piece by piece: no single step keeps a signal waiting."""
+
+    def __init__(self) -> None:
+        self._values = 0
+
+    def check(self, text: str, where: str) -> None:
+        """Take this in too, before it is decoded.
+
+        Raises:
+            UsageError: it is nested too deep, or there are too many values now.
+        """
+        nesting = Nesting()
+        for at in range(0, len(text), _PIECE):
+            nesting.feed(text[at : at + _PIECE])
+            if nesting.deepest > _MOST_NESTED:
+                raise _wrong(where, f"nested over {_MOST_NESTED} levels deep: give deep data as text")
+            if self._values + nesting.values > MOST_IMPORT_VALUES:
+                raise _wrong(where, f"over {MOST_IMPORT_VALUES:,} values: import a part of the file")
+        self._values += nesting.values
 
 
 def _decoded(line: str, where: str) -> Any:
     try:
         return _STRICT.decode(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except json.JSONDecodeError as error:
         raise _wrong(where, f"this is no JSON: {error}") from error
     except ValueError as error:
         fault = error
@@ -189,7 +236,7 @@ def _as_stored(line: str, fault: ValueError) -> Any:
     """
     try:
         event = decode(_parted(line)[1])
-    except (StoreError, RecursionError):
+    except StoreError:
         raise fault from None
     return json.loads(line) if isinstance(event, Unknown) else _LENIENT.decode(line)
 
@@ -268,10 +315,12 @@ def _wrong(where: str, what: str) -> UsageError:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MOST_KEYS:
+        raise ValueError(f"an object has {len(pairs):,} keys: write one of over {MOST_KEYS:,} as a list")
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        count = Counter(key for key, _ in pairs)
+        twice = next(key for key, _ in pairs if count[key] > 1)
         raise ValueError(f"the key {twice[:40]!r} stands twice in one object: leave one of them out")
     return found
 

@@ -1,7 +1,9 @@
 """`sessions export` and `sessions import`: a session for people and other programs, and back in."""
 
 import json
+import os
 import re
+import stat
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -11,17 +13,20 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from textwrap import indent
 from typing import Any, TypeAlias
 
 import click
 
+from agentloop.bounds import MOST_IMPORT_BYTES
 from agentloop.cli import input, settings
 from agentloop.cli.options import STORE, TTL, Option, options
 from agentloop.cli.output_file import whole_file
+from agentloop.cli.process import leave_at_once, on_signals
 from agentloop.cli.sessions.command import Opened, run_work
 from agentloop.cli.sessions.pages import (
     DAMAGED,
@@ -33,7 +38,7 @@ from agentloop.cli.sessions.pages import (
     say_nothing,
     warn,
 )
-from agentloop.cli.settings import Settings
+from agentloop.cli.settings import Settings, settings_of_call
 from agentloop.cli.terminal import StandardOutput, error_console, few, say
 from agentloop.context import count_message, counter_for
 from agentloop.errors import ConflictError, UsageError
@@ -78,6 +83,9 @@ Read: TypeAlias = Callable[[EventFilter | None], AsyncGenerator[Sequence[Record]
 """Reads a session page by page: the records of a range, or all."""
 _RANGE = re.compile(r"([0-9]{1,15})(-?)|([0-9]{0,15})-([0-9]{1,15})")
 FORMATS = ("openai", "events", "markdown")
+_PIECE_BYTES = 1_000_000
+_LONG_CHARS = 5_000_000
+"""A file of so many characters takes some seconds to read."""
 
 
 @click.command()
@@ -285,16 +293,19 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
     that the events name stay.
     """
     session_id = new_session_id() if new_id is None else check_trunk(new_id)
-    # Read here and not in the event loop, where a silent pipe would keep a signal waiting.
+    # Read here and not in the event loop, where a silent pipe or a long text would keep a signal waiting.
     text = read_text(path)
+    with _told(len(text)) as tell:
+        events = _events(text, settings_of_call(), tell)
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         exists = UsageError(f"session {session_id!r} exists already: choose another id with --session")
-        events = _events(text, opened.settings)
         if await opened.store.info(session_id):
             raise exists
         try:
-            await opened.store.append(session_id, events, expect=0)
+            # Nothing could be lost yet: what is not committed is nowhere.
+            with on_signals(leave_at_once):
+                await opened.store.append(session_id, events, expect=0)
         except ConflictError as error:
             raise exists from error
         await output.write(f"{session_id}\n")
@@ -302,18 +313,31 @@ def import_(path: str, new_id: str | None, **_: Any) -> int:
     return run_work(work)
 
 
+@contextmanager
+def _told(chars: int) -> Iterator[Callable[[int], object]]:
+    """What tells how many records are read; who waits at a terminal for long sees it."""
+    console = error_console()
+    if chars < _LONG_CHARS or not console.is_terminal:
+        yield lambda records: None
+        return
+    with console.status("reading") as line:
+        yield lambda records: line.update(f"reading: {records:,} records")
+
+
 def read_text(path: str) -> str:
-    """What the file of that name holds; `-` is standard input.
+    """What the file of that name holds, of at most `MOST_IMPORT_BYTES`; `-` is standard input.
 
     Raises:
-        UsageError: it cannot be read, or is not in UTF-8.
+        UsageError: it cannot be read, holds more, or is not in UTF-8.
     """
     try:
-        data = input.read_bytes() if path == "-" else settings.read_path(path).read_bytes()
+        data = input.read_bytes() if path == "-" else _bytes_of(settings.read_path(path))
     except UsageError:
         raise
     except (OSError, ValueError) as error:
         raise UsageError(f"{path!r} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if len(data) > MOST_IMPORT_BYTES:
+        raise UsageError(f"{path!r} holds more than {MOST_IMPORT_BYTES // 1_000_000} MB: import a part of it")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -322,14 +346,33 @@ def read_text(path: str) -> str:
         raise UsageError(f"nothing imported: line {line} of {name} is not in UTF-8: convert it") from error
 
 
-def _events(text: str, settings: Settings) -> list[Event]:
+def _bytes_of(path: Path) -> bytearray:
+    """What the file holds, up to a piece more than may be imported.
+
+    Raises:
+        OSError: it cannot be read.
+        UsageError: it is none.
+    """
+    # Without blocking: whoever opens a pipe waits for its other end.
+    with open(
+        path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)
+    ) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UsageError(f"{str(path)!r} is no file with an end: name one, or pipe it in and import -")
+        data = bytearray()
+        while len(data) <= MOST_IMPORT_BYTES and (piece := file.read(_PIECE_BYTES)):
+            data += piece
+    return data
+
+
+def _events(text: str, settings: Settings, tell: Callable[[int], object]) -> list[Event]:
     """The events of the file, and that they are a session of this folder."""
     counter = counter_for(settings.model)
 
     def count(message: Message) -> int:
         return count_message(message, counter)
 
-    events = list(redacted_events(importing.parse(text, count=count), settings.redact, count))
+    events = list(redacted_events(importing.parse(text, count=count, tell=tell), settings.redact, count))
     here = Described(
         title=_title(events),
         folder=str(settings.workdir),

@@ -28,12 +28,11 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from agentloop._plumbing.strict_json import cleaned, without_half
+from agentloop._plumbing.strict_json import Nesting, cleaned, without_half
 from agentloop.bounds import MOST_CALLS
 from agentloop.errors import BadAnswerError
 from agentloop.messages import Json
 from agentloop.providers.openai.fields import SEALED_PARTS, SEALS, TOLD_PARTS
-from agentloop.providers.openai.sse import Brackets
 
 C = TypeVar("C")
 
@@ -336,7 +335,7 @@ class _GrowingCall:
         self._arguments: list[str] = []
         self._repeats = True
         """Whether each piece of the arguments began with the whole one before it."""
-        self._brackets = Brackets()
+        self._nesting = Nesting()
         self._scanned = 0
         self._fields = GrowingFields()
         self._function_fields = GrowingFields()
@@ -415,9 +414,9 @@ class _GrowingCall:
     def _is_closed(self) -> bool:
         """Whether the brackets of the arguments are closed; each piece is looked at once."""
         for piece in self._arguments[self._scanned :]:
-            self._brackets.feed(piece)
+            self._nesting.feed(piece)
         self._scanned = len(self._arguments)
-        return self._brackets.closed or (self._is_said_again() and _is_object(self._arguments[-1]))
+        return self._nesting.closed or (self._is_said_again() and _is_object(self._arguments[-1]))
 
     def _text(self) -> str:
         """The arguments; the last piece of them where each is all so far."""

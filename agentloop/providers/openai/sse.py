@@ -9,60 +9,15 @@ The format of events: https://html.spec.whatwg.org/multipage/server-sent-events.
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
+from agentloop._plumbing.strict_json import Nesting
 from agentloop.errors import BadAnswerError, ModelUnavailableError
 from agentloop.messages import Json
 from agentloop.models import Answer, ModelPart, TextPart
-
-_BRACKETS = re.compile(r'["{}\[\]]')
-_IN_TEXT = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
-
-
-class Brackets:
-    """Whether the JSON value that begins a text is closed, with the text in pieces."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self._depth = 0
-        self._in_text = False
-        self._escaped = False
-
-    def feed(self, piece: str) -> None:
-        """Go on with this piece."""
-        at = 0
-        while at < len(piece):
-            at = self._after_text(piece, at) if self._in_text else self._after_bracket(piece, at)
-
-    def _after_text(self, piece: str, at: int) -> int:
-        if self._escaped:
-            self._escaped = False
-            return at + 1
-        found = _IN_TEXT.match(piece, at)
-        end = found.end() if found else at
-        if end < len(piece):
-            self._in_text = piece[end] != '"'
-            self._escaped = self._in_text
-        return end + 1
-
-    def _after_bracket(self, piece: str, at: int) -> int:
-        found = _BRACKETS.search(piece, at)
-        if found is None:
-            return len(piece)
-        match found.group():
-            case '"':
-                self._in_text = True
-            case "{" | "[":
-                self._depth += 1
-            case _:
-                self._depth -= 1
-                self.closed = self.closed or self._depth <= 0
-        return found.end()
-
 
 SIGNS_OF_LIFE_FACTOR = 4
 """So many times the longest silence a server may say that it lives, and nothing more: it works, maybe."""
@@ -387,9 +342,9 @@ def _is_cut_off(text: str) -> bool:
     text = text.lstrip()
     if not text.startswith(("{", "[")):
         return not text
-    brackets = Brackets()
-    brackets.feed(text)
-    return not brackets.closed
+    nesting = Nesting()
+    nesting.feed(text)
+    return not nesting.closed
 
 
 def said_in(event: ServerEvent, *, begun: bool) -> Json:
