@@ -241,9 +241,9 @@ async def test_what_a_filter_names_is_looked_for_on_every_page(tmp_path: Path) -
     info = await store.info("s")
     assert info
     read = partial(pages, opened.store, info)
-    await check_there(EventFilter(branch="late"), read)
+    await check_there(EventFilter(branch="late"), read, "events")
     with pytest.raises(UsageError, match=r"--branch: the session has no 'lat'; it has 'late', 'main'$"):
-        await check_there(EventFilter(branch="lat"), read)
+        await check_there(EventFilter(branch="lat"), read, "events")
 
 
 @pytest.mark.deep

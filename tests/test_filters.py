@@ -1,5 +1,6 @@
 """The filter over records: what it takes, what it refuses, and where callbacks use it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -291,3 +292,38 @@ def test_the_command_line_shows_what_is_asked_for(tmp_path: Path) -> None:
     assert ("And the door?" in seen, "And the door?" in gone) == (False, True)
     wrong = agentloop("sessions", "show", "s", "--grep", "(", cwd=tmp_path)
     assert wrong.status == 2
+    newest = agentloop("sessions", "show", "s", "--real", "--tail", "2", "--json", cwd=tmp_path).out
+    said = [each["message"]["content"] for each in json.loads(newest)]
+    assert (said[0], len(said)) == ("And the door?", 2)
+    first = agentloop("sessions", "show", "s", "--tail", "1", "--range", "1-4", cwd=tmp_path).out
+    assert first.endswith("## 3 User\n\nWhere is the KEY?\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (["--grep", "zebra"], "nothing in the session for --grep"),
+        (["--synthetic"], "nothing in the session for --synthetic"),
+        (["--archived"], "nothing in the session for --archived"),
+        (["--range", "90-"], "nothing in the session for --range (its last position is 6)"),
+        (
+            ["--kind", "restored", "--grep", "KEY"],
+            "nothing in the session for --kind "
+            "(it has run_started, described, message_added, model_called, run_ended)",
+        ),
+        (["--range", "1-2", "--real"], "nothing in the session is all of what was asked for"),
+        (["--kind", "run_ended"], "what was asked for holds no text: --json or --format events shows it"),
+        (["--branch", "scout"], "--branch: the session has no 'scout'; it has 'main'"),
+    ],
+)
+def test_what_finds_nothing_in_a_session_is_named(asked: list[str], says: str, session_folder: Path) -> None:
+    done = agentloop("sessions", "show", "s", *asked, cwd=session_folder)
+    assert (done.out, done.complaint()) == ("", f"agentloop: {says}")
+
+
+@pytest.fixture(scope="module")
+def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the session `s` of one question."""
+    folder = tmp_path_factory.mktemp("session")
+    agentloop("-m", "offline", "-p", "Where is the KEY?", "--session", "s", cwd=folder)
+    return folder

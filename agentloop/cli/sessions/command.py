@@ -45,6 +45,10 @@ class Opened:
         found = sorted(await self.store.list(branches_of=info.id), key=lambda line: line.created)
         return [line for line in found if name is None or is_of_branch(branch_in(line.id), name)]
 
+    async def branch_names(self, info: SessionInfo) -> Sequence[str]:
+        """What the session's sub-agents with logs of their own are called, each once."""
+        return list(dict.fromkeys(filter(None, (branch_in(log.id) for log in await self.branches(info)))))
+
 
 Look: TypeAlias = Callable[[Opened], Coroutine[Any, Any, T]]
 

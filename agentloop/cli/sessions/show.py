@@ -3,6 +3,7 @@
 import json
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
@@ -10,10 +11,9 @@ import click
 
 from agentloop.cli.options import STORE, WholeNumber, options
 from agentloop.cli.sessions.command import HEADING, Opened, as_data, missing_store, row, run_work
-from agentloop.cli.sessions.pages import DAMAGED, in_sight, page_reader, warn
-from agentloop.cli.sessions.transfer import SELECTION, export_texts, filter_of
+from agentloop.cli.sessions.pages import DAMAGED, PAGE_RECORDS, in_sight, page_reader, say_nothing, warn
+from agentloop.cli.sessions.transfer import SELECTION, Read, check_there, export_texts, filter_of, is_shown
 from agentloop.cli.terminal import StandardOutput, error_console, few, listing, say
-from agentloop.errors import UsageError
 from agentloop.events import EventFilter
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
@@ -47,7 +47,7 @@ def list_(as_json: bool, everywhere: bool, most: int | None, **_: Any) -> int:
 @click.command()
 @click.argument("name", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list of the records.")
-@click.option("--tail", metavar="N", type=WholeNumber(), help="Of the newest N records alone.")
+@click.option("--tail", metavar="N", type=WholeNumber(), help="The newest N of what is otherwise shown.")
 @click.option("--grep", "regex", metavar="REGEX", help="What matches; (?i) in front ignores case.")
 @click.option("--archived/--visible", default=None, help="What the model sees no more, or what it sees.")
 @click.option("--synthetic/--real", default=None, help="Summaries and notes alone, or messages alone.")
@@ -62,17 +62,21 @@ def show(
     shape = "events" if as_json else "markdown"
     asked = filter_of(selection, shape) or EventFilter()
     asked = replace(asked, regex=selection["regex"], synthetic=selection["synthetic"])
-    if tail and (asked.first or asked.last):
-        raise UsageError("--tail and --range: give one of them")
 
     async def write(opened: Opened, info: SessionInfo, of_it: EventFilter, output: StandardOutput) -> None:
+        read, look = page_reader(damaged, warn), page_reader(damaged, say_nothing)
+        if archived is not None:
+            read, look = in_sight(read, archived), in_sight(look, archived)
+        looked = partial(look, opened.store, info)
+        if archived is not None or of_it != EventFilter():
+            logs = await opened.branch_names(info)
+            if not await check_there(of_it, looked, shape, archived=archived, logs=logs):
+                return
         if not as_json:
             await output.write(f"{row(redacted(info, opened.settings.redact))}\n")
-        read = page_reader(damaged, warn)
-        if archived is not None:
-            read = in_sight(read, archived)
-        only = replace(of_it, first=max(1, info.length - tail + 1)) if tail else of_it
-        only_these = None if only == EventFilter() else only
+        if tail:
+            of_it = await _newest(of_it, looked, tail, info.length, shape)
+        only_these = None if of_it == EventFilter() else of_it
         async with aclosing(export_texts(opened, info, shape, only_these, read=read)) as texts:
             async for text in texts:
                 for piece in text.splitlines() if as_json else (text,):
@@ -97,3 +101,17 @@ def show(
             await output.write("[]\n" if between() == "[\n" else "\n]\n")
 
     return run_work(work)
+
+
+async def _newest(only: EventFilter, read: Read, most: int, length: int, shape: str) -> EventFilter:
+    """The filter for the last records alone that are shown of what it takes; far older ones are not read."""
+    low, end = only.first or 1, min(only.last or length, length)
+    span = max(most, PAGE_RECORDS)
+    while True:
+        first, places = max(low, end - span + 1), list[int]()
+        async with aclosing(read(replace(only, first=first, last=end))) as pages:
+            async for page in pages:
+                places += (record.seq for record in page if is_shown(record, only, shape))
+        if len(places) >= most or first == low:
+            return replace(only, first=(places[-most:] or [first])[0], last=end)
+        span *= 4

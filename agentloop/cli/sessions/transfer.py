@@ -4,6 +4,7 @@ import json
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -54,6 +55,7 @@ from agentloop.events import (
     MessageRecord,
     Record,
     RunStartRecord,
+    kind_name,
     select,
 )
 from agentloop.messages import Message
@@ -109,7 +111,8 @@ def export(name: str, shape: str, path: str | None, damaged: str, **selection: A
         if only and only.branch and (logs := await opened.branches(info, only.branch)):
             info, wanted = _the_one(logs, only.branch), replace(only, branch=None)
         if wanted:
-            await check_there(wanted, partial(page_reader(damaged, say_nothing), opened.store, info))
+            read = partial(page_reader(damaged, say_nothing), opened.store, info)
+            await check_there(wanted, read, shape, logs=await opened.branch_names(info))
         async with aclosing(
             export_texts(opened, info, shape, wanted, read=page_reader(damaged, warn))
         ) as texts:
@@ -176,40 +179,77 @@ def _no_range(text: str) -> UsageError:
     return UsageError(f"--range must be like 12-40, 12-, -40 or 7, positions from 1 on, not {text[:40]!r}")
 
 
-async def check_there(only: EventFilter, read: Read) -> None:
-    """Refuse a branch and a run that the session does not have; say so where nothing is taken.
+async def check_there(
+    only: EventFilter, read: Read, shape: str, *, archived: bool | None = None, logs: Sequence[str] = ()
+) -> bool:
+    """Whether an export in that shape has anything of what is asked for; where not, says what finds nothing.
 
-    Outside of the range, only the names of these are looked for, and only where nothing in it is taken.
+    `archived` is what `read` was asked for, `logs` are branches in logs of their own. Outside of the range,
+    records are looked at only where nothing in it is taken.
 
     Raises:
-        UsageError: with those that there are.
+        UsageError: the session has no such branch or run; with those that it has.
     """
+    taken = False
     async with aclosing(read(only)) as pages:
-        async for page in pages:
-            if any(map(only, page)):
-                return
-    if only.branch not in (None, MAIN) or only.run_id is not None:
-        async with aclosing(read(None)) as pages:
-            await _check_names(only, pages)
-    say(error_console(), "nothing in the session is all of what was asked for")
-
-
-async def _check_names(only: EventFilter, pages: AsyncIterable[Iterable[Record]]) -> None:
-    branches, runs = {MAIN: None}, dict[str, None]()
-    async for page in pages:
-        for event in (record.event for record in page):
+        async for record in _each(pages):
+            taken = taken or only(record)
+            if is_shown(record, only, shape):
+                return True
+    if taken:
+        say(error_console(), "what was asked for holds no text: --json or --format events shows it")
+        return False
+    alone, kinds, last = dict(_alone(only)), Counter[str](), 0
+    branches, runs = dict.fromkeys((MAIN, *logs)), dict[str, None]()
+    async with aclosing(read(None)) as pages:
+        async for record in _each(pages):
+            alone = {option: each for option, each in alone.items() if not each(record)}
+            event, last = record.event, record.seq
+            kinds[kind_name(type(event))] += 1
             if isinstance(event, MessageRecord) and event.branch:
                 branches[event.branch] = None
             if isinstance(event, MessageRecord | RunStartRecord) and event.run_id:
                 runs[event.run_id] = None
-    _check_among("--branch", only.branch, list(branches))
-    _check_among("--run", only.run_id, list(runs))
+    for name, wanted, known in (("--branch", only.branch, branches), ("--run", only.run_id, runs)):
+        if name in alone and wanted != MAIN:
+            listed = f"it has {few(list(map(ascii, reversed(known))))}" if known else "it has none"
+            raise UsageError(f"{name}: the session has no {str(wanted)[:60]!r}; {listed}")
+    has = {
+        "--kind": f"it has {few(list(kinds))}" if kinds else "",
+        "--range": f"its last position is {last}" if last else "",
+    }
+    if archived is not None and not kinds:
+        alone = {"--archived" if archived else "--visible": only}
+    found_nothing = [
+        " ".join(filter(None, (option, has.get(option) and f"({has[option]})"))) for option in alone
+    ]
+    all_of_it = "nothing in the session is all of what was asked for"
+    say(error_console(), f"nothing in the session for {', '.join(found_nothing)}" if alone else all_of_it)
+    return False
 
 
-def _check_among(name: str, wanted: str | None, known: Sequence[str]) -> None:
-    if wanted is not None and wanted not in known:
-        listed = f"it has {few(list(map(ascii, reversed(known))))}" if known else "it has none"
-        raise UsageError(f"{name}: the session has no {wanted[:60]!r}; {listed}")
+def _alone(only: EventFilter) -> Iterator[tuple[str, EventFilter]]:
+    """Each option that is asked for, and what it asks for by itself."""
+    by_itself = {
+        "--branch": EventFilter(branch=only.branch),
+        "--run": EventFilter(run_id=only.run_id),
+        "--kind": EventFilter(kinds=only.kinds),
+        "--range": EventFilter(first=only.first, last=only.last),
+        "--grep": EventFilter(regex=only.regex),
+        "--synthetic" if only.synthetic else "--real": EventFilter(synthetic=only.synthetic),
+    }
+    return ((option, each) for option, each in by_itself.items() if each != EventFilter())
+
+
+def is_shown(record: Record, only: EventFilter, shape: str) -> bool:
+    """Whether an export in that shape has something to show of a record that the filter takes."""
+    return only(record) and (shape != "markdown" or any(to_blocks((record,))))
+
+
+async def _each(pages: AsyncIterable[Iterable[Record]]) -> AsyncGenerator[Record]:
+    async for page in pages:
+        for record in page:
+            yield record
 
 
 async def export_texts(
