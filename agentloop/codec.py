@@ -14,7 +14,7 @@ them: no run could count with another. What a plugin notes and what a message ho
 import dataclasses
 import json
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -107,11 +107,13 @@ def _checked_body(event: Unknown) -> str:
 
 
 def _data(kind: str, event: Event) -> dict[str, Any]:
-    data: dict[str, Any] = {"v": SCHEMA_VERSION, "kind": kind}
-    for field in _FIELDS[kind]:
-        if (value := getattr(event, field.name)) is not field.unwritten:
-            data[field.name] = field.to_json(value)
-    return data
+    return {"v": SCHEMA_VERSION, "kind": kind, **_written(event, _FIELDS[kind])}
+
+
+def _written(value: Any, fields: Iterable[_Field]) -> dict[str, Any]:
+    """The fields as JSON, without those that came later and say nothing."""
+    said = ((field, getattr(value, field.name)) for field in fields)
+    return {field.name: field.to_json(each) for field, each in said if each is not field.unwritten}
 
 
 def _has(data: Mapping[str, Any], field: _Field) -> bool:
@@ -151,7 +153,7 @@ def _of_dataclass(kind: type) -> tuple[Converter, Converter]:
     fields, check = _fields(kind), _checked(dict)
 
     def write(value: Any) -> dict[str, Any]:
-        return {f.name: f.to_json(getattr(value, f.name)) for f in fields}
+        return _written(value, fields)
 
     def read(data: Any) -> Any:
         return kind(**{f.name: f.from_json(data[f.name]) for f in fields if _has(check(data), f)})

@@ -202,7 +202,8 @@ class RunSetup:
     `api` is `chat` or `responses`, empty for a model that no server runs; `server` is its address without
     what may be secret in it, user, password and query: `cut` says that there was any. `window` is None where
     none was given. `compact_at` is the share of the window at which compaction begins, 0 where it is off,
-    None where another trigger decides.
+    None where another trigger decides. `headers` are the names of those that went with each request; no log
+    has their values.
     """
 
     api: str = ""
@@ -210,6 +211,7 @@ class RunSetup:
     cut: bool = False
     window: int | None = None
     compact_at: float | None = None
+    headers: tuple[str, ...] = _later(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

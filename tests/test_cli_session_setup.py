@@ -168,6 +168,43 @@ def test_a_flag_for_another_server_leaves_nothing_of_the_model(flags: dict[str, 
     assert now.compact_at == 0.5
 
 
+@pytest.mark.deep
+def test_a_header_that_a_session_ran_with_is_asked_for_again(tmp_path: Path) -> None:
+    header = ("--header", "X-Gateway: word-of-mine")
+    with StrictProvider(lambda _: "an answer", key="word-of-mine") as provider:
+        begin = ("--base-url", provider.url, "-m", "mine", "--window", "32k", "--session", "talk")
+        assert (
+            agentloop(
+                "-p", "one", *begin, "--header", "Authorization: Bearer word-of-mine", *header, cwd=tmp_path
+            ).status
+            == 0
+        )
+        done = agentloop("-p", "two", "-c", cwd=tmp_path)
+        assert done.status == 1
+        asked = (
+            "--header 'Authorization: …' and --header 'X-Gateway: …', whose value is not kept: give it again"
+        )
+        assert f"the session ran with {asked}" in done.err
+        assert (
+            f"{provider.url} asks who you are (401): set OPENAI_API_KEY, or give the header it wants"
+            in done.err
+        )
+        assert "not kept: give" not in agentloop("-p", "two", "-c", "-m", "offline", cwd=tmp_path).err
+    [first, *_] = starts("talk", tmp_path)
+    assert first["setup"]["headers"] == ["Authorization", "X-Gateway"]  # type: ignore[index]
+    assert "word-of-mine" not in json.dumps(first)
+
+
+def test_a_header_that_is_given_again_is_not_asked_for() -> None:
+    flags = {"header": ("x-gateway: again",), "base_url": "http://127.0.0.1:1/v1"}
+    resumed = settings_of_run(settings_for(flags, {}), began(headers=("X-Gateway",)))
+    assert "header" not in (resumed.resumed_with or "")
+    missing = settings_of_run(
+        settings_for({"base_url": "http://127.0.0.1:1/v1"}, {}), began(headers=("X-Gateway",))
+    )
+    assert "--header 'X-Gateway: …', whose value is not kept" in (missing.resumed_with or "")
+
+
 def test_a_log_of_an_older_version_says_nothing() -> None:
     settings = settings_for({}, {})
     assert settings_of_run(settings, RunStartRecord(run_id="r", model="mine")) is settings

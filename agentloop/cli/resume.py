@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -213,11 +213,22 @@ def settings_of_run(settings: Settings, began: RunStartRecord) -> Settings:
             if read != chosen:
                 taken[name] = read
                 flags += flag, str(value)
-    if not taken:
-        return settings
     fallback = settings.model_is_fallback and "model" not in taken
-    words = f"the session goes on with {shlex.join(flags)}, as before: give other options to change that"
-    return replace(settings, **taken, model_is_fallback=fallback, resumed_with=words)
+    words = [f"the session goes on with {shlex.join(flags)}, as before: give other options to change that"]
+    resumed = replace(settings, **taken, model_is_fallback=fallback)
+    told = "; ".join([*(words if taken else ()), *_missing_headers(resumed, began.setup)])
+    return replace(resumed, resumed_with=told) if told else resumed
+
+
+def _missing_headers(settings: Settings, setup: RunSetup) -> Iterator[str]:
+    """What to say of headers that went to the same server before, and that this call does not give."""
+    given = set(map(str.lower, settings.headers))
+    missing = [name for name in setup.headers if name.lower() not in given]
+    if missing and settings.model != OFFLINE:
+        provider = import_module("agentloop.providers.openai")
+        if provider.place_of(settings.base_url or provider.OPENAI_URL) == setup.server:
+            again = " and ".join(f"--header '{name}: …'" for name in missing)
+            yield f"the session ran with {again}, whose value is not kept: give it again"
 
 
 def _model_of(settings: Settings, model: str, setup: RunSetup, given: set[str]) -> dict[str, Any]:

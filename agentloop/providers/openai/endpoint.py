@@ -176,10 +176,11 @@ class ServedModel:
         return self._window.tokens
 
     def setup(self) -> RunSetup:
-        """The API, the server's address without what may be secret in it, and the window that was given."""
-        url = self._choice.url
+        """The API, the server's address without its secrets, the window given, and the headers' names."""
+        url, headers = self._choice.url, tuple(self._choice.headers or ())
         place = place_of(url)
-        return RunSetup(api=self.api, server=place, cut=place != url, window=self._given_window)
+        cut = place != url
+        return RunSetup(api=self.api, server=place, cut=cut, window=self._given_window, headers=headers)
 
     async def ask_window(self) -> int | None:
         """The window; where none is given nor published, the server is asked for it, once and for 3 seconds.

@@ -244,6 +244,8 @@ def _unavailable(status: int, server: Server, words: str) -> str:
 
 def _refused(status: int, server: Server, words: str) -> str:
     match status:
+        case 401 if not server.lets_in:
+            text = f"{server.place} asks who you are (401): set OPENAI_API_KEY, or give the header it wants"
         case 401 | 403:
             text = f"{server.place} refused the key ({status}): check OPENAI_API_KEY and what it may use"
         case 404:

@@ -35,6 +35,11 @@ class Server:
         return place_of(self.base_url)
 
     @property
+    def lets_in(self) -> bool:
+        """Whether a key, a login or an `Authorization` goes with each request."""
+        return self.headers.get(_AUTHORIZATION, _PLACEHOLDER) != _PLACEHOLDER
+
+    @property
     def query(self) -> Mapping[str, str]:
         """The query of the base URL, such as `api-version`: it goes behind the path of each request."""
         return dict(parse_qsl(urlsplit(self.base_url).query, keep_blank_values=True))
