@@ -53,3 +53,4 @@ def test_a_picture_that_cannot_be_written_is_one_line(name: str, said: str, tmp_
     done = agentloop("demo", "--svg", name, cwd=tmp_path)
     assert done.status == 2
     assert said in done.complaint()
+    assert done.out == "", "it is said before the demonstration"

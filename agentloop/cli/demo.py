@@ -3,7 +3,7 @@
 import asyncio
 import re
 import sys
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -69,16 +69,17 @@ def demo(path: str | None) -> int:
     """
     if path == "":
         raise UsageError("--svg is empty: name a file, or leave it out")
-    without, with_it = run_to_end(_run_both())
+    # What cannot be written is known before the demonstration runs.
+    with nullcontext() if path is None else whole_file(settings.read_path(path)) as file:
+        without, with_it = run_to_end(_run_both())
+        if file is not None:
+            file.write(draw(without, with_it))
     console = Console(highlight=False)
     with console.capture() as shown:
         console.print(Group(_table(without, with_it), Text(proof(without, with_it))))
     # Written here and not by the console, which ends the program by itself where nobody reads.
     sys.stdout.write(shown.get())
     sys.stdout.flush()
-    if path is not None:
-        with whole_file(settings.read_path(path)) as file:
-            file.write(draw(without, with_it))
     return 0 if without.survived < TURNS == with_it.survived else 1
 
 
