@@ -162,12 +162,11 @@ async def test_a_server_that_refuses_it_is_asked_in_the_ordinary_way(tmp_path: P
 async def test_the_offline_model_reads_what_stands_before_the_question(tmp_path: Path) -> None:
     runner = runner_for(OfflineModel(window=16_000), tmp_path, shared())
     for number in range(8):
-        await runner.run(f"Remember that door {number} opens with FACT-{number:06x}.", session_id="s")
+        talk = "The corridor behind it is long and dark, and nobody has been there. " * 8
+        await runner.run(f"Remember that door {number} opens with FACT-{number:06x}. {talk}", session_id="s")
     result = await runner.compact("s")
-    if result.status == "done":
-        assert set(FACT.findall(result.summary)) >= {f"FACT-{number:06x}" for number in range(1, 4)}
-    else:
-        assert (result.status, "takes" in str(result.error)) == ("ineffective", True)
+    assert result.status == "done", result.error
+    assert set(FACT.findall(result.summary)) >= {f"FACT-{number:06x}" for number in range(1, 4)}
 
 
 async def test_l4_results_that_the_agent_sees_shortened_are_said_to_be_unread(tmp_path: Path) -> None:
