@@ -33,7 +33,7 @@ MODULES = {
 
 
 WRONG: list[tuple[list[str], str]] = [
-    (["--bogus"], "No such option"),
+    (["--bogus"], "no option --bogus: "),
     (["-p", ""], "the prompt is empty"),
     (["-p", "  \n "], "the prompt is empty"),
     (["-p", "-"], "the prompt is empty"),
@@ -129,8 +129,24 @@ WRONG: list[tuple[list[str], str]] = [
     (["run", "it's", "--json"], """As a prompt: agentloop -p 'run it'"'"'s'"""),
     (["sesions", "list"], "did you mean 'sessions'?"),
     (["hepl"], "did you mean 'help'?"),
+    (["chat"], "no command 'chat': `agentloop` alone opens the chat. As a prompt: agentloop -p chat"),
+    (["status"], "no command 'status': in the chat, /status: how full the window is. As a prompt"),
+    (["export"], "no command 'export': `agentloop sessions export` is one. As a prompt"),
+    (
+        ["resume"],
+        "no command 'resume': -c goes on with the newest session of this folder, -r ID with any. As a prompt",
+    ),
+    (
+        ["login"],
+        "no command 'login': nothing is to be set up: set OPENAI_API_KEY or give --base-url, and -m;",
+    ),
+    (["show", "abc"], "no command 'show': `agentloop sessions show` is one. As a prompt"),
+    (["undo"], "`agentloop undo` needs ID: `agentloop sessions list --all` shows the ids"),
     (["doctor"], "no command 'doctor': --help lists them. As a prompt: agentloop -p doctor"),
-    (["exit"], "no command 'exit': --help lists them. As a prompt: agentloop -p exit"),
+    (
+        ["exit"],
+        "no command 'exit': in the chat, /exit: end the chat, as Ctrl-D does; the session is kept. As a",
+    ),
     (["-m", "offline", "quit", "--no-session"], "no command 'quit'"),
     (["submit"], 'e.g. agentloop submit "…"'),
     (["--ttl", "30d", "submit", "hi"], "--ttl has no effect on `submit`"),
@@ -153,6 +169,22 @@ WRONG: list[tuple[list[str], str]] = [
         "--strategy: turn-window needs a number: write one such as turn-window:8",
     ),
     (["compact", "x", "--strategy", "blocks:x"], "--strategy: 'x' is no number: write one such as blocks:8"),
+    (
+        ["compact", "x", "--strategy", "TurnWindows(4)"],
+        "--strategy: 'TurnWindows' is no strategy: did you mean 'turn-window'?",
+    ),
+    (
+        ["compact", "x", "--strategy", "token-window:lots"],
+        "'lots' is no number: write one such as token-window:8k",
+    ),
+    (
+        ["compact", "x", "--strategy", "keep-recent-fraction:300%"],
+        "--strategy: keep-recent-fraction: fraction must be",
+    ),
+    (["-p", "x", "--strategy", "reduce"], "no option --strategy here: it is one of `compact`"),
+    (["sessions", "list", "--tail", "3"], "no option --tail here: it is one of `sessions show`"),
+    (["-p", "x", "--modle", "m"], "no option --modle: did you mean --model?"),
+    (["-p", "x", "--frobnicate"], "no option --frobnicate: `agentloop --help` lists them"),
     (["compact", "x", "--strategy", "reduce:3"], "--strategy: reduce takes no number: write reduce"),
     (["compact", "x", "--strategy", "turn-window:0"], "--strategy: turn-window: max_turns must be"),
     (["undo", "nobody"], "no session has"),

@@ -57,6 +57,22 @@ _LIKE_A_COMMAND = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII | re.IGNORECASE)
 """What stands alone and may be meant as a command; a word of a script without spaces may be a sentence."""
 _ASKED_FOR = {"help": "--help", "version": "--version"}
 """Words that are no commands, and the options that do what one expects of them."""
+_INSTEAD: Mapping[str, str] = {
+    **dict.fromkeys(("chat", "repl", "start"), "`agentloop` alone opens the chat."),
+    **dict.fromkeys(
+        ("resume", "continue"), "-c goes on with the newest session of this folder, -r ID with any."
+    ),
+    **dict.fromkeys(
+        ("auth", "config", "configure", "init", "login", "setup"),
+        "nothing is to be set up: set OPENAI_API_KEY or give --base-url, and -m; --help lists all options.",
+    ),
+    **dict.fromkeys(("history", "ls", "log"), "`agentloop sessions list` lists what is stored."),
+    **dict.fromkeys(("clear", "new", "reset"), "each call without -c or -r begins a new session."),
+    **dict.fromkeys(
+        ("server", "serve"), "`agentloop worker` does durable runs; nothing listens for requests."
+    ),
+}
+"""Words that are commands of other programs, and what does that here."""
 _OF_A_RUN = frozenset(
     {"prompt", *(each.name for each in (*SESSION, *BUSY, *TTL, *LIMITS, *OUTPUT))} - {"verbose"}
 )
@@ -169,13 +185,22 @@ def _refuse_mistyped(words: Sequence[str]) -> None:
             raise UsageError(f"no command {words[1]!r}: did you mean {meant[0]!r}?")
         return
     is_alone = len(said) == 1 and bool(_LIKE_A_COMMAND.fullmatch(said[0]))
+    instead = _instead_of(words[0]) if is_alone or words[1:] else None
     nearly = _NEARLY_ALONE if is_alone else _NEARLY
     meant = get_close_matches(words[0], [*COMMANDS, *_ASKED_FOR], n=1, cutoff=nearly)
-    if meant or is_alone:
-        way = f"did you mean {meant[0]!r}?" if meant else "--help lists them."
+    if instead or meant or is_alone:
+        way = instead or (f"did you mean {meant[0]!r}?" if meant else "--help lists them.")
         raise UsageError(
             f"no command {words[0]!r}: {way} As a prompt: agentloop -p {shlex.quote(' '.join(said))}"
         )
+
+
+def _instead_of(word: str) -> str | None:
+    """What does here what a word stands for that is a command elsewhere; None where nobody knows."""
+    if word in load("agentloop.cli.sessions:sessions").commands:
+        return f"`agentloop sessions {word}` is one."
+    said = load("agentloop.cli.chat:command_help")(word)
+    return f"in the chat, /{word}: {said}." if said else _INSTEAD.get(word)
 
 
 def load(place: str) -> Any:

@@ -221,6 +221,11 @@ HELP = "\n".join(
 )
 
 
+def command_help(name: str) -> str | None:
+    """What the command of that name does; None where there is none."""
+    return next((does for shown, does, _ in _COMMANDS if name in re.findall(r"/([a-z]+)", shown)), None)
+
+
 def command_in(message: str) -> Command | None:
     """The command that the message is, else None; a path such as /etc/hosts is none."""
     if alone := _ALONE.get(message.lower()):

@@ -4,11 +4,13 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any, TypeAlias
 
 import click
 
 from agentloop import strategies
+from agentloop._plumbing.amounts import scaled
 from agentloop.cli.app import EXIT_STATUS
 from agentloop.cli.build import build, make_runner, window_notice
 from agentloop.cli.options import AGENT, COMPACTION, MODEL, STORE, WholeNumber, options
@@ -25,6 +27,8 @@ from agentloop.stream import CompactionResult, RunStatus
 
 _Done: TypeAlias = tuple[RunStatus, str]
 """A word of the exit table, and a line."""
+_BY_MODEL = (2, 3)
+"""The tiers at which a model writes what stands instead."""
 _Work: TypeAlias = Callable[[Runner, str], Coroutine[Any, Any, _Done]]
 
 STRATEGIES: Mapping[str, str] = {
@@ -62,9 +66,9 @@ def compact(name: str, focus: str | None, preview: bool, wanted: str | None, **_
     async def work(runner: Runner, session_id: str) -> _Done:
         if preview:
             return "answered", preview_text(await runner.preview(session_id, strategy=strategy))
-        if (settings.summary_model or settings.model) == OFFLINE:
-            warn(error_console(), "the offline model writes the summary, by rules")
         result = await runner.compact(session_id, focus=focus, strategy=strategy)
+        if result.tier in _BY_MODEL and (settings.summary_model or settings.model) == OFFLINE:
+            warn(error_console(), "the offline model wrote the summary, by rules")
         for failure in result.callback_failures:
             say(error_console(), failure_line(failure), style="bold red")
         went_well = result.status in ("done", "not_due", "ineffective")
@@ -105,26 +109,63 @@ def rewind(name: str, turns: int, **_: Any) -> int:
 def strategy_named(text: str) -> strategies.Strategy:
     """The strategy of that name, made with the number behind its colon where there is one.
 
+    It may be written as in Python too, such as `TurnWindow(4)`, and a number as `20k` or `30%`.
+
     Raises:
         UsageError: there is none of that name, it takes no number or needs one, or it refuses this one.
     """
-    name, colon, number = text.partition(":")
-    known = STRATEGIES.get(name)
-    if known is None:
-        raise UsageError(f"--strategy: {name!r} is no strategy: write one of {', '.join(STRATEGIES)}")
-    make = getattr(strategies, known)
+    said, _, given = text.strip().removesuffix(")").replace("(", ":").partition(":")
+    number = given.strip() or None
+    name = next((name for name in STRATEGIES if _letters(name) == _letters(said)), None)
+    if name is None:
+        near = get_close_matches(_letters(said), map(_letters, STRATEGIES), n=1)
+        meant = [name for name in STRATEGIES if [_letters(name)] == near]
+        way = f"did you mean {meant[0]!r}?" if meant else f"write one of {', '.join(STRATEGIES)}"
+        raise UsageError(f"--strategy: {said!r} is no strategy: {way}")
+    make = getattr(strategies, STRATEGIES[name])
+    example = f"{name}:{_EXAMPLES.get(name, '8')}"
     try:
-        given = [float(number) if "." in number else int(number)] if colon else []
-        inspect.signature(make).bind(*given)
-        strategy: strategies.Strategy = make(*given)
+        arguments = [] if number is None else [_number(number)]
+        inspect.signature(make).bind(*arguments)
+        strategy: strategies.Strategy = make(*arguments)
     except TypeError:
-        needs = f"takes no number: write {name}" if colon else f"needs a number: write one such as {name}:8"
+        needs = (
+            f"needs a number: write one such as {example}"
+            if number is None
+            else f"takes no number: write {name}"
+        )
         raise UsageError(f"--strategy: {name} {needs}") from None
     except UsageError as error:
         raise UsageError(f"--strategy: {name}: {error}") from error
     except ValueError:
-        raise UsageError(f"--strategy: {number!r} is no number: write one such as {name}:8") from None
+        raise UsageError(f"--strategy: {number!r} is no number: write one such as {example}") from None
     return strategy
+
+
+_EXAMPLES = {
+    "keep-recent-fraction": "0.3",
+    "keep-user-messages": "20k",
+    "token-window": "8k",
+    "clear-results": "40k",
+}
+"""The numbers of those that count no messages and no turns."""
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+def _number(text: str) -> int | float:
+    """The number: whole, with a point, a share such as `30%`, or a size such as `20k`.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if text.endswith("%"):
+        return float(text[:-1]) / 100
+    if text[-1:].lower() in ("k", "m"):
+        return int(scaled(text[:-1], text[-1]))
+    return float(text) if "." in text else int(text)
 
 
 def compaction_text(result: CompactionResult) -> str:

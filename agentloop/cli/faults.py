@@ -3,12 +3,13 @@
 import errno
 import re
 import traceback
+from collections.abc import Collection, Iterator
 
 import click
 
 from agentloop._plumbing.to_text import words_of
-from agentloop.cli.app import exit_status
-from agentloop.cli.terminal import PROGRAM, error_console, is_verbose, say, show
+from agentloop.cli.app import COMMANDS, exit_status, load
+from agentloop.cli.terminal import PROGRAM, error_console, few, is_verbose, say, show
 from agentloop.errors import AgentLoopError, ModelRefusedError
 from agentloop.results import status_of
 from agentloop.stream import RunStatus
@@ -65,6 +66,8 @@ def one_line(error: BaseException) -> str:
 
 def _wrong_call(error: click.ClickException) -> str:
     """What click refuses, in the form that our own refusals have: where, what, and the next step."""
+    if isinstance(error, click.NoSuchOption):
+        return _no_option(error)
     if not isinstance(error, click.BadParameter) or error.param is None:
         return error.format_message()
     of_option = isinstance(error.param, click.Option)
@@ -75,6 +78,24 @@ def _wrong_call(error: click.ClickException) -> str:
     of_session = name.startswith("ID")
     hint = "agentloop sessions list --all" if of_session else f"{path} --help"
     return f"`{path}` needs {name}: `{hint}` shows {'the ids' if of_session else 'how'}"
+
+
+def _no_option(error: click.NoSuchOption) -> str:
+    """That there is no such option, and where there is one."""
+    name, path = error.option_name, error.ctx.command_path if error.ctx else PROGRAM
+    if others := [command for command, options in _options_of_commands() if name in options]:
+        return f"no option {name} here: it is one of {few([f'`{other}`' for other in others])}"
+    near = [each for each in error.possibilities or () if each.startswith("--")]
+    way = f"did you mean {near[0]}?" if near else f"`{path} --help` lists them"
+    return f"no option {name}: {way}"
+
+
+def _options_of_commands() -> Iterator[tuple[str, Collection[str]]]:
+    for name, (place, _) in COMMANDS.items():
+        command = load(place)
+        below = command.commands if isinstance(command, click.Group) else {"": command}
+        for part, each in below.items():
+            yield f"{name} {part}".strip(), [option for one in each.params for option in one.opts]
 
 
 def is_refusal_of_message(error: BaseException) -> bool:
