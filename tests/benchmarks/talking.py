@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from agentloop.messages import Message, ToolCall
-from tests.benchmarks.planting import WORDING, Planted
+from tests.benchmarks.planting import ADJECTIVES, NOUNS, VERBS, WORDING, Planted
 
 PEOPLE = (
     ("Ayla", "Bram", "Chidi", "Dagny", "Emre", "Fenna", "Goran", "Hilde", "Ilya", "Jomo", "Kaito", "Lucía"),
@@ -52,7 +52,10 @@ RETOLD = (
     ("The access code of the {name} is {old}.", "They rotated the code, for the {name} it is {new}."),
     ("Our {name} budget is {old} euros.", "Finance cut the budget for the {name} down to {new} euros."),
     ("The {name} gets {old} workers.", "Let's give the {name} {new} workers instead."),
-    ("Send the {name} files to {old}@acme.example.", "From Monday the {name} files go to {new}@acme.example."),
+    (
+        "Send the {name} files to {old}@acme.example.",
+        "From Monday the {name} files go to {new}@acme.example.",
+    ),
     ("The limit of the {name} is {small} per minute.", "Raise the {name} limit to {new} a minute."),
 )
 SMALL = ("thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
@@ -81,9 +84,9 @@ LIGHT = (
     "There is some repetition, which does no harm here.",
 )
 MIDDLES = (
-    "After all {n} parts had been gone through one by one and compared with what the {name} had stored for them "
-    "over the weeks before, with nothing left over and nothing counted twice on either side, the run was filed "
-    "as {value}.",
+    "After all {n} parts had been gone through one by one and compared with what the {name} had stored for "
+    "them over the weeks before, with nothing left over and nothing counted twice on either side, the run "
+    "was filed as {value}.",
     "Entry {value} was made for the {name}.",
     "The job got the id {value}.",
     "request_id={value} status=ok",
@@ -112,7 +115,9 @@ def _bound(tell: Callable[[Planted], tuple[str, str]], session: Planted) -> Call
 def _said(kind: str, templates: Sequence[str], session: Planted) -> str:
     value = session.value()
     session.plant(kind, value)
-    return session.text(templates, name=session.name(), value=value)
+    template = session.rng.choice([each for each in templates if each not in session.used])
+    session.used.add(template)
+    return template.format(name=session.name(), value=value)
 
 
 def _fact(session: Planted) -> tuple[str, str]:
@@ -137,7 +142,9 @@ def _constraint(session: Planted) -> tuple[str, str]:
 
 
 def _together(session: Planted) -> tuple[str, str]:
-    text = session.text(TOGETHER, name=session.name(), other=session.name())
+    template = session.rng.choice([each for each in TOGETHER if each not in session.used])
+    session.used.add(template)
+    text = template.format(name=session.name(), other=session.name())
     session.plant("short message whole", text)
     return text, ""
 
@@ -199,15 +206,12 @@ def _turn(session: Planted, told: Sequence[tuple[str, str]], at: int, exchanges:
 def _decision(session: Planted) -> str:
     chosen = session.value()
     session.plant("decision", chosen)
-    return session.text(
-        session.wording.decisions, new=chosen, other=session.value(), name=session.name()
-    )
+    return session.text(session.wording.decisions, new=chosen, other=session.value(), name=session.name())
 
 
 def _exchange(session: Planted, said: str, number: int) -> None:
     rng, wording = session.rng, session.wording
-    tool, key = rng.choice(wording.tools)
-    path = session.file()
+    tool, key, path = _new_call(session)
     if not any(plant.value == path for plant in session.plants):
         session.plant("file", path)
     text = [session.text(wording.fillers, **_filled(session)) for _ in range(session.sentences)]
@@ -223,9 +227,16 @@ def _exchange(session: Planted, said: str, number: int) -> None:
     session.messages += [Message.assistant(said or None, [call]), Message.tool(call.id, " ".join(text))]
 
 
-def _filled(session: Planted) -> dict[str, str]:
-    from tests.benchmarks.planting import ADJECTIVES, NOUNS, VERBS
+def _new_call(session: Planted) -> tuple[str, str, str]:
+    """A tool, its argument and a file, never the same again: the older of equal calls is superseded."""
+    while True:
+        (tool, key), path = session.rng.choice(session.wording.tools), session.file()
+        if f"{tool} {path}" not in session.used:
+            session.used.add(f"{tool} {path}")
+            return tool, key, path
 
+
+def _filled(session: Planted) -> dict[str, str]:
     rng = session.rng
     return {
         "a": rng.choice(ADJECTIVES),

@@ -21,17 +21,18 @@ from agentloop.compaction.digest.calls import (
     outcome_line,
 )
 from agentloop.compaction.digest.earlier import Earlier, indented, parse_records, quoted, quoted_within
-from agentloop.compaction.digest.index import index_of
+from agentloop.compaction.digest.index import IndexItems, index_items, index_lines
 from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED
 from agentloop.compaction.digest.statements import (
+    Said,
     Spoken,
     Stated,
     as_lines,
     by_weight,
     forget_superseded,
     retold,
+    said_together,
     spoken,
-    tells,
     weigh,
 )
 from agentloop.context import Entry, Kind, TokenCounter, record_in
@@ -127,24 +128,20 @@ leaves room for more is too small for a section."""
 PROSE_SHARE = 0.45
 """The share of the budget that a model's earlier prose may take."""
 
-FIRST_ROUND = (("asked", 0.5), ("files", 0.3), ("decided", 0.09), ("failed", 0.03), ("done", 0.03))
-SECOND_ROUND = (("asked", 0.6), ("files", 0.33), ("decided", 0.2), ("failed", 0.08), ("done", 0.12))
-"""What each section may take at first, in this order, and then of what others left."""
+TELLING = (("asked", 0.5), ("files", 0.3), ("decided", 0.15), ("failed", 0.05))
+"""The share of the budget that each section may take at first, in this order."""
 
-INDEX_SHARE = 0.05
-"""The least that is left for the index."""
+INDEX_SHARE = 0.2
+"""The index takes what it needs, up to this share, before what tells less."""
 
-LAST_ROUND = (("failed", 0.3), ("done", 0.3), ("asked", 0.3), ("decided", 0.2))
-"""What of all that is then left each may take, one after the other; the index has what remains."""
+REST = (("asked", 1.0), ("files", 1.0), ("decided", 0.5), ("failed", 0.5), ("done", 0.5), ("failed", 1.0))
+"""The share of what is then left that each may take, one after the other; then the same of what tells least."""
+
+SHORT_CHARS = 0.4
+"""A message with at most so many characters for each token of the budget, a tenth of it, is not torn."""
 
 NAMED_BY = " = "
 """Between a name and its value in an index; a number without a name stood in a result."""
-
-LIGHT = 0.0
-"""Sentences of users that weigh less come last of all: greetings, and what a user pasted."""
-
-DECIDES = 2.0
-"""So do sentences of the assistant that weigh less than this: they report, and leave nothing open."""
 
 
 def digest(
@@ -165,15 +162,51 @@ def digest(
     earlier = parse_records(record_in(entry.original) for entry in covered if entry.kind == "summary")
     head = quoted_within(earlier.prose, max_tokens=int(max_tokens * PROSE_SHARE), counter=counter)
     filling = Filling(counter=counter, left=max_tokens - (counter(head) + 2 if head else 0))
-    sections, gone = _sections(said, earlier, kept)
-    _fill(filling, sections)
-    _fill_what_is_over(filling, sections, lambda: max_tokens - counter(_written(head, sections)))
+    sections, gone = _sections(said, earlier, kept, max_tokens)
+    whole = filling.left
+    for name, share in TELLING:
+        filling.fill(sections[name], int(whole * share))
+    index = _Index(
+        index_items(
+            [*_indexed(earlier), *said],
+            most=max_tokens,
+            known="\n".join((_written(head, sections), *gone)),
+        ),
+        counter,
+    )
+    reserved = counter(index.lines(int(max_tokens * INDEX_SHARE), ""))
+    for rest in ("wanted", "later"):
+        for name, share in REST:
+            filling.left = max_tokens - counter(_written(head, sections)) - reserved
+            section = sections[name]
+            if rest == "later":
+                section.wanted, section.later = section.later, []
+            filling.fill(section, section.used + int(max(0, filling.left) * share))
     text = _written(head, sections)
     while filling.taken and (over := counter(text) - max_tokens) > 0:
         filling.give_back(over)
         text = _written(head, sections)
-    text = _with_index(text, [*_indexed(earlier), *said], gone, max_tokens=max_tokens, counter=counter)
+    text = index.below(text, max_tokens)
     return strict(text or _newest_words(said or list(_indexed(earlier)), max_tokens, counter))
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """What is to be kept exact, as it is written below a text."""
+
+    items: IndexItems
+    counter: TokenCounter
+
+    def lines(self, room: int, known: str) -> str:
+        """The section in at most so many tokens, "" where there is none."""
+        room -= self.counter(f"\n\n{NAMED}\n")
+        found = index_lines(self.items, max_tokens=room, counter=self.counter, known=known) if room >= 5 else ""
+        return f"\n\n{NAMED}\n{found}" if found else ""
+
+    def below(self, text: str, max_tokens: int) -> str:
+        """The text with what of the index it does not say, where there is room."""
+        whole = (text + self.lines(max_tokens - self.counter(text), text)).strip()
+        return whole if self.counter(whole) <= max_tokens else text
 
 
 def _indexed(earlier: Earlier) -> Iterator[Entry]:
@@ -186,21 +219,23 @@ def _indexed(earlier: Earlier) -> Iterator[Entry]:
         yield Entry(seq=at, at=at, message=message, original=message, tokens=0, kind=kind)
 
 
-def _sections(said: Sequence[Entry], earlier: Earlier, kept: Sequence[Entry]) -> tuple[Sections, list[str]]:
+def _sections(
+    said: Sequence[Entry], earlier: Earlier, kept: Sequence[Entry], max_tokens: int
+) -> tuple[Sections, list[str]]:
     messages = [entry.original for entry in said]
     found = spoken(messages, before=retold(earlier))
     gone = forget_superseded([*(one.stated for one in found), *_in_sight(said, kept)])
     found = [one for one in found if one.text]
     users = [one for one in found if one.stated.role == "user"]
-    others = [one for one in found if one.stated.role == "assistant" and tells(one)]
+    others = [one for one in found if one.stated.role == "assistant"]
     weigh(users, task=next((one.at for one in users), None))
     weigh(others, task=None)
     calls = list(calls_of(messages))
     told = earlier_lines(earlier.done, calls)
     gone += set(earlier.done).difference(one.line for one in told)
     return {
-        "asked": _spoken(ASKED, users, LIGHT),
-        "decided": _spoken(DECIDED, others, DECIDES),
+        "asked": _spoken(ASKED, users, max_tokens),
+        "decided": _spoken(DECIDED, others, max_tokens),
         "files": _files(last_done(calls, earlier.files)),
         "failed": _lines(FAILED, list(failure_lines(calls, earlier.failed))),
         "done": Section(
@@ -219,15 +254,14 @@ def _in_sight(said: Sequence[Entry], kept: Sequence[Entry]) -> list[Stated]:
     return [one.stated for one in spoken(newer, first=len(said))]
 
 
-def _spoken(title: str, found: Sequence[Spoken], light: float) -> Section[Spoken]:
-    heavy = [one for one in found if one.weight >= light]
-    lighter = [one for one in found if one.weight < light]
+def _spoken(title: str, found: Sequence[Spoken], max_tokens: int) -> Section[Said]:
+    telling, lighter = by_weight(said_together(found, most_chars=max_tokens * SHORT_CHARS))
     return Section(
         title=title,
-        wanted=by_weight(heavy),
-        later=by_weight(lighter),
-        text_of=lambda one: one.text,
-        written=as_lines,
+        wanted=telling,
+        later=lighter,
+        text_of=lambda said: " ".join(one.text for one in said),
+        written=lambda kept: as_lines(one for said in kept for one in said),
     )
 
 
@@ -245,29 +279,6 @@ def _files(done: dict[str, str]) -> Section[tuple[str, str]]:
     )
 
 
-def _fill(filling: Filling, sections: Sections) -> None:
-    whole = filling.left
-    filling.left -= int(whole * INDEX_SHARE)
-    for name, share in (*FIRST_ROUND, *SECOND_ROUND):
-        filling.fill(sections[name], int(whole * share))
-    for name in ("asked", "files"):
-        filling.fill(sections[name], whole)
-
-
-def _fill_what_is_over(filling: Filling, sections: Sections, left: Callable[[], int]) -> None:
-    """Give out what single items were counted too much, then the rest to what comes last."""
-    for name in ("files", "asked", "decided"):
-        if sections[name].wanted:
-            filling.left = int(left() * (1 - INDEX_SHARE))
-            filling.fill(sections[name], sections[name].used + max(0, filling.left))
-    filling.left = left()
-    for name, share in LAST_ROUND:
-        section = sections[name]
-        section.wanted += section.later
-        section.later = []
-        filling.fill(section, section.used + int(max(0, filling.left) * share))
-
-
 def _written(head: str, sections: Sections) -> str:
     return "\n\n".join(part for part in (head, *map(str, sections.values())) if part)
 
@@ -281,16 +292,3 @@ def _newest_words(said: Sequence[Entry], max_tokens: int, counter: TokenCounter)
     while text and counter(quoted(text)) > max_tokens:
         text = head(text, len(text) * 3 // 4)
     return quoted(text.strip())
-
-
-def _with_index(
-    text: str, entries: Sequence[Entry], gone: Sequence[str], *, max_tokens: int, counter: TokenCounter
-) -> str:
-    title = f"\n\n{NAMED}\n"
-    room = max_tokens - counter(text) - counter(title)
-    if room < 5:
-        return text
-    known = "\n".join((text, *gone))
-    index = index_of(entries, max_tokens=room, counter=counter, known=known).strip()
-    whole = text + title + index if text else (title + index).strip()
-    return whole if index and counter(whole) <= max_tokens else text

@@ -31,6 +31,10 @@ MOST_DECODED_CHARS = 100_000
 A_TURN = 2
 """So many identifiers of one message are taken before the next message has its turn."""
 
+LATER = 4
+"""A count comes so many turns later: each result has some, and few are asked for."""
+
+_COUNT = pattern(r"[\d.,]+[ -]?[^\W\d]+")
 _LEFT_OUT = pattern(r"\.\.\. \[[\d,]{1,15} of [\d,]{1,15} characters left out")
 _EDGES = pattern(r"[\s,;\"{}\[\]]")
 
@@ -40,6 +44,7 @@ class IndexItem:
     """One identifier as it is shown, with the place of its message and its own in it."""
 
     kind: IdentifierKind
+    word: str
     text: str
     message: int
     place: int
@@ -48,6 +53,11 @@ class IndexItem:
     def is_bare(self) -> bool:
         """Whether it is a number that says nothing of what it counts."""
         return is_bare(self.text)
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it is so many of something, and has no name."""
+        return self.kind == "number" and _COUNT.fullmatch(self.text) is not None
 
 
 @dataclass(slots=True)
@@ -97,9 +107,10 @@ def _in_turns(
     turns: list[tuple[int, int, IndexItem]] = []
     messages = 0
     for entry in reversed(entries):
-        found = enumerate(found_in(entry, seen).values())
-        items = [IndexItem(kind, text, entry.at, at) for at, (kind, text) in found]
-        turns += ((number // A_TURN, messages, item) for number, item in enumerate(_ends_first(items)))
+        found = enumerate(found_in(entry, seen).items())
+        items = [IndexItem(kind, word, text, entry.at, at) for at, (word, (kind, text)) in found]
+        for number, item in enumerate(_ends_first(items)):
+            turns.append((number // A_TURN + LATER * item.is_count, messages, item))
         messages += bool(items)
         if messages >= most:
             break
@@ -224,15 +235,35 @@ def index_of(entries: Sequence[Entry], *, max_tokens: int, counter: TokenCounter
         Paths: docs/ports.md
         Numbers: port = 8443
     """
-    if max_tokens <= 0:
-        return ""
+    items = index_items(entries, most=max_tokens, known=known)
+    return index_lines(items, max_tokens=max_tokens, counter=counter)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexItems:
+    """What may stand in an index, what is wanted most first: what was said and called, and results."""
+
+    told: Sequence[IndexItem]
+    found: Sequence[IndexItem]
+
+
+def index_items(entries: Sequence[Entry], *, most: int, known: str = "") -> IndexItems:
+    """What an index of these entries may hold beside what is known, enough for `most` items of each kind."""
+    if most <= 0:
+        return IndexItems((), ())
     seen = Seen(set(identifiers(known)))
-    first = in_messages(entries, seen, most=max_tokens)
+    told = in_messages(entries, seen, most=most)
     outdated = asked_again(entries)
     current = [entry for entry in entries if entry.seq not in outdated]
-    second = in_results(current, seen, most=max_tokens)
-    chosen, rest, spent = _taken(first, int(max_tokens * TOLD_SHARE) if second else max_tokens, counter)
-    more, _, _ = _taken([*second, *rest], max_tokens - spent, counter)
+    return IndexItems(told, in_results(current, seen, most=most))
+
+
+def index_lines(items: IndexItems, *, max_tokens: int, counter: TokenCounter, known: str = "") -> str:
+    """The items that so many tokens hold, in labelled lines, without those that `known` holds."""
+    there = set(identifiers(known))
+    told, found = ([item for item in part if item.word not in there] for part in (items.told, items.found))
+    chosen, rest, spent = _taken(told, int(max_tokens * TOLD_SHARE) if found else max_tokens, counter)
+    more, _, _ = _taken([*found, *rest], max_tokens - spent, counter)
     return _fitting([*chosen, *more], max_tokens, counter)
 
 

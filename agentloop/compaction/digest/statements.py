@@ -376,16 +376,22 @@ SHORT = 6
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Spoken:
-    """One sentence of a message; `at` and `number` are its place, `weight` how much it matters."""
+    """One sentence of a message; `at` and `number` are its place, `weight` how much it matters; one not `telling` comes last."""
 
     at: int
     number: int
     sentence: Sentence
     stated: Stated
     weight: float = 0.0
+    telling: bool = False
     long: bool = False
     first: bool = False
     last: bool = False
+
+    @property
+    def is_of_short_message(self) -> bool:
+        """Whether a user said it in a few words, which are to be kept together."""
+        return self.stated.role == "user" and not self.long and not self.sentence.pasted
 
     @property
     def text(self) -> str:
@@ -458,28 +464,54 @@ def _once(found: Sequence[Spoken]) -> list[Spoken]:
     return [one for one in found if id(one) in kept]
 
 
+Said: TypeAlias = tuple[Spoken, ...]
+"""Sentences that stand or fall together."""
+
+MOST_OF_NOTHING = 2
+"""An assistant's sentence of so few words that mean something only says that it goes on."""
+
+LEAST_CHARS_WEIGHED = 40
+"""What is shorter weighs no more for its length."""
+
+
 def weigh(found: Sequence[Spoken], *, task: int | None) -> None:
-    """Give each sentence its weight: what binds, decides or gives a value, and what was said but once."""
-    parts = [set(content_words(words(one.text))) for one in found]
-    uses = Counter(word for part in parts for word in part)
-    for one in found:
-        found_words = words(one.text)
-        rare = novelty(found_words, uses)
-        hard = any(is_hard(word) for word in found_words)
-        own = _of_user(one, hard, task) if one.stated.role == "user" else _of_assistant(one, hard)
-        one.weight = own + 2 * rare
+    """Give each sentence its weight: what binds, decides or gives a value, and what was said but once.
+
+    One that says nothing, a nod or what is about to be done, has none.
+    """
+    parts = [words(one.text) for one in found]
+    uses = Counter(word for part in parts for word in set(content_words(part)))
+    for one, part in zip(found, parts, strict=True):
+        hard = any(is_hard(word) for word in part)
+        cue = _cue_of_user(one) if one.stated.role == "user" else _cue_of_assistant(one)
+        one.telling = not one.sentence.pasted and (cue > 0 or hard or one.stated.role == "user")
+        if cue > 0 or not _says_nothing(one, part, hard):
+            place = 1.0 * (one.first or one.last) + _of_task(one, task)
+            one.weight = 1.5 * hard + cue + place + 2 * novelty(part, uses)
+            one.weight /= 2 if _asks(one) else 1
 
 
-def _of_user(one: Spoken, hard: bool, task: int | None) -> float:
-    if one.sentence.pasted:
-        return -3.0
-    if is_pleasant(one.text) and not hard:
-        return -4.0
+def _cue_of_user(one: Spoken) -> float:
     named = any(word[0].isupper() for word in one.text.split()[1:])
-    told = 1.5 * hard + is_keyed(one.text) + 0.5 * named
-    place = 1.0 if one.first or one.last else -1.0 if one.long else 0.0
-    changed = 1.0 * changes(one.text)
-    return 2.0 * binds(one.text) + told + changed + place + _of_task(one, task)
+    return 2.0 * binds(one.text) + is_keyed(one.text) + changes(one.text) + named
+
+
+def _cue_of_assistant(one: Spoken) -> float:
+    return 2.0 * decides(one.text) + 1.5 * is_keyed(one.text)
+
+
+def _asks(one: Spoken) -> bool:
+    """Whether it is a question: what it led to says more."""
+    return one.text.endswith(("?", "？"))
+
+
+def _says_nothing(one: Spoken, found: Sequence[str], hard: bool) -> bool:
+    if is_pleasant(one.text):
+        return not hard
+    if one.stated.role == "user":
+        return False
+    leads_in = one.text.rstrip("*_ ").endswith((":", "："))
+    return leads_in or is_narration(one.text) or not (hard or len(set(content_words(found))) > MOST_OF_NOTHING)
 
 
 def _of_task(one: Spoken, task: int | None) -> float:
@@ -487,27 +519,32 @@ def _of_task(one: Spoken, task: int | None) -> float:
     return 0.0 if one.at != task else 3.0 if one.number < HEAD else 1.0
 
 
-def _of_assistant(one: Spoken, hard: bool) -> float:
-    if one.sentence.pasted:
-        return -3.0
-    own = 2.0 * decides(one.text) + 0.5 * hard + 1.5 * is_keyed(one.text)
-    if is_narration(one.text):
-        own -= 2.0
-    return own + (0.5 if one.first or one.last else 0.0)
+def said_together(found: Sequence[Spoken], *, most_chars: float) -> list[Said]:
+    """The sentences of each short message of a user together, all others one by one; none of no weight."""
+    together: dict[object, list[Spoken]] = {}
+    for one in found:
+        place = one.at if one.is_of_short_message else (one.at, one.number)
+        together.setdefault(place, []).append(one)
+    said: list[Said] = []
+    for group in together.values():
+        if sum(len(one.text) for one in group) <= most_chars:
+            said.append(tuple(group))
+        else:
+            said += ((one,) for one in group)
+    return [each for each in said if any(one.weight > 0 for one in each)]
 
 
-def tells(one: Spoken) -> bool:
-    """Whether an assistant's sentence says more than that it goes on."""
-    if is_pleasant(one.text) or one.text.rstrip("*_ ").endswith((":", "：")):
-        return False
-    if decides(one.text) > 1:
-        return True
-    return not is_narration(one.text) and len(set(content_words(words(one.text)))) > 2
+def by_weight(found: Iterable[Said]) -> tuple[list[Said], list[Said]]:
+    """The heaviest for their length first, of equal ones the newest; those that tell, and the others."""
+    ranked = sorted(found, key=lambda said: (-_density(said), -said[0].at, said[0].number))
+    return (
+        [said for said in ranked if any(one.telling for one in said)],
+        [said for said in ranked if not any(one.telling for one in said)],
+    )
 
 
-def by_weight(found: Iterable[Spoken]) -> list[Spoken]:
-    """The heaviest first, those of about one weight newest first; within a message in its order."""
-    return sorted(found, key=lambda one: (-round(one.weight), -one.at, one.number))
+def _density(said: Said) -> float:
+    return max(one.weight for one in said) / (LEAST_CHARS_WEIGHED + sum(len(one.text) for one in said))
 
 
 def as_lines(kept: Iterable[Spoken]) -> list[str]:
