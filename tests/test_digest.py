@@ -233,6 +233,62 @@ def test_where_it_is_in_doubt_whether_two_are_the_same_both_stay(one: str, other
     assert other in text
 
 
+@pytest.mark.parametrize(
+    ("older", "newer", "value"),
+    [
+        (U("Mail the amber kettle to a@x.io."), U("From Monday the amber kettle goes to b@x.io."), "a@x.io"),
+        (U("The dusty harbor may cost 8200 euros."), U("They cut the dusty harbor to 6100 euros."), "8200"),
+        (U("The calm island gets fifty workers."), U("Give the calm island 80 instead."), "fifty"),
+        (A("I take it the keen anchor listens on 3147."), U("No, the keen anchor has 9100."), "3147"),
+    ],
+)
+def test_a_value_that_may_be_older_says_where_it_was_said(older: Message, newer: Message, value: str) -> None:
+    text = record([U("Set up the service."), older, A("Noted."), newer, A("Yes.")])
+    assert f"{value} [older, said at 2]" in text
+    assert newer.text in text
+    assert merged(text, U("Go on.")).count("[older, said at 2]") == 1
+
+
+def test_a_short_message_is_kept_whole() -> None:
+    pair = "There are two queues, the amber and the dusty one. Only the second one must be drained."
+    talk = [part for at in range(60) for part in (U(f"Now look at the hill {chr(97 + at % 26)}."), A(PROSE))]
+    assert pair in record([U("Begin."), *talk[:60], U(pair), *talk[60:]], most=120)
+
+
+def test_what_somebody_typed_at_length_stands_before_what_the_assistant_reports() -> None:
+    typed = " ".join(
+        f"The {word} came from another team and nobody has opened it in a while."
+        for word in ("kettle", "harbor", "island", "falcon", "garnet", "jasper", "cedar", "badger")
+    )
+    reports = [
+        A(f"The {chr(97 + at % 26)} part reads well and it hangs together nicely.") for at in range(40)
+    ]
+    text = record([U("Go."), *reports[:20], U(typed), *reports[20:]], most=220)
+    assert all(sentence in text for sentence in typed.split(". ")[1:-1])
+
+
+def test_codes_of_results_come_before_sentences_that_name_nothing_exact() -> None:
+    codes = [f"K{at}R{at * 7 + 3}XQ" for at in range(12)]
+    steps = [
+        part
+        for at, code in enumerate(codes)
+        for part in (
+            *called("look", f"{PROSE * 3} Filed as {code}. {PROSE * 3}", part=at),
+            A(f"The {chr(97 + at)} part reads well and it hangs together, which is what one would hope for."),
+        )
+    ]
+    text = record([U("Go through all parts."), *steps, A("That was all.")], most=320)
+    assert [code for code in codes if code not in text] == []
+
+
+def test_the_outcome_of_a_call_shows_the_end_of_a_long_sentence_where_that_tells() -> None:
+    long = "after all parts had been gone through one by one and compared with what was stored " * 4
+    text = record([U("Run it."), *called("run", f"It ended {long}as JOB-4471.", part=1)])
+    line = section(text, "What was done")
+    assert "as JOB-4471." in line
+    assert len(line) < 300
+
+
 def test_only_the_stale_value_leaves_a_sentence_that_says_more() -> None:
     text = record([U("The port is 8080 and the host is db-17."), A("Noted."), U("The port is now 9090.")])
     assert "8080" not in text

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.truncate import beginning, failure_in, halves, head, opening_failure_in
+from agentloop._plumbing.truncate import beginning, failure_in, halves, head, opening_failure_in, tail
 from agentloop.compaction.digest.language import MORE_FILES, is_keyed
 from agentloop.compaction.digest.sentences import Sentence, is_hard, sentences, words
 from agentloop.context import answers, kind_of
@@ -125,7 +125,7 @@ def is_path(word: str) -> bool:
 MOST_ARGUMENT_CHARS = 20_000
 """Longer arguments are not decoded but read as text, at their head."""
 
-MOST_RESULT_CHARS = 3_000
+MOST_RESULT_CHARS = 8_000
 """So much of a result is looked at, head and tail together."""
 
 _MOST_NAME_CHARS = 200
@@ -389,6 +389,8 @@ ARROW = " → "
 MOST_CHARS = 200
 """The outcome of one call takes at most so many characters."""
 
+_SPACED = pattern(r"\S+")
+
 _SUMS_UP = pattern(
     r"\b(?:total|sum|result|status|summary|passed|failed|success\w*|done|created|updated|deleted|saved|found|"
     r"id|code|key|version|reference|error|warning|count|count\w*|ok)\b",
@@ -480,7 +482,19 @@ def most_telling(found: Sequence[Sentence], most_chars: int = MOST_CHARS) -> str
         if room < 20:
             break
     texts = (" ".join(found[at].text.split()) for at in sorted(kept))
-    return " … ".join(beginning(text, most_chars) for text in texts) or "nothing"
+    return " … ".join(_excerpt(text, most_chars) for text in texts) or "nothing"
+
+
+def _excerpt(text: str, most_chars: int) -> str:
+    """The text, or the part of it in which most is exact: its beginning, or what ends with an exact word."""
+    if len(text) <= most_chars:
+        return text
+    places = [match.end() for match in _SPACED.finditer(text) if is_hard(match.group())]
+    ends = [most_chars - 1, *(end for end in places if end >= most_chars)]
+    end = max(ends, key=lambda end: sum(end - most_chars + 2 < place <= end for place in places))
+    if end < most_chars:
+        return beginning(text, most_chars)
+    return f"…{tail(text[:end], most_chars - 2)}{'…' if end < len(text) else ''}"
 
 
 def _weight(found: Sequence[Sentence], at: int) -> float:

@@ -135,7 +135,7 @@ INDEX_SHARE = 0.2
 """The index takes what it needs, up to this share, before what tells less."""
 
 REST = (("asked", 1.0), ("files", 1.0), ("decided", 0.5), ("failed", 0.5), ("done", 0.5), ("failed", 1.0))
-"""The share of what is then left that each may take, one after the other; then the same of what tells least."""
+"""The share of what is then left that each may take, one after the other; what tells least comes last."""
 
 SHORT_CHARS = 0.4
 """A message with at most so many characters for each token of the budget, a tenth of it, is not torn."""
@@ -200,7 +200,9 @@ class _Index:
     def lines(self, room: int, known: str) -> str:
         """The section in at most so many tokens, "" where there is none."""
         room -= self.counter(f"\n\n{NAMED}\n")
-        found = index_lines(self.items, max_tokens=room, counter=self.counter, known=known) if room >= 5 else ""
+        found = (
+            index_lines(self.items, max_tokens=room, counter=self.counter, known=known) if room >= 5 else ""
+        )
         return f"\n\n{NAMED}\n{found}" if found else ""
 
     def below(self, text: str, max_tokens: int) -> str:
@@ -223,7 +225,7 @@ def _sections(
     said: Sequence[Entry], earlier: Earlier, kept: Sequence[Entry], max_tokens: int
 ) -> tuple[Sections, list[str]]:
     messages = [entry.original for entry in said]
-    found = spoken(messages, before=retold(earlier))
+    found = spoken(said, before=retold(earlier))
     gone = forget_superseded([*(one.stated for one in found), *_in_sight(said, kept)])
     found = [one for one in found if one.text]
     users = [one for one in found if one.stated.role == "user"]
@@ -250,8 +252,7 @@ def _sections(
 def _in_sight(said: Sequence[Entry], kept: Sequence[Entry]) -> list[Stated]:
     """What is said in messages newer than the record, and so may replace what it holds."""
     behind = said[-1].seq if said else 0
-    newer = [entry.original for entry in kept if entry.kind == "said" and entry.seq > behind]
-    return [one.stated for one in spoken(newer, first=len(said))]
+    return [one.stated for one in spoken([e for e in kept if e.kind == "said" and e.seq > behind])]
 
 
 def _spoken(title: str, found: Sequence[Spoken], max_tokens: int) -> Section[Said]:

@@ -136,7 +136,8 @@ CHANGE = _cue(
     instead|no longer|any ?more|chang\w+|updat\w+|correction|correct(?:ed)?|actually|switch\w*|moved?|moving
     replac\w+|revis\w+|from now on|scratch that|bump\w*|rais\w+|lower\w*|increas\w+|decreas\w+|reduc\w+
     migrat\w+|renam\w+|supersed\w+|overrid\w+|forget|amend\w*|after all|changed my mind|push\w*|postpon\w+
-    extended|delay\w*|shift\w*|rotat\w+|these days|nowadays|i meant|my mistake|make it
+    extended|delay\w*|shift\w*|rotat\w+|these days|nowadays|i meant|my mistake|make it|wrong|not quite|cut
+    from (?:today|tomorrow|monday|next \w+)
     (?:is|are|it['’]s|we|i|be|will|should|that|which|to|has|have) now
     now (?:is|are|use|uses|using|be|at|on|to|lives|runs|reads|has|the|it|we|stands|set)|now(?=\W*$)
     as of|going forward|effective
@@ -148,7 +149,7 @@ CHANGE = _cue(
     nu|voortaan
     теперь|вместо
     """,
-    r"现在|改为|改成|改用|更新|不再|今後|変更|代わりに|이제|변경",
+    r"现在|改为|改成|改用|更新|不再|今後|変更|代わりに|이제|변경|^\W*(?:no|nope|nein|non)\b\s*[,:;.—–-]",
 )
 """Something is no more what it was."""
 
@@ -220,7 +221,7 @@ ONLY_THOUGHT = _cue(
 
 REFUSED = _cue(
     r"""
-    do not|don['’]?t|never|(?:should|must|shall|will|need)(?: not|n['’]?t)|cannot|can['’]?t|won['’]?t|wrong
+    do not|don['’]?t|never|(?:should|must|shall|will|need)(?: not|n['’]?t)|cannot|can['’]?t|won['’]?t
     refuse\w*|rather not
     """
 )
@@ -315,6 +316,15 @@ DETERMINERS = _set_of("the a an my our your it its that this their his her all")
 """A word before one of these is a verb."""
 
 OWNERS = _set_of("my your his her their our mein dein unser mi tu su mon ton son")
+
+NUMBER_WORDS = _set_of("""
+    two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty sixty seventy
+    eighty ninety hundred thousand
+    zwei drei vier fünf sechs sieben acht neun zehn zwölf zwanzig dreißig vierzig fünfzig hundert tausend
+    deux trois quatre cinq sept huit neuf dix vingt trente cinquante cent mille
+    dos tres cuatro cinco seis siete ocho nueve diez veinte treinta cincuenta cien
+""")
+"""Amounts in words."""
 
 MANY = _set_of("ticket invoice order issue case item customer reference receipt booking chapter")
 """Things of which there are many: a second one is no new value of the first unless it says so."""

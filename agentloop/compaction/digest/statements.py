@@ -22,6 +22,7 @@ from agentloop.compaction.digest.language import (
     INSTEAD,
     LEADS,
     MANY,
+    NUMBER_WORDS,
     ORDERS,
     OWNERS,
     PHRASE,
@@ -46,6 +47,7 @@ from agentloop.compaction.digest.sentences import (
     singular,
     words,
 )
+from agentloop.context import Entry
 from agentloop.messages import Message
 
 MOST_VALUE_WORDS = 3
@@ -185,6 +187,12 @@ def _is_proper(word: str) -> bool:
     return len(word) > 1 and word[0].isupper() and not word.startswith(("I'", "I’"))
 
 
+OLDER = " [older, said at {at}]"
+"""Stands behind a value that may no longer hold: something newer may be of the same thing."""
+
+LEAST_SHARED = 2
+"""So many words has a newer sentence with an older one where it may be of the same thing."""
+
 CHANGED = "[changed later]"
 """Stands for a value that no longer holds in a sentence that says more than that."""
 
@@ -213,18 +221,24 @@ class Stated:
         if rest <= newer:
             self.text = ""
         else:
-            self.text = _without(self.text, value)
+            self.text = _with(self.text, value, CHANGED)
+
+    def doubt(self, value: str) -> None:
+        """Mark a value as one that may no longer hold."""
+        if self.at > 0 and (mark := OLDER.format(at=self.at)) not in self.text:
+            self.text = _with(self.text, value, value + mark)
 
 
-def _without(text: str, value: str) -> str:
+def _with(text: str, value: str, other: str) -> str:
+    """The text with something else where it says the value last."""
     at = text.rfind(value)
-    return text if at < 0 else text[:at] + CHANGED + text[at + len(value) :]
+    return text if at < 0 else text[:at] + other + text[at + len(value) :]
 
 
 def forget_superseded(stated: Iterable[Stated]) -> list[str]:
     """Take out of these sentences, oldest first, what a later one replaces; what they were is returned.
 
-    Where it is in doubt whether two are of the same thing, both stay.
+    Where it is in doubt whether two are of the same thing, both stay, and the older says where it was said.
     """
     known = _Known()
     for sentence in stated:
@@ -274,6 +288,7 @@ class _Known:
                 self._replace(claim, heard, change)
             if change:
                 self._drop_named(heard)
+                self._doubt(heard)
         for claim in heard.claims:
             self._count(claim, sentence)
             for word in claim.key:
@@ -316,6 +331,19 @@ class _Known:
                 if same and self._may(earlier, heard) and not tells_apart(heard.sentence.text, earlier.text):
                     self._lose(earlier, name, heard)
 
+    def _doubt(self, heard: _Heard) -> None:
+        """What says a value of the same shape of what seems the same thing may no longer hold."""
+        values = _values(heard.sentence.text)
+        shared: Counter[Stated] = Counter()
+        for word in heard.said.difference(*(map(bare, found) for found in values.values())):
+            shared.update({earlier for _, earlier in self.mentioned.get(word, ())})
+        for earlier, count in shared.items():
+            if count >= LEAST_SHARED and self._may(earlier, heard):
+                for shape, found in _values(earlier.text).items():
+                    if len(found) == len(values.get(shape, ())) == 1 and found != values[shape]:
+                        self.gone += found
+                        earlier.doubt(next(iter(found)))
+
     def _about(self, about: Iterable[str], heard: _Heard) -> Iterator[tuple[Statement, Stated]]:
         seen: set[int] = set()
         for word in about:
@@ -343,6 +371,17 @@ def _differ(old: Statement, said: frozenset[str]) -> bool:
 
 def _alike(old: str, new: str) -> bool:
     return is_hard(old) and is_hard(new) and kind_of_value(new) == kind_of_value(old)
+
+
+def _values(text: str) -> dict[str, set[str]]:
+    """The exact words of a text, by their shape; a number in words has that of one in digits."""
+    found: dict[str, set[str]] = {}
+    for word in words(text):
+        if is_hard(word) or bare(word) in NUMBER_WORDS:
+            kind = "number" if bare(word) in NUMBER_WORDS else kind_of_value(word)
+            shape = f"{word.isupper()}{'-' in word}{'_' in word}" if kind == "name" else ""
+            found.setdefault(kind + shape, set()).add(word)
+    return found
 
 
 def _same(name: str) -> str:
@@ -376,7 +415,10 @@ SHORT = 6
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Spoken:
-    """One sentence of a message; `at` and `number` are its place, `weight` how much it matters; one not `telling` comes last."""
+    """One sentence of a message; `at` and `number` are its place, `weight` is how much it matters.
+
+    One that is not `telling` comes last of all.
+    """
 
     at: int
     number: int
@@ -399,17 +441,17 @@ class Spoken:
         return self.stated.text
 
 
-def spoken(messages: Sequence[Message], *, first: int = 0, before: Iterable[Spoken] = ()) -> list[Spoken]:
+def spoken(entries: Sequence[Entry], *, before: Iterable[Spoken] = ()) -> list[Spoken]:
     """Every sentence of users and assistants in order, those said again later left out.
 
-    `first` is the place of the first message, `before` what was said before it.
+    `before` is what was said before them.
     """
-    most = max(LEAST_CHARS, min(MOST_CHARS, MOST_CHARS_IN_ALL // max(1, len(messages))))
+    most = max(LEAST_CHARS, min(MOST_CHARS, MOST_CHARS_IN_ALL // max(1, len(entries))))
     found = [
         one
-        for at, message in enumerate(messages, first)
-        if message.role in ("user", "assistant")
-        for one in _of(at, message, most)
+        for entry in entries
+        if entry.original.role in ("user", "assistant")
+        for one in _of(entry.seq, entry.original, most)
     ]
     return _once([*before, *found])
 
@@ -511,7 +553,9 @@ def _says_nothing(one: Spoken, found: Sequence[str], hard: bool) -> bool:
     if one.stated.role == "user":
         return False
     leads_in = one.text.rstrip("*_ ").endswith((":", "："))
-    return leads_in or is_narration(one.text) or not (hard or len(set(content_words(found))) > MOST_OF_NOTHING)
+    return (
+        leads_in or is_narration(one.text) or not (hard or len(set(content_words(found))) > MOST_OF_NOTHING)
+    )
 
 
 def _of_task(one: Spoken, task: int | None) -> float:
