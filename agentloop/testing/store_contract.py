@@ -99,24 +99,8 @@ def law(*verbs: type) -> Callable[[Callable[[Any], Awaitable[None]]], Check]:
     return add
 
 
-class _Checks(SessionStore, ChecksItself, Protocol):
-    """A store that can look through all that it keeps."""
-
-
-class _Finds(SessionStore, FindsWords, Protocol):
-    """A store that can be searched."""
-
-
-class _Keeps(SessionStore, KeepsCheckpoints, Protocol):
-    """A store that keeps checkpoints."""
-
-
-class _Grants(SessionStore, GrantsLeases, Protocol):
-    """A store that grants leases."""
-
-
-class _Tells(_Grants, TellsLeases, Protocol):
-    """A store that also tells who holds them."""
+class _Store(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, GrantsLeases, TellsLeases, Protocol):
+    """A store with all that it may have: a check calls only what its law names."""
 
 
 @law()
@@ -549,7 +533,7 @@ async def takes_a_time_to_live_off(store: SessionStore) -> None:
 
 
 @law(ChecksItself)
-async def finds_nothing_wrong_in_whole_logs(store: _Checks) -> None:
+async def finds_nothing_wrong_in_whole_logs(store: _Store) -> None:
     """Logs that were appended, described, deleted and begun anew are in order, whatever stands in them."""
     before = set(await store.check())
     name, gone, long = new_id(), new_id(), new_id()
@@ -567,7 +551,7 @@ async def finds_nothing_wrong_in_whole_logs(store: _Checks) -> None:
 
 
 @law(FindsWords)
-async def finds_words_and_phrases(store: _Finds) -> None:
+async def finds_words_and_phrases(store: _Store) -> None:
     """All words must occur, in any order and case; what stands in double quotes as it stands."""
     name, word = new_id(), new_id()
     said_so = ("Alpha beta GAMMA", "gamma beta", "alpha, beta!", "alphabet")
@@ -586,7 +570,7 @@ async def finds_words_and_phrases(store: _Finds) -> None:
 
 
 @law(FindsWords)
-async def finds_what_records_say(store: _Finds) -> None:
+async def finds_what_records_say(store: _Store) -> None:
     """Results, calls with their arguments, summaries, titles and notes are found, hidden or not."""
     name, word = new_id(), new_id()
     call = ToolCall(id="c", name="read_file", arguments=f'{{"path": "a\\n{word}/b.py"}}')
@@ -610,7 +594,7 @@ async def finds_what_records_say(store: _Finds) -> None:
 
 
 @law(FindsWords)
-async def finds_newest_first_in_bounds(store: _Finds) -> None:
+async def finds_newest_first_in_bounds(store: _Store) -> None:
     """The newest sessions first, in each the newest record; at most so many; of one owner."""
     word, owner, old, new, others = (new_id() for _ in range(5))
     await store.append(new, [Described(owner=owner, time=1.0), said(word, time=9.0)], expect=0)
@@ -627,7 +611,7 @@ async def finds_newest_first_in_bounds(store: _Finds) -> None:
 
 
 @law(FindsWords)
-async def finds_only_where_all_bounds_hold(store: _Finds) -> None:
+async def finds_only_where_all_bounds_hold(store: _Store) -> None:
     """Session, folder and owner bound a search together: who names another's session finds nothing in it."""
     word, owner, folder, mine, others = (new_id() for _ in range(5))
     ours = Described(owner=owner, folder=folder)
@@ -653,7 +637,7 @@ async def finds_only_where_all_bounds_hold(store: _Finds) -> None:
 
 
 @law(FindsWords)
-async def finds_nothing_in_what_was_given_away(store: _Finds) -> None:
+async def finds_nothing_in_what_was_given_away(store: _Store) -> None:
     """Who had a session before finds nothing in it any more, what stood in it then included."""
     name, word, before, now = (new_id() for _ in range(4))
     await store.append(name, [Described(owner=before), said(word)], expect=0)
@@ -665,7 +649,7 @@ async def finds_nothing_in_what_was_given_away(store: _Finds) -> None:
 
 
 @law(FindsWords)
-async def finds_what_was_appended_since(store: _Finds) -> None:
+async def finds_what_was_appended_since(store: _Store) -> None:
     """What is appended after a search is found by the next; a new owner's search finds what was there."""
     name, word, owner = new_id(), new_id(), new_id()
     await store.append(name, [said(word)], expect=0)
@@ -677,7 +661,7 @@ async def finds_what_was_appended_since(store: _Finds) -> None:
 
 
 @law(FindsWords)
-async def finds_nothing_that_is_gone(store: _Finds) -> None:
+async def finds_nothing_that_is_gone(store: _Store) -> None:
     """What was deleted or swept is found no more, also where the id is used again."""
     name, swept, word = new_id(), new_id(), new_id()
     await store.append(name, [said(word), said(word)], expect=0)
@@ -691,7 +675,7 @@ async def finds_nothing_that_is_gone(store: _Finds) -> None:
 
 
 @law(FindsWords)
-async def finds_odd_texts(store: _Finds) -> None:
+async def finds_odd_texts(store: _Store) -> None:
     """No sign means anything but double quotes; any script is found; odd characters part words."""
     name, word, long = new_id(), new_id(), "x" * 1_000_000
     texts = (
@@ -722,7 +706,7 @@ async def finds_odd_texts(store: _Finds) -> None:
 
 
 @law(FindsWords)
-async def refuses_a_bad_search(store: _Finds) -> None:
+async def refuses_a_bad_search(store: _Store) -> None:
     """No word, a number of records below 1, and an owner or a session that is none, raise UsageError."""
     for text in WORDLESS:
         with refused(f"a search for {text!r}"):
@@ -733,7 +717,7 @@ async def refuses_a_bad_search(store: _Finds) -> None:
             await store.search(new_id(), **bad)
 
 
-async def _found(store: _Finds, text: str) -> list[tuple[str, int]]:
+async def _found(store: _Store, text: str) -> list[tuple[str, int]]:
     return _places(await store.search(text))
 
 
@@ -742,7 +726,7 @@ def _places(found: Sequence[Found]) -> list[tuple[str, int]]:
 
 
 @law(KeepsCheckpoints)
-async def keeps_the_newest_checkpoint(store: _Keeps) -> None:
+async def keeps_the_newest_checkpoint(store: _Store) -> None:
     """A checkpoint comes back as it was; a newer one, or another of that place, takes its place."""
     name = await begin(store, said("one"), said("two"), said("three"))
     same(await store.checkpoint(name), None, "the checkpoint of a session without one")
@@ -756,7 +740,7 @@ async def keeps_the_newest_checkpoint(store: _Keeps) -> None:
 
 
 @law(KeepsCheckpoints)
-async def keeps_a_large_checkpoint(store: _Keeps) -> None:
+async def keeps_a_large_checkpoint(store: _Store) -> None:
     """A body of megabytes comes back whole."""
     name, body = new_id(), "long text " * 200_000
     await store.append(name, [said("one")], expect=0)
@@ -766,7 +750,7 @@ async def keeps_a_large_checkpoint(store: _Keeps) -> None:
 
 
 @law(KeepsCheckpoints)
-async def keeps_no_checkpoint_without_a_log(store: _Keeps) -> None:
+async def keeps_no_checkpoint_without_a_log(store: _Store) -> None:
     """Keeping one for a session that does not exist does nothing."""
     name = new_id()
     await store.keep_checkpoint(name, Checkpoint(seq=1, event_id="e", body="{}"))
@@ -775,7 +759,7 @@ async def keeps_no_checkpoint_without_a_log(store: _Keeps) -> None:
 
 
 @law(KeepsCheckpoints)
-async def drops_a_checkpoint(store: _Keeps) -> None:
+async def drops_a_checkpoint(store: _Store) -> None:
     """A dropped checkpoint is gone, and an older one can be kept after it; dropping none is harmless."""
     name = new_id()
     await store.drop_checkpoint(name)
@@ -789,7 +773,7 @@ async def drops_a_checkpoint(store: _Keeps) -> None:
 
 
 @law(KeepsCheckpoints)
-async def deletes_the_checkpoint_with_its_session(store: _Keeps) -> None:
+async def deletes_the_checkpoint_with_its_session(store: _Store) -> None:
     """A session begun anew has no checkpoint of the one before, whether that was deleted or swept."""
     deleted, swept = new_id(), new_id()
     for name in (deleted, swept):
@@ -803,7 +787,7 @@ async def deletes_the_checkpoint_with_its_session(store: _Keeps) -> None:
 
 
 @law(GrantsLeases)
-async def grants_a_free_session(store: _Grants) -> None:
+async def grants_a_free_session(store: _Store) -> None:
     """Who asks first holds the session, also before its log begins; who asks then is told who does."""
     name = new_id()
     same(await store.take_lease(name, MINE, seconds=LONG), MINE, "the lease of a free session")
@@ -813,7 +797,7 @@ async def grants_a_free_session(store: _Grants) -> None:
 
 
 @law(GrantsLeases)
-async def renews_a_lease(store: _Grants) -> None:
+async def renews_a_lease(store: _Store) -> None:
     """A lease taken again by its holder runs out so long after that."""
     name = new_id()
     await store.take_lease(name, MINE, seconds=SHORT)
@@ -823,7 +807,7 @@ async def renews_a_lease(store: _Grants) -> None:
 
 
 @law(GrantsLeases)
-async def renews_what_a_lease_says(store: _Grants) -> None:
+async def renews_what_a_lease_says(store: _Store) -> None:
     """A lease taken again by its holder says from then on what it says now."""
     name = new_id()
     await store.take_lease(name, MINE, seconds=LONG)
@@ -834,7 +818,7 @@ async def renews_what_a_lease_says(store: _Grants) -> None:
 
 
 @law(GrantsLeases)
-async def grants_what_has_run_out(store: _Grants) -> None:
+async def grants_what_has_run_out(store: _Store) -> None:
     """A lease that was not renewed in time is another's for the asking."""
     name = new_id()
     await _run_out(store, name, THEIRS)
@@ -842,7 +826,7 @@ async def grants_what_has_run_out(store: _Grants) -> None:
 
 
 @law(GrantsLeases)
-async def puts_out_the_holder_named(store: _Grants) -> None:
+async def puts_out_the_holder_named(store: _Store) -> None:
     """`over` puts out that holder and no other."""
     name, first, second, third = new_id(), *map(_lease, ("first", "second", "third"))
     await store.take_lease(name, first, seconds=LONG)
@@ -853,7 +837,7 @@ async def puts_out_the_holder_named(store: _Grants) -> None:
 
 
 @law(GrantsLeases)
-async def frees_a_lease(store: _Grants) -> None:
+async def frees_a_lease(store: _Store) -> None:
     """A freed session is anybody's; freeing what another or nobody holds is harmless."""
     name = new_id()
     await store.free_lease(name, "mine")
@@ -865,7 +849,7 @@ async def frees_a_lease(store: _Grants) -> None:
 
 
 @law(GrantsLeases)
-async def holds_the_id_of_a_deleted_session(store: _Grants) -> None:
+async def holds_the_id_of_a_deleted_session(store: _Store) -> None:
     """Who holds a session that is deleted holds its id until they let go, with a log and without."""
     for name, events in ((new_id(), [said("one")]), (new_id(), [])):
         await store.append(name, events, expect=0)
@@ -877,7 +861,7 @@ async def holds_the_id_of_a_deleted_session(store: _Grants) -> None:
 
 
 @law(GrantsLeases)
-async def sweeps_no_session_that_is_held(store: _Grants) -> None:
+async def sweeps_no_session_that_is_held(store: _Store) -> None:
     """A sweep passes over a session that somebody holds, and deletes it once they let go."""
     held, free = new_id(), new_id()
     for name in (held, free):
@@ -890,7 +874,7 @@ async def sweeps_no_session_that_is_held(store: _Grants) -> None:
 
 
 @law(GrantsLeases)
-async def grants_a_session_to_one(store: _Grants) -> None:
+async def grants_a_session_to_one(store: _Store) -> None:
     """Of many who ask at once one gets it, and all are told who."""
     name, asked = new_id(), [_lease(f"holder {number}") for number in range(8)]
     told = await asyncio.gather(*(store.take_lease(name, lease, seconds=LONG) for lease in asked))
@@ -899,7 +883,7 @@ async def grants_a_session_to_one(store: _Grants) -> None:
 
 
 @law(GrantsLeases, TellsLeases)
-async def tells_who_holds_a_session(store: _Tells) -> None:
+async def tells_who_holds_a_session(store: _Store) -> None:
     """Who holds a session now is told as long as they do, with a log and without; else nobody is."""
     name = new_id()
     same(await store.lease(name), None, "who holds a session that nobody asked for")
@@ -916,7 +900,7 @@ async def tells_who_holds_a_session(store: _Tells) -> None:
 
 
 @law(GrantsLeases, TellsLeases)
-async def tells_of_no_lease_that_has_run_out(store: _Tells) -> None:
+async def tells_of_no_lease_that_has_run_out(store: _Store) -> None:
     """A lease that was not renewed in time is told of no more, though nobody else has asked for it."""
     name = new_id()
     await store.take_lease(name, MINE, seconds=SHORT)
@@ -925,7 +909,7 @@ async def tells_of_no_lease_that_has_run_out(store: _Tells) -> None:
 
 
 @law(GrantsLeases, TellsLeases)
-async def tells_without_asking(store: _Tells) -> None:
+async def tells_without_asking(store: _Store) -> None:
     """Who is told who holds a session has not asked for it: a free one stays free, a lease is not renewed."""
     name = new_id()
     await store.lease(name)
@@ -935,7 +919,7 @@ async def tells_without_asking(store: _Tells) -> None:
     same(again, MINE, "the lease of a held session just told of")
 
 
-async def _run_out(store: _Grants, name: str, taker: Lease) -> None:
+async def _run_out(store: _Store, name: str, taker: Lease) -> None:
     """Wait until a short lease of another has run out, which the taker gets then."""
     held = await store.take_lease(name, _lease("shortly"), seconds=SHORT)
     async with asyncio.timeout(60):
