@@ -11,8 +11,7 @@ from structlog.testing import LogCapture
 
 from agentloop.compaction import Compaction
 from agentloop.models import ModelRequest
-from agentloop.providers.openai.refusals import without_keys
-from agentloop.providers.openai.schemas import without_words
+from agentloop.providers.openai.schemas import without_keys, without_words
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.strategies import MicroCompact

@@ -36,9 +36,8 @@ from agentloop.providers.openai.refusals import (
     Refusal,
     refused_fields,
     refused_words,
-    without_keys,
 )
-from agentloop.providers.openai.schemas import without_words
+from agentloop.providers.openai.schemas import without_keys, without_words
 
 IdForm: TypeAlias = Literal["as they came", "short", "nine letters"]
 """In what form ids are sent: `short` ones have at most 40 letters, digits, `_` and `-`."""

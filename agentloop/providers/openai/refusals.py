@@ -30,7 +30,7 @@ from agentloop.providers.openai.fields import (
     texts_in,
     tokens_in,
 )
-from agentloop.providers.openai.schemas import REFERENCES, WORDS
+from agentloop.providers.openai.schemas import NAMED_BY_USERS, REFERENCES, WORDS, keys_in
 
 
 class Subject:
@@ -305,7 +305,6 @@ _NEEDED_IN_TOOLS = frozenset(
     {"type", "function", "name", "description", "parameters", "properties", "items", "required", "enum"}
     | {"anyOf", "oneOf", "allOf", "$ref", "$defs"}
 )
-_NAMED_BY_USERS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _PLAIN = re.compile(r"[a-z]+")
 _OF_TOOLS = re.compile(r"\b(tools?|functions?|schemas?|function_declarations)\b", re.IGNORECASE)
 _OF_MESSAGES = re.compile(r"\b(messages?|input|assistant)\b", re.IGNORECASE)
@@ -399,7 +398,7 @@ def _followed(named: FieldPath, sent: Json) -> FieldPath | None:
 def _dispensable(path: FieldPath) -> FieldPath | None:
     match path:
         case ("tools", *above, name):
-            named_by_users = bool(above) and above[-1] in _NAMED_BY_USERS
+            named_by_users = bool(above) and above[-1] in NAMED_BY_USERS
             return None if name in _NEEDED_IN_TOOLS or named_by_users else ("tools", name)
         case ("messages", field, *_) if field in SEALED_FIELDS:
             return path[:2]
@@ -459,7 +458,8 @@ def _sent_paths(sent: Json) -> Iterator[FieldPath]:
     yield from ((name,) for name in sent if name not in _NEEDED)
     for part in _CONVERSATIONS:
         yield from dict.fromkeys(_message_paths(part, sent.get(part)))
-    yield from (("tools", name) for name in dict.fromkeys(_schema_keys(sent.get("tools"))))
+    names = dict.fromkeys(keys_in(sent.get("tools")))
+    yield from (("tools", name) for name in names if name not in _NEEDED_IN_TOOLS)
 
 
 def _message_paths(part: str, messages: object) -> Iterator[FieldPath]:
@@ -472,59 +472,14 @@ def _message_paths(part: str, messages: object) -> Iterator[FieldPath]:
                 yield from (path for each in inner if (path := _dispensable(each)))
 
 
-def _schema_keys(schema: object) -> Iterator[str]:
-    """The keys of a schema and of all within it that could be left out; names that users gave are none."""
-    for value in schema if isinstance(schema, list | tuple) else [schema]:
-        if isinstance(value, Mapping):
-            for key, inner in value.items():
-                if key not in _NEEDED_IN_TOOLS:
-                    yield key
-                yield from _schema_keys(list(inner.values()) if _is_of_users(key, inner) else inner)
-
-
-def _is_of_users(key: str, inner: object) -> bool:
-    return key in _NAMED_BY_USERS and isinstance(inner, Mapping)
-
-
 def refused_words(refusal: Refusal, sent: Json) -> frozenset[str]:
     """The words of tool schemas that this refusal of `sent` names, of those that can be said otherwise."""
     if not (refusal.is_of(UNKNOWN) or refusal.is_of(INVALID)):
         return frozenset()
     placed = {path[-1] for place in refusal.all_places if (path := path_of(place))}
-    spoken = (
-        word for word in _words_of(sent.get("tools")) if word in placed or _speaks_of(word, refusal.text)
-    )
-    named = frozenset(spoken)
+    sayable = WORDS.intersection(keys_in(sent.get("tools")))
+    named = frozenset(word for word in sayable if word in placed or _speaks_of(word, refusal.text))
     return named | REFERENCES if named & REFERENCES else named
-
-
-def _words_of(schema: object) -> Set[str]:
-    """The words in the schemas of tools that can be said otherwise."""
-    if isinstance(schema, list | tuple):
-        return {word for each in schema for word in _words_of(each)}
-    if not isinstance(schema, Mapping):
-        return frozenset()
-    inner = {
-        word
-        for key, value in schema.items()
-        for word in _words_of(list(value.values()) if _is_of_users(key, value) else value)
-    }
-    return inner | (schema.keys() & WORDS)
-
-
-def without_keys(schema: Any, keys: frozenset[str]) -> Any:
-    """The schema without these keys, wherever they are keys of a schema."""
-    if isinstance(schema, list | tuple):
-        return [without_keys(each, keys) for each in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    return {
-        key: {name: without_keys(each, keys) for name, each in inner.items()}
-        if _is_of_users(key, inner)
-        else without_keys(inner, keys)
-        for key, inner in schema.items()
-        if key not in keys
-    }
 
 
 def _items(value: Any) -> Iterable[Any]:

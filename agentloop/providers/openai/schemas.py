@@ -1,11 +1,11 @@
-"""Tool schemas in fewer words, for servers that know no references and no choices.
+"""The schemas of tools: their keys, and fewer words for servers that know no references and no choices.
 
 What is sent says less then, or says it to the model in words; what a tool takes stays what it was, since
 arguments are held to its own schema.
 """
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from agentloop._plumbing.truncate import beginning
@@ -16,7 +16,9 @@ CHOICES = ("anyOf", "oneOf")
 WORDS = REFERENCES | {*CHOICES, "allOf"}
 """What can be said otherwise, and not be left out."""
 
-_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+NAMED_BY_USERS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""What holds schemas by names that users gave."""
+
 _DATA = frozenset({"default", "const", "enum", "examples", "required"})
 _NULL = {"type": "null"}
 _MOST_UNFOLDED = 1_000
@@ -35,6 +37,34 @@ def without_words(tools: Sequence[Any], words: Set[str]) -> list[Any]:
         [{'parameters': {'type': 'object'}}]
     """
     return [_of_tool(tool, words) for tool in tools]
+
+
+def without_keys(schema: Any, keys: Set[str]) -> Any:
+    """The schema without these keys, wherever they are keys of a schema."""
+    if isinstance(schema, list | tuple):
+        return [without_keys(each, keys) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: {name: without_keys(each, keys) for name, each in inner.items()}
+        if _is_of_users(key, inner)
+        else without_keys(inner, keys)
+        for key, inner in schema.items()
+        if key not in keys
+    }
+
+
+def keys_in(schema: object) -> Iterator[str]:
+    """The keys of a schema and of all within it; names that users gave are none."""
+    for value in schema if isinstance(schema, list | tuple) else [schema]:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                yield key
+                yield from keys_in(list(inner.values()) if _is_of_users(key, inner) else inner)
+
+
+def _is_of_users(key: str, inner: object) -> bool:
+    return key in NAMED_BY_USERS and isinstance(inner, Mapping)
 
 
 def _of_tool(tool: Any, words: Set[str]) -> Any:
@@ -73,7 +103,7 @@ class _Plain:
         return plain
 
     def _inside(self, key: str, value: Any) -> Any:
-        if key in _NAMED and isinstance(value, Mapping):
+        if _is_of_users(key, value):
             return {name: self.of(each) for name, each in value.items()}
         return value if key in _DATA else self.of(value)
 
