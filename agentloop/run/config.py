@@ -92,21 +92,29 @@ class RunConfig:
         """
         emitter = self.emitter(session_id, sink, run_id=run_id)
         rebase = rebase or rebase_beside(emitter.run_id)
+        keeper = self.new_keeper(self, emitter, await self.first_budget(), rebase)
+        spending = Spending(
+            limits=limits or Limits(),
+            model=self.agent.model,
+            writer=self.agent.models[-1],
+            counter=self.counter,
+            outcomes=keeper.outcomes,
+            parent=parent,
+        )
         return Run(
             agent=self.agent,
             registry=self.registry,
             prefix=self.prefix,
             sessions=self.sessions,
-            keeper=self.new_keeper(self, emitter, await self.first_budget(), rebase),
+            keeper=keeper,
+            spending=spending,
             emitter=emitter,
             counter=self.counter,
             rebase=rebase,
             spills=self.transcripts,
-            limits=limits or Limits(),
             hold=hold,
             has_lapsed=has_lapsed,
             deps=deps,
-            parent=parent,
             run_sub_agent=functools.partial(self.run_sub_agent, self),
         )
 

@@ -17,7 +17,7 @@ from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer, AsksWindow
 from agentloop.prompts import LIMIT_BEFORE_CALL
 from agentloop.run.agent import Agent, SubAgent
-from agentloop.run.limits import Limits, Spending
+from agentloop.run.limits import Spending
 from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
 from agentloop.stream import CompactionResult, ContextStatus, MessageAdded, RunEnded, RunStatus, ToolProgress
 from agentloop.tools import RunContext, RunThread, ToolAnswer, ToolRegistry
@@ -74,9 +74,9 @@ class Run:
     """One run while it goes on; `spills` is the folder for results too long to show, None for nowhere.
 
     `prefix` is what every request begins with, `registry` the tools that may be called. `run_sub_agent` runs
-    one for one of its calls, `parent` is what the run has used that calls this one as a sub-agent.
+    one for one of its calls.
 
-    `spending` is what it has used, held against `limits`. `in_vain` is how many answers in a row came to
+    `spending` is what it has used, held against its limits. `in_vain` is how many answers in a row came to
     nothing, `session` the session as this run last stored it, None before the log knows of the run and once
     it knows of its end. `hold` is what it holds it by and lets go of at its end, `has_lapsed` says whether
     others may have had the session meanwhile: its log is then looked at before anything is written, since one
@@ -89,32 +89,22 @@ class Run:
     prefix: RequestPrefix
     sessions: Sessions
     keeper: KeepsContext
+    spending: Spending
     emitter: Emitter
     counter: TokenCounter
     rebase: Rebase
     spills: Path | None
     run_sub_agent: Callable[["Run", str, SubAgent, str], Awaitable[ToolAnswer]]
-    limits: Limits = field(default_factory=Limits)
     deps: Any = None
-    parent: Spending | None = None
     in_vain: int = 0
     session: Session | None = None
     hold: Holder | None = None
     has_lapsed: Callable[[], Awaitable[bool]] = always_lapsed
     thread: RunThread = field(init=False)
-    spending: Spending = field(init=False)
     _call_ids: CallIds | None = None
 
     def __post_init__(self) -> None:
         self.thread = RunThread(self.past_limit)
-        self.spending = Spending(
-            limits=self.limits,
-            model=self.agent.model,
-            writer=self.agent.models[-1],
-            counter=self.counter,
-            outcomes=self.keeper.outcomes,
-            parent=self.parent,
-        )
 
     @property
     def id(self) -> str:

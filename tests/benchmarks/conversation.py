@@ -9,7 +9,8 @@ from agentloop.emitter import Emitter
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall, Usage
 from agentloop.redaction import Redaction
-from agentloop.run import Agent, Run
+from agentloop.run import Agent, Limits, Run
+from agentloop.run.limits import Spending
 from agentloop.sessions import Session, Sessions, rebase_beside
 from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent
@@ -48,13 +49,16 @@ def run_on(policy: Compaction, *, window: int, counter: TokenCounter = COUNTER) 
     emitter = Emitter("bench", "run", _unseen, Redaction())
     compactor = Compactor(policy=policy, model=model, transcripts=None, emitter=emitter)
     budget = Budget(window=window, max_output_tokens=4096, fixed=1000, model=MODEL, counter=counter)
+    keeper = ContextKeeper(policy=policy, budget=budget, compactor=compactor)
+    spending = Spending(limits=Limits(), model=model, writer=model, counter=counter, outcomes=keeper.outcomes)
     return Run(
         agent=Agent(model, compaction=policy),
         registry=ToolRegistry(()),
         prefix=RequestPrefix(),
         run_sub_agent=_nobody,
         sessions=Sessions(store=InMemoryStore()),
-        keeper=ContextKeeper(policy=policy, budget=budget, compactor=compactor),
+        keeper=keeper,
+        spending=spending,
         emitter=emitter,
         counter=counter,
         spills=None,
