@@ -15,7 +15,7 @@ from agentloop.errors import (
     UsageError,
 )
 from agentloop.messages import Message, Usage
-from agentloop.stream import CallbackFailed, CompactionResult, ContextStatus, RunStatus
+from agentloop.stream import CallbackFailed, CompactionResult, ContextStatus, LimitName, RunStatus
 
 TOO_LITTLE = "nothing worth compacting yet"
 NOTHING_TO_DO = (
@@ -29,12 +29,12 @@ NOTHING_TO_DO = (
 class RunResult:
     """What a run came to.
 
-    `status` is `answered`, or `limit` where a limit ended it, which `reason` then names; `output` is then all
-    that the model said since the prompt. An answer that was cut short by the model's output limit or by a
-    filter has the `reason` `length` or `content_filter`. `messages` is what the model sees at the end; the
-    whole history stands in the log. `usage` and `cost` (US dollars, None where no price is known) count every
-    request, those for summaries too. `compactions` lists all that were begun, failed ones as well;
-    `callback_failures` the callbacks that raised or took too long.
+    `status` is `answered`, or `limit` where a limit ended it: `limit` is then its name in `Limits`, `reason`
+    says it in words, and `output` is all that the model said since the prompt. An answer that was cut short
+    by the model's output limit or by a filter has the `reason` `length` or `content_filter`. `messages` is
+    what the model sees at the end; the whole history stands in the log. `usage` and `cost` (US dollars, None
+    where no price is known) count every request, those for summaries too. `compactions` lists all that were
+    begun, failed ones as well; `callback_failures` the callbacks that raised or took too long.
     """
 
     output: str
@@ -46,6 +46,7 @@ class RunResult:
     messages: tuple[Message, ...]
     compactions: tuple[CompactionResult, ...]
     reason: str | None = None
+    limit: LimitName | None = None
     callback_failures: tuple[CallbackFailed, ...] = ()
 
     def __repr__(self) -> str:

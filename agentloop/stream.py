@@ -26,6 +26,7 @@ __all__ = [
     "ContextStatus",
     "ContextWarning",
     "Level",
+    "LimitName",
     "MessageAdded",
     "ResultsCleared",
     "Retrying",
@@ -50,6 +51,9 @@ CompactionStatus: TypeAlias = Literal[
 RunStatus: TypeAlias = Literal[
     "answered", "failed", "usage", "limit", "needs_approval", "too_large", "try_later", "interrupted"
 ]
+LimitName: TypeAlias = Literal["steps", "tokens", "seconds", "cost", "repeats"]
+"""The limits of a run, as `Limits` calls them."""
+
 ToolStatus: TypeAlias = Literal["ok", "error", "timeout", "interrupted"]
 Level: TypeAlias = Literal["none", "warning", "critical"]
 """How full something is: under 80 % of it, to 90 %, above."""
@@ -275,7 +279,7 @@ class CallbackFailed(StreamEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(StreamEvent):
-    """The run is over; `status` is a word of the exit table, `reason` says more of it as in `RunResult`."""
+    """The run is over; `status` is a word of the exit table, `reason` and `limit` as in `RunResult`."""
 
     status: RunStatus
     output: str
@@ -283,6 +287,7 @@ class RunEnded(StreamEvent):
     cost: float | None
     error: str | None
     reason: str | None = None
+    limit: LimitName | None = None
 
 
 AnyStreamEvent: TypeAlias = (

@@ -93,6 +93,8 @@ async def test_a_run_ends_in_order_at_its_limit(
     ended = events[-1]
     assert isinstance(ended, RunEnded)
     assert (ended.status, ended.output, ended.error) == ("limit", said_in(requests), reason)
+    assert ended.limit is not None
+    assert getattr(limits, ended.limit) is not None
     assert len(model.requests) == requests
     stored = await stored_end(runner)
     assert (stored.status, stored.reason) == ("limit", reason)
@@ -114,9 +116,9 @@ async def test_the_result_names_the_limit_and_going_on_counts_anew(tmp_path: Pat
     runner = runner_for(model, tmp_path)
     result = await runner.run("Go", session_id="s", limits=Limits(tokens=2_000))
     assert (result.status, result.output) == ("limit", "step 1\n\nstep 2")
-    assert result.reason == "the limit of 2,000 tokens is reached: 2,000 are used"
+    assert (result.limit, result.reason) == ("tokens", "the limit of 2,000 tokens is reached: 2,000 are used")
     again = await runner.resume("s", limits=Limits(tokens=2_000))
-    assert (again.status, again.output, again.reason) == ("answered", "done", None)
+    assert (again.status, again.output, again.limit, again.reason) == ("answered", "done", None, None)
     assert_valid(model.requests)
 
 
@@ -139,7 +141,7 @@ async def test_seconds_are_measured_from_the_start_of_the_call(tmp_path: Path) -
     # The start, then twice before each step: before room is made and after.
     limits = Limits(seconds=60, clock=Clock(1_000, 1_010, 1_010, 1_059.9, 1_060.5))
     result = await runner.run("Go", session_id="s", limits=limits)
-    assert result.reason == "the limit of 60 seconds is reached: 60.5 are over"
+    assert (result.limit, result.reason) == ("seconds", "the limit of 60 seconds is reached: 60.5 are over")
     assert len(model.requests) == 1
     resumed = await runner.resume("s", limits=Limits(seconds=60, clock=Clock(9_000)))
     assert (resumed.status, resumed.output) == ("answered", "done")
@@ -222,7 +224,7 @@ async def test_the_cost_of_summaries_counts_by_the_price_of_who_wrote_them(tmp_p
     model = ScriptedModel([Answer(message=each, cost=0.0) for each in _read_messages()], window=8_000)
     policy = Compaction(micro=None, trigger=WindowFraction(0.5), model=writer)
     result = await runner_for(model, tmp_path, compaction=policy).run("Read", limits=Limits(cost=50))
-    assert result.reason == "the limit of $50 is reached: $90.0000 are spent"
+    assert (result.limit, result.reason) == ("cost", "the limit of $50 is reached: $90.0000 are spent")
 
 
 def _read_messages() -> Iterable[Message]:
@@ -312,9 +314,11 @@ amounts = st.integers(1, 10**9)
 def test_a_limit_is_reached_just_where_one_figure_is_at_or_above_it(limits: Limits, spent: Spent) -> None:
     pairs = [(limits.steps, spent.steps), (limits.tokens, spent.tokens), (limits.cost, spent.cost)]
     expected = any(limit is not None and used is not None and used >= limit for limit, used in pairs)
-    reason = limits.reached(spent)
-    assert (reason is not None) == expected
-    assert reason is None or reason.startswith("the limit of ")
+    reached = limits.reached(spent)
+    assert (reached is not None) == expected
+    if reached:
+        assert reached.words.startswith("the limit of ")
+        assert getattr(spent, reached.name) >= getattr(limits, reached.name)
 
 
 def test_nothing_spent_reaches_nothing() -> None:
@@ -363,6 +367,7 @@ async def test_a_run_that_goes_round_in_circles_ends_in_order_also_over_compacti
     runner = runner_for(model, tmp_path, compaction=Compaction(micro=None))
     result = await runner.run("Read it.", session_id="s", limits=Limits(repeats=most))
     assert result.status == "limit"
+    assert result.limit == "repeats"
     assert result.reason == (f"the limit of {most} repeats is reached: read gave the same again")
     assert bool(result.compactions) == (most == 9)
     assert len([message for message in result.messages if message.role == "tool"]) <= most

@@ -9,7 +9,7 @@ from typing import Any
 from agentloop._plumbing.to_text import strict
 from agentloop.cli.terminal import StandardOutput
 from agentloop.messages import Usage
-from agentloop.stream import CallbackFailed, RunEnded, RunStatus, StreamEvent, to_json
+from agentloop.stream import CallbackFailed, LimitName, RunEnded, RunStatus, StreamEvent, to_json
 
 _STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
 
@@ -18,7 +18,7 @@ _STRICT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=st
 class Outcome:
     """How a call ended; `status` is a word of the exit table, `error` one line where it was no answer.
 
-    `reason` is that of `RunResult`.
+    `reason` and `limit` are those of `RunResult`.
     """
 
     status: RunStatus
@@ -31,6 +31,7 @@ class Outcome:
     callback_failures: tuple[CallbackFailed, ...] = ()
     error: str | None = None
     reason: str | None = None
+    limit: LimitName | None = None
 
 
 class AnswerWriter:
@@ -116,4 +117,5 @@ def _run_ended(outcome: Outcome) -> RunEnded:
         cost=outcome.cost,
         error=outcome.error,
         reason=outcome.reason,
+        limit=outcome.limit,
     )

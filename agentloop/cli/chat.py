@@ -106,8 +106,8 @@ class Chat:
         finally:
             await view.stop()
         self._console.print(final_line(self._tally))
-        if self._tally.ended and self._tally.ended.error:
-            say(self._console, with_option(self._tally.ended.error), style="bold red")
+        if (ended := self._tally.ended) and ended.error:
+            say(self._console, with_option(ended.error, ended.limit), style="bold red")
 
     def _note_window(self) -> None:
         """With the first answer, say that the window is not known, if it is not."""

@@ -1,7 +1,6 @@
 """What went wrong in one line on standard error."""
 
 import errno
-import re
 import traceback
 from collections.abc import Collection, Iterator
 
@@ -12,16 +11,8 @@ from agentloop.cli.app import COMMANDS, exit_status, load
 from agentloop.cli.terminal import PROGRAM, error_console, few, is_verbose, say, show
 from agentloop.errors import AgentLoopError, ModelRefusedError
 from agentloop.results import status_of
-from agentloop.stream import RunStatus
+from agentloop.stream import LimitName, RunStatus
 
-_LIFTS = {
-    "model call": "--max-steps",
-    "tokens": "--max-tokens",
-    "seconds": "--max-seconds",
-    "repeats": "--max-repeats",
-    "$": "--max-cost",
-}
-"""What a limit is counted in, and the option that sets it."""
 _OF_MESSAGES = (400, 403, 413, 415, 422)
 """The HTTP statuses by which servers refuse what a request says; 403 is a key's, too."""
 _LONGEST_NAME = 200
@@ -103,11 +94,9 @@ def is_refusal_of_message(error: BaseException) -> bool:
     return isinstance(error, ModelRefusedError) and error.status in _OF_MESSAGES
 
 
-def with_option(error: str) -> str:
+def with_option(error: str, limit: LimitName | None) -> str:
     """What went wrong; where it is a limit, with the option that sets it."""
-    limit = re.match(r"the limit of (.*?) (?:is reached|cannot be held)", error)
-    option = next((option for unit, option in _LIFTS.items() if limit and unit in limit[1]), None)
-    return f"{error}; {option} sets it" if option else error
+    return f"{error}; --max-{limit} sets it" if limit else error
 
 
 def _is_by_interrupt(error: BaseException | None) -> bool:

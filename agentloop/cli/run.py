@@ -99,7 +99,7 @@ async def report_outcome(outcome: Outcome, writer: AnswerWriter, console: Consol
     except OSError as error:
         outcome = _output_failed(outcome, error)
     if outcome.error and outcome.status != "answered":
-        say(console, with_option(outcome.error), style="bold red")
+        say(console, with_option(outcome.error, outcome.limit), style="bold red")
     return exit_status(outcome.status)
 
 
@@ -248,6 +248,7 @@ def _outcome(tally: RunFigures, word: RunStatus, error: str | None) -> Outcome:
         callback_failures=tuple(tally.callback_failures),
         error=error,
         reason=ended.reason if ended else None,
+        limit=ended.limit if ended else None,
     )
 
 

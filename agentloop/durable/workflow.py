@@ -44,7 +44,7 @@ from agentloop.run import (
     split_off_compact,
 )
 from agentloop.sessions import MovedOnError
-from agentloop.stream import RunStatus, ToolEnded
+from agentloop.stream import LimitName, RunStatus, ToolEnded
 
 
 class StepResult(TypedDict, total=False):
@@ -56,7 +56,7 @@ class StepResult(TypedDict, total=False):
     - `calls` and `compact`, of an answer: the ids of the calls to run, those of the compact tool apart
     - `by`, of an answer: the execution that is to run them, see `Execution.call`
     - `interrupted`, of a call: its id, where it was in flight at a kill and did not run again
-    - `status`, `reason` (see `RunResult`) and `error`, of an end; `unwritten` where the log cannot take it
+    - `status`, `error`, `reason` and `limit` (see `RunResult`), of an end; `unwritten` where no log takes it
     - `usage` and `cost`, of the end: what the run spent
     """
 
@@ -69,6 +69,7 @@ class StepResult(TypedDict, total=False):
     interrupted: str
     status: RunStatus
     reason: str
+    limit: LimitName
     error: str | None
     unwritten: bool
     usage: dict[str, int]
@@ -320,8 +321,8 @@ class Execution:
             if run.keeper.is_due(session.context):
                 return {"do": "make_room"}
             session = self.held.session = await run.keeper.make_room(session)
-        if reason := run.spending.limit_reached():
-            return {"do": "end", "status": "limit", "reason": reason}
+        if limit := run.spending.limit_reached():
+            return {"do": "end", "status": "limit", "reason": limit.words, "limit": limit.name}
         self.held.session = await ask_model(run, session)
         return self._next()
 
@@ -360,7 +361,8 @@ class Execution:
             self.held.say_end(status, error)
             return {"status": status, "error": error}
         self.held.place.config.learn(run)
-        await run.show_end(status, output=await self._output(run, status), error=error, reason=reason)
+        output, limit = await self._output(run, status), how.get("limit")
+        await run.show_end(status, output=output, error=error, reason=reason, limit=limit)
         usage = {"input": run.spending.usage.input_tokens, "output": run.spending.usage.output_tokens}
         return {"status": status, "error": error, "usage": usage, "cost": run.spending.cost}
 

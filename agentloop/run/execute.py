@@ -38,13 +38,13 @@ from agentloop.events import Event, MessageRecord, Record, RunStartRecord
 from agentloop.messages import Message, ToolCall
 from agentloop.results import RunResult, as_run_failure, status_of
 from agentloop.run.config import RunConfig, title_of
-from agentloop.run.limits import Limits, Spending, check_priced, with_step_limit
+from agentloop.run.limits import Limits, ReachedLimit, Spending, check_priced, with_step_limit
 from agentloop.run.loop import NextStep, loop
 from agentloop.run.model_step import ask_model
 from agentloop.run.state import Run, Stored
 from agentloop.run.tool_step import run_tools, settle
 from agentloop.sessions import Session, Sessions
-from agentloop.stream import RunStarted, RunStatus
+from agentloop.stream import LimitName, RunStarted, RunStatus
 
 
 async def execute_run(
@@ -100,19 +100,20 @@ async def execute_run(
 async def _tell_end(run: Run, ended: "Ended") -> str:
     """Show that the run has ended; its output as it is shown."""
     output = run.emitter.hide(ended.output)
-    limit = ended.reason if ended.status == "limit" else None
-    await run.show_end(ended.status, output=output, error=limit, reason=ended.reason)
+    error = ended.reason if ended.limit else None
+    await run.show_end(ended.status, output=output, error=error, reason=ended.reason, limit=ended.limit)
     return output
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run ended in order: `status` is `answered` or `limit`, `reason` as in `RunResult`."""
+    """How a run ended in order: `status` is `answered` or `limit`, `reason` and `limit` as in `RunResult`."""
 
     session: Session
     status: RunStatus
     output: str
     reason: str | None = None
+    limit: LimitName | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,8 +124,7 @@ class RunSteps:
     session: Session
     message: Message | None = None
     _step: Step = field(default_factory=AskModel)
-    _limit: str | None = None
-    """Which limit is reached, in words."""
+    _limit: ReachedLimit | None = None
 
     async def open(self) -> NextStep:
         """Store that the run began, and settle what was in flight."""
@@ -155,7 +155,11 @@ class RunSteps:
         since = [record.event for record in await self.session.since(asked.seq if asked else 0)]
         said = (event for event in since if isinstance(event, MessageRecord) and event.branch is None)
         output = partial_answer(event.message for event in said)
-        return Ended(session=self.session, status="limit", output=output, reason=self._limit)
+        limit = self._limit
+        assert limit is not None, "a run ends with an answer or at a limit"
+        return Ended(
+            session=self.session, status="limit", output=output, reason=limit.words, limit=limit.name
+        )
 
     def _at(self, session: Session) -> NextStep:
         """What is to be done next with the session as it is now."""
@@ -299,5 +303,6 @@ def _result(run: Run, ended: Ended, output: str) -> RunResult:
         messages=tuple(arranged(ended.session.context.messages)),
         compactions=tuple(run.keeper.outcomes),
         reason=ended.reason,
+        limit=ended.limit,
         callback_failures=tuple(run.emitter.failures),
     )

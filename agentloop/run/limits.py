@@ -14,7 +14,7 @@ from agentloop.errors import UsageError
 from agentloop.messages import ToolCall, Usage
 from agentloop.model_call import Used
 from agentloop.models import Answer, ChatModel, Priced
-from agentloop.stream import CompactionResult
+from agentloop.stream import CompactionResult, LimitName
 
 MOST_STEPS = 200
 """Answers to an agent in one run, where nothing else is asked for."""
@@ -36,6 +36,14 @@ class Spent:
     repeated: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ReachedLimit:
+    """A limit that a run has reached, by its name in `Limits`, and in words with its figures."""
+
+    name: LimitName
+    words: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What one call of `run`, `stream` or `resume` may use; each is None for no limit.
@@ -54,7 +62,7 @@ class Limits:
     answers, and an answer without one ends the run.
 
     Example:
-        >>> Limits(tokens=200_000, cost=0.5).reached(Spent(tokens=203_411, cost=0.12))
+        >>> Limits(tokens=200_000, cost=0.5).reached(Spent(tokens=203_411, cost=0.12)).words
         'the limit of 200,000 tokens is reached: 203,411 are used'
         >>> Limits(tokens=200_000, cost=0.5).reached(Spent(tokens=90_000, cost=0.12))
 
@@ -77,24 +85,28 @@ class Limits:
         finite_above_zero_or_none("cost", self.cost)
         whole_or_none("repeats", self.repeats, 2)
 
-    def reached(self, spent: Spent) -> str | None:
-        """Which limit is reached, in words and with its figures; None where another step may be made."""
-        return next(self._reasons(spent), None)
+    def reached(self, spent: Spent) -> ReachedLimit | None:
+        """Which limit is reached; None where another step may be made."""
+        return next((ReachedLimit(name, words) for name, words in self._reasons(spent)), None)
 
-    def _reasons(self, spent: Spent) -> Iterator[str]:
+    def _reasons(self, spent: Spent) -> Iterator[tuple[LimitName, str]]:
         if self.steps is not None and spent.steps >= self.steps:
-            yield f"the limit of {self.steps:,} model call{'' if self.steps == 1 else 's'} is reached"
+            yield (
+                "steps",
+                f"the limit of {self.steps:,} model call{'' if self.steps == 1 else 's'} is reached",
+            )
         if self.tokens is not None and spent.tokens >= self.tokens:
-            yield f"the limit of {self.tokens:,} tokens is reached: {spent.tokens:,} are used"
+            yield "tokens", f"the limit of {self.tokens:,} tokens is reached: {spent.tokens:,} are used"
         if self.seconds is not None and spent.seconds >= self.seconds:
             over = f"{spent.seconds:,.1f}" if spent.seconds >= 1 else f"{spent.seconds:.2g}"
-            yield f"the limit of {self.seconds:,g} seconds is reached: {over} are over"
+            yield "seconds", f"the limit of {self.seconds:,g} seconds is reached: {over} are over"
         if self.cost is not None and spent.cost is None:
-            yield f"the limit of ${self.cost:,g} cannot be held: the model does not say what it cost"
+            yield "cost", f"the limit of ${self.cost:,g} cannot be held: the model does not say what it cost"
         elif self.cost is not None and spent.cost is not None and spent.cost >= self.cost:
-            yield f"the limit of ${self.cost:,g} is reached: ${spent.cost:,.4f} are spent"
+            yield "cost", f"the limit of ${self.cost:,g} is reached: ${spent.cost:,.4f} are spent"
         if self.repeats is not None and spent.repeats >= self.repeats:
-            yield f"the limit of {self.repeats:,} repeats is reached: {spent.repeated} gave the same again"
+            words = f"the limit of {self.repeats:,} repeats is reached: {spent.repeated} gave the same again"
+            yield "repeats", words
 
 
 def with_step_limit(limits: Limits | None, most_steps: int) -> Limits:
@@ -215,15 +227,15 @@ class Spending:
             self.repeats, self.repeated = self.results[result], call.name
         return self.results[result]
 
-    def limit_reached(self) -> str | None:
-        """Which limit is reached, here or above, in words; None where the model may be asked on.
+    def limit_reached(self) -> ReachedLimit | None:
+        """Which limit is reached, here or above; None where the model may be asked on.
 
         The steps and repeats of a run above are its own.
         """
         own, *above = self._lineage()
         return own.limits.reached(own._spent()) or _reached_by(above, steps=0, repeats=0)
 
-    def limit_between_calls(self) -> str | None:
+    def limit_between_calls(self) -> ReachedLimit | None:
         """Which limit is reached, here or above, that calls themselves use up: seconds, or repeats."""
         return _reached_by(self._lineage(), steps=0, tokens=0, cost=0.0)
 
@@ -272,7 +284,7 @@ class Spending:
         return [charge(self.writer, usage, cost) for usage, cost in parts if usage != Usage()]
 
 
-def _reached_by(runs: Iterable[Spending], **uncounted: Any) -> str | None:
+def _reached_by(runs: Iterable[Spending], **uncounted: Any) -> ReachedLimit | None:
     """The first limit of these runs that is reached, once these figures of what they spent are put aside."""
     reached = (each.limits.reached(replace(each._spent(), **uncounted)) for each in runs)
     return next(filter(None, reached), None)

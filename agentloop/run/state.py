@@ -19,7 +19,15 @@ from agentloop.prompts import LIMIT_BEFORE_CALL
 from agentloop.run.agent import Agent, SubAgent
 from agentloop.run.limits import Spending
 from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
-from agentloop.stream import CompactionResult, ContextStatus, MessageAdded, RunEnded, RunStatus, ToolProgress
+from agentloop.stream import (
+    CompactionResult,
+    ContextStatus,
+    LimitName,
+    MessageAdded,
+    RunEnded,
+    RunStatus,
+    ToolProgress,
+)
 from agentloop.tools import RunContext, RunThread, ToolAnswer, ToolRegistry
 
 
@@ -113,8 +121,8 @@ class Run:
 
     def past_limit(self) -> ToolAnswer | None:
         """What is said to a call that is not begun, since a limit is reached; None where it may begin."""
-        reason = self.spending.limit_between_calls()
-        return ToolAnswer(LIMIT_BEFORE_CALL.format(reason=reason), "error") if reason else None
+        limit = self.spending.limit_between_calls()
+        return ToolAnswer(LIMIT_BEFORE_CALL.format(reason=limit.words), "error") if limit else None
 
     def spend(self, answer: Answer, counted: int) -> None:
         """Add what one request of the agent used; `counted` is its length by our own count."""
@@ -224,6 +232,7 @@ class Run:
         output: str = "",
         error: str | None = None,
         reason: str | None = None,
+        limit: LimitName | None = None,
     ) -> None:
         """Show how the run ended; nothing is shown after it."""
         spent = self.spending
@@ -234,6 +243,7 @@ class Run:
             cost=spent.cost,
             error=error,
             reason=reason,
+            limit=limit,
         )
         await self.emitter.emit(ended)
 
