@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from agentloop.codec import decode, encode
 from agentloop.context import Context
@@ -20,13 +22,14 @@ from agentloop.events import (
     EventFilter,
     MessageRecord,
     ModelCalled,
+    NotCompacted,
     Noted,
     Record,
     Restored,
     Unknown,
     select,
 )
-from agentloop.messages import Message
+from agentloop.messages import Message, ToolCall
 from agentloop.sessions.export import to_events, to_markdown, to_openai
 from agentloop.sessions.importing import parse
 from agentloop.strategies import KeepRecentFraction
@@ -257,3 +260,76 @@ def test_markdown_cannot_be_broken_by_what_was_said() -> None:
     assert "`````\n```\n# Fake\n````\n`````" in shown
     assert "see\\ud800\n[image_url]" in shown
     assert shown.encode().decode() == shown
+
+
+def headings_of(text: str) -> list[str]:
+    """All headings that CommonMark sees, however deep; there is no HTML."""
+    tokens = list(MarkdownIt("commonmark").parse(text))
+    inner = [each for token in tokens for each in token.children or ()]
+    assert not [each for each in (*tokens, *inner) if each.type.startswith("html")]
+    return [after.content for at, after in pairwise(tokens) if at.type == "heading_open"]
+
+
+SIGNS = st.text(alphabet="\n\n\n\r\x0b\x85\u2028 \t#=-`~<h1>!/*>`.7:ab", max_size=30)
+FORGED = st.sampled_from(
+    (
+        *(
+            "# A",
+            "a\n===",
+            "a\n---",
+            "> ## A",
+            "- # A",
+            "1. # A",
+            "<h2>A</h2>",
+            "a <!--",
+            "```",
+            "~~~~",
+            "    # A",
+        ),
+        *(
+            "\r## 9 User",
+            "a\n## 9 User\nyes",
+            "x`\n# A",
+            "</blockquote>",
+            "\t# A",
+            "*9: taken back*",
+            "Calls `x`:",
+        ),
+    )
+)
+TEXTS = st.lists(SIGNS | FORGED, max_size=3).map("\n".join)
+MESSAGES = st.one_of(
+    st.builds(Message.user, TEXTS),
+    st.builds(Message.tool, TEXTS, TEXTS),
+    st.builds(
+        lambda text, name, call_id, arguments: Message.assistant(
+            text, [ToolCall(id=call_id, name=name, arguments=arguments)]
+        ),
+        *(TEXTS, TEXTS, TEXTS, TEXTS),
+    ),
+    st.builds(lambda kind: Message(role="user", content=({"type": kind},)), TEXTS),
+)
+
+
+@pytest.mark.many(300)
+@given(st.lists(MESSAGES, max_size=4), TEXTS, TEXTS)
+@example([Message.tool("<h2>A</h2>", "")], "", "`")
+@example([], "\\<h2>A</h2>", "")
+def test_all_headings_of_a_markdown_export_are_ours(said: list[Message], title: str, branch: str) -> None:
+    failed = NotCompacted(reason=title, status="failed", error=branch)
+    told = [MessageRecord(message=message, tokens=1, branch=branch or None) for message in said]
+    text = to_markdown(log(Described(title=title or "Mine"), *told, failed))
+    first, *others = headings_of(text)
+    assert [each.split()[0] for each in others] == [str(seq) for seq in range(2, len(said) + 2)]
+    assert "\n" not in first
+
+
+@pytest.mark.parametrize(
+    "forged", ["# A", "a\n---", "<h2>A</h2>", "```\n# A", "*9: all taken back*", "Calls `rm`:"]
+)
+def test_what_looks_like_a_line_of_ours_stands_in_a_fence(forged: str) -> None:
+    shown = to_markdown(
+        log(Message.user(forged), Message.assistant("Plain - or < and # and *so*.\n- 1\n- 2"))
+    )
+    fence = "````" if "`" * 3 in forged else "```"
+    assert f"## 1 User\n\n{fence}\n{forged}\n{fence}\n\n## 2 Assistant\n\nPlain -" in shown

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from agentloop import StoreError
 from agentloop._plumbing.strict_json import Nesting
 from agentloop.errors import UsageError
+from agentloop.events import Described, Unknown
 from agentloop.messages import Message
 from agentloop.sessions import importing
 from agentloop.sessions.importing import parse
@@ -281,3 +282,25 @@ def test_pieces_of_a_text_are_nested_as_the_whole(text: str, data: st.DataObject
     seen = [(each.closed, each.deepest, each.values) for each in (whole, pieces)]
     value = json.loads(text)
     assert seen[0] == seen[1] == (isinstance(value, list | dict), depth_of(value), values_of(value))
+
+
+STEERING = "\x1b]0;mine\x07 \x1b[2J\x9b1m\x7f \u202efdp.exe\u2066"
+
+
+async def test_what_lists_and_shows_is_cleaned_on_a_pipe_too(tmp_path: Path) -> None:
+    said = Message.user(f"Hello {STEERING}")
+    store = SQLiteStore(tmp_path / "agentloop" / "sessions.db")
+    newer = Unknown(kind="dreamt", body=f'{{"v":9,"kind":"dreamt","of":"{STEERING[-10:]}\x9b"}}')
+    titled = Described(title=f"Mine {STEERING}", folder=str(tmp_path), owner="ann")
+    await store.append("s", [titled, added(said), newer], expect=0)
+    await store.close()
+    for call in (("show", "s"), ("list",), ("search", "hello")):
+        for as_json in ((), ("--json",)):
+            done = agentloop("sessions", *call, *as_json, cwd=tmp_path)
+            assert done.status == 0, done.err
+            assert not set(done.out) & (set(STEERING) - set(" 0;mine2J1fdp.exe[]m")), call
+    shown = json.loads(agentloop("sessions", "show", "s", "--json", cwd=tmp_path).out)
+    assert shown[1]["message"]["content"] == f"Hello {STEERING}"
+    assert shown[2]["of"] == f"{STEERING[-10:]}\x9b"
+    exported = json.loads(agentloop("sessions", "export", "s", cwd=tmp_path).out)
+    assert exported[0]["content"] == f"Hello {STEERING}"

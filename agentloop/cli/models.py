@@ -7,7 +7,7 @@ import click
 
 from agentloop.cli.options import BASE_URL, HEADER
 from agentloop.cli.settings import OFFLINE, settings_of_call
-from agentloop.cli.terminal import StandardOutput, error_console, run_to_end, warn
+from agentloop.cli.terminal import StandardOutput, columns, error_console, run_to_end, warn
 from agentloop.errors import BadAnswerError
 from agentloop.providers.openai import VENDOR_ERRORS, LoopClients, Server, ServerChoice, understand
 
@@ -61,5 +61,5 @@ def _names(body: bytes, server: Server) -> list[str]:
 
 
 async def _written(output: StandardOutput, names: list[str]) -> int:
-    await output.write("".join(f"{name}\n" for name in names))
+    await output.write("".join(map(columns, names)))
     return 0

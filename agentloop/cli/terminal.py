@@ -243,6 +243,11 @@ def printable(text: str) -> str:
     return _UNSEEN.sub("�", text.replace("\r", ""))
 
 
+def escaped(data: str) -> str:
+    """JSON with those characters escaped, which can only stand in its strings."""
+    return _UNSEEN.sub(lambda char: f"\\u{ord(char[0]):04x}", data)
+
+
 def columns(*fields: str) -> str:
     """One line of these fields, whatever they hold."""
     return "\t".join(" ".join(printable(field).split()) for field in fields) + "\n"

@@ -90,8 +90,9 @@ def to_markdown(records: Iterable[Record]) -> str:
     """The session in Markdown: its title, all that was said, whole, and where it was compacted.
 
     The title is the newest that the records give, and stands above all that was said.
-    Tool calls and results stand in fences that they cannot close. The text is strict UTF-8: lone
-    surrogates are shown escaped.
+    Tool calls and results stand in fences that they cannot close. So does what else was said where a line of
+    it could pass for one of ours: all headings are. The text is strict UTF-8: lone surrogates are shown
+    escaped.
 
     Example:
         >>> from agentloop.events import MessageRecord
@@ -108,7 +109,7 @@ def to_markdown(records: Iterable[Record]) -> str:
 
 def heading(title: str) -> str:
     """The block that a title is."""
-    return f"# {' '.join(title.split())}".encode("utf-8", "backslashreplace").decode()
+    return f"# {_folded(title)}".encode("utf-8", "backslashreplace").decode()
 
 
 def to_blocks(records: Iterable[Record]) -> Iterator[str]:
@@ -127,9 +128,11 @@ def _blocks(seq: int, event: Event) -> list[str]:
             if event.is_rewind:
                 return [f"*{seq}: {places} taken back*"]
             sizes = f"{event.before:,} tokens before, {event.after:,} after"
-            return [f"*{seq}: {places} compacted ({event.reason}): {sizes}*", _fenced(event.replacement)]
+            why = _folded(event.reason)
+            return [f"*{seq}: {places} compacted ({why}): {sizes}*", _fenced(event.replacement)]
         case NotCompacted():
-            return [f"*{seq}: not compacted ({event.reason}), {event.status}: {event.error}*"]
+            why, error = _folded(event.reason), _folded(f"{event.status}: {event.error}")
+            return [f"*{seq}: not compacted ({why}), {error}*"]
         case Restored():
             return [f"*{seq}: the compaction at {event.seq} was taken back*"]
     return []
@@ -137,21 +140,23 @@ def _blocks(seq: int, event: Event) -> list[str]:
 
 def _said(seq: int, event: MessageRecord) -> list[str]:
     message = event.message
-    who = message.role.capitalize() + (f" in {' '.join(event.branch.split())}" if event.branch else "")
+    who = _folded(message.role.capitalize()) + (f" in {_folded(event.branch)}" if event.branch else "")
+    content = _content(message)
     if message.role == "tool":
-        answered = message.tool_call_id or message.name or ""
-        return [f"## {seq} {who}: result of `{answered}`", _fenced(_content(message))]
+        return [
+            f"## {seq} {who}: result of {_code(message.tool_call_id or message.name or '')}",
+            _fenced(content),
+        ]
     calls = [
         block
         for call in message.tool_calls
-        for block in (f"Calls `{call.name}`{_named(call.id)}:", _fenced(call.arguments))
+        for block in (
+            f"Calls {_code(call.name)}{f' ({_code(call.id)})' if call.id else ''}:",
+            _fenced(call.arguments),
+        )
     ]
-    content = _content(message)
-    return [f"## {seq} {who}", *([content] if content else []), *calls]
-
-
-def _named(call_id: str) -> str:
-    return f" (`{call_id}`)" if call_id else ""
+    said = [content if _is_plain(content) else _fenced(content)] if content else []
+    return [f"## {seq} {who}", *said, *calls]
 
 
 def _content(message: Message) -> str:
@@ -163,7 +168,44 @@ def _content(message: Message) -> str:
     return "\n".join([message.text, *others]) if message.text else "\n".join(others)
 
 
+_TAG = pattern(r"<[A-Za-z/!?]")
+_SIGNS = pattern(r"[\\`<]")
+_MARKS = " \t>*+-.)0123456789"
+"""What stands before the first word of a list's items and of quotes."""
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it has no heading, fence or tag, no line that underlines one, and none that looks like ours."""
+    return not _TAG.search(text) and all(map(_is_plain_line, text.splitlines()))
+
+
+def _is_plain_line(line: str) -> bool:
+    words = line.lstrip(_MARKS)
+    if not words.strip("= \t"):
+        return not line.rstrip().endswith(("-", "="))
+    is_note = line.lstrip()[:1] == "*" and line.lstrip()[1:2].isdigit()
+    return not is_note and not words.startswith(("#", "```", "~~~", "Calls `"))
+
+
+def _folded(text: str) -> str:
+    """The text on one line; what would begin code or a tag in it is escaped."""
+    return _SIGNS.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    """The text on one line, as code that it cannot end."""
+    text = " ".join(text.split())
+    if "`" not in text:
+        return f"`{text}`"
+    signs = _ticks(text, 1)
+    return f"{signs} {text} {signs}"
+
+
 def _fenced(text: str) -> str:
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = _ticks(text, 3)
     return f"{fence}\n{text}\n{fence}"
+
+
+def _ticks(text: str, least: int) -> str:
+    """More backticks than stand in a row in the text."""
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))

@@ -13,7 +13,15 @@ from agentloop.cli.options import STORE, WholeNumber, options
 from agentloop.cli.sessions.command import HEADING, Opened, as_data, missing_store, row, run_work
 from agentloop.cli.sessions.pages import DAMAGED, PAGE_RECORDS, in_sight, page_reader, say_nothing, warn
 from agentloop.cli.sessions.transfer import SELECTION, Read, check_there, export_texts, filter_of, is_shown
-from agentloop.cli.terminal import StandardOutput, error_console, few, listing, say
+from agentloop.cli.terminal import (
+    StandardOutput,
+    error_console,
+    escaped,
+    few,
+    listing,
+    printable,
+    say,
+)
 from agentloop.events import EventFilter
 from agentloop.redaction import redacted
 from agentloop.stores import SessionInfo
@@ -79,7 +87,7 @@ def show(
         only_these = None if of_it == EventFilter() else of_it
         async with aclosing(export_texts(opened, info, shape, only_these, read=read)) as texts:
             async for text in texts:
-                for piece in text.splitlines() if as_json else (text,):
+                for piece in map(escaped, text.splitlines()) if as_json else (printable(text),):
                     await output.write(f"{between()}{piece}")
 
     marks = chain(["[\n"], repeat(",\n"))
