@@ -1,5 +1,6 @@
 """Folders and files that somebody made to do harm: their code does not run, and they change nothing."""
 
+import asyncio
 import json
 import os
 import signal
@@ -23,6 +24,8 @@ from agentloop.messages import Message
 from agentloop.sessions import importing
 from agentloop.sessions.importing import parse
 from agentloop.stores.sqlite import SQLiteStore
+from agentloop.stores.sqlite.file import SQLiteFile
+from agentloop.stores.sqlite.thread import OpenedFile
 from agentloop.workspace import workspace_tools
 from tests.cli_kit import ROOT, agentloop, environment, terminal
 from tests.kit import added
@@ -148,6 +151,7 @@ def values_of(value: object) -> int:
 FOREIGN = {
     "trigger": "CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END",
     "view": "CREATE VIEW v AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x FROM n",
+    "index": "CREATE UNIQUE INDEX i ON events (1) WHERE seq > 1",
     "computed column": "ALTER TABLE events ADD COLUMN y AS (replace(body, 'a', 'b'))",
 }
 
@@ -167,6 +171,60 @@ async def test_a_store_with_what_is_not_ours_is_refused_and_stays_as_it_is(tmp_p
     for call in (("sessions", "list"), ("sessions", "check"), ("sessions", "show", "s")):
         assert f"the {kind}" in agentloop(*call, "--store", f"sqlite:///{path}", cwd=tmp_path).complaint()
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+async def test_what_is_made_while_a_store_is_open_is_refused_too(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "sessions.db"
+    store = SQLiteStore(path)
+    await store.append("s", [added(Message.user("Hello"))], expect=0)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(FOREIGN[kind])
+    with pytest.raises(StoreError, match=f"the {kind} .* is not agentloop's"):
+        await store.append("s", [added(Message.user("More"))], expect=1)
+    with pytest.raises(StoreError, match=f"the {kind} .* is not agentloop's"):
+        await store.read("s")
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "rule", ["PRIMARY KEY (session_id, seq) ON CONFLICT REPLACE", "CHECK (length(body) < 9)"]
+)
+async def test_a_table_with_a_rule_of_its_own_is_refused(tmp_path: Path, rule: str) -> None:
+    path = tmp_path / "sessions.db"
+    store = SQLiteStore(path)
+    await store.append("s", [added(Message.user("Hello"))], expect=0)
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        (made,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events'").fetchone()
+        key = "PRIMARY KEY (session_id, seq)"
+        connection.execute("DROP TABLE events")
+        connection.execute(made.replace(key, rule if rule.startswith(key) else f"{rule}, {key}"))
+    with pytest.raises(StoreError, match="the rule in the table 'events' .* is not agentloop's"):
+        await store.info("s")
+    await store.close()
+
+
+async def test_a_read_that_nobody_waits_for_is_broken_off_and_a_write_is_not(tmp_path: Path) -> None:
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n"
+    long = endless.replace("FROM n)", "FROM n WHERE x < 1000000)")
+    opened = OpenedFile(tmp_path / "sessions.db", busy_seconds=1)
+
+    def write(file: SQLiteFile) -> None:
+        with file.transaction() as connection:
+            connection.execute(long)
+            connection.execute("INSERT INTO checkpoints VALUES ('s', 1, 'x', '')")
+
+    await opened.begin(lambda file: file.change(lambda connection: None, None))
+    writing = opened.begin(write)
+    reading = opened.begin(lambda file: file.rows(endless))
+    writing.cancel()
+    reading.cancel()
+    (count,) = (await opened.begin(lambda file: file.rows("SELECT count(*) FROM checkpoints")))()
+    assert count == (1,)
+    closing_it = opened.let_go()
+    assert closing_it
+    await asyncio.wrap_future(closing_it)
 
 
 async def test_a_view_in_the_place_of_a_table_hangs_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ looked at and made. What is said of it names the path as it was given.
 
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -24,12 +25,25 @@ from agentloop.errors import ConflictError, DamagedError, StoreError
 from agentloop.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, TABLES
 
 _WRITE = "BEGIN IMMEDIATE"
+_STEPS = 10_000
+"""So many steps of a statement are about a millisecond."""
 QUICK_SECONDS = 0.002
 """A write that took less is over sooner than two switches of threads would be on a machine at work."""
+_OURS = tuple(sorted(TABLES[-1]))
+_INDEXES = tuple(
+    each for step in MIGRATIONS for each in step if each.startswith(("CREATE IND", "CREATE UNI"))
+)
+_RULES = ("CHECK", "COLLATE", "CONFLICT", "REFERENCES", "UNIQUE")
+"""The words without which no table has a rule of its own; ours have none."""
 _FOREIGN = f"""
     SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')
+    UNION ALL SELECT type, name FROM sqlite_schema
+    WHERE type = 'index' AND tbl_name IN {_OURS} AND sql NOT IN {_INDEXES}
+    UNION ALL SELECT 'rule in the table', name FROM sqlite_schema
+    WHERE type = 'table' AND name IN {(*_OURS, "words")}
+    AND ({" OR ".join(f"replace(sql, 'checkpoints', '') LIKE '%{word}%'" for word in _RULES)})
     UNION ALL SELECT 'computed column', x.name FROM sqlite_schema s, pragma_table_xinfo(s.name) x
-    WHERE s.name IN {tuple(sorted(TABLES[-1]))} AND x.hidden IN (2, 3) AND NOT (
+    WHERE s.name IN {_OURS} AND x.hidden IN (2, 3) AND NOT (
         s.name = 'sessions' AND x.name = 'expires'
         AND instr(s.sql, 'expires REAL AS (updated + ttl_seconds) VIRTUAL'))"""
 MOST_CHECKED_BYTES = 16 * 1024 * 1024
@@ -68,6 +82,11 @@ class SQLiteFile:
         """Whether the work at hand may wait for another process, for up to `busy_seconds`."""
         self._timeout_seconds = busy_seconds
         """How long the connection waits, as it was last told."""
+        self.is_given_up: Callable[[], bool] = lambda: False
+        """Whether nobody waits for the work at hand any more: what only reads is broken off then."""
+        self._only_reads = False
+        self._schema: int | None = None
+        """The version of the schema that was last looked at for what is not ours."""
         self._last_write_seconds: float | None = None
         """What the last write by this connection took; None where there was none."""
 
@@ -137,11 +156,12 @@ class SQLiteFile:
         Raises:
             StoreError: the file cannot be read or written; the text names it and says what to do.
         """
-        connection = None
+        connection, self._only_reads = None, begin != _WRITE
         try:
             with self._faults_told():
                 connection = self._opened()
                 began = self._begin(connection, begin)
+                self._look_at_schema(connection)
                 yield connection
                 connection.execute("COMMIT")
                 self._refuse_written()
@@ -165,7 +185,7 @@ class SQLiteFile:
         if self._connection:
             with suppress(sqlite3.Error):
                 self._connection.close()
-        self._connection = self._identity = self._stood = self._last_write_seconds = None
+        self._connection = self._identity = self._stood = self._last_write_seconds = self._schema = None
 
     @contextmanager
     def _faults_told(self) -> Iterator[None]:
@@ -200,6 +220,17 @@ class SQLiteFile:
             raise BusyError from error
         return began
 
+    def _look_at_schema(self, connection: sqlite3.Connection) -> None:
+        """Refuse what is not ours, in the transaction that has begun, where the schema is another since.
+
+        Raises:
+            StoreError: there is such a thing; nothing was changed.
+        """
+        (schema,) = connection.execute("PRAGMA schema_version").fetchone()
+        if schema != self._schema:
+            _refuse_foreign(connection, self.path)
+            self._schema = schema
+
     def _roll_back(self) -> None:
         try:
             if self._connection:
@@ -230,6 +261,7 @@ class SQLiteFile:
             database, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False, uri=True
         )
         connection.text_factory = _text
+        connection.set_progress_handler(lambda: self._only_reads and self.is_given_up(), _STEPS)
         self._connection, self._timeout_seconds = connection, self._busy_seconds
         self._identity = _identity(self.path)
         self._prepare(connection)
@@ -246,6 +278,7 @@ class SQLiteFile:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
+        be_defensive(connection, True)
         version = _looked_over(connection, self.path)
         if self._log_is_doubtful:
             self._log_is_doubtful = not _log_begun_anew(connection, self.path, self._busy_seconds)
@@ -259,6 +292,15 @@ class SQLiteFile:
             _migrate(connection, self.path)
 
 
+def be_defensive(connection: sqlite3.Connection, on: bool) -> None:
+    """Whether SQLite refuses what can spoil a file (https://sqlite.org/c3ref/c_dbconfig_defensive.html).
+
+    Python can ask for it from 3.12 on.
+    """
+    if sys.version_info >= (3, 12):
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, on)
+
+
 def _looked_over(connection: sqlite3.Connection, path: Path) -> int:
     """The version of the tables in the file, 0 where nothing stands in it yet; what is cheap is checked.
 
@@ -268,7 +310,6 @@ def _looked_over(connection: sqlite3.Connection, path: Path) -> int:
     connection.execute("BEGIN")
     if version := _version(connection, path):
         there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-        _refuse_foreign(connection, path)
         small = path.stat().st_size <= MOST_CHECKED_BYTES
         if not TABLES[version] <= there:
             raise DamagedError(f"{path}: {DAMAGED}")
@@ -281,7 +322,7 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
     """What would do something of its own whenever a record is read or written is none of ours.
 
     Raises:
-        StoreError: there is such a trigger, view or computed column; nothing was changed.
+        StoreError: there is such a trigger, view, index, rule or computed column; nothing was changed.
     """
     for kind, name in connection.execute(_FOREIGN):
         raise StoreError(

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agentloop._plumbing.aio import WorkThread
 from agentloop.stores.sqlite.file import BusyError, SQLiteFile
@@ -77,7 +77,7 @@ class _Open:
         self._lock = threading.Lock()
         self._gone = False
         self._thread = WorkThread(f"sqlite {file.path.name}")
-        self._waiting: deque[object] = deque()
+        self._waiting: deque[_Turn] = deque()
         self._stands = threading.Lock()
         self._stands.acquire()
         self._closed = _running()
@@ -88,9 +88,10 @@ class _Open:
         with self._lock:
             if self._gone:
                 return None
-            turn = object()
+            turn = _Turn()
             self._waiting.append(turn)
-            return self._thread.begin(partial(self._done, turn, work))
+            turn.future = self._thread.begin(partial(self._done, turn, work))
+            return turn.future
 
     def at_once(self, work: Callable[[SQLiteFile], T]) -> T:
         if self._lock.locked():
@@ -118,10 +119,12 @@ class _Open:
         self._lock, self._gone, self._closed = threading.Lock(), True, _running()
         self._closed.set_result(None)
 
-    def _done(self, turn: object, work: Callable[[SQLiteFile], T]) -> T:
+    def _done(self, turn: "_Turn", work: Callable[[SQLiteFile], T]) -> T:
+        self._file.is_given_up = turn.is_given_up
         try:
             return work(self._file)
         finally:
+            self._file.is_given_up = lambda: False
             # Before its own stand those alone that a signal's exception kept from being handed in.
             while self._waiting.popleft() is not turn:
                 pass
@@ -133,6 +136,16 @@ class _Open:
         _STANDING.discard(self)
         self._stands.release()
         self._closed.set_result(None)
+
+
+class _Turn:
+    """Work that is queued, and the future of who waits for it."""
+
+    future: "LoopFuture[Callable[[], Any]] | None" = None
+
+    def is_given_up(self) -> bool:
+        """Whether nobody waits for it any more; asked in the thread that does it."""
+        return self.future is not None and self.future.cancelled()
 
 
 def _running() -> "Future[None]":
