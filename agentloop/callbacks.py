@@ -252,7 +252,8 @@ class CallbackList:
             if isinstance(reply, Veto | Focus | Replace):
                 replies.append(reply)
             elif reply is not None:
-                await self._report(callback, "before_compaction", f"returned {type(reply).__name__}")
+                error = f"returned {shown(reply)}: return Veto(…), Focus(…), Replace(…) or None"
+                await self._report(callback, "before_compaction", error)
         return replies
 
     async def after_compaction(self, result: CompactionResult) -> None:

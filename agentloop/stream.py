@@ -426,23 +426,23 @@ class CompactionResult:
     messages_before: int
     messages_after: int
     compaction_id: str = ""
-    archived: tuple[int, ...] = ()
+    archived: tuple[int, ...] = field(default=(), repr=False)
     archived_events: tuple[Record, ...] = field(default=(), repr=False)
     kept_events: tuple[Record, ...] = field(default=(), repr=False)
     compacted_events: tuple[Message, ...] = field(default=(), repr=False)
     transcript: str | None = None
     duration_seconds: float = 0.0
-    summary: str = ""
+    summary: str = field(default="", repr=False)
     summary_tokens: int = 0
-    lost: tuple[str, ...] = ()
+    lost: tuple[str, ...] = field(default=(), repr=False)
     lost_count: int = 0
-    unread: tuple[int, ...] = ()
+    unread: tuple[int, ...] = field(default=(), repr=False)
     error: str | None = None
     usage: Usage = field(default_factory=Usage)
-    unreported: Usage = field(default_factory=Usage)
+    unreported: Usage = field(default_factory=Usage, repr=False)
     cost: float | None = None
     seq: int | None = None
-    shortened: tuple[int, ...] = ()
+    shortened: tuple[int, ...] = field(default=(), repr=False)
     window: int = 0
     unsaved: str | None = None
     callback_failures: tuple[CallbackFailed, ...] = ()

@@ -517,6 +517,21 @@ NAMES: dict[str, tuple[Callable[[Any], object], tuple[Any, ...], str]] = {
         ("digest", 3, compaction.Digest),
         "on_failure must be a Digest, Lines, a Note, None, or a function of an error",
     ),
+    "Agent.recall": (
+        lambda bad: agent(recall=bad),
+        ("yes", "false", 1, None),
+        "recall must be True or False",
+    ),
+    "Compaction.tool": (
+        lambda bad: agentloop.Compaction(tool=bad),
+        ("yes", 0, None),
+        "tool must be True or False",
+    ),
+    "OpenAIChat.stream": (
+        lambda bad: agentloop.OpenAIChat("m", api_key="sk", stream=bad),
+        ("no", 1, None),
+        "stream must be True or False",
+    ),
     "EventFilter": (lambda bad: agentloop.EventFilter(kinds=[bad]), ("", "message", None, 3), "kind"),
 }
 

@@ -15,6 +15,7 @@ import pytest
 
 from agentloop import triggers
 from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.checks import shown
 from agentloop.callbacks import Callbacks, Focus, Replace, Veto
 from agentloop.compaction import Compaction, compact_messages
 from agentloop.errors import ContextOverflowError, ContextTooLongError, UsageError
@@ -751,3 +752,14 @@ def test_a_callback_that_nobody_would_call_is_refused(callback: Any, says: str) 
 
 async def test_a_helper_beside_the_method_itself_is_no_slip(tmp_path: Path) -> None:
     assert (await runner_for(ScriptedModel(["one"]), tmp_path, Both()).run("Go")).callback_failures == ()
+
+
+@pytest.mark.parametrize("reply", ["keep the ids", True, Veto, {"focus": "ids"}], ids=str)
+async def test_what_is_no_reply_is_named_with_what_may_be_one(reply: Any, tmp_path: Path) -> None:
+    class Wrong(Callbacks):
+        def before_compaction(self, request: CompactionRequest) -> Any:
+            return reply
+
+    failed, ends = await outcome_of(tmp_path, Wrong())
+    assert set(failed) == {f"returned {shown(reply)}: return Veto(…), Focus(…), Replace(…) or None"}
+    assert ends[-1] == "answered"

@@ -353,3 +353,67 @@ def test_what_is_planted_in_a_session_is_known_by_a_list_compacted_again_and_aga
     kinds = ("fact", "rule", "goal", "new value", "file", "decision")
     missed = [plant for plant in session.plants if plant.kind in kinds and plant.value not in sent]
     assert missed == []
+
+
+CALLED = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+
+def result(call_id: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": "A tree."}
+
+
+@pytest.mark.parametrize(
+    ("behind", "notices"),
+    [
+        ([result("x")], ["message 1: a result of no call before it ('x') is left out"]),
+        (
+            [{"role": "assistant", "content": None, "tool_calls": [CALLED]}, result("c1"), result("c1")],
+            ["message 3: a result of no call before it ('c1') is left out"],
+        ),
+        (
+            [{"role": "assistant", "content": None, "tool_calls": [CALLED]}],
+            ["message 1: its call 'c1' has no result and is answered as interrupted"],
+        ),
+        (
+            [{"role": "critic", "content": "Too long."}, {"role": "system", "content": "Be brief."}],
+            [
+                "message 1: what 'critic' says here is shown as a user's, with a label",
+                "message 2: what 'system' says here is shown as a user's, with a label",
+            ],
+        ),
+        ([{"role": "assistant", "content": ""}], ["message 1: an assistant's that says nothing is left out"]),
+        ([{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Bye."}], []),
+    ],
+    ids=["orphan", "twice", "unanswered", "roles", "empty", "sound"],
+)
+def test_what_is_left_out_or_shown_otherwise_is_said(
+    behind: list[dict[str, Any]], notices: list[str]
+) -> None:
+    assert compact_messages([{"role": "user", "content": "Hi."}, *behind], window="8k").notices == tuple(
+        notices
+    )
+
+
+def test_a_sound_conversation_has_no_notices_however_often_it_is_given() -> None:
+    once = compact_messages(chat(), SlidingWindow(6), window="16k")
+    assert (once.notices, compact_messages(once, SlidingWindow(4), window="16k").notices) == ((), ())
+
+
+@pytest.mark.parametrize("wrong", ["text", {"content": "x"}, None, 5])
+def test_what_is_no_message_is_named_by_its_index(wrong: Any) -> None:
+    with pytest.raises(
+        UsageError, match=r"^message 1: a message must be a JSON object with a text field 'role'"
+    ):
+        compact_messages([{"role": "user", "content": "Hi."}, wrong], window="8k")
+
+
+@pytest.mark.parametrize("wrong", ["text", {"role": "user", "content": "x"}, None, 5])
+def test_what_is_no_list_of_messages_is_named(wrong: Any) -> None:
+    with pytest.raises(UsageError, match=r"^messages must be a list of messages, not "):
+        compact_messages(wrong, window="8k")
+
+
+def test_a_result_is_shown_in_a_few_words() -> None:
+    [result] = compact_messages(chat(40), SlidingWindow(6), window="16k").results
+    assert len(result.archived) > 100
+    assert len(repr(result)) < 600

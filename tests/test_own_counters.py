@@ -115,3 +115,16 @@ async def test_the_log_holds_what_is_shown_shortened_by_the_agents_counter(tmp_p
     assert [item.tokens for item in done.cleared] == [
         count_message(item.message, COUNTER) for item in done.cleared
     ]
+
+
+@pytest.mark.parametrize("count", [None, -1, "5", 1.5, float("nan"), True], ids=str)
+@pytest.mark.parametrize("make", EVERY.values(), ids=EVERY.keys())
+def test_what_is_no_count_is_named(make: Make, count: object) -> None:
+    def mine(text: str) -> object:
+        return count
+
+    first, *_ = steps(make(counter=mine))
+    with pytest.raises(
+        UsageError, match=f"the counter mine gave {count!r}: it must give a whole number of at"
+    ):
+        first(context_of(said(turn(1), turn(2))), BUDGET)

@@ -310,6 +310,30 @@ def test_bad_names_and_limits_are_refused() -> None:
         agent().as_tool("scout", "Finds.", limits=5)  # type: ignore[arg-type]
 
 
+def test_an_agent_is_no_tool_before_it_is_made_one() -> None:
+    way = r"cannot become a tool: give what its as_tool\(name, description\) makes of it"
+    with pytest.raises(ToolDefinitionError, match=way) as caught:
+        agent(tools=[agent()])
+    assert len(str(caught.value)) < 160
+
+
+async def test_sub_agents_stand_twelve_deep_and_no_deeper() -> None:
+    name = "n" * 64
+    deepest = agent("the answer")
+    for _ in range(12):
+        deepest = agent(calls(**{name: {"task": "go"}}), "done", tools=[deepest.as_tool(name, "Goes.")])
+    async with Runner(deepest, transcripts=None) as runner:
+        assert (await runner.run("Go.", session_id="s" * 128)).output == "done"
+        logs = await runner.branches("s" * 128)
+        assert len(logs) == 12
+        records = await log_of(runner.store, max((log.id for log in logs), key=len))
+    assert "the answer" in [each.message.text for each in records if isinstance(each, MessageRecord)]
+    with pytest.raises(
+        ToolDefinitionError, match="sub-agents stand 13 deep in it: at most 12 levels are run"
+    ):
+        agent(tools=[deepest.as_tool(name, "Goes.")])
+
+
 async def test_the_command_line_shows_exports_and_deletes_the_logs_of_sub_agents(tmp_path: Path) -> None:
     below = agent("The door is green.", "x " * 30_000).as_tool("scout", "Finds.")
     asked = [calls(scout={"task": "door"}), calls(scout={"task": "long"})]

@@ -123,6 +123,11 @@ def share_below_one(name: str, value: float) -> None:
     _hold(name, value, "at least 0 and below 1", so=is_kept_number(value) and 0 <= value < 1)
 
 
+def flag(name: str, value: bool) -> None:
+    """Refuse what is neither True nor False, such as `"no"`, which would count as True."""
+    _hold(name, value, "True or False", so=isinstance(value, bool))
+
+
 def text(name: str, value: str) -> None:
     """Refuse what is no text."""
     _hold(name, value, "a text", so=isinstance(value, str))

@@ -208,9 +208,14 @@ def rewind_text(gone: int, turns: int = 1) -> str:
     """What `rewind` did that was to take so many turns back, in one line."""
     if not gone:
         return "there is no turn to take back"
-    which, them = ("newest turn", "it") if gone == 1 else (f"newest {gone} turns", "them")
-    all_of_them = f"; there are no more than {gone}" if gone < turns else ""
-    return f"taken back: the {which}; undo gives {them} back{all_of_them}"
+    them = "it" if gone == 1 else "them"
+    if gone < turns:
+        which = "the only turn" if gone == 1 else f"all {gone} turns"
+        return (
+            f"taken back: {which} there {'is' if gone == 1 else 'are'}, not {turns}; undo gives {them} back"
+        )
+    which = "newest turn" if gone == 1 else f"newest {gone} turns"
+    return f"taken back: the {which}; undo gives {them} back"
 
 
 async def _interrupted(runner: Runner, info: SessionInfo) -> str:

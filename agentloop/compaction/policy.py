@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from agentloop._plumbing.checks import above_zero, fraction, shown
+from agentloop._plumbing.checks import above_zero, flag, fraction, shown
 from agentloop.errors import UsageError
 from agentloop.models import ChatModel, check_model
 from agentloop.strategies import KeepRecentFraction, MicroCompact, Strategy, check_strategy
@@ -48,9 +48,10 @@ class Compaction:
 
     def __post_init__(self) -> None:
         if not isinstance(self.micro, MicroCompact | None):
-            raise UsageError(f"micro must be a MicroCompact(…) or None, not {self.micro!r}")
+            raise UsageError(f"micro must be a MicroCompact(…) or None, not {shown(self.micro)}")
         check_parts(self.trigger, None)
         check_strategy("strategy", self.strategy)
+        flag("tool", self.tool)
         if self.model is not None:
             check_model("model", self.model)
         fraction("summary_share", self.summary_share, most=0.5)

@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from agentloop._plumbing.amounts import named_tokens
+from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.compaction.compactor import Compactor
@@ -23,17 +24,22 @@ from agentloop.compaction.policy import Compaction
 from agentloop.context import (
     ACKNOWLEDGED,
     REQUEST_OVERHEAD,
+    ROLES,
+    SYSTEM_ROLES,
     TOLD_TO_GO_ON,
     Budget,
     TokenCounter,
+    answers,
     chat_messages,
     count_message,
     counter_for,
     for_chat,
     record_in,
+    says_nothing,
     wire_messages,
 )
 from agentloop.emitter import CALLBACK_SECONDS, Emitter, drop_event
+from agentloop.errors import UsageError
 from agentloop.events import Compacted, Event, Made, MessageRecord, Noted
 from agentloop.messages import Json, Message
 from agentloop.models import ChatModel, check_model
@@ -61,11 +67,21 @@ SOURCE = "earlier record"
 
 
 class CompactedMessages(list[Json]):
-    """Chat-completions messages, valid for a strict provider; `results` says what was done to them."""
+    """Chat-completions messages, valid for a strict provider; `results` says what was done to them.
 
-    def __init__(self, messages: Iterable[Json], results: Iterable[CompactionResult] = ()) -> None:
+    `notices` says which of the messages given no strict provider takes as they are, and what became of each
+    that still stands here: left out, labelled or completed. Each is named by its index in what was given.
+    """
+
+    def __init__(
+        self,
+        messages: Iterable[Json],
+        results: Iterable[CompactionResult] = (),
+        notices: Iterable[str] = (),
+    ) -> None:
         super().__init__(messages)
         self.results = tuple(results)
+        self.notices = tuple(notices)
 
 
 def compact_messages(
@@ -93,7 +109,8 @@ def compact_messages(
         True
 
     Raises:
-        UsageError: the window is no size, a message is no message, or a callback would never be called.
+        UsageError: the window is no size, a message is no message (its index is named), or a callback would
+            never be called.
         ContextOverflowError: the messages cannot be made to fit.
     """
     work = compact_messages_async(
@@ -131,7 +148,8 @@ async def compact_messages_async(
         counter=counter,
     )
     policy = Compaction(micro=None, trigger=trigger, strategy=strategy or KeepRecentFraction())
-    session = await _session_of(messages, counter, _shadows(policy.strategy))
+    said, notices = _read(messages)
+    session = await _session_of(said, counter, _shadows(policy.strategy))
     emitter = Emitter(session.id, "", drop_event, Redaction(), checked_callbacks(callbacks), CALLBACK_SECONDS)
     compactor = Compactor(policy=policy, model=model, transcripts=None, emitter=emitter)
     keeper = ContextKeeper(policy=policy, budget=budget, compactor=compactor)
@@ -141,15 +159,45 @@ async def compact_messages_async(
         if not budget.fits(session.context):
             occasion = Occasion(reason="threshold", why="it does not fit")
             session = await keeper.escalate(session, budget, occasion)
-    shown = session.context.messages
-    sent = map(for_chat, wire_messages(shown)) if shown else ()
-    return CompactedMessages(sent, keeper.outcomes)
+    seen = session.context.messages
+    sent = map(for_chat, wire_messages(seen)) if seen else ()
+    return CompactedMessages(sent, keeper.outcomes, notices)
 
 
-async def _session_of(
-    messages: Iterable[Mapping[str, Any]], counter: TokenCounter, shadows: Iterable[str]
-) -> Session:
-    said = [Message.from_openai(message) for message in chat_messages(messages)]
+def _read(messages: Iterable[Mapping[str, Any]]) -> tuple[list[Message], list[str]]:
+    """The messages, and a notice of each that cannot be sent as it is."""
+    if isinstance(messages, str | Mapping) or not isinstance(messages, Iterable):
+        raise UsageError(f"messages must be a list of messages, not {shown(messages)}")
+    given = list(messages)
+    index_of = {id(message): at for at, message in enumerate(given)}
+    read, places = list[Message](), list[str]()
+    for message in chat_messages(given):
+        at = index_of.get(id(message))
+        places.append("one of several in one" if at is None else f"message {at}")
+        try:
+            read.append(Message.from_openai(message))
+        except UsageError as error:
+            raise UsageError(f"{places[-1]}: {error}") from error
+    return read, [f"{places[at]}: {notice}" for at, notice in _notices(read)]
+
+
+def _notices(said: Sequence[Message]) -> Iterator[tuple[int, str]]:
+    """Which messages are sent otherwise than they stand, and how."""
+    answered = answers(said)
+    placed = {place for places in answered.values() for place in places}
+    for at, message in enumerate(said):
+        if message.role == "tool" and at not in placed:
+            yield at, f"a result of no call before it ({message.tool_call_id or 'no id'!r}) is left out"
+        elif message.role not in ROLES or (at and message.role in SYSTEM_ROLES):
+            yield at, f"what {message.role!r} says here is shown as a user's, with a label"
+        elif says_nothing(message):
+            yield at, "an assistant's that says nothing is left out"
+        for call, place in zip(message.tool_calls, answered.get(at, ()), strict=False):
+            if place is None:
+                yield at, f"its call {call.id!r} has no result and is answered as interrupted"
+
+
+async def _session_of(said: Sequence[Message], counter: TokenCounter, shadows: Iterable[str]) -> Session:
     session = await Session.open("messages", InMemoryStore())
     events = as_log(said, lambda message: count_message(message, counter), shadows=frozenset(shadows))
     return await session.append(*events)

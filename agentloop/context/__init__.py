@@ -19,4 +19,4 @@ from agentloop.context.request import RequestPrefix, calls_of, cut_short_by, wir
 from agentloop.context.tokens import REQUEST_OVERHEAD, RESPONSE_ITEMS, TokenCounter, count_message
 from agentloop.context.tokens import count_request, counter_for, estimate_tokens, fits, fitted
 from agentloop.context.tokens import for_chat_completions
-from agentloop.context.wire import to_wire
+from agentloop.context.wire import ROLES, to_wire

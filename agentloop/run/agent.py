@@ -1,11 +1,11 @@
 """What runs: a model, its tools, its instructions and its policy, frozen."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from agentloop._plumbing.checks import shown, text_or_none, whole
+from agentloop._plumbing.checks import flag, shown, text_or_none, whole
 from agentloop.compaction import COMPACT, COMPACT_SCHEMA, Compaction
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.events import RunSetup
@@ -17,6 +17,9 @@ from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry
 from agentloop.triggers import WindowFraction
 
 SUB_AGENT_SECONDS = 3_600.0
+MOST_NESTED = 12
+"""So many levels of sub-agents may stand below an agent. The id of a log that deep is of a length that every
+store takes, whatever the names."""
 _TASK: Json = {
     "type": "object",
     "properties": {
@@ -38,7 +41,8 @@ class Agent:
     anyhow and a provider's prompt cache is worth little.
 
     Raises:
-        ToolDefinitionError: a function cannot become a tool, or two tools share a name.
+        ToolDefinitionError: a function cannot become a tool, two tools share a name, or sub-agents stand more
+            than `MOST_NESTED` deep.
         UsageError: something is not what it is to be, or `max_steps` is no whole number of at least 1.
     """
 
@@ -58,12 +62,17 @@ class Agent:
                 f"compaction must be a Compaction(…), or None, not {shown(self.compaction)}: "
                 "write one such as Compaction(strategy=KeepRecentTurns(8))"
             )
+        flag("recall", self.recall)
         if isinstance(self.tools, str | Tool) or not isinstance(self.tools, Iterable):
             raise UsageError(f"tools must be a list of functions and tools, not {shown(self.tools)}")
         object.__setattr__(self, "tools", tuple(self.tools))
         if self.offers_compact and COMPACT in self.registry:
             raise ToolDefinitionError(
                 f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"
+            )
+        if self.depth > MOST_NESTED:
+            raise ToolDefinitionError(
+                f"sub-agents stand {self.depth} deep in it: at most {MOST_NESTED} levels are run"
             )
         if self.recall and (taken := [name for name in RECALL_TOOLS if name in self.registry]):
             raise ToolDefinitionError(
@@ -79,10 +88,17 @@ class Agent:
     @property
     def all_models(self) -> tuple[ChatModel, ...]:
         """The same, and those of its sub-agents: all that a run may ask."""
-        below = [
-            tool.function.agent for tool in self.registry.values() if isinstance(tool.function, SubAgent)
-        ]
-        return (*self.models, *(model for agent in below for model in agent.all_models))
+        return (*self.models, *(model for agent in self.sub_agents for model in agent.all_models))
+
+    @property
+    def sub_agents(self) -> "Sequence[Agent]":
+        """The agents that became tools of this one."""
+        return [tool.function.agent for tool in self.registry.values() if isinstance(tool.function, SubAgent)]
+
+    @cached_property
+    def depth(self) -> int:
+        """How many levels of sub-agents are below it; at most `MOST_NESTED`."""
+        return max((1 + agent.depth for agent in self.sub_agents), default=0)
 
     def as_tool(
         self,

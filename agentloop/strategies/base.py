@@ -9,9 +9,11 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, get_args
 
+from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import called, fraction, is_kept_whole, shown, whole, whole_or_none
 from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.truncate import ends, last_lines
@@ -497,8 +499,22 @@ class CountingStrategy(ABC):
     def __call__(self, context: Context, budget: Budget, /) -> Cut | None:
         if self.counter is None:
             return self._cut(context, budget)
-        cut = self._cut(*recounted(context, budget, self.counter))
+        cut = self._cut(*recounted(context, budget, partial(_counted, self.counter)))
         return cut and replace(cut, cleared=tuple(_by(budget.counter, item) for item in cut.cleared))
+
+
+def _counted(counter: TokenCounter, text: str) -> int:
+    """The tokens of the text by a counter of a user's.
+
+    Raises:
+        UsageError: it gives no count.
+    """
+    tokens = counter(text)
+    if is_kept_whole(tokens):
+        return tokens
+    raise UsageError(
+        f"the counter {name_of(counter)} gave {shown(tokens)}: it must give a whole number of at least 0"
+    )
 
 
 def _by(counter: TokenCounter, item: ClearedItem) -> ClearedItem:

@@ -97,6 +97,11 @@ class Tool:
             raise ToolDefinitionError(
                 f"tool {self.name}: description must be a text, not {shown(self.description)}"
             )
+        for name in ("idempotent", "keep"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise ToolDefinitionError(
+                    f"tool {self.name}: {name} must be True or False, not {shown(value)}"
+                )
         if self.thread not in (None, "own"):
             raise ToolDefinitionError(
                 f'tool {self.name}: thread must be "own" or None, not {shown(self.thread)}'
@@ -137,9 +142,10 @@ class Tool:
         if isinstance(function, Tool):
             return function
         if not callable(function) or isinstance(function, type):
-            raise ToolDefinitionError(
-                f"{function!r} cannot become a tool: give a function or an object to call"
-            )
+            way = "give a function or an object to call"
+            if hasattr(function, "as_tool"):
+                way = "give what its as_tool(name, description) makes of it"
+            raise ToolDefinitionError(f"{shown(function)} cannot become a tool: {way}")
         options = _options(function) or _Options()
         signature = _signature_of(function)
         return cls(

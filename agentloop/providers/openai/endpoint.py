@@ -18,7 +18,7 @@ import openai
 from openai import AsyncAPIResponse
 
 from agentloop._plumbing.amounts import named_tokens_or_none
-from agentloop._plumbing.checks import above_zero, shown
+from agentloop._plumbing.checks import above_zero, flag, shown
 from agentloop._plumbing.host_logging import warn
 from agentloop.bounds import BYTES_A_TOKEN, BYTES_A_VALUE, LEAST_ANSWER_BYTES, MOST_ANSWER_BYTES
 from agentloop.errors import (
@@ -133,6 +133,7 @@ class ServedModel:
         form = self._form_of(common_fields(temperature, extra_body), limit)
         choice = ServerChoice(model=model, base_url=base_url, api_key=api_key, headers=headers)
         above_zero("timeout_seconds", timeout_seconds)
+        flag("stream", stream)
         if not isinstance(stream, bool):
             raise UsageError(f"stream must be True or False, not {shown(stream)}")
         if not isinstance(retry, RetryPolicy):
