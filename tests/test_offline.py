@@ -453,9 +453,6 @@ CONVERSATION = f"""Earlier record: Done, files read:
 - a.py: The first.
 - b.py: The old second.
 
-Open, files still to read:
-- c.py
-
 What users said:
 - My name is Ada.
 
@@ -478,10 +475,9 @@ c.py
 d.py"""
 
 
-async def test_a_record_holds_what_was_asked_learnt_and_left() -> None:
+async def test_a_record_holds_what_was_asked_and_learnt() -> None:
     assert await record(CONVERSATION) == (
         "Done, files read:\n- a.py: The first.\n- b.py: The new second.\n- c.py: The third.\n\n"
-        "Open, files still to read:\n- d.py\n\n"
         f"What users said:\n- My name is Ada.\n- {TASK} It is urgent.\n\n"
         "Errors met:\n- run(make): exit status 2 — not seen mended"
     )

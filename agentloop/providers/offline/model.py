@@ -20,9 +20,10 @@ from agentloop.events import RunSetup
 from agentloop.messages import Json, Message, Usage
 from agentloop.models import ModelPart, ModelRequest
 from agentloop.providers.local import admitted, answer_of, streamed
-from agentloop.providers.offline.reading import reading_step, shorten
-from agentloop.providers.offline.record import facts_in, facts_of, record_of, with_conversation
-from agentloop.providers.offline.view import CallMade, View, file_task, named_files, view_of
+from agentloop.providers.offline.job import shorten
+from agentloop.providers.offline.reading import reading_step
+from agentloop.providers.offline.record import facts_in, facts_of, record_of
+from agentloop.providers.offline.view import CallMade, View, calls_made, file_task, named_files, view_of
 
 _QUESTION = re.compile(
     r"\b(?:what|who|where|when|which|how \w+)(?:'s|’s|\s+(?:is|was|are|were))\s+(?P<whose>my|our|the)"
@@ -107,11 +108,9 @@ def _reply(request: ModelRequest, counter: TokenCounter, side_by_side: int) -> M
     match request.purpose:
         case "summary":
             most = request.max_output_tokens or 2_000
-            before = [Message.from_openai(message) for message in request.messages[:-1]]
-            question = with_conversation(view.asked, before)
-            return Message.assistant(record_of(question, most_tokens=most * 9 // 10, counter=counter))
+            return Message.assistant(record_of(view, most_tokens=most * 9 // 10, counter=counter))
         case "memory":
-            return Message.assistant("\n".join(facts_of(view.asked)))
+            return Message.assistant("\n".join(facts_of(view)))
     return _step(replace(view, asked=view.asked[:MOST_CHARS_HEEDED]), side_by_side)
 
 
@@ -130,7 +129,7 @@ def named_tool_step(view: View) -> Message | None:
     named = sorted(_named(view), key=lambda each: each.start)
     if not named:
         return None
-    if done := list(view.calls_made()):
+    if done := list(calls_made(view.since)):
         return Message.assistant("\n".join(map(_report, done)))
     stops = [each.start for each in named[1:]] + [len(view.asked)]
     wanted = [

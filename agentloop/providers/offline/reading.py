@@ -1,10 +1,9 @@
 """The offline model's one job: list the files, read them a few side by side, note what each says, answer.
 
-Where it stands is read from the messages alone: listings, reads not yet noted, its own notes, and the records
-of what was compacted. A listing that was shortened counts for the part in sight; one that is gone is made
-again, from the place in it that a record names. No file that is noted is read again, nor one whose note a
-record had no room for: its note was said in the session, and the answer says so. What a file says of itself
-is found by its kind (`_FINDERS`).
+Where it stands is read from the messages alone: listings, reads not yet noted, and the job as it was told
+(`job`). A listing that was shortened counts for the part in sight; one that is gone is made again, from the
+place in it. No file that is noted is read again, nor one whose note a record had no room for: its note was
+said in the session, and the answer says so. What a file says of itself is found by its kind (`_FINDERS`).
 """
 
 import re
@@ -14,21 +13,17 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from agentloop.messages import Message
-from agentloop.providers.offline.view import (
-    TO_READ,
-    CallMade,
-    FileTask,
+from agentloop.providers.offline.job import (
+    GONE,
     Place,
-    View,
     is_in_order,
-    listed_in,
+    job_in,
+    lists_in,
     note_lines,
-    notes_in,
-    notes_in_record,
     paths_in,
-    places_in,
-    said_in,
+    shorten,
 )
+from agentloop.providers.offline.view import CallMade, FileTask, View, calls_made
 
 LONGEST = 120
 _MOST_NAMES = 6
@@ -63,7 +58,6 @@ _TITLE = re.compile(r"<title[^>]*>(?P<text>.*?)</title>", re.IGNORECASE | re.DOT
 LISTED_AT_ONCE = 100
 LINES_READ = 60
 TRIES = 2
-_LEFT_OUT = " characters left out]"
 _SAID_BEFORE = "was read; its note was said before, in this session"
 _NUMBERED = re.compile(r"^\s*\d+\t(.*)$")
 _CUT = re.compile(r"\.\.\. \[[^\n]*")
@@ -82,18 +76,15 @@ def reading_step(task: FileTask, view: View, side_by_side: int) -> Message:
     """The next message of the job: notes of what was just read, beside the next calls; or the answer."""
     if missing := {"list_files", "read_file"} - view.tool_names:
         return Message.assistant(f"To read files I need the tool {' and '.join(sorted(missing))}.")
-    noted = _notes_made(view)
-    fresh = {path: what for path, what in _read(view) if path not in noted}
-    records = view.own_records
-    places = places_in(records, task.patterns)
-    to_read = [path for record in records for path in paths_in(record, TO_READ) if task.takes_in(path)]
+    job = job_in(view.own_records, view.since, task)
+    fresh = {path: what for path, what in _read(view) if path not in job.notes}
+    known = {**job.notes, **fresh}
+    lists = lists_in(view.since)
     listings = {
-        pattern: _listing(pattern, task, view, places.get(pattern), to_read) for pattern in task.patterns
+        pattern: _listing(pattern, view, lists.get(pattern), job.places.get(pattern, Place()))
+        for pattern in task.patterns
     }
-    wanted = [*task.paths, *to_read, *(path for listing in listings.values() for path in listing.paths)]
-    said = [path for record in records for path in said_in(record) if task.takes_in(path)]
-    known = dict.fromkeys([*said, *_read_before_the_cut(wanted, noted | fresh, view)], _SAID_BEFORE)
-    known |= noted | fresh
+    wanted = [*task.paths, *(path for listing in listings.values() for path in listing.paths)]
     pending = [path for path in dict.fromkeys(wanted) if path not in known]
     notes = "\n".join(note_lines(fresh))
     if pending:
@@ -105,7 +96,7 @@ def reading_step(task: FileTask, view: View, side_by_side: int) -> Message:
     if open_lists:
         calls = [_list_call(pattern, offset) for pattern, offset in open_lists.items()]
         return _call_message(view, "list_files", calls, notes or "I look which files there are.")
-    return Message.assistant(_answer(task, known, listings, places))
+    return Message.assistant(_answer(task, known, listings, job.places))
 
 
 def _call_message(view: View, tool: str, arguments: list[dict[str, object]], text: str) -> Message:
@@ -118,20 +109,10 @@ def _list_call(pattern: str, offset: int) -> dict[str, object]:
     return call | ({"offset": offset} if offset else {})
 
 
-def _notes_made(view: View) -> dict[str, str]:
-    notes: dict[str, str] = {}
-    for record in view.own_records:
-        notes |= notes_in_record(record)
-    for message in view.since:
-        if message.role == "assistant":
-            notes |= notes_in(message.text)
-    return notes
-
-
 def _read(view: View) -> Iterator[tuple[str, str]]:
     """The files read since it was asked, each with what it says of itself."""
     broken_off: Counter[str] = Counter()
-    for done in view.calls_made():
+    for done in calls_made(view.since):
         path = done.arguments.get("path")
         if done.name != "read_file" or not isinstance(path, str):
             continue
@@ -166,60 +147,37 @@ def _numbered(result: str) -> Iterator[str]:
             return
 
 
-def _listing(
-    pattern: str, task: FileTask, view: View, place: Place | None, to_read: Sequence[str]
-) -> _Listing:
-    """What is in sight of the list behind the place; without any, it goes on behind what is known.
+def _listing(pattern: str, view: View, made: Sequence[CallMade] | None, place: Place) -> _Listing:
+    """What is in sight of the list behind the place; without any, it goes on one before that.
 
     What was listed may have begun too late, since files come and go: then the list goes on before that.
     """
-    lists = [
-        done
-        for done in view.calls_made()
-        if done.name == "list_files" and done.arguments.get("pattern") == pattern
-    ]
-    whole = sorted((done for done in lists if not done.broken_off), key=_offset)
-    if not whole:
-        gave_up = len(lists) >= TRIES
-        known = sum(map(FileTask(patterns=(pattern,)).takes_in, to_read)) or -1
-        at = max(0, place.count + known) if place else 0
-        return _Listing((), None if gave_up else at, "the list was broken off" if gave_up else None)
-    paths = list(dict.fromkeys(path for done in whole for path in _paths(done)))
-    last = place.last if place and is_in_order(paths) else ""
-    first, newest = _offset(whole[0]), whole[-1]
-    if first and last and not to_read and (not paths or paths[0] > last):
+    if not made:
+        asked = [
+            done.arguments.get("pattern") for done in calls_made(view.since) if done.name == "list_files"
+        ]
+        if asked.count(pattern) >= TRIES:
+            return _Listing((), None, "the list was broken off")
+        return _Listing((), max(0, place.count - 1))
+    paths, first, newest = paths_in(made), made[0].offset, made[-1]
+    last = place.last if is_in_order(paths) else ""
+    if first and last and (not paths or paths[0] > last):
         return _Listing((), max(0, first - LISTED_AT_ONCE))
-    found, lines = len(_paths(newest)), len((newest.result or "").strip().split("\n"))
+    found, lines = len(newest.listed), len((newest.result or "").strip().split("\n"))
     ended = found == 0 or (found == lines and found < LISTED_AT_ONCE)
-    behind = tuple(path for path in paths if task.takes_in(path) and path > last)
-    return _Listing(behind, None if ended else _offset(newest) + found, None if found else newest.result)
-
-
-def _offset(done: CallMade) -> int:
-    offset = done.arguments.get("offset", 0)
-    return offset if isinstance(offset, int) else 0
-
-
-def _paths(done: CallMade) -> list[str]:
-    return listed_in(done.result or "")
-
-
-def _read_before_the_cut(wanted: list[str], known: Mapping[str, str], view: View) -> list[str]:
-    """The files whose notes a record had no room for: those before the last that is known.
-
-    Files are read in order, so these were read. Reading them again would push out other notes, without end.
-    """
-    if not any(_LEFT_OUT in record for record in view.own_records):
-        return []
-    last = max((at for at, path in enumerate(wanted) if path in known), default=0)
-    return wanted[:last]
+    behind = tuple(path for path in paths if path > last)
+    return _Listing(behind, None if ended else newest.offset + found, None if found else newest.result)
 
 
 def _answer(
     task: FileTask, known: Mapping[str, str], listings: Mapping[str, _Listing], places: Mapping[str, Place]
 ) -> str:
     """Each file with its note; of those whose names went, too, how many there are."""
-    lines = [f"{path}: {known[path]}" for path in sorted(known) if task.takes_in(path)]
+    lines = [
+        f"{path}: {_SAID_BEFORE if known[path] == GONE else known[path]}"
+        for path in sorted(known)
+        if task.takes_in(path)
+    ]
     gone = [
         f"The first {place.count} files of {pattern} are read, up to {place.last}; "
         "their notes were said before, in this session."
@@ -246,19 +204,11 @@ def describe_file(path: str, lines: Sequence[str]) -> str:
     return "says nothing of itself"
 
 
-def first_sentence(text: str, longest: int = LONGEST) -> str:
-    """The first sentence of the first paragraph on one line, cut between words at `longest` characters."""
+def first_sentence(text: str) -> str:
+    """The first sentence of the first paragraph on one line, cut between words at `LONGEST` characters."""
     paragraph = " ".join(re.split(r"\n\s*\n", text.strip(), maxsplit=1)[0].split())
     found = _SENTENCE.match(paragraph)
-    return shorten(found.group() if found else paragraph, longest)
-
-
-def shorten(text: str, longest: int) -> str:
-    """The text itself, or its beginning up to `longest` characters, cut between words and marked with …."""
-    if len(text) <= longest:
-        return text
-    cut = text[: max(1, longest - 1)]
-    return (cut.rpartition(" ")[0] or cut).rstrip(" ,;:.-") + "…"
+    return shorten(found.group() if found else paragraph, LONGEST)
 
 
 def _docstring(text: str) -> str | None:
