@@ -21,7 +21,7 @@ JSON with other fields is text; a call with more text behind it may be quoted, a
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -104,21 +104,30 @@ def faults_in(pieces: Sequence[str | WrittenCall]) -> Sequence[str | None]:
     return [each.fault for each in pieces if isinstance(each, WrittenCall)]
 
 
-_MARKS = (
-    "<tool_call>",
-    "<function=",
-    "<|python_tag|>",
-    "[TOOL_CALLS]",
-    "<｜tool▁calls▁begin｜>",
-    "<｜tool▁call▁begin｜>",
-    "<|tool_calls_section_begin|>",
-    "<|tool_call_begin|>",
-    "<|tool_call|>",
-)
-"""What begins a call; the first of a bracket or a name follows."""
+_AROUND = {
+    "<tool_call>": "</tool_call>",
+    "<|python_tag|>": "<|eom_id|>",
+    "[TOOL_CALLS]": "[/TOOL_CALLS]",
+    "<｜tool▁calls▁begin｜>": "<｜tool▁calls▁end｜>",
+    "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>",
+    "<|tool_call|>": "<|/tool_call|>",
+}
+"""The marks around calls, each with the one that closes it."""
+_BEFORE_NAME = {
+    "<function=": "</function>",
+    "<｜tool▁call▁begin｜>": "<｜tool▁call▁end｜>",
+    "<|tool_call_begin|>": "<|tool_call_end|>",
+}
+"""The marks of one call, each with the one that closes it; the name follows."""
+_MARKS = (*_AROUND, *_BEFORE_NAME)
+_ENDS_ANSWER = ("<|im_end|>", "<|eot_id|>", "<|end|>")
+
+
+def _any(marks: Iterable[str]) -> str:
+    return f"(?:{'|'.join(map(re.escape, marks))})"
+
 
 _BLANKS = r"\s{0,8}"
-_MARK = f"(?:{'|'.join(map(re.escape, _MARKS))})"
 _BARE = rf'{_BLANKS}\[?{_BLANKS}\{{{_BLANKS}"(?:name|type)"'
 
 
@@ -129,7 +138,7 @@ def _beginnings(text: str, end: str) -> str:
     return end
 
 
-_TOKEN = pattern(rf"`+|~{{3,}}|{_BLANKS}{_MARK}(?:{_BLANKS}(?=[{{\[<])|(?=\w))|\n")
+_TOKEN = pattern(rf"`+|~{{3,}}|{_BLANKS}{_any(_MARKS)}(?:{_BLANKS}(?=[{{\[<])|(?=\w))|\n")
 _CUT = pattern(rf"(?:`+|~+|{_BLANKS}(?:{'|'.join(_beginnings(mark, _BLANKS) for mark in _MARKS)}))\Z")
 _BARE_BEGUN = pattern(_BARE)
 _FIELD_BEGUN = "|".join(_beginnings(field, "") for field in ('"name"', '"type"'))
@@ -186,7 +195,7 @@ class _Prose:
         if token[0] in "`~":
             if self._fence:
                 self._fence = "" if token.startswith(self._fence) else self._fence
-            elif len(token) >= _FENCE:
+            elif len(token) >= 3:
                 self._fence, self._ticked = token, False
             else:
                 self._ticked = not self._ticked
@@ -195,7 +204,6 @@ class _Prose:
         return bool(self._fence) or self._ticked or token == "\n"
 
 
-_FENCE = 3
 _MOST_MISSED = 100
 """A text with so many marks that begin no call speaks of calls: what follows is looked at no more."""
 
@@ -220,8 +228,8 @@ def _pieces(text: str, tools: _Tools) -> Iterator[str | WrittenCall]:
         calls, end = _block(text, start, tools) if begins_line else ([], begun)
         yield text[at:start]
         if calls:
-            is_last = not text[end:].strip()
-            yield from calls if is_last else (_in_the_midst(call, tools) for call in calls)
+            midst = CALL_IN_TEXT_MIDST.format(names=", ".join(tools)) if text[end:].strip() else None
+            yield from (replace(call, fault=call.fault or midst) for call in calls)
             at = end
         else:
             at, missed = begun + 1, missed + 1
@@ -234,17 +242,10 @@ _INDENTED = 4
 """A line behind so many blanks is code (https://spec.commonmark.org/0.31.2/#indented-code-blocks)."""
 
 
-def _in_the_midst(call: WrittenCall, tools: _Tools) -> WrittenCall:
-    return replace(call, fault=call.fault or CALL_IN_TEXT_MIDST.format(names=", ".join(tools)))
-
-
 _NAME = r"[\w.-]+"
-_OPENS = pattern(
-    r"\s*(?P<mark>(?:(?:<tool_call>|<\|python_tag\|>|\[TOOL_CALLS\]|<｜tool▁calls▁begin｜>"
-    r"|<\|tool_calls_section_begin\|>|<\|tool_call\|>)\s*)*)"
-)
+_OPENS = pattern(rf"\s*(?P<mark>(?:{_any(_AROUND)}\s*)*)")
 _NAMED = pattern(
-    rf"(?:(?P<own><function=|<｜tool▁call▁begin｜>\s*(?:function<｜tool▁sep｜>)?|<\|tool_call_begin\|>\s*)|(?<=[\]>]))"
+    rf"(?:(?P<own>{_any(_BEFORE_NAME)}\s*(?:function<｜tool▁sep｜>)?)|(?<=[\]>]))"
     rf"(?:functions\.)?(?P<name>{_NAME})(?::\d+)?\s*"
     r"(?:>|<｜tool▁sep｜>|\[ARGS\]|<\|tool_call_argument_begin\|>)?\s*(?P<fence>```(?:json)?\s*)?"
 )
@@ -253,10 +254,7 @@ _PARAMETER = pattern(
 )
 _PARAMETERS_END = pattern(r"\s*(?=</function>|</tool_call>)")
 _BETWEEN = pattern(r"[\s;,]*(?=\{)")
-_CLOSES = pattern(
-    r"(?:\s*(?:</tool_call>|</function>|\[/TOOL_CALLS\]|<｜tool▁calls?▁end｜>|<\|tool_call_end\|>"
-    r"|<\|tool_calls_section_end\|>|<\|/tool_call\|>|<\|(?:im_end|eom_id|eot_id|end)\|>))+"
-)
+_CLOSES = pattern(rf"(?:\s*{_any((*_AROUND.values(), *_BEFORE_NAME.values(), *_ENDS_ANSWER))})+")
 _FENCE_END = pattern(r"\s*```")
 _SAID_NAME = pattern(rf'"name"\s*:\s*"({_NAME})"')
 _JSON = json.JSONDecoder(strict=False)
@@ -365,16 +363,17 @@ def _kinds(schema: object) -> set[str]:
 
 def _written(written: str, name: str, arguments: object, tools: _Tools) -> WrittenCall:
     """The call; whole in JSON where its arguments are an object, else the text as it was written."""
-    whole = isinstance(arguments, dict)
-    fault = None if whole else CALL_IN_TEXT_TORN
-    if whole and name not in tools:
-        fault = CALL_IN_TEXT_UNKNOWN
-    told = json.dumps(arguments, ensure_ascii=False) if whole else written
+    fault: str | None = CALL_IN_TEXT_TORN
+    told = written
+    if isinstance(arguments, dict):
+        fault = None if name in tools else CALL_IN_TEXT_UNKNOWN
+        told = json.dumps(arguments, ensure_ascii=False)
     fault = fault and fault.format(names=", ".join(tools))
     return WrittenCall(written=written, name=name, arguments=told, fault=fault)
 
 
-_FIELDS = frozenset({"name", "arguments", "parameters", "type", "id"})
+_ARGUMENTS = frozenset({"arguments", "parameters"})
+_FIELDS = _ARGUMENTS | {"name", "type", "id"}
 
 
 def _bare_calls(text: str, tools: _Tools) -> list[WrittenCall] | None:
@@ -391,9 +390,6 @@ def _bare_calls(text: str, tools: _Tools) -> list[WrittenCall] | None:
             return None
         calls.append(_written(text, *_said_in(each), tools))
     return None if any(call.fault for call in calls) else calls
-
-
-_ARGUMENTS = frozenset({"arguments", "parameters"})
 
 
 def _torn_end(text: str, at: int) -> int:
