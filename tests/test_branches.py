@@ -34,7 +34,7 @@ from agentloop.models import ModelRequest
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.sessions import listed, load
-from agentloop.sessions.export import to_events, to_markdown, to_openai
+from agentloop.sessions.export import to_blocks, to_events, to_openai
 from agentloop.sessions.importing import parse
 from agentloop.stores import InMemoryStore
 from agentloop.strategies import KeepRecentFraction, Strategy
@@ -330,8 +330,8 @@ async def test_a_session_in_which_only_a_branch_spoke_has_nothing_to_resume(tmp_
 
 
 def test_text_to_read_says_which_branch_spoke() -> None:
-    shown = to_markdown(records_of([added(Message.user("task")), *scouting(7)[1:3]]))
-    assert [line for line in shown.split("\n") if line.startswith("## ")] == [
+    shown = to_blocks(records_of([added(Message.user("task")), *scouting(7)[1:3]]))
+    assert [line for block in shown for line in block.split("\n") if line.startswith("## ")] == [
         "## 1 User",
         "## 2 Assistant in scout",
         "## 3 Tool in scout: result of `call_7`",

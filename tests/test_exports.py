@@ -30,7 +30,7 @@ from agentloop.events import (
     select,
 )
 from agentloop.messages import Message, ToolCall
-from agentloop.sessions.export import to_events, to_markdown, to_openai
+from agentloop.sessions.export import heading, to_blocks, to_events, to_openai
 from agentloop.sessions.importing import parse
 from agentloop.strategies import KeepRecentFraction
 from tests.export_kit import DONE, TASK, WHOLE, asks, length, log, said
@@ -226,9 +226,9 @@ def test_without_a_filter_an_export_holds_what_the_store_holds() -> None:
 
 
 def test_markdown_reads_as_a_talk_and_says_where_it_was_compacted() -> None:
-    assert to_markdown(WHOLE) == "\n\n".join(
+    assert heading("A\n day") == "# A day"
+    assert "\n\n".join(to_blocks(WHOLE)) == "\n\n".join(
         [
-            "# A day",
             "## 2 User",
             "task",
             "## 3 Assistant",
@@ -242,19 +242,21 @@ def test_markdown_reads_as_a_talk_and_says_where_it_was_compacted() -> None:
             "```\nThey looked.\n```",
             "*9: the compaction at 7 was taken back*",
             "## 10 Assistant",
-            "done\n",
+            "done",
         ]
     )
 
 
 def test_markdown_cannot_be_broken_by_what_was_said() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:…"}}
-    shown = to_markdown(
-        log(
-            Message.tool("a", "```\n# Fake\n````"),
-            Message(role="user", content=({"type": "text", "text": "see\ud800"}, picture)),
-            Message(role="user", content=(picture,)),
-            Message.assistant(""),
+    shown = "\n\n".join(
+        to_blocks(
+            log(
+                Message.tool("a", "```\n# Fake\n````"),
+                Message(role="user", content=({"type": "text", "text": "see\ud800"}, picture)),
+                Message(role="user", content=(picture,)),
+                Message.assistant(""),
+            )
         )
     )
     assert "`````\n```\n# Fake\n````\n`````" in shown
@@ -318,9 +320,9 @@ MESSAGES = st.one_of(
 def test_all_headings_of_a_markdown_export_are_ours(said: list[Message], title: str, branch: str) -> None:
     failed = NotCompacted(reason=title, status="failed", error=branch)
     told = [MessageRecord(message=message, tokens=1, branch=branch or None) for message in said]
-    text = to_markdown(log(Described(title=title or "Mine"), *told, failed))
+    text = "\n\n".join([heading(title or "Mine"), *to_blocks(log(*told, failed))])
     first, *others = headings_of(text)
-    assert [each.split()[0] for each in others] == [str(seq) for seq in range(2, len(said) + 2)]
+    assert [each.split()[0] for each in others] == [str(seq) for seq in range(1, len(said) + 1)]
     assert "\n" not in first
 
 
@@ -328,8 +330,7 @@ def test_all_headings_of_a_markdown_export_are_ours(said: list[Message], title: 
     "forged", ["# A", "a\n---", "<h2>A</h2>", "```\n# A", "*9: all taken back*", "Calls `rm`:"]
 )
 def test_what_looks_like_a_line_of_ours_stands_in_a_fence(forged: str) -> None:
-    shown = to_markdown(
-        log(Message.user(forged), Message.assistant("Plain - or < and # and *so*.\n- 1\n- 2"))
-    )
+    plain = Message.assistant("Plain - or < and # and *so*.\n- 1\n- 2")
+    shown = "\n\n".join(to_blocks(log(Message.user(forged), plain)))
     fence = "````" if "`" * 3 in forged else "```"
     assert f"## 1 User\n\n{fence}\n{forged}\n{fence}\n\n## 2 Assistant\n\nPlain -" in shown

@@ -14,7 +14,7 @@ from agentloop.context import wire_messages
 from agentloop.events import MessageRecord, Record
 from agentloop.messages import CallIds
 from agentloop.sessions import to_openai
-from agentloop.sessions.export import to_markdown
+from agentloop.sessions.export import to_blocks
 from agentloop.sessions.importing import parse
 from agentloop.testing import ScriptedModel
 from tests.kit import assert_valid, imported
@@ -189,6 +189,6 @@ def test_an_import_of_them_is_exported_as_it_was() -> None:
     records = [Record(seq=seq, event=event) for seq, event in enumerate(events, 1)]
     assert to_openai(records) == LEGACY
     assert len(records) == len(LEGACY)
-    text = to_markdown(records)
+    text = "\n\n".join(to_blocks(records))
     assert "Calls `look`:" in text
     assert "Tool: result of `look`" in text

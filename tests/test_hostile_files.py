@@ -200,7 +200,7 @@ async def test_a_table_with_a_rule_of_its_own_is_refused(tmp_path: Path, rule: s
         key = "PRIMARY KEY (session_id, seq)"
         connection.execute("DROP TABLE events")
         connection.execute(made.replace(key, rule if rule.startswith(key) else f"{rule}, {key}"))
-    with pytest.raises(StoreError, match="the rule in the table 'events' .* is not agentloop's"):
+    with pytest.raises(StoreError, match=r"the rule in the table 'events' .* is not agentloop's"):
         await store.info("s")
     await store.close()
 

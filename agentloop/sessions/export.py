@@ -11,7 +11,6 @@ from agentloop.context import answers
 from agentloop.events import (
     MAIN,
     Compacted,
-    Described,
     Event,
     EventFilter,
     MessageRecord,
@@ -86,34 +85,23 @@ def _one_line(record: Record) -> str:
 _BLANKS = str.maketrans("\r\n", "  ")
 
 
-def to_markdown(records: Iterable[Record]) -> str:
-    """The session in Markdown: its title, all that was said, whole, and where it was compacted.
-
-    The title is the newest that the records give, and stands above all that was said.
-    Tool calls and results stand in fences that they cannot close. So does what else was said where a line of
-    it could pass for one of ours: all headings are. The text is strict UTF-8: lone surrogates are shown
-    escaped.
-
-    Example:
-        >>> from agentloop.events import MessageRecord
-        >>> hello = MessageRecord(message=Message.user("Hello."), tokens=2)
-        >>> print(to_markdown([Record(seq=1, event=hello)]), end="")
-        ## 1 User
-        <BLANKLINE>
-        Hello.
-    """
-    every = tuple(records)
-    titles = [each.event.title for each in every if isinstance(each.event, Described) and each.event.title]
-    return "\n\n".join([*map(heading, titles[-1:]), *to_blocks(every)]) + "\n"
-
-
 def heading(title: str) -> str:
     """The block that a title is."""
     return f"# {_folded(title)}".encode("utf-8", "backslashreplace").decode()
 
 
 def to_blocks(records: Iterable[Record]) -> Iterator[str]:
-    """What was said, block by block: a blank line belongs between two, a line end behind the last."""
+    """What was said in Markdown, whole, and where it was compacted: a blank line belongs between two blocks.
+
+    Tool calls and results stand in fences that they cannot close. So does what else was said where a line of
+    it could pass for one of ours: all headings are. The text is strict UTF-8: lone surrogates are shown
+    escaped.
+
+    Example:
+        >>> hello = MessageRecord(message=Message.user("Hello."), tokens=2)
+        >>> list(to_blocks([Record(seq=1, event=hello)]))
+        ['## 1 User\\n\\nHello.']
+    """
     for record in records:
         for block in _blocks(record.seq, record.event):
             yield block.encode("utf-8", "backslashreplace").decode()
