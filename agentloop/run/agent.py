@@ -1,6 +1,6 @@
 """What runs: a model, its tools, its instructions and its policy, frozen."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -171,6 +171,13 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContextOfRun(RunContext[Any]):
+    """What a tool may know of the run that calls it, and how the tool of a sub-agent has that run."""
+
+    run_agent: "Callable[[SubAgent, str], Awaitable[ToolAnswer]]" = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubAgent:
     """What the tool does that an agent became; `limits` hold for each call of it."""
 
@@ -179,4 +186,8 @@ class SubAgent:
     limits: Limits | None = None
 
     async def __call__(self, context: RunContext[Any], task: str) -> ToolAnswer:
+        if not isinstance(context, ContextOfRun):
+            raise UsageError(
+                "a sub-agent works inside of a run: give its tool to an agent that a Runner runs"
+            )
         return await context.run_agent(self, task)

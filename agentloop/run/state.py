@@ -16,7 +16,7 @@ from agentloop.events import Event, MessageRecord, RunEndRecord
 from agentloop.messages import CallIds, Message, Usage
 from agentloop.models import Answer, AsksWindow
 from agentloop.prompts import LIMIT_BEFORE_CALL
-from agentloop.run.agent import Agent, SubAgent
+from agentloop.run.agent import Agent, ContextOfRun, SubAgent
 from agentloop.run.limits import Spending
 from agentloop.sessions import Holder, Rebase, Session, Sessions, append_rebased, has_begun
 from agentloop.stream import (
@@ -276,7 +276,7 @@ class Run:
                 loop.call_soon_threadsafe(say, text)
 
         try:
-            yield RunContext(
+            yield ContextOfRun(
                 session_id=self.emitter.session_id,
                 run_id=self.id,
                 call_id=call_id,
