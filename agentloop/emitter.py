@@ -131,7 +131,8 @@ class Emitter:
         for each in self._due(event) if self._held else (event,):
             shown = self._show(each)
             if isinstance(shown, CompactionEnded) and _went_wrong(shown):
-                _warn(f"the compaction by {shown.strategy} is {shown.status}: {shown.error}")
+                outcome = "failed" if shown.status == "failed" else "is done by other means"
+                _warn(f"the compaction by {shown.strategy} {outcome}: {shown.error}")
             if self.callbacks:
                 await self.callback_list.on_event(shown)
 

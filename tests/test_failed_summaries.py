@@ -110,15 +110,18 @@ async def test_where_a_function_names_nothing_to_stand_all_is_left_as_it_was(
     assert [(each.status, each.error) for each in told.results] == [("failed", says)]
 
 
-@pytest.mark.parametrize(("fallback", "status"), [(None, "failed"), (Note(), "done")])
+@pytest.mark.parametrize(
+    ("fallback", "status", "outcome"),
+    [(None, "failed", "failed"), (Note(), "done", "is done by other means")],
+)
 async def test_a_failure_is_one_line_and_one_warning(
-    fallback: Note | None, status: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    fallback: Note | None, status: str, outcome: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     strategy = RecursiveSummary(2, 0, on_failure=fallback)
     runner = await runner_with(tmp_path, strategy, BadAnswerError("down"))
     with pytest.warns(RuntimeWarning) as warned:
         assert (await runner.compact("s")).status == status
-    assert [str(each.message) for each in warned] == [f"the compaction by RecursiveSummary is {status}: down"]
+    assert [str(each.message) for each in warned] == [f"the compaction by RecursiveSummary {outcome}: down"]
     lines = [record for record in caplog.records if record.levelname == "WARNING"]
     assert ["compaction_ended" in line.getMessage() for line in lines] == [True]
 
