@@ -104,17 +104,23 @@ async def answer_call(
     except Exception as error:  # noqa: BLE001 — a validator of the tool's author may raise anything
         return _failure(name, error)
     call = functools.partial(function, *args, **kwargs)
-    begun: list[bool] = []
-    done: list[ToolAnswer] = []
+    has_begun = False
+    answer: ToolAnswer | None = None
 
     def run() -> Any:
-        begun.append(True)
+        nonlocal has_begun
+        has_begun = True
         return _run_in_thread(name, call)
 
     async def work() -> ToolAnswer:
-        there = thread.call(run) if thread else None if is_async(call) else in_thread(run)
-        done.append(await _outcome(name, call, there))
-        return done[0]
+        nonlocal answer
+        there: Awaitable[Any] | None = None
+        if thread:
+            there = thread.call(run)
+        elif not is_async(call):
+            there = in_thread(run)
+        answer = await _outcome(name, call, there)
+        return answer
 
     try:
         async with thread.turn if thread else contextlib.nullcontext():
@@ -122,11 +128,11 @@ async def answer_call(
                 return refused
             return await within(work(), seconds=seconds)
     except asyncio.CancelledError:
-        if done:  # it ended in spite of the cancelling: what it did is done
-            return done[0]
+        if answer:  # it ended in spite of the cancelling: what it did is done
+            return answer
         raise
     except DeadlineError:
-        if thread and not begun:
+        if thread and not has_begun:
             return ToolAnswer(
                 f"{name} was not run: a call before it still holds the thread of both", "timeout"
             )

@@ -1,10 +1,10 @@
 """`sessions list` and `sessions show`: which sessions are stored, and what one says."""
 
 import json
+from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from itertools import chain, repeat
 from typing import Any
 
 import click
@@ -87,13 +87,16 @@ def show(
         only_these = None if of_it == EventFilter() else of_it
         async with aclosing(export_texts(opened, info, shape, only_these, read=read)) as texts:
             async for text in texts:
-                for piece in map(escaped, text.splitlines()) if as_json else (printable(text),):
-                    await output.write(f"{between()}{piece}")
+                lines = map(escaped, text.splitlines())
+                await (write_items(lines, output) if as_json else output.write(printable(text)))
 
-    marks = chain(["[\n"], repeat(",\n"))
+    has_items = False
 
-    def between() -> str:
-        return next(marks) if as_json else ""
+    async def write_items(lines: Iterable[str], output: StandardOutput) -> None:
+        nonlocal has_items
+        for line in lines:
+            await output.write(f",\n{line}" if has_items else f"[\n{line}")
+            has_items = True
 
     async def work(opened: Opened, output: StandardOutput) -> None:
         info = await opened.session(name)
@@ -106,7 +109,7 @@ def show(
             if logs and not as_json:
                 say(error_console(), f"its sub-agents: {few([log.id for log in logs])}; --branch shows them")
         if as_json:
-            await output.write("[]\n" if between() == "[\n" else "\n]\n")
+            await output.write("\n]\n" if has_items else "[]\n")
 
     return run_work(work)
 
