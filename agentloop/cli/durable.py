@@ -5,9 +5,8 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any, TypeAlias
 
 import click
@@ -126,7 +125,7 @@ def worker(concurrency: int, queues: tuple[str, ...], rate: str | None, verbose:
             "a worker does the runs of all: name its model with -m, and its server by OPENAI_API_KEY or "
             "--base-url; -m offline needs none"
         )
-    limits = _limits_of(queues or (QUEUE,), concurrency, rate)
+    limits = [_limit_of(queue, concurrency, _rate(rate)) for queue in queues or (QUEUE,)]
     built, console = build(settings), error_console()
     warn(console, *built.notices)
 
@@ -155,10 +154,6 @@ async def _work_until_stopped(worker: Worker) -> int:
 def _say_edge(console: Console, edges: RunEdges, event: AnyStreamEvent) -> None:
     if line := edges.line(event):
         say(console, line, style="dim")
-
-
-def _limits_of(queues: Sequence[str], concurrency: int, rate: str | None) -> list[QueueLimits]:
-    return [_limit_of(queue, concurrency, _rate(rate)) for queue in queues]
 
 
 def _limit_of(queue: str, concurrency: int, rate: Rate | None) -> QueueLimits:
@@ -222,7 +217,11 @@ async def _wait_for(
         answer = await runs.answer(run_id)
     except asyncio.CancelledError:
         output.write_at_once(shown(seen, ""))
-        warn(console, f"not waited for any longer: {_stays(run_id)}")
+        warn(
+            console,
+            f"not waited for any longer: run {run_id} stays in the queue: "
+            f"`agentloop runs {run_id}` shows it, `agentloop runs cancel {run_id}` takes it out",
+        )
         raise
     await output.write(shown(seen, answer))
     if line := seen.error or _cancelled(seen):
@@ -235,13 +234,6 @@ async def _order_as_json(run_id: str, runs: RunQueue) -> str:
     with not_lost(run_id):
         seen = await runs.run(run_id)
     return json.dumps({"id": run_id, "run_id": run_id, "session_id": seen.session_id, "queue": seen.queue})
-
-
-def _stays(run_id: str) -> str:
-    return (
-        f"run {run_id} stays in the queue: `agentloop runs {run_id}` shows it, "
-        f"`agentloop runs cancel {run_id}` takes it out"
-    )
 
 
 def _cancelled(run: QueuedRun) -> str | None:
@@ -292,8 +284,7 @@ def runs(
         raise UsageError("--session, --limit and --all are of the list: leave them out where an id is given")
     most = None if without_limit else (limit or _MOST)
     output, settings = StandardOutput.claimed(), settings_of_call()
-    shown = _as_json if as_json else partial(_as_lines, output)
-    work = _one_run_work(words, as_json) if words else _list_work(session, most, shown)
+    work = _one_run_work(words, as_json) if words else _list_work(session, most, as_json, output)
 
     async def whole() -> int:
         async with RunQueue(settings.store, owner=settings.owner, redact=settings.redact) as queue:
@@ -303,22 +294,16 @@ def runs(
     return run_to_end(whole())
 
 
-def _list_work(session: str | None, most: int | None, shown: Callable[[Sequence[QueuedRun]], str]) -> _Work:
+def _list_work(session: str | None, most: int | None, as_json: bool, output: StandardOutput) -> _Work:
     async def work(queue: RunQueue) -> str:
         found = await queue.runs(session_id=session, most=most)
         if not found:
             say(error_console(), "no runs")
-        return shown(found)
+        if as_json:
+            return json.dumps([asdict(run) for run in found], indent=2) + "\n"
+        return listing(HEADING, list(map(row, found)), output)
 
     return work
-
-
-def _as_lines(output: StandardOutput, found: Sequence[QueuedRun]) -> str:
-    return listing(HEADING, list(map(row, found)), output)
-
-
-def _as_json(found: Sequence[QueuedRun]) -> str:
-    return json.dumps([asdict(run) for run in found], indent=2) + "\n"
 
 
 def _one_run_work(words: tuple[str, ...], as_json: bool) -> _Work:

@@ -289,12 +289,9 @@ def call_text(name: str, arguments: str) -> str:
         values = None
     if not isinstance(values, dict):
         return _cut(f"{_one_line(name)}({_cut(_one_line(arguments), _ARGUMENT_CHARS)})", _LINE_CHARS)
-    pairs = ", ".join(f"{key}={_value(value)}" for key, value in values.items())
+    shown = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
+    pairs = ", ".join(f"{key}={_cut(value, _ARGUMENT_CHARS)}" for key, value in shown.items())
     return _cut(f"{_one_line(name)}({_one_line(pairs)})", _LINE_CHARS)
-
-
-def _value(value: object) -> str:
-    return _cut(json.dumps(value, ensure_ascii=False), _ARGUMENT_CHARS)
 
 
 def _cut(text: str, length: int) -> str:

@@ -331,9 +331,4 @@ def _fault(fault: Mapping[str, Any]) -> str:
         case "unexpected_keyword_argument" | "extra_forbidden":
             return f"{where}: there is no such argument"
         case _:
-            given = _shown(fault["input"])
-            return f"{where}: {fault['msg']}, not {given}"
-
-
-def _shown(value: Any) -> str:
-    return beginning(repr(value), 60)
+            return f"{where}: {fault['msg']}, not {beginning(repr(fault['input']), 60)}"
