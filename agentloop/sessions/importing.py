@@ -6,6 +6,7 @@ left out moves what stands behind it, so events that point at others are pointed
 has is looked at before it is decoded, a piece at a time, so that a signal is heard.
 """
 
+import contextlib
 import json
 import math
 from bisect import bisect_left
@@ -107,7 +108,8 @@ def _foreign(pieces: Iterable[_Piece], count: Callable[[Message], int]) -> Itera
     if found is None:
         raise UsageError(f"nothing imported: this is of no known form; known are: {KNOWN}")
     for number, data in enumerate(found, 1):
-        yield from _said(data, f"message {number}", count)
+        with _named(f"message {number}"):
+            yield from _said(data, count)
 
 
 def _own(pieces: Iterable[_Piece], count: Callable[[Message], int]) -> Iterator[Event]:
@@ -115,15 +117,25 @@ def _own(pieces: Iterable[_Piece], count: Callable[[Message], int]) -> Iterator[
     positions: list[int] = []
     for piece in pieces:
         behind = positions[-1] + 1 if positions else 1
-        if _is_event(piece.data):
-            event = _event(piece)
-            position = _position(piece, event, behind)
-            yield _in_place(event, position, positions, piece.where)
-            positions.append(position)
-        else:
-            for position, said in enumerate(_said(piece.data, piece.where, count), behind):
-                yield said
+        with _named(piece.where):
+            if _is_event(piece.data):
+                event = _event(piece)
+                position = _position(piece, event, behind)
+                yield renumbered(event, position, positions)
                 positions.append(position)
+            else:
+                for position, said in enumerate(_said(piece.data, count), behind):
+                    yield said
+                    positions.append(position)
+
+
+@contextlib.contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Say of what is wrong in the block where in the file it is."""
+    try:
+        yield
+    except (StoreError, UsageError, RecursionError) as error:
+        raise _wrong(where, str(error)) from error
 
 
 def _items(text: str) -> Iterator[_Piece]:
@@ -242,15 +254,12 @@ def _as_stored(line: str, fault: ValueError) -> Any:
 
 
 def _event(piece: _Piece) -> Event:
-    try:
-        event = decode(_parted(piece.line)[1])
-        if isinstance(event, Described):
-            checked_owner(event.owner)
-            checked_ttl(event.ttl_seconds or None)
-        for name, tokens in _tokens_in(event):
-            whole(name, tokens, 0, most=MOST_TOKENS)
-    except (StoreError, UsageError) as error:
-        raise _wrong(piece.where, str(error)) from error
+    event = decode(_parted(piece.line)[1])
+    if isinstance(event, Described):
+        checked_owner(event.owner)
+        checked_ttl(event.ttl_seconds or None)
+    for name, tokens in _tokens_in(event):
+        whole(name, tokens, 0, most=MOST_TOKENS)
     return event
 
 
@@ -285,28 +294,16 @@ def _position(piece: _Piece, event: Event, behind: int) -> int:
         said = str(behind) if isinstance(event, Unknown) else json.dumps(piece.data.get("position", behind))
     position = int(said) if _DIGITS.fullmatch(said) else 0
     if position < behind:
-        raise _wrong(
-            piece.where, f"'position' must be a whole number of at least {behind} here, not {said[:40]}"
-        )
+        raise UsageError(f"'position' must be a whole number of at least {behind} here, not {said[:40]}")
     return position
 
 
-def _in_place(event: Event, position: int, positions: Sequence[int], where: str) -> Event:
-    try:
-        return renumbered(event, position, positions)
-    except UsageError as error:
-        raise _wrong(where, str(error)) from error
-
-
-def _said(data: Any, where: str, count: Callable[[Message], int]) -> Iterator[MessageRecord]:
+def _said(data: Any, count: Callable[[Message], int]) -> Iterator[MessageRecord]:
     """The records of a message; one that another API wrote with several results is several."""
     for each in chat_messages([data]):
-        try:
-            message = Message.from_openai(each)
-        except (UsageError, RecursionError) as error:
-            raise _wrong(where, str(error)) from error
+        message = Message.from_openai(each)
         if message.role not in _ROLES:
-            raise _wrong(where, f"{message.role[:40]!r} is no role of chat completions: {', '.join(_ROLES)}")
+            raise UsageError(f"{message.role[:40]!r} is no role of chat completions: {', '.join(_ROLES)}")
         yield MessageRecord(message=message, tokens=count(message))
 
 
