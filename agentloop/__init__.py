@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from agentloop.errors import StoreError as StoreError, TakenOverError as TakenOverError
     from agentloop.errors import ToolDefinitionError as ToolDefinitionError, UsageError as UsageError
     from agentloop.events import EventFilter as EventFilter
-    from agentloop.messages import Message as Message, ToolCall as ToolCall, Usage as Usage
+    from agentloop.messages import Message as Message, SeenMessage as SeenMessage
+    from agentloop.messages import ToolCall as ToolCall, Usage as Usage
     from agentloop.retry import RetryPolicy as RetryPolicy
     from agentloop.models import Answer as Answer, ChatModel as ChatModel, ModelRequest as ModelRequest
     from agentloop.models import Price as Price, Retry as Retry, TextPart as TextPart
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from agentloop.stream import CompactionRequest as CompactionRequest, CompactionResult as CompactionResult
     from agentloop.sync import SyncRunner as SyncRunner
     from agentloop.tools import RunContext as RunContext, Tool as Tool, ToolRegistry as ToolRegistry
-    from agentloop.tools import tool as tool
+    from agentloop.tools import ToolSet as ToolSet, tool as tool
 else:
     __all__, __getattr__, __dir__ = loaded_later(
         __name__,
@@ -50,7 +51,7 @@ else:
             "DamagedError ModelError ModelRefusedError ModelUnavailableError RetryTool SessionBusyError "
             "SessionNotFoundError StoreError TakenOverError ToolDefinitionError UsageError",
             "events": "EventFilter",
-            "messages": "Message ToolCall Usage",
+            "messages": "Message SeenMessage ToolCall Usage",
             "retry": "RetryPolicy",
             "models": "Answer ChatModel ModelRequest Price Retry TextPart",
             "providers.offline": "OfflineModel",
@@ -64,7 +65,7 @@ else:
             "strategies": "MicroCompact",
             "stream": "CompactionRequest CompactionResult",
             "sync": "SyncRunner",
-            "tools": "RunContext Tool ToolRegistry tool",
+            "tools": "RunContext Tool ToolRegistry ToolSet tool",
         },
         submodules="compaction stores strategies stream testing triggers workspace",
     )

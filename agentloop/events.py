@@ -107,8 +107,9 @@ class Compacted(Event):
     """The positions in `covers` are represented by `replacement` from now on; `cleared` is shown shortened.
 
     The replacement stands before the first message at or after position `at`; `tokens` is its length, with
-    that of `answer`, which an assistant says behind it where that is not empty (`answer_tokens` long). Where
-    nothing is covered there is no replacement; where something is and there is none, it is a rewind.
+    that of `answer`, which an assistant says behind it where that is not empty (`answer_tokens` long). Behind
+    both stands `pinned`, `pinned_tokens` long: what tool sets keep in sight until the next one. Where nothing
+    is covered there is no replacement; where something is and there is none, it is a rewind.
     `made` tells a model's text from a digest of the log and from a line that only says that something is
     gone. `before` and `after` are the request's size around it, `lost` the newest identifiers no longer in
     sight and `lost_count` how many there are, None in older records. Records of one compaction in several
@@ -138,6 +139,8 @@ class Compacted(Event):
     lost_count: int | None = _later(None)
     fault: str | None = _later(None)
     eager: bool = _later(False)
+    pinned: str = _later("")
+    pinned_tokens: int | None = _later(None)
 
     @property
     def is_rewind(self) -> bool:

@@ -256,6 +256,14 @@ def _holds_more(value: object) -> TypeGuard[Mapping[Any, Any] | Sequence[Any]]:
     return isinstance(value, Mapping | list | tuple)
 
 
+@dataclass(frozen=True, slots=True)
+class SeenMessage:
+    """A message of a session, as its log holds it, and whether the model sees the whole of it."""
+
+    message: Message
+    in_sight: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens as the provider reported them; `cached_tokens` is the part of the input read from its cache."""

@@ -226,3 +226,19 @@ NOTHING_FOUND = "[Nothing found that is not shown here: try fewer or other words
 
 SUB_AGENT_LIMIT = "It ended before it was done: {reason}. What there is of its answer:\n{output}"
 """What a call of a sub-agent is answered that came to a limit."""
+
+KEPT_IN_SIGHT = "[Kept in sight by your tools, as it was here; what follows is newer.]"
+PINNED_MESSAGE = """{header}
+
+<kept {mark}>
+{text}
+</kept {mark}>"""
+
+
+def pinned_message(text: str) -> str:
+    """What tool sets keep in sight behind a compaction, as the message that says it."""
+    return PINNED_MESSAGE.format(header=KEPT_IN_SIGHT, text=text, mark=mark_of(text))
+
+
+REMINDER = "\n[Reminder: {text}]"
+"""What a tool set reminds of, behind a result."""

@@ -379,5 +379,6 @@ def new_keeper(
         transcripts=config.transcripts,
         emitter=emitter,
         rebase=rebase,
+        tool_sets=config.agent.tool_sets,
     )
     return compaction.ContextKeeper(policy=policy, budget=budget, compactor=compactor)

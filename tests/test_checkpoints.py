@@ -484,7 +484,7 @@ def test_the_meaning_of_the_fold_has_its_number() -> None:
     """A change of what `Context` makes of a log raises `FOLD`."""
     log = [replace(event, id=f"{at}", time=float(at)) for at, event in enumerate(long_log(1_500))]
     checkpoint = checkpoint_of(Context.of(records_of(log)), "id")
-    assert FOLD == 3
+    assert FOLD == 4
     data = checkpoint.body.partition("\n")[2]
     assert hashlib.sha256(data.encode()).hexdigest()[:16] == "a98a7cae9d509508"
 

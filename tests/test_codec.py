@@ -250,7 +250,9 @@ ITEM = ClearedItem(seq=1, message=Message.user("h"), tokens=1)
 EVERY_NUMBER: tuple[Event, ...] = (
     MessageRecord(message=Message.user("hi"), tokens=1),
     Cleared(items=(ITEM,)),
-    Compacted(covers=((1, 2),), replacement="", at=1, tokens=1, cleared=(ITEM,), lost_count=1),
+    Compacted(
+        covers=((1, 2),), replacement="", at=1, tokens=1, cleared=(ITEM,), lost_count=1, pinned_tokens=1
+    ),
     NotCompacted(status="failed"),
     Restored(seq=1),
     ModelCalled(purpose="agent", model="m", usage=Usage(), cost=0.5),

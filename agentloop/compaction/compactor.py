@@ -20,11 +20,12 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import words_of
 from agentloop.callbacks import Focus, Replace, Veto
-from agentloop.compaction.plan import Plan, longest_summary
+from agentloop.compaction.pinned import PINNED_SHARE, pinned_behind
+from agentloop.compaction.plan import LEAST_SUMMARY_TOKENS, Plan, longest_summary
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
 from agentloop.compaction.summary import NotSmallerError, Summariser, fault_of, summary_budget
-from agentloop.context import Budget, Context, RequestPrefix, missing, record_in
+from agentloop.context import Budget, Context, RequestPrefix, count_message, missing, record_in
 from agentloop.emitter import Emitter
 from agentloop.errors import (
     AgentLoopError,
@@ -51,6 +52,7 @@ from agentloop.stream import (
     Positioned,
     StreamEvent,
 )
+from agentloop.tools import ToolSet
 
 INDEX_SHARE = 0.15
 """The index beside a summary may take this share of the longest summary."""
@@ -82,6 +84,8 @@ class _Outcome:
     transcript: str | None = None
     unsaved: str | None = None
     calls: list[ModelCalled] = field(default_factory=list)
+    pinned: str = ""
+    pinned_tokens: int = 0
     replacement: Replacement = NOTHING
     record: Compacted | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -149,7 +153,7 @@ class Compactor:
     """Carries out plans on sessions, by a policy; `transcripts` is the folder for these, None for nowhere.
 
     `model` is the agent's, which writes summaries where the policy names no other, and `prefix` what its
-    requests begin with; None where there is none.
+    requests begin with; None where there is none. `tool_sets` say what stays in sight behind a compaction.
     `rebase` says when a compaction still holds though others wrote to the log meanwhile. `server_refused` is
     whether the server refused to write the newest summary, where nothing else was to stand instead.
     """
@@ -160,6 +164,7 @@ class Compactor:
     emitter: Emitter
     prefix: RequestPrefix | None = None
     rebase: Rebase = rebase_any
+    tool_sets: Sequence[ToolSet] = ()
     server_refused: bool = field(default=False, init=False)
 
     async def compact(self, session: Session, plan: Plan, budget: Budget) -> tuple[Session, CompactionResult]:
@@ -167,6 +172,7 @@ class Compactor:
         async with self._announced(session, plan, budget) as outcome:
             focus, summary = await self._asked_first(outcome)
             await self._keep_transcript(outcome)
+            self._pin(outcome)
             outcome.replacement = self.emitter.hide(await self._replacement(outcome, focus, summary))
             record = self._record(outcome)
             await to_its_end(self._append(record, outcome))
@@ -278,6 +284,13 @@ class Compactor:
 
         return await to_its_end(in_thread(saved))
 
+    def _pin(self, outcome: _Outcome) -> None:
+        """What tool sets keep in sight behind it; it takes its room from what stands instead."""
+        counter, most = outcome.budget.counter, int(PINNED_SHARE * self._longest(outcome))
+        text = pinned_behind(outcome.plan, outcome.before, self.tool_sets, max_tokens=most, counter=counter)
+        outcome.pinned = self.emitter.hide(text)
+        outcome.pinned_tokens = count_message(Message.user(outcome.pinned), counter) if text else 0
+
     async def _replacement(self, outcome: _Outcome, focus: str | None, summary: str | None) -> Replacement:
         """What stands instead: the summary of a callback, where it can stand, else what is written for it.
 
@@ -341,7 +354,8 @@ class Compactor:
         return await summariser.write()
 
     def _longest(self, outcome: _Outcome) -> int:
-        return longest_summary(outcome.plan, outcome.before, outcome.budget, self.policy.summary_share)
+        longest = longest_summary(outcome.plan, outcome.before, outcome.budget, self.policy.summary_share)
+        return max(LEAST_SUMMARY_TOKENS, longest - outcome.pinned_tokens)
 
     def _record(self, outcome: _Outcome) -> Compacted:
         """The record of it, with what it loses; only one that makes the context smaller."""
@@ -353,7 +367,12 @@ class Compactor:
             transcript=outcome.transcript,
             counter=budget.counter,
         )
-        after = before.add(Record(seq=before.length + 1, event=record))
+        pinned = replace(record, pinned=outcome.pinned, pinned_tokens=outcome.pinned_tokens)
+        after = _with(pinned, before)
+        if budget.fits(before) or (after.tokens < before.tokens and budget.fits(after)):
+            record = pinned
+        else:  # what is pinned would keep the request from being sent
+            after = _with(record, before)
         if after.tokens >= before.tokens:
             sizes = f"{after.tokens:,} tokens instead of {before.tokens:,}"
             raise _EndedError(
@@ -393,6 +412,10 @@ class Compactor:
         outcome.record = record
         faults = "; ".join(filter(None, (outcome.replacement.fault, outcome.unsaved)))
         outcome.end("done", self.emitter.hide(faults or None))
+
+
+def _with(record: Compacted, before: Context) -> Context:
+    return before.add(Record(seq=before.length + 1, event=record))
 
 
 def _fallback(on_failure: OnFailure | None, error: ModelError) -> Computed | None:

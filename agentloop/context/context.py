@@ -12,7 +12,7 @@ and what was added to it is folded in all the same. Only taking a compaction bac
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from operator import itemgetter
@@ -35,7 +35,7 @@ from agentloop.events import (
     holds,
     united,
 )
-from agentloop.messages import Message
+from agentloop.messages import Message, SeenMessage
 
 
 def said_entry(seq: int, event: MessageRecord) -> Entry:
@@ -91,6 +91,18 @@ def instead_of(seq: int, event: Compacted) -> Iterator[Entry]:
         said = Message.assistant(event.answer)
         tokens = event.answer_tokens
         yield Entry(seq=seq, message=said, tokens=tokens, original=said, kind="summary", at=event.at)
+    if event.covers and event.pinned:
+        kept, tokens = Message.user(event.pinned), event.pinned_tokens or 0
+        yield Entry(seq=seq, message=kept, tokens=tokens, original=kept, kind="note", at=event.at)
+
+
+def _standing(compactions: Sequence[tuple[int, Compacted]], entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries without what compactions pinned before the newest one that something stands for."""
+    folds = [pair for pair in compactions if pair[1].covers and not pair[1].is_rewind]
+    earlier = {seq: event.pinned for seq, event in folds[:-1] if event.pinned}
+    for entry in entries:
+        if entry.kind != "note" or earlier.get(entry.seq) != entry.message.content:
+            yield entry
 
 
 def as_shown(entry: Entry, item: ClearedItem | None) -> Entry:
@@ -170,6 +182,13 @@ class Context:
         """The records of those of the entries that somebody said, as the log holds them but for their ids."""
         wanted = {entry.seq for entry in entries if entry.kind == "said"}
         return tuple(_record_of(entry) for entry in self.said if entry.seq in wanted)
+
+    def seen(self, gone: Collection[int] = ()) -> list[SeenMessage]:
+        """What was said and not taken back, as the log holds it, oldest first; `gone` is taken for hidden."""
+        whole = {entry.seq for entry in self.visible if entry.kind == "said" and not entry.cleared}
+        taken_back, whole = rewound(self.compactions), whole.difference(gone)
+        said = (entry for entry in self.said if not holds(taken_back, entry.seq))
+        return [SeenMessage(entry.original, in_sight=entry.seq in whole) for entry in said]
 
     @property
     def newest_user(self) -> Entry | None:
@@ -264,9 +283,10 @@ class Context:
         left = (entry for entry in self.visible if not holds(event.covers, entry.seq))
         shown = (as_shown(entry, items.get(entry.seq)) for entry in left)
         gone = rewound([(seq, event)])
+        compactions = (*self.compactions, (seq, event))
         return replace(
-            self._arranged(seq, (*shown, *instead_of(seq, event))),
-            compactions=(*self.compactions, (seq, event)),
+            self._arranged(seq, _standing(compactions, (*shown, *instead_of(seq, event)))),
+            compactions=compactions,
             task=None if self.task and holds(gone, self.task.seq) else self.task,
             guard=self.guard.after(event),
             transcript=event.transcript or self.transcript,
@@ -285,7 +305,7 @@ class Context:
         cleared = before.cleared
         entries = [entry for at, event in compactions for entry in instead_of(at, event)]
         entries.extend(as_shown(entry, cleared.get(entry.seq)) for entry in self.said)
-        left = (entry for entry in entries if not _covered(entry, compactions))
+        left = (entry for entry in _standing(compactions, entries) if not _covered(entry, compactions))
         gone = rewound(compactions)
         users = (entry for entry in self.said if entry.is_user and not holds(gone, entry.seq))
         return replace(before._arranged(seq, left), task=next(users, None))

@@ -8,13 +8,13 @@ building such requests and for counting them.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from agentloop.context.parts import speaks
 from agentloop.context.tokens import estimate_tokens
-from agentloop.messages import Message
+from agentloop.messages import Message, SeenMessage, ToolCall
 from agentloop.prompts import (
     ACKNOWLEDGEMENT,
     ACKNOWLEDGEMENT_TOKENS,
@@ -57,6 +57,15 @@ def _by_id(message: Message) -> dict[str, list[int]]:
     for number, call in enumerate(message.tool_calls):
         numbers.setdefault(call.id, []).append(number)
     return numbers
+
+
+def results_of(tool: str, said: Sequence[SeenMessage]) -> Iterator[tuple[ToolCall, SeenMessage]]:
+    """The calls of that tool which have a result, with it, the newest first."""
+    for at, places in reversed(answers([each.message for each in said]).items()):
+        pairs = zip(said[at].message.tool_calls, places, strict=True)
+        for call, place in reversed(list(pairs)):
+            if call.name == tool and place is not None:
+                yield call, said[place]
 
 
 Voice: TypeAlias = Literal["nobody", "user", "results", "assistant"]

@@ -13,7 +13,7 @@ from agentloop.messages import Json
 from agentloop.models import ChatModel, TellsSetup, check_model
 from agentloop.recall import RECALL_TOOLS
 from agentloop.run.limits import MOST_STEPS, Limits
-from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry
+from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry, ToolSet
 from agentloop.triggers import WindowFraction
 
 SUB_AGENT_SECONDS = 3_600.0
@@ -33,8 +33,9 @@ _TASK: Json = {
 class Agent:
     """What a runner runs.
 
-    `tools` are `Tool`s or functions with type hints and a docstring; `instructions` become the system
-    message; `compaction=None` switches all compaction off; a run makes at most `max_steps` model calls.
+    `tools` are `Tool`s, functions with type hints and a docstring, and sets of tools (`ToolSet`);
+    `instructions` become the system message, with those of the sets behind them; `compaction=None` switches
+    all compaction off; a run makes at most `max_steps` model calls.
 
     `recall=True` offers the model `recall` and `search_sessions` (see `recall_tools`), once something in its
     session was hidden or shortened. So the tools change at most once, where the messages behind them change
@@ -47,7 +48,7 @@ class Agent:
     """
 
     model: ChatModel
-    tools: Iterable[Tool | Callable[..., Any]] = field(default=(), kw_only=True)
+    tools: Iterable[Tool | ToolSet | Callable[..., Any]] = field(default=(), kw_only=True)
     instructions: str | None = field(default=None, kw_only=True)
     compaction: Compaction | None = field(default_factory=Compaction, kw_only=True)
     max_steps: int = field(default=MOST_STEPS, kw_only=True)
@@ -63,7 +64,7 @@ class Agent:
                 "write one such as Compaction(strategy=KeepRecentTurns(8))"
             )
         flag("recall", self.recall)
-        if isinstance(self.tools, str | Tool) or not isinstance(self.tools, Iterable):
+        if isinstance(self.tools, str | Tool | ToolSet) or not isinstance(self.tools, Iterable):
             raise UsageError(f"tools must be a list of functions and tools, not {shown(self.tools)}")
         object.__setattr__(self, "tools", tuple(self.tools))
         if self.offers_compact and COMPACT in self.registry:
@@ -155,8 +156,20 @@ class Agent:
 
     @cached_property
     def registry(self) -> ToolRegistry:
-        """The tools by name, in order."""
-        return ToolRegistry(self.tools)
+        """The tools by name, in order, those of sets too."""
+        each = ((given.tools if isinstance(given, ToolSet) else (given,)) for given in self.tools)
+        return ToolRegistry(tool for tools in each for tool in tools)
+
+    @property
+    def tool_sets(self) -> tuple[ToolSet, ...]:
+        """The sets among its tools, in order."""
+        return tuple(given for given in self.tools if isinstance(given, ToolSet))
+
+    @cached_property
+    def system(self) -> str | None:
+        """Its instructions with those of its tool sets, as every request begins with them; None for none."""
+        parts = (self.instructions, *(each.instructions for each in self.tool_sets))
+        return "\n\n".join(part for part in parts if part) or self.instructions
 
     @property
     def offers_compact(self) -> bool:

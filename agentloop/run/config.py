@@ -63,7 +63,7 @@ class RunConfig:
         agent = self.agent
         recall = recall_tools(self.sessions.store) if agent.recall else ()
         schemas = tuple(tool.schema for tool in recall)
-        prefix = RequestPrefix(instructions=agent.instructions, schemas=agent.schemas, recall=schemas)
+        prefix = RequestPrefix(instructions=agent.system, schemas=agent.schemas, recall=schemas)
         object.__setattr__(self, "registry", ToolRegistry((*agent.registry.values(), *recall)))
         object.__setattr__(self, "prefix", prefix)
 

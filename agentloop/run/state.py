@@ -13,7 +13,7 @@ from agentloop.context import Budget, Context, RequestPrefix, TokenCounter, coun
 from agentloop.emitter import Emitter
 from agentloop.errors import ContextTooLongError, TakenOverError
 from agentloop.events import Event, MessageRecord, RunEndRecord
-from agentloop.messages import CallIds, Message, Usage
+from agentloop.messages import CallIds, Message, SeenMessage, Usage
 from agentloop.models import Answer, AsksWindow
 from agentloop.prompts import LIMIT_BEFORE_CALL
 from agentloop.run.agent import Agent, ContextOfRun, SubAgent
@@ -260,10 +260,10 @@ class Run:
             raise TakenOverError(session.id)
 
     @contextlib.contextmanager
-    def context_for(self, call_id: str) -> Iterator[RunContext[Any]]:
+    def context_for(self, session: Session, call_id: str) -> Iterator[RunContext[Any]]:
         """What a tool may know of this run; its progress is shown from whatever thread it speaks in.
 
-        What a tool left behind says after the block is dropped.
+        `session` is what it may read. What a tool left behind says after the block is dropped.
         """
         loop, under_way = asyncio.get_running_loop(), True
 
@@ -275,6 +275,9 @@ class Run:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody watches any more
                 loop.call_soon_threadsafe(say, text)
 
+        async def said() -> Sequence[SeenMessage]:
+            return (await session.whole()).context.seen()
+
         try:
             yield ContextOfRun(
                 session_id=self.emitter.session_id,
@@ -284,6 +287,7 @@ class Run:
                 usage=self.spending.usage,
                 on_progress=progress,
                 redact=self.emitter.hide,
+                said=said,
                 run_agent=partial(self.run_sub_agent, self, call_id),
             )
         finally:

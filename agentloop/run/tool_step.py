@@ -13,11 +13,11 @@ from agentloop.compaction import COMPACT, focus_of, outcome_text
 from agentloop.context import fits, fitted
 from agentloop.events import MessageRecord
 from agentloop.messages import Message, ToolCall
-from agentloop.prompts import INTERRUPTED, REPEATED
+from agentloop.prompts import INTERRUPTED, REMINDER, REPEATED
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import CallRepeated, MessageAdded, ToolEnded, ToolStarted, ToolStatus
-from agentloop.tools import ToolAnswer, spill
+from agentloop.tools import ToolAnswer, spill, text_from
 
 MOST_RESULT_TOKENS = 10_000
 """Results longer than this are shortened when they are made, however large the window."""
@@ -79,13 +79,9 @@ async def answer_one(
 
     The end of a call that is cut off is told here.
     """
-    reply = await _reply_to(run, call)
-    record = await _result(run, reply, _most_tokens(run, session, share))
+    reply = await _reply_to(run, session, call)
+    record = await _result(run, session, reply, share)
     return record, reply.ended(reply.answer.status)
-
-
-def _most_tokens(run: Run, session: Session, share: int) -> int:
-    return int(run.keeper.budget.room(session.context) * RESULT_SHARE) // share
 
 
 class _SideBySide:
@@ -115,12 +111,11 @@ class _SideBySide:
 
     async def _reply_in_turn(self, call: ToolCall) -> "_Reply":
         async with self._turns:
-            return await _reply_to(self._run, call)
+            return await _reply_to(self._run, self._session, call)
 
     async def _store(self, finished: Collection[asyncio.Task["_Reply"]]) -> None:
         replies = [task.result() for task in self._tasks if task in finished]
-        most = _most_tokens(self._run, self._session, self._share)
-        results = [await _result(self._run, reply, most) for reply in replies]
+        results = [await _result(self._run, self._session, reply, self._share) for reply in replies]
         try:
             stored = await self._run.store(self._session, *results)
         except BaseException:  # a cancellation, too, leaves calls whose end is to be told; raised again
@@ -179,12 +174,12 @@ class _Reply:
         return _ended(self.call, status, self.seconds)
 
 
-async def _reply_to(run: Run, call: ToolCall) -> _Reply:
+async def _reply_to(run: Run, session: Session, call: ToolCall) -> _Reply:
     """Run one call. The end of one that is cut off is told here, of any other once its result is stored."""
     started = time.monotonic()
     try:
         await run.emitter.emit(ToolStarted(call_id=call.id, name=call.name, arguments=call.arguments))
-        with run.context_for(call.id) as context:
+        with run.context_for(session, call.id) as context:
             answer = run.past_limit() or await run.registry.answer(call, context, run.thread)
     except BaseException:  # whatever cut the call off, its end is told; raised again
         await run.emitter.emit(_ended(call, "interrupted", time.monotonic() - started))
@@ -192,10 +187,14 @@ async def _reply_to(run: Run, call: ToolCall) -> _Reply:
     return _Reply(call=call, answer=answer, seconds=time.monotonic() - started)
 
 
-async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageRecord:
-    """The record of a result; a long one stands there head and tail, the whole in a file."""
+async def _result(run: Run, session: Session, reply: _Reply, share: int) -> MessageRecord:
+    """The record of a result of a batch of `share`; a long one stands there head and tail, whole in a file.
+
+    Behind the first result of a batch stands what tool sets remind of.
+    """
     text, spilled = run.emitter.hide(reply.answer.text), None
     times = run.spending.add_result(reply.call, text)
+    most_tokens = int(run.keeper.budget.room(session.context) * RESULT_SHARE) // share
     most_tokens = min(max(LEAST_RESULT_TOKENS, most_tokens), MOST_RESULT_TOKENS)
     if not fits(text, max_tokens=most_tokens, counter=run.counter):
         spilled, rest = await _spill_result(run, text, reply.call)
@@ -203,9 +202,22 @@ async def _result(run: Run, reply: _Reply, most_tokens: int) -> MessageRecord:
     if times >= REPEATS_TOLD:
         text += REPEATED.format(times=times)
         await run.emitter.emit(CallRepeated(call_id=reply.call.id, name=reply.call.name, times=times))
+    text += _reminders(run, session, reply.call)
     known = run.registry.get(reply.call.name)
     message = Message.tool(reply.call.id, text)
     return run.record_of(message, keep=bool(known and known.keep), spilled=spilled)
+
+
+def _reminders(run: Run, session: Session, call: ToolCall) -> str:
+    """What tool sets remind of with this batch of calls, where this is the first of them."""
+    if not (sets := run.agent.tool_sets):
+        return ""
+    messages = session.context.messages
+    asked = next((message for message in reversed(messages) if message.role == "assistant"), None)
+    if asked is None or call.id not in [each.id for each in asked.tool_calls[:1]]:
+        return ""
+    texts = (text_from(each.reminder, messages) for each in sets)
+    return "".join(REMINDER.format(text=run.emitter.hide(text)) for text in texts if text)
 
 
 async def _spill_result(run: Run, text: str, call: ToolCall) -> tuple[str | None, str]:

@@ -16,7 +16,7 @@ from agentloop.errors import StoreError
 from agentloop.messages import Message
 from agentloop.stores.base import Checkpoint
 
-FOLD = 3
+FOLD = 4
 """What a fold means. Whoever changes what `Context` makes of a log raises it, and all are made anew."""
 
 CHECKPOINT_EVERY = 1_000

@@ -1,10 +1,10 @@
 """What a tool may know of the run that calls it."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from agentloop.messages import Usage
+from agentloop.messages import SeenMessage, Usage
 
 Deps = TypeVar("Deps")
 
@@ -18,6 +18,11 @@ def _as_it_is(text: str) -> str:
     return text
 
 
+async def _said_nothing() -> Sequence[SeenMessage]:
+    """The session of a call that is outside of any."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext(Generic[Deps]):
     """Who calls, and for whom; a tool's parameter annotated with it is filled in and hidden from the schema.
@@ -26,7 +31,8 @@ class RunContext(Generic[Deps]):
     called by whatever thread the tool runs in.
 
     A result is redacted as a whole where the run redacts. A tool that cuts a text into pieces redacts it with
-    `redact` before, so that no secret is cut in two; it may be called in any thread.
+    `redact` before, so that no secret is cut in two; it may be called in any thread. `said` reads what was
+    said in the session up to the call, oldest first.
     """
 
     session_id: str
@@ -36,6 +42,7 @@ class RunContext(Generic[Deps]):
     usage: Usage = field(default_factory=Usage)
     on_progress: Callable[[str], None] = _said_to_nobody
     redact: Callable[[str], str] = _as_it_is
+    said: Callable[[], Awaitable[Sequence[SeenMessage]]] = _said_nothing
 
     def progress(self, text: str) -> None:
         """Say how far the tool has come to whoever watches the run."""

@@ -1,0 +1,69 @@
+"""Tool sets: tools that belong together, and what the model is to keep in sight of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentloop._plumbing.callables import name_of
+from agentloop._plumbing.host_logging import warn
+from agentloop._plumbing.to_text import words_of
+from agentloop.errors import UsageError
+from agentloop.messages import Message, SeenMessage
+from agentloop.tools.registry import Tool
+
+
+class ToolSet:
+    """Tools that belong together, for the `tools` of an agent; override what it needs of this.
+
+    A set holds nothing of any session: what it says is made from what was said there, so it is the same
+    after a crash, and in another process. What raises says nothing, and a line of the host's log tells why.
+
+    Example:
+        >>> from agentloop import Agent, OfflineModel
+        >>> class House(ToolSet):
+        ...     def pinned(self, said, fits):
+        ...         return "The house is number 7."
+        >>> agent = Agent(OfflineModel(), tools=[House()])
+    """
+
+    priority: int = 0
+    """Sets of a higher one are asked first for what is pinned, and have its room first."""
+
+    @property
+    def tools(self) -> Sequence[Tool | Callable[..., Any]]:
+        """The tools."""
+        return ()
+
+    @property
+    def instructions(self) -> str:
+        """What stands behind the agent's instructions; it may not change while the set is in use."""
+        return ""
+
+    def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
+        """What must stay in sight though a compaction hides messages; empty for nothing.
+
+        `said` is what was said so far, oldest first, as the compaction leaves it in sight. `fits` says
+        whether a text has room; a longer one is cut to its head and tail. It stands behind the summary, with
+        what other sets pin, until the next compaction. The same messages must give the same text.
+        """
+        return ""
+
+    def reminder(self, messages: Sequence[Message]) -> str:
+        """What to remind the model of now; empty for nothing.
+
+        It is asked for each batch of calls, with what is in sight up to them, and stands behind the result of
+        the first of them. The same messages must give the same text.
+        """
+        return ""
+
+
+def text_from(ask: Callable[..., object], *given: object) -> str:
+    """What this method of a tool set says; nothing where it fails, of which the host's log tells."""
+    try:
+        text = ask(*given)
+        if isinstance(text, str):
+            return text.strip()
+        raise UsageError(f"it must give a text, not {type(text).__name__}")
+    except Exception as error:  # noqa: BLE001 — a tool set of the user's own may raise anything
+        name = getattr(ask, "__qualname__", None) or name_of(ask)
+        warn("what a tool set says is left out", of=name, error=words_of(error))
+        return ""
