@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from agentloop.run import Agent as Agent, Limits as Limits
     from agentloop.runner import Runner as Runner
     from agentloop.sessions import Leases as Leases
+    from agentloop.skills import Skills as Skills
     from agentloop.strategies import MicroCompact as MicroCompact
     from agentloop.stream import CompactionRequest as CompactionRequest, CompactionResult as CompactionResult
     from agentloop.sync import SyncRunner as SyncRunner
     from agentloop.tools import RunContext as RunContext, Tool as Tool, ToolRegistry as ToolRegistry
+    from agentloop.todo import Todo as Todo
     from agentloop.tools import ToolSet as ToolSet, tool as tool
 else:
     __all__, __getattr__, __dir__ = loaded_later(
@@ -65,6 +67,8 @@ else:
             "strategies": "MicroCompact",
             "stream": "CompactionRequest CompactionResult",
             "sync": "SyncRunner",
+            "skills": "Skills",
+            "todo": "Todo",
             "tools": "RunContext Tool ToolRegistry ToolSet tool",
         },
         submodules="compaction stores strategies stream testing triggers workspace",

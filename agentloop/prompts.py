@@ -242,3 +242,26 @@ def pinned_message(text: str) -> str:
 
 REMINDER = "\n[Reminder: {text}]"
 """What a tool set reminds of, behind a result."""
+
+TODO_LIST = "[Todo list]"
+"""How the list begins, in results and where it is kept in sight."""
+
+TODO_EMPTY = "(nothing)"
+TODO_WRITE_DESCRIPTION = """Write the whole list of what is to be done, in order; it replaces the last one. \
+Use it for work of three or more steps: write it before you begin, and again whenever a step begins or ends. \
+One item at a time is in_progress."""
+TODO_READ_DESCRIPTION = "Show the list of what is to be done, as it was last written."
+TODO_REMINDER = (
+    "the todo list was not updated for {steps} steps: if it no longer says how things stand, write it anew."
+)
+
+SKILLS = """These skills are instructions for work of a kind. Before such work read the skill with \
+read_skill, then do as it says:
+{skills}"""
+READ_SKILL_DESCRIPTION = """Read a skill by its name, or a file that the skill speaks of."""
+SKILL = "[Skill {name}]"
+"""How the text of a skill begins, in results and where it is kept in sight."""
+
+SKILL_FILE = "[File {file} of skill {name}]"
+SKILL_FILES = "[Its files, for read_skill: {files}]"
+SKILL_NOT_KEPT = "[Skill {name} was read before and has no room here: read it again where it is needed.]"

@@ -353,6 +353,8 @@ def test_a_redaction_that_is_none_is_refused_at_once(make: Callable[..., object]
         assert make(redact=good) is not None
 
 
+TABLE["Todo"] = agentloop.Todo, {"remind_after": whole_or_none(1)}
+
 CASES = [(name, argument) for name, (_, ranges) in TABLE.items() for argument in ranges]
 
 

@@ -36,6 +36,8 @@ ORDER = [
     "stores",
     "sessions",
     "recall",
+    "todo",
+    "skills",
     "triggers",
     "strategies",
     "results",

@@ -33,7 +33,7 @@ _TASK: Json = {
 class Agent:
     """What a runner runs.
 
-    `tools` are `Tool`s, functions with type hints and a docstring, and sets of tools (`ToolSet`);
+    `tools` are `Tool`s, functions with type hints and a docstring, and sets of tools such as `Todo()`;
     `instructions` become the system message, with those of the sets behind them; `compaction=None` switches
     all compaction off; a run makes at most `max_steps` model calls.
 

@@ -3,6 +3,6 @@
 from agentloop.workspace.commands import end_all
 from agentloop.workspace.files import PERMISSIONS
 from agentloop.workspace.files import workspace_tools as workspace_tools
-from agentloop.workspace.folder import WorkspaceError as WorkspaceError
+from agentloop.workspace.folder import Folder, WorkspaceError as WorkspaceError
 
 __all__ = ["WorkspaceError", "workspace_tools"]

@@ -1,0 +1,193 @@
+"""Skills: folders of instructions, which a model reads when it needs them.
+
+A skill is a folder with a `SKILL.md`: its name and description between two lines of `---`, then the text
+(https://agentskills.io/specification).
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from agentloop._plumbing.checks import shown
+from agentloop._plumbing.patterns import pattern
+from agentloop.context import results_of
+from agentloop.errors import RetryTool, UsageError
+from agentloop.messages import Json, SeenMessage
+from agentloop.prompts import READ_SKILL_DESCRIPTION, SKILL, SKILL_FILE, SKILL_FILES, SKILL_NOT_KEPT, SKILLS
+from agentloop.tools import Tool, ToolSet
+from agentloop.workspace import Folder, WorkspaceError
+
+READ_SKILL = "read_skill"
+SKILL_MD = "SKILL.md"
+
+MOST_DESCRIPTION_CHARS = 1_024
+MOST_FILES_NAMED = 100
+
+_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_FRONT = pattern(r"\A---[ \t\r]*\n(.*?)^---[ \t\r]*$", re.S | re.M)
+_FIELD = pattern(r"([A-Za-z0-9_-]+):[ \t]*(.*)")
+_WHICH: Json = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "The name of the skill."},
+        "file": {"type": "string", "description": "A file in its folder; the skill itself without one."},
+    },
+    "required": ["name"],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
+    """One skill: what it is for, and the folder that it may read from."""
+
+    name: str
+    description: str
+    folder: Folder
+
+
+@dataclass(frozen=True)
+class Skills(ToolSet):
+    """The skills in the folders below `folder`, and the tool `read_skill` that reads them.
+
+    Names and descriptions stand in the instructions of every request; the text is read when the model asks
+    for it. So are other files of a skill, and nothing outside of its folder. What was read stays in sight
+    over compactions, the newest first, as far as it has room; of others the name is told.
+
+    The folder is looked through once, here. A folder in it without a `SKILL.md` is none of a skill.
+
+    Example:
+        >>> from agentloop import Agent, OfflineModel
+        >>> from tempfile import TemporaryDirectory
+        >>> text = "---\\nname: tea\\ndescription: How tea is made here.\\n---\\nBoil the water."
+        >>> with TemporaryDirectory() as place:
+        ...     Path(place, "tea").mkdir()
+        ...     _ = Path(place, "tea", "SKILL.md").write_text(text)
+        ...     skills = Skills(place)
+        >>> print(skills.instructions.splitlines()[-1])
+        - tea: How tea is made here.
+
+    Raises:
+        UsageError: there is no such folder, or no skill in it; a `SKILL.md` has no name or no description, or
+            lies outside by a link; two skills have one name.
+    """
+
+    folder: Path | str
+    skills: Mapping[str, Skill] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.folder, str | Path) or self.folder == "" or not Path(self.folder).is_dir():
+            raise UsageError(f"folder must be the path of a folder with skills, not {shown(self.folder)}")
+        found: dict[str, Skill] = {}
+        for skill in _skills_in(Path(os.path.realpath(self.folder))):
+            if skill.name in found:
+                raise UsageError(f"two skills in {shown(str(self.folder))} are called {skill.name!r}")
+            found[skill.name] = skill
+        if not found:
+            raise UsageError(
+                f"there is no skill in {shown(str(self.folder))}: one is a folder with a SKILL.md"
+            )
+        object.__setattr__(self, "skills", MappingProxyType(found))
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The one tool."""
+        read = Tool(
+            name=READ_SKILL,
+            description=READ_SKILL_DESCRIPTION,
+            parameters=_WHICH,
+            function=self.read_skill,
+            idempotent=True,
+            keep=True,
+        )
+        return (read,)
+
+    @property
+    def instructions(self) -> str:
+        """What each skill is for."""
+        lines = (f"- {skill.name}: {skill.description}" for skill in self.skills.values())
+        return SKILLS.format(skills="\n".join(lines))
+
+    def read_skill(self, name: str, file: str = SKILL_MD) -> str:
+        """The text of a skill, or of one of its files, below a label.
+
+        Raises:
+            RetryTool: there is no such skill, or no such file of text in its folder.
+        """
+        if (skill := self.skills.get(name)) is None:
+            raise RetryTool(f"there is no skill {name[:100]!r}: there are {', '.join(self.skills)}")
+        try:
+            text = skill.folder.read(file).decode("utf-8-sig")
+            if skill.folder.inside(file) != (SKILL_MD,):
+                return f"{SKILL_FILE.format(file=file, name=name)}\n{text}"
+            others = sorted(each for each in skill.folder.walk("") if each != SKILL_MD)
+        except WorkspaceError as error:
+            raise RetryTool(str(error)) from error
+        except UnicodeDecodeError as error:
+            raise RetryTool(f"{file!r} is no text in UTF-8 and cannot be read") from error
+        files = f"\n{SKILL_FILES.format(files=', '.join(others[:MOST_FILES_NAMED]))}" if others else ""
+        return f"{SKILL.format(name=name)}\n{_FRONT.sub('', text).strip()}{files}"
+
+    def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
+        """The skills that were read and are out of sight, newest first: whole, or by name."""
+        read = list(_read_in(said))
+        done = {name for name, result in read if result.in_sight}
+        kept = ""
+        for name, result in read:
+            if name not in done:
+                done.add(name)
+                for text in (result.message.text, SKILL_NOT_KEPT.format(name=name)):
+                    longer = f"{kept}\n\n{text}".strip()
+                    if fits(longer):
+                        kept = longer
+                        break
+        return kept
+
+
+def _skills_in(root: Path) -> Iterator[Skill]:
+    for path in sorted(root.iterdir()):
+        if not (path / SKILL_MD).is_file():
+            continue
+        where = f"{path.name}/{SKILL_MD}"
+        try:
+            home = root.joinpath(*Folder(root=root).inside(path.name))
+            text = Folder(root=home).read(SKILL_MD).decode("utf-8-sig")
+        except (WorkspaceError, UnicodeDecodeError) as error:
+            raise UsageError(f"{where} cannot be read: {error}") from error
+        front = _fields(text)
+        name, description = front.get("name", ""), front.get("description", "")
+        if not _NAME.fullmatch(name):
+            wanted = "a name of 1 to 64 letters, digits and hyphens"
+            raise UsageError(f"{where} must have {wanted} between two lines of ---, not {shown(name)}")
+        if not description:
+            raise UsageError(f"{where} must have a description between two lines of ---")
+        yield Skill(name=name, description=description[:MOST_DESCRIPTION_CHARS], folder=Folder(root=home))
+
+
+def _fields(text: str) -> Mapping[str, str]:
+    """The fields at the head of a file; a line that is indented goes on with the one before."""
+    found: dict[str, str] = {}
+    name = ""
+    head = _FRONT.match(text)
+    for line in head[1].splitlines() if head else ():
+        if line[:1] in (" ", "\t") and name:
+            found[name] = f"{found[name]} {line.strip()}".strip()
+        elif pair := _FIELD.match(line):
+            name, value = pair[1], pair[2].strip()
+            found[name] = "" if value in ("|", ">", "|-", ">-") else value
+    return {name: _unquoted(value) for name, value in found.items()}
+
+
+def _unquoted(value: str) -> str:
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if is_quoted else value
+
+
+def _read_in(said: Sequence[SeenMessage]) -> Iterator[tuple[str, SeenMessage]]:
+    """The skills that were read, by their names, with the result of each reading; newest first."""
+    for call, result in results_of(READ_SKILL, said):
+        name = str((call.decoded() or {}).get("name"))
+        if result.message.text.startswith(SKILL.format(name=name)):
+            yield name, result

@@ -1,0 +1,170 @@
+"""Todo: a list of what is to be done, which the model writes and never loses sight of."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentloop._plumbing.checks import whole_or_none
+from agentloop.context import results_of
+from agentloop.errors import RetryTool
+from agentloop.messages import Json, Message, SeenMessage, ToolCall
+from agentloop.prompts import (
+    TODO_EMPTY,
+    TODO_LIST,
+    TODO_READ_DESCRIPTION,
+    TODO_REMINDER,
+    TODO_WRITE_DESCRIPTION,
+)
+from agentloop.tools import RunContext, Tool, ToolSet
+
+TODO_WRITE, TODO_READ = "todo_write", "todo_read"
+
+REMIND_AFTER = 5
+MOST_ITEMS = 50
+MOST_ITEM_CHARS = 300
+
+_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+_OPEN = ("[ ] ", "[>] ")
+_ITEM: Json = {
+    "type": "object",
+    "properties": {
+        "content": {"type": "string", "description": "What is to be done, in one line."},
+        "status": {"type": "string", "enum": list(_MARKS)},
+    },
+    "required": ["content", "status"],
+}
+_ITEMS: Json = {
+    "type": "object",
+    "properties": {"items": {"type": "array", "items": _ITEM}},
+    "required": ["items"],
+}
+_NOTHING: Json = {"type": "object", "properties": {}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Todo(ToolSet):
+    """The tools `todo_write` and `todo_read`, for an agent that works in many steps.
+
+    The model writes the whole list each time, with one item in progress at most. A list that is at odds with
+    that is refused, and the one before stands. Whatever a compaction hides, the newest list stays in sight as
+    long as something of it is open. After `remind_after` steps with calls and none of `todo_write`, the model
+    is reminded once, behind the next result; None never reminds.
+
+    The list is that of the last `todo_write` in the session's log. So it is there after a crash and in
+    another process, and what `undo` or `rewind` take back is taken back of it too.
+
+    Example:
+        >>> from agentloop import Agent, OfflineModel
+        >>> agent = Agent(OfflineModel(), tools=[Todo()])
+        >>> list(agent.registry)
+        ['todo_write', 'todo_read']
+
+    Raises:
+        UsageError: `remind_after` is no whole number of at least 1.
+    """
+
+    remind_after: int | None = REMIND_AFTER
+    priority = 10
+
+    def __post_init__(self) -> None:
+        whole_or_none("remind_after", self.remind_after, 1)
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Both tools."""
+        write = Tool(
+            name=TODO_WRITE,
+            description=TODO_WRITE_DESCRIPTION,
+            parameters=_ITEMS,
+            function=todo_write,
+            idempotent=True,
+            keep=True,
+        )
+        read = Tool(
+            name=TODO_READ,
+            description=TODO_READ_DESCRIPTION,
+            parameters=_NOTHING,
+            function=todo_read,
+            idempotent=True,
+        )
+        return write, read
+
+    def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
+        """The newest list where it is out of sight and open; its open items alone where all have no room."""
+        newest = next(_lists(said), None)
+        if newest is None or newest[1] or not _is_open(text := newest[0]):
+            return ""
+        if fits(text):
+            return text
+        return "\n".join((TODO_LIST, *(line for line in text.splitlines() if line.startswith(_OPEN))))
+
+    def reminder(self, messages: Sequence[Message]) -> str:
+        """Said once, at the step that makes it so many without an update of an open list."""
+        steps, results = 0, dict[str | None, str]()
+        for message in reversed(messages):
+            if message.role == "tool":
+                results[message.tool_call_id] = message.text
+            elif message.role == "user" and TODO_LIST in message.text:
+                return self._after(steps, message.text)
+            elif message.tool_calls:
+                written = [call.id for call in message.tool_calls if call.name == TODO_WRITE]
+                if written:
+                    return self._after(steps, results.get(written[-1], ""))
+                steps += 1
+                if steps > (self.remind_after or 0):
+                    break
+        return ""
+
+    def _after(self, steps: int, text: str) -> str:
+        return TODO_REMINDER.format(steps=steps) if steps == self.remind_after and _is_open(text) else ""
+
+
+def todo_write(items: Sequence[Mapping[str, Any]]) -> str:
+    """The list as it is shown.
+
+    Raises:
+        RetryTool: it is too long, an item says nothing, or more than one is in progress.
+    """
+    if len(items) > MOST_ITEMS:
+        raise RetryTool(f"at most {MOST_ITEMS} items, not {len(items)}: join some, or leave out what is done")
+    if not all(_line(item) for item in items):
+        raise RetryTool("an item has no content: say what is to be done")
+    if any(len(_line(item)) > MOST_ITEM_CHARS for item in items):
+        raise RetryTool(f"an item has more than {MOST_ITEM_CHARS} characters: say it shorter")
+    if (busy := sum(item["status"] == "in_progress" for item in items)) > 1:
+        raise RetryTool(f"{busy} items are in_progress: only one may be, the others are pending or completed")
+    return _shown(items)
+
+
+async def todo_read(context: RunContext[Any]) -> str:
+    """The list as it was last written in the session."""
+    return next((text for text, _ in _lists(await context.said())), _shown(()))
+
+
+def _lists(said: Sequence[SeenMessage]) -> Iterator[tuple[str, bool]]:
+    """The lists that were accepted, newest first, each with whether it is in sight."""
+    for call, result in results_of(TODO_WRITE, said):
+        if result.message.text.startswith(TODO_LIST):
+            yield _written(call, result.message.text), result.in_sight
+
+
+def _written(call: ToolCall, result: str) -> str:
+    """The list of an accepted call; as its result shows it where a redaction took the arguments apart."""
+    items = (call.decoded() or {}).get("items")
+    try:
+        return todo_write(items) if isinstance(items, list) else result
+    except (RetryTool, LookupError, TypeError, AttributeError):
+        return result
+
+
+def _shown(items: Sequence[Mapping[str, Any]]) -> str:
+    lines = [f"{_MARKS[item['status']]} {_line(item)}" for item in items]
+    return "\n".join((TODO_LIST, *(lines or [TODO_EMPTY])))
+
+
+def _line(item: Mapping[str, Any]) -> str:
+    return " ".join(str(item["content"]).split())
+
+
+def _is_open(text: str) -> bool:
+    return any(line.startswith(_OPEN) for line in text.splitlines())
