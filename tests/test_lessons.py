@@ -20,7 +20,15 @@ from agentloop.stream import (
     ResultsCleared,
     RunEnded,
 )
-from lessons import l00_chat, l01_loop, l02_tools, l06_context_compaction, l10_callbacks_memory
+from lessons import (
+    l00_chat,
+    l01_loop,
+    l02_tools,
+    l03_todo,
+    l05_skills,
+    l06_context_compaction,
+    l10_callbacks_memory,
+)
 from tests.cli_kit import ROOT, Finished, environment
 from tests.cli_kit import agentloop as command_line
 
@@ -33,6 +41,8 @@ SHOWN = {
     "l00_chat": ("Your name is Ada.", "I do not see your name", "holds 4 messages"),
     "l01_loop": ("by hand", '→ count_words({"text": "to be or not to be"})', "message for message: yes"),
     "l02_tools": ('"maximum": 250', "Call fetch again", "There is no tool 'knead'", "the bread is baked"),
+    "l03_todo": ("only one may be", "[Reminder:", "compact: done", "[Kept in sight", "[>] paint them"),
+    "l05_skills": ("- tea: How we", "Green: 2 minutes", "is outside", "compact: done", "[Kept in sight"),
     "l06_context_compaction": ("1 micro", "2 auto", "3 compact", "all there was", "transcript_", "undo:"),
     "l10_callbacks_memory": ("before_compaction:", "facts.json", "Your allergy is peanuts."),
 }
@@ -137,6 +147,22 @@ def test_a_cold_oven_ends_at_its_time_limit() -> None:
     assert text.startswith("bake timed out after 2 s; what it did until then stays done")
 
 
+def test_a_list_that_is_forgotten_is_reminded_of_and_kept_in_sight() -> None:
+    shown = l03_todo.main()
+    assert "2 items are in_progress" in shown.results[0]
+    assert ["[Reminder: " in text for text in shown.results] == [False] * 3 + [True] + [False] * 3
+    assert "[>] paint them" in shown.kept
+
+
+def test_a_skill_is_read_on_demand_and_kept_in_sight() -> None:
+    shown = l05_skills.main()
+    assert "Warm the pot" not in shown.instructions
+    assert "Warm the pot" in shown.results[0]
+    assert "safe lies" not in "".join(shown.results)
+    assert "Warm the pot" in shown.kept
+    assert "Knead" not in shown.kept
+
+
 def test_all_three_layers_work_on_a_run_over_many_files() -> None:
     shown = l06_context_compaction.main()
     reasons = [event.reason for event in shown.events if isinstance(event, CompactionStarted)]
@@ -211,7 +237,7 @@ def test_the_command_line_lists_the_lessons(tmp_path: Path) -> None:
     done = command_line("lessons", cwd=tmp_path)
     assert (done.status, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert [line.split()[0] for line in lines] == ["0", "1", "2", "6", "10"]
+    assert [line.split()[0] for line in lines] == ["0", "1", "2", "3", "5", "6", "10"]
     assert [path.stem for path, line in zip(LESSONS, lines, strict=True) if path.stem not in line] == []
 
 
