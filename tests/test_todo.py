@@ -250,7 +250,10 @@ def test_bad_steps_are_refused(steps: Any) -> None:
 
 
 lines = st.lists(
-    st.tuples(st.text(min_size=1, max_size=30).filter(str.split), st.sampled_from(["pending", "completed"])),
+    st.tuples(
+        st.text(min_size=1, max_size=30).filter(lambda text: text.split()),
+        st.sampled_from(["pending", "completed"]),
+    ),
     max_size=8,
 )
 
