@@ -108,8 +108,10 @@ class Todo(ToolSet):
                 return self._after(steps, message.text)
             elif message.tool_calls:
                 written = [call.id for call in message.tool_calls if call.name == TODO_WRITE]
-                if written:
-                    return self._after(steps, results.get(written[-1], ""))
+                for call_id in reversed(written):
+                    text = results.get(call_id, TODO_LIST)  # without a result yet it is being updated
+                    if text.startswith(TODO_LIST):
+                        return self._after(steps, text)
                 steps += 1
                 if steps > (self.remind_after or 0):
                     break

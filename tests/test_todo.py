@@ -190,7 +190,9 @@ def test_the_model_is_reminded_once_after_so_many_steps_without_an_update() -> N
     assert reminded(steps, Todo(remind_after=3)) == []
     assert reminded([writes("[>] a"), *steps], Todo(remind_after=None)) == []
     refused = calls((TODO_WRITE, items("[>] a", "[>] b")))
-    assert reminded([writes("[>] a"), refused, *steps], Todo(remind_after=3)) == []
+    assert reminded([writes("[>] a"), refused, *steps], Todo(remind_after=3)) == [3]
+    both = [*calls(("look", {"text": "a"})), *writes("[>] a")]
+    assert reminded([writes("[>] a"), *steps[:2], both, *steps[:2]], Todo(remind_after=3)) == []
 
 
 def test_a_reminder_is_stored_with_its_result_so_that_a_crash_says_it_no_second_time(tmp_path: Path) -> None:

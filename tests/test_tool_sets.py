@@ -28,6 +28,8 @@ from tests.kit import added, assert_valid
 class Telling(ToolSet):
     """Pins a text and says what it was asked with."""
 
+    instructions = ""
+
     def __init__(self, text: str = "The gate is KX-4711.", priority: int = 0) -> None:
         self.text, self.priority = text, priority
         self.asked: list[tuple[SeenMessage, ...]] = []
@@ -126,9 +128,12 @@ def test_all_share_one_room_those_of_higher_priority_first(tmp_path: Path) -> No
     model = ScriptedModel(replies(), window=8_000)
     agent = Agent(model, tools=[low, high], compaction=Compaction(strategy=KeepRecentTurns(1), tool=False))
     with talked(agent, tmp_path) as runner:
+        foreseen = runner.preview("s")
         result = runner.compact("s")
         assert result.status == "done"
         assert result.tokens_after < 4_000  # the target
+        assert foreseen is not None
+        assert abs(foreseen.tokens_after - result.tokens_after) < 500
         runner.run("And now?", session_id="s")
     [text] = kept_in(model.requests[-1])
     assert "high " * 99 in text
@@ -302,6 +307,13 @@ def test_tools_of_sets_are_held_to_the_rules_of_tools() -> None:
 
     with pytest.raises(ToolDefinitionError, match="two tools are called 'x'"):
         Agent(ScriptedModel([]), tools=[Twice()])
+    for odd in ("first", None, True):
+        with pytest.raises(UsageError, match=r"Telling\.priority must be a finite number"):
+            Agent(ScriptedModel([]), tools=[Telling(priority=odd)])  # type: ignore[arg-type]
+    told = Telling()
+    told.instructions = 7  # type: ignore[misc, assignment]
+    with pytest.raises(UsageError, match=r"Telling\.instructions must be"):
+        Agent(ScriptedModel([]), tools=[told])
     with pytest.raises(UsageError, match="tools must be a list"):
         Agent(ScriptedModel([]), tools=Telling())  # type: ignore[arg-type]
 

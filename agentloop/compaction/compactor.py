@@ -20,12 +20,12 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import words_of
 from agentloop.callbacks import Focus, Replace, Veto
-from agentloop.compaction.pinned import PINNED_SHARE, pinned_behind
+from agentloop.compaction.pinned import pinned_behind
 from agentloop.compaction.plan import LEAST_SUMMARY_TOKENS, Plan, longest_summary
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
 from agentloop.compaction.summary import NotSmallerError, Summariser, fault_of, summary_budget
-from agentloop.context import Budget, Context, RequestPrefix, count_message, missing, record_in
+from agentloop.context import Budget, Context, RequestPrefix, missing, record_in
 from agentloop.emitter import Emitter
 from agentloop.errors import (
     AgentLoopError,
@@ -85,7 +85,6 @@ class _Outcome:
     unsaved: str | None = None
     calls: list[ModelCalled] = field(default_factory=list)
     pinned: str = ""
-    pinned_tokens: int = 0
     replacement: Replacement = NOTHING
     record: Compacted | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -286,10 +285,9 @@ class Compactor:
 
     def _pin(self, outcome: _Outcome) -> None:
         """What tool sets keep in sight behind it; it takes its room from what stands instead."""
-        counter, most = outcome.budget.counter, int(PINNED_SHARE * self._longest(outcome))
-        text = pinned_behind(outcome.plan, outcome.before, self.tool_sets, max_tokens=most, counter=counter)
+        longest, counter = self._longest(outcome), outcome.budget.counter
+        text = pinned_behind(outcome.plan, outcome.before, self.tool_sets, longest=longest, counter=counter)
         outcome.pinned = self.emitter.hide(text)
-        outcome.pinned_tokens = count_message(Message.user(outcome.pinned), counter) if text else 0
 
     async def _replacement(self, outcome: _Outcome, focus: str | None, summary: str | None) -> Replacement:
         """What stands instead: the summary of a callback, where it can stand, else what is written for it.
@@ -355,7 +353,7 @@ class Compactor:
 
     def _longest(self, outcome: _Outcome) -> int:
         longest = longest_summary(outcome.plan, outcome.before, outcome.budget, self.policy.summary_share)
-        return max(LEAST_SUMMARY_TOKENS, longest - outcome.pinned_tokens)
+        return max(LEAST_SUMMARY_TOKENS, longest - outcome.budget.counter(outcome.pinned))
 
     def _record(self, outcome: _Outcome) -> Compacted:
         """The record of it, with what it loses; only one that makes the context smaller."""
@@ -366,12 +364,11 @@ class Compactor:
             before,
             transcript=outcome.transcript,
             counter=budget.counter,
+            pinned=outcome.pinned,
         )
-        pinned = replace(record, pinned=outcome.pinned, pinned_tokens=outcome.pinned_tokens)
-        after = _with(pinned, before)
-        if budget.fits(before) or (after.tokens < before.tokens and budget.fits(after)):
-            record = pinned
-        else:  # what is pinned would keep the request from being sent
+        after = _with(record, before)
+        if not budget.fits(before) and (after.tokens >= before.tokens or not budget.fits(after)):
+            record = replace(record, pinned="", pinned_tokens=None)  # the request comes first
             after = _with(record, before)
         if after.tokens >= before.tokens:
             sizes = f"{after.tokens:,} tokens instead of {before.tokens:,}"

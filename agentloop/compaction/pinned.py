@@ -22,9 +22,9 @@ BETWEEN = "\n\n"
 
 
 def pinned_behind(
-    plan: Plan, context: Context, tool_sets: Sequence[ToolSet], *, max_tokens: int, counter: TokenCounter
+    plan: Plan, context: Context, tool_sets: Sequence[ToolSet], *, longest: int, counter: TokenCounter
 ) -> str:
-    """What the sets pin behind this compaction, as one message's text of at most so many tokens.
+    """What the sets pin behind this compaction, as one message's text; `longest` is the longest summary.
 
     Empty where nothing is covered: what an earlier one pinned then stays.
     """
@@ -32,7 +32,7 @@ def pinned_behind(
         return ""
     gone = {entry.seq for entry in plan.entries} | {item.seq for item in plan.cleared}
     said = context.seen(gone)
-    left = max_tokens - count_message(Message.user(pinned_message("")), counter)
+    left = int(PINNED_SHARE * longest) - count_message(Message.user(pinned_message("")), counter)
     texts: list[str] = []
     for each in sorted(tool_sets, key=lambda each: -each.priority):
         if left < LEAST_PINNED_TOKENS:

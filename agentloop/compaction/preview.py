@@ -3,6 +3,7 @@
 from math import ceil
 
 from agentloop.compaction.compactor import Compactor
+from agentloop.compaction.pinned import pinned_behind
 from agentloop.compaction.plan import Plan, longest_summary
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
 from agentloop.context import Budget, Context
@@ -30,9 +31,13 @@ def preview_of(
 
     Of a summary, which is still to be written, the length is guessed by what it stands for.
     """
-    replacement, unwritten = _replacement(plan, context, budget, compactor.policy.summary_share)
+    longest = longest_summary(plan, context, budget, compactor.policy.summary_share)
+    pinned = pinned_behind(plan, context, compactor.tool_sets, longest=longest, counter=budget.counter)
+    replacement, unwritten = _replacement(plan, context, budget, longest - budget.counter(pinned))
     transcript = LIKELY_NAME if compactor.transcripts else None
-    record = record_of(plan, replacement, context, transcript=transcript, counter=budget.counter)
+    record = record_of(
+        plan, replacement, context, transcript=transcript, counter=budget.counter, pinned=pinned
+    )
     rewritten = context.add(Record(seq=context.length + 1, event=record))
     before, ratio, touched = budget.size(context), budget.ratio(context), plan.touched
     after = budget.size_of_rewritten(context, rewritten) + ceil(ratio * unwritten)
@@ -53,11 +58,10 @@ def preview_of(
     )
 
 
-def _replacement(plan: Plan, context: Context, budget: Budget, share: float) -> tuple[Replacement, int]:
+def _replacement(plan: Plan, context: Context, budget: Budget, longest: int) -> tuple[Replacement, int]:
     """What would stand instead, and the tokens of what of it a model is still to write."""
     if not plan.covered:
         return NOTHING, 0
-    longest = longest_summary(plan, context, budget, share)
     match plan.instead:
         case Summary():
             return _UNWRITTEN, min(longest, ceil(plan.tokens * SHARE_OF_SUMMARY))

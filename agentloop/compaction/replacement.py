@@ -56,8 +56,12 @@ def record_of(
     *,
     transcript: str | None,
     counter: TokenCounter,
+    pinned: str = "",
 ) -> Compacted:
-    """The record of the plan carried out with this replacement; `transcript` is a file name."""
+    """The record of the plan carried out with this replacement, and with what is pinned behind it.
+
+    `transcript` is a file name.
+    """
     covers = plan.covers(context)
     positions = in_words(united(covers, covered_before(context, plan.entries)))
     text, answer = _texts(replacement, transcript, positions) if covers else ("", "")
@@ -78,6 +82,8 @@ def record_of(
         strategy=plan.strategy,
         tier=PLAIN if covers and replacement.made != "summary" else plan.tier,
         transcript=transcript,
+        pinned=pinned,
+        pinned_tokens=count_message(Message.user(pinned), counter) if pinned else None,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from agentloop._plumbing.checks import flag, shown, text_or_none, whole
+from agentloop._plumbing.checks import finite, flag, shown, text_or_none, whole
 from agentloop.compaction import COMPACT, COMPACT_SCHEMA, Compaction
 from agentloop.errors import ToolDefinitionError, UsageError
 from agentloop.events import RunSetup
@@ -67,6 +67,9 @@ class Agent:
         if isinstance(self.tools, str | Tool | ToolSet) or not isinstance(self.tools, Iterable):
             raise UsageError(f"tools must be a list of functions and tools, not {shown(self.tools)}")
         object.__setattr__(self, "tools", tuple(self.tools))
+        for each in self.tool_sets:
+            finite(f"{type(each).__name__}.priority", each.priority)
+            text_or_none(f"{type(each).__name__}.instructions", each.instructions)
         if self.offers_compact and COMPACT in self.registry:
             raise ToolDefinitionError(
                 f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"
