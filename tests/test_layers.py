@@ -25,6 +25,7 @@ ORDER = [
     "stream",
     "codec",
     "models",
+    "text_calls",
     "retry",
     "model_call",
     "callbacks",

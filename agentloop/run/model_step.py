@@ -12,9 +12,9 @@ from agentloop.model_call import call_model
 from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
 from agentloop.prompts import NOT_RUN, TOO_MANY_CALLS, is_told_of_text_calls
 from agentloop.run.state import Run
-from agentloop.run.text_calls import TextCalls, as_text, faults_in, with_calls
 from agentloop.sessions import Session
 from agentloop.stream import TextDelta
+from agentloop.text_calls import TextCalls, as_text, faults_in, with_calls
 
 SMALLER_TRIES = 2
 """So often a request that the server found too long is made smaller and sent again."""

@@ -75,6 +75,17 @@ class TextCalls:
         return message.text[len(shown) :]
 
 
+def is_call(text: str) -> bool:
+    """Whether the text is a call rather than one that speaks of calls, of whatever tools and whoever's form.
+
+    A line of it begins with the mark of one, outside of code, or it is a call as a whole.
+    """
+    whole = _WHOLE_FENCE.sub(r"\1", text.strip())
+    if _BARE_BEGUN.match(whole) or _EXPRESSION.fullmatch(whole):
+        return True
+    return _ANY_MARK.search(_CODE.sub("", text)) is not None
+
+
 def with_calls(message: Message, pieces: Sequence[str | WrittenCall]) -> Message:
     """The message with its calls as calls; itself where there are none."""
     calls = [
@@ -144,6 +155,14 @@ _BARE_BEGUN = pattern(_BARE)
 _FIELD_BEGUN = "|".join(_beginnings(field, "") for field in ('"name"', '"type"'))
 _BARE_CUT = pattern(rf"{_BLANKS}(?:\[{_BLANKS})?(?:\{{{_BLANKS}(?:{_FIELD_BEGUN}))?\Z")
 _LONGEST_CUT = 80
+_WHOLE_FENCE = pattern(r"\A```\w{0,20}\n(.*)\n```\Z", re.DOTALL)
+_CODE = pattern(r"^(```|~~~).*?(?:^\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+_ANY_MARK = pattern(
+    rf"^{_BLANKS}(?:{_MARK}|<\|[\w ]{{1,40}}\|>|Action Input:"
+    r"|</?(?:\w{1,20}:)?(?:invoke|function_calls?|tools?_(?:calls?|use)|tool)\b[^>\n]{0,200}>)",
+    re.MULTILINE,
+)
+_EXPRESSION = pattern(r"\[?[A-Za-z_][\w.]{1,80}\([^()\n]{0,2000}\)\]?;?")
 
 
 class _Prose:
