@@ -337,6 +337,40 @@ async def test_notes_that_stand_in_a_digest_are_known() -> None:
     assert message.text == "a.py: Says hello.\nb.py: Says bye."
 
 
+@pytest.mark.parametrize(
+    ("record", "count"),
+    [
+        ("Done, places in the lists:\n- **/*.py: 187 files, up to m.py", 187),
+        ("Files, by the last thing done to each:\n- read: m.py, k.py\n- and 140 before these", 142),
+    ],
+)
+async def test_a_list_goes_on_at_its_place_in_a_record(record: str, count: int) -> None:
+    begun = (user(f"{BEGIN}\n\n<summary>\n{record}\n</summary>"), assistant("Understood."), user(TASK))
+    ((_, arguments),) = asked_for(await reply(*begun))
+    assert arguments["offset"] == count - 1
+    again = (*begun, assistant("", ("1", "list_files", arguments)))
+    assert reads(await reply(*again, result("1", "m.py\nn.py\no.py"))) == ["n.py", "o.py"]
+    ((_, before),) = asked_for(await reply(*again, result("1", "n.py\no.py")))
+    assert before["offset"] == count - 101
+    done = (await reply(*again, result("1", "m.py"))).text
+    assert done.startswith(f"The first {count} files of **/*.py are read, up to m.py;")
+
+
+async def test_a_note_that_a_record_had_no_room_for_was_said_before() -> None:
+    record = "Done, files read:\n- a.py: …\n- b.py: Says hello."
+    message = await reply(
+        user(f"{BEGIN}\n\n<summary>\n{record}\n</summary>"),
+        assistant("Understood."),
+        user(TASK),
+        assistant("", ("1", "list_files", {"pattern": "**/*.py"})),
+        result("1", "a.py\nb.py"),
+    )
+    assert message.text.splitlines() == [
+        "a.py: was read; its note was said before, in this session",
+        "b.py: Says hello.",
+    ]
+
+
 async def test_a_shortened_list_counts_as_far_as_it_is_seen() -> None:
     listed = (assistant("", ("1", "list_files", {"pattern": "**/*.py", "limit": 100})),)
     cut = (*listed, result("1", "a.py\nb.py\nc.p... [truncated: 900 of 1,100 characters; call again]"))

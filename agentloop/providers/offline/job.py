@@ -93,7 +93,8 @@ def job_in(records: Iterable[str], messages: Sequence[Message], task: FileTask |
     for record in records:
         found = dict(_notes_in_record(record, task))
         notes |= {path: what for path, what in found.items() if what != GONE or path not in notes}
-        for pattern, place in _places_in_record(record, (*lists, *(task.patterns if task else ()))):
+        patterns = (*lists, *(task.patterns if task else ()))
+        for pattern, place in _places_in_record(record, patterns).items():
             places[pattern] = max(place, places.get(pattern, place), key=lambda each: each.count)
     for message in messages:
         if message.role == "assistant":
@@ -115,19 +116,19 @@ def _notes_in_record(record: str, task: FileTask | None) -> Iterator[tuple[str, 
             yield from notes_in(body).items()
 
 
-def _places_in_record(record: str, patterns: Iterable[str]) -> Iterator[tuple[str, Place]]:
-    """The places that the stand-in wrote; by a digest that names not all files, up to the newest.
+def _places_in_record(record: str, patterns: Iterable[str]) -> dict[str, Place]:
+    """The places that the stand-in wrote.
 
-    They are read in order.
+    By a digest that names not all files they are at the newest, since files are read in order.
     """
     more = sum(map(int, _MORE.findall(record)))
-    for pattern in patterns if more else ():
-        if named := _named(record, FileTask(patterns=(pattern,))):
-            yield pattern, Place(more + len(named), named[-1])
+    named = {pattern: _named(record, FileTask(patterns=(pattern,))) for pattern in patterns if more}
+    places = {pattern: Place(more + len(paths), paths[-1]) for pattern, paths in named.items() if paths}
     for title, body in sections(record):
-        for pattern, what in notes_in(body).items() if title == PLACES else ():
-            if told := _PLACE.fullmatch(what):
-                yield pattern, Place(int(told[1]), _path(told[2]))
+        told = notes_in(body) if title == PLACES else {}
+        found = {pattern: _PLACE.fullmatch(what) for pattern, what in told.items()}
+        places |= {pattern: Place(int(at[1]), _path(at[2])) for pattern, at in found.items() if at}
+    return places
 
 
 def _named(record: str, task: FileTask | None) -> list[str]:
