@@ -158,7 +158,7 @@ _LONGEST_CUT = 80
 _WHOLE_FENCE = pattern(r"\A```\w{0,20}\n(.*)\n```\Z", re.DOTALL)
 _CODE = pattern(r"^(```|~~~).*?(?:^\1|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _ANY_MARK = pattern(
-    rf"^{_BLANKS}(?:{_MARK}|<\|[\w ]{{1,40}}\|>|Action Input:"
+    rf"^{_BLANKS}(?:{_any(_MARKS)}|<\|[\w ]{{1,40}}\|>|Action Input:"
     r"|</?(?:\w{1,20}:)?(?:invoke|function_calls?|tools?_(?:calls?|use)|tool)\b[^>\n]{0,200}>)",
     re.MULTILINE,
 )

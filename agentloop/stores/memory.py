@@ -176,8 +176,9 @@ class InMemoryStore:
         return newest_first(lines, scope)
 
     def _remove(self, session_id: str) -> bool:
-        for name in [name for name in self._logs if trunk_of(name) == session_id]:
-            del self._logs[name]
+        for kept in (self._logs, self._leases):
+            for name in [name for name in kept if trunk_of(name) == session_id]:
+                del kept[name]
         return self._logs.pop(session_id, None) is not None
 
     def _live_lease(self, session_id: str) -> Lease | None:

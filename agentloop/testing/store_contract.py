@@ -861,6 +861,20 @@ async def holds_the_id_of_a_deleted_session(store: _Store) -> None:
 
 
 @law(GrantsLeases)
+async def frees_the_branches_of_a_deleted_session(store: _Store) -> None:
+    """The leases of its sub-agents go with a session, also where one had no log yet; no other does."""
+    gone, kept = new_id(), new_id()
+    names = [branch_id(name, branch) for name in (gone, kept) for branch in ("scout.1", "scout.2")]
+    for name in (gone, names[0]):
+        await store.append(name, [said("one")], expect=0)
+    for name in names:
+        await store.take_lease(name, MINE, seconds=LONG)
+    same(await store.delete(gone), True, "deleting a session whose branches are held")
+    told = [await store.take_lease(name, THEIRS, seconds=LONG) for name in names]
+    same(told, [THEIRS, THEIRS, MINE, MINE], "the leases of branches of a deleted session, and of another")
+
+
+@law(GrantsLeases)
 async def sweeps_no_session_that_is_held(store: _Store) -> None:
     """A sweep passes over a session that somebody holds, and deletes it once they let go."""
     held, free = new_id(), new_id()

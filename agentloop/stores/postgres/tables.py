@@ -303,13 +303,17 @@ _BRANCHES = """
     SELECT branch.id FROM unnest(%s::text[]) AS trunk
     JOIN agentloop_sessions AS branch ON branch.id BETWEEN trunk || '~' AND trunk || '~~'
     ORDER BY branch.id FOR UPDATE OF branch"""
+_FREE_BRANCHES = """
+    DELETE FROM agentloop_leases AS held USING unnest(%s::text[]) AS trunk
+    WHERE held.session_id BETWEEN trunk || '~' AND trunk || '~~'"""
 """No name of a branch holds a `~`, and what it may hold stands before that."""
 
 
 async def _remove(connection: AsyncConnection, trunks: Sequence[str]) -> int:
-    """Remove these sessions with the logs of their sub-agents; how many logs that were."""
+    """Remove these sessions with the logs of their sub-agents and their leases; how many logs that were."""
     session_ids = [*trunks, *(name for (name,) in await all_rows(connection, _BRANCHES, (list(trunks),)))]
     await connection.execute(f"{_FORGET} AND session_id = ANY(%s::text[])", (session_ids,))
+    await connection.execute(_FREE_BRANCHES, (list(trunks),))
     for table in ("agentloop_events", *BESIDE):
         statement = sql.SQL("DELETE FROM {} WHERE session_id = ANY(%s::text[])").format(sql.Identifier(table))
         await connection.execute(statement, (session_ids,))

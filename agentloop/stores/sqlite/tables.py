@@ -278,13 +278,15 @@ def _line_or_none(connection: sqlite3.Connection, row: Sequence[Any], file: SQLi
 
 
 _BRANCHES = "SELECT id FROM sessions WHERE id BETWEEN ? || '~' AND ? || '~~'"
+_FREE_BRANCHES = "DELETE FROM leases WHERE session_id BETWEEN ? || '~' AND ? || '~~'"
 """No name of a branch holds a `~`, and what it may hold stands before that."""
 
 
 def _remove(connection: sqlite3.Connection, session_id: str) -> bool:
-    """Remove a session with the logs of its sub-agents."""
+    """Remove a session with the logs of its sub-agents, and their leases: who let them work is gone."""
     for (name,) in connection.execute(_BRANCHES, (session_id, session_id)).fetchall():
         _remove_one(connection, name)
+    connection.execute(_FREE_BRANCHES, (session_id, session_id))
     return _remove_one(connection, session_id)
 
 
