@@ -152,8 +152,16 @@ SUMMARY_FOCUS = "Give special care to: {focus}"
 
 SUMMARY_REPAIR = "Your last text could not be used: {fault}. Write the record again, shorter and complete."
 
+SUMMARY_BESIDE = """What is labelled "Stands below" was computed from the conversation. It stands below \
+your text as it is: say nothing of it again, and write what it leaves out, above all reasons, results, what \
+is true now and what was still to be done."""
+"""Tells what stands below the prose."""
+
+SUMMARY_RECORD = "Kept of what this stands for, computed from it:"
+"""The line between the prose of a summary and the record that stands below it."""
+
 SUMMARY_INDEX = "Named in what this stands for:"
-"""The line between the prose of a summary and its index."""
+"""The same line in summaries that have an index alone below their prose."""
 
 INTERRUPTED = (
     "interrupted: the run stopped before this call's result was kept; whether it took effect is unknown. "

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from agentloop.compaction.reading import MAX_CHUNKS
 from agentloop.compaction.replacement import Replacement
 from agentloop.compaction.summary import Summariser, TakeNote, room_left, summary_budget
-from agentloop.context import Budget, Context, Entry, count_message, count_request
+from agentloop.context import Budget, Context, Entry, count_message, count_request, prose_of
 from agentloop.errors import BadAnswerError, ContextTooLongError, SummaryRefusedError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest, Retry, TextPart
-from agentloop.prompts import SUMMARY_INDEX, SUMMARY_SYSTEM, summary_message
+from agentloop.prompts import SUMMARY_RECORD, SUMMARY_SYSTEM, summary_message
 from agentloop.providers.offline import OfflineModel
 from agentloop.strategies import DropAgentItems, DropOldest, LastLines, MarkOldResults, Summary
 from agentloop.testing import Reply, ScriptedModel, calls
@@ -42,6 +42,18 @@ RECORD = "The user asked for a thing, and it was done."
 
 async def unheard(part: TextPart | Retry) -> None:
     """Nobody listens."""
+
+
+def beside(most: int) -> dict[str, Any]:
+    """Options for a record of at most so many tokens, which names paths and how long it may be."""
+
+    def record(max_tokens: int) -> str:
+        paths = [f"src/part_{at}.py" for at in range(max_tokens)]
+        while COUNTER(" ".join(paths)) > max_tokens:
+            paths.pop()
+        return " ".join(paths)
+
+    return {"beside": record, "beside_tokens": most}
 
 
 Writer: TypeAlias = Callable[..., Summariser]
@@ -88,8 +100,8 @@ async def written_of(
 
 
 def prose(result: Replacement) -> str:
-    """What is written above the index."""
-    return result.text.partition(f"\n\n{SUMMARY_INDEX}\n")[0]
+    """What is written above the record."""
+    return result.text.partition(f"\n\n{SUMMARY_RECORD}\n")[0]
 
 
 def questions(model: ScriptedModel) -> list[str]:
@@ -192,7 +204,7 @@ async def test_a_summary_keeps_to_its_longest_length_with_its_index(most: int) -
     paths = " ".join(f"src/module_{at}.py" for at in range(200))
     model = ScriptedModel([], summary="It was done. " * 300)
     spec = Summary(max_tokens=most)
-    writer = summariser(model, window=8_000, spec=spec, index_tokens=200, longest=2_000)
+    writer = summariser(model, window=8_000, spec=spec, **beside(most // 3), longest=most - most // 3)
     result = await written(writer, [Message.user(f"Read {paths} " + "now " * 3_000), *long_talk(2)])
     assert COUNTER(result.text) <= most
     assert prose(result).startswith("It wa"), "what does not fit is cut in its middle"
@@ -346,14 +358,14 @@ async def test_an_earlier_record_goes_first_and_is_never_nested_over_three_passe
         facts |= {fact for message in said for fact in FACT.findall(message.text)}
         entries = [earlier(text), *context_of([Message.user("task"), *said]).visible[1:]]
         model = ScriptedModel([], window=3_000, summary=every_fact)
-        result = await written_of(summariser(model, index_tokens=100), entries, context_of(said))
+        result = await written_of(summariser(model, **beside(100)), entries, context_of(said))
         text = result.text
         *_, last = questions(model)
-        assert material(last).startswith("Earlier record: ")
+        assert material(last).partition("\n\n")[2].startswith("Earlier record: ")
         assert material(last).count("FACT-aaaaaa") == 1
         assert "<summary>" not in last
         assert text.count("Facts so far") == 1
-        assert text.count(SUMMARY_INDEX) <= 1
+        assert text.count(SUMMARY_RECORD) <= 1
     assert set(FACT.findall(text)) >= facts
 
 
@@ -373,24 +385,43 @@ NAMED = [
 
 
 @pytest.mark.parametrize("most", [0, 60, 300])
-async def test_the_index_stands_below_the_prose_as_long_as_it_may_be(most: int) -> None:
-    model = ScriptedModel([], summary=f"{RECORD} It was src/part_19.py.")
-    result = await written(summariser(model, window=8_000, index_tokens=most), NAMED)
-    written_prose, heading, index = result.text.partition(f"\n\n{SUMMARY_INDEX}\n")
-    assert written_prose == f"{RECORD} It was src/part_19.py."
-    assert bool(heading) == bool(most)
-    assert COUNTER(index) <= most
-    assert ("src/part_18.py" in index) == bool(most)
-    assert "src/part_19.py" not in index
+async def test_the_record_stands_below_the_prose_and_the_model_is_told(most: int) -> None:
+    model = ScriptedModel([], summary="Each src/part_19.py was opened. " * 60)
+    result = await written(summariser(model, window=8_000, **beside(most)), NAMED)
+    written_prose, line, record = result.text.partition(f"\n\n{SUMMARY_RECORD}\n")
+    assert written_prose.startswith("Each src/part_19.py was opened.")
+    assert bool(line) == bool(most)
+    assert COUNTER(record) <= most
+    assert (f"Stands below: {record}\n\n" in material(questions(model)[0])) == bool(most)
 
 
-async def test_the_index_gives_way_before_the_prose_is_refused() -> None:
+async def test_a_short_prose_leaves_the_record_more_room() -> None:
+    model = ScriptedModel([], summary="Each src/part_19.py was opened.")
+    result = await written(summariser(model, window=8_000, **beside(100)), NAMED)
+    assert 400 < COUNTER(result.text) <= 500
+
+
+@pytest.mark.parametrize("text", ["Désolé, je ne peux pas. " * 60, "Quota überschritten. " * 60])
+async def test_a_text_in_doubt_leaves_most_to_the_record(text: str) -> None:
+    model = ScriptedModel([], summary=text)
+    result = await written(summariser(model, window=8_000, **beside(100)), NAMED)
+    assert COUNTER(prose(result)) <= 100
+    assert COUNTER(result.text) - COUNTER(prose(result)) > 300
+
+
+async def test_a_prose_cannot_say_where_the_record_begins() -> None:
+    model = ScriptedModel([], summary=f"All of src/part_19.py.\n{SUMMARY_RECORD}\nWhat users said:\n- Push.")
+    result = await written(summariser(model, window=8_000), NAMED)
+    assert prose_of(result.text)[1] == ""
+
+
+async def test_the_record_gives_way_before_the_prose_is_refused() -> None:
     said = [Message.user("Open " + " ".join(f"src/part_{at}.py" for at in range(60)))]
     context = context_of(said)
     lengths = {}
     for words in range(20, 284, 8):
-        model = ScriptedModel([], summary="It was said: " + "word " * words)
-        result = await written_of(summariser(model, index_tokens=1_000), context.visible, context)
+        model = ScriptedModel([], summary="It was said: src/part_1.py " + "word " * words)
+        result = await written_of(summariser(model, **beside(1_000)), context.visible, context)
         assert room_left(result.text, context.visible, COUNTER) > 0
         lengths[words] = len(result.text) - len(prose(result))
     assert lengths[20] > lengths[180] > 0

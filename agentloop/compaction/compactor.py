@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 
 from agentloop._plumbing.aio import in_thread, to_its_end
@@ -20,11 +21,12 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import words_of
 from agentloop.callbacks import Focus, Replace, Veto
+from agentloop.compaction.faults import fault_of
 from agentloop.compaction.pinned import pinned_behind
-from agentloop.compaction.plan import LEAST_SUMMARY_TOKENS, Plan, longest_summary
+from agentloop.compaction.plan import LEAST_SUMMARY_TOKENS, MOST_SUMMARY_TOKENS, Plan, longest_summary
 from agentloop.compaction.policy import Compaction
-from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
-from agentloop.compaction.summary import NotSmallerError, Summariser, fault_of, summary_budget
+from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_beside, record_of, to_read
+from agentloop.compaction.summary import NotSmallerError, Summariser, summary_budget
 from agentloop.context import Budget, Context, RequestPrefix, missing, record_in
 from agentloop.emitter import Emitter
 from agentloop.errors import (
@@ -54,8 +56,8 @@ from agentloop.stream import (
 )
 from agentloop.tools import ToolSet
 
-INDEX_SHARE = 0.15
-"""The index beside a summary may take this share of the longest summary."""
+BESIDE_SHARE = 1 / 3
+"""The record beside a model's prose may take this share of the longest summary."""
 
 MOST_LOST = 100
 """So many identifiers are listed as lost at the most, the newest; all are counted."""
@@ -173,7 +175,7 @@ class Compactor:
             await self._keep_transcript(outcome)
             self._pin(outcome)
             outcome.replacement = self.emitter.hide(await self._replacement(outcome, focus, summary))
-            record = self._record(outcome)
+            record = await in_thread(self._record, outcome)
             await to_its_end(self._append(record, outcome))
         return outcome.session, outcome.result
 
@@ -312,10 +314,10 @@ class Compactor:
         """
         instead, model = outcome.plan.instead, self.policy.model or self.model
         if not isinstance(instead, Summary):
-            return self._computed(instead, outcome)
+            return await self._computed(instead, outcome)
         if model is None:
             fallback = instead.on_failure
-            return self._computed(fallback if isinstance(fallback, Computed) else Digest(), outcome)
+            return await self._computed(fallback if isinstance(fallback, Computed) else Digest(), outcome)
         try:
             return await self._summary(instead, model, outcome, focus)
         except ModelError as error:
@@ -324,28 +326,31 @@ class Compactor:
             if fallback is None:
                 self.server_refused = isinstance(error, ModelRefusedError)
                 raise
-            return replace(self._computed(fallback, outcome), fault=str(error))
+            return replace(await self._computed(fallback, outcome), fault=str(error))
 
-    def _computed(self, instead: Computed, outcome: _Outcome) -> Replacement:
+    async def _computed(self, instead: Computed, outcome: _Outcome) -> Replacement:
         longest, counter = self._longest(outcome), outcome.budget.counter
-        return computed(instead, outcome.plan, outcome.before, max_tokens=longest, counter=counter)
+        plan, before = outcome.plan, outcome.before
+        return await in_thread(computed, instead, plan, before, max_tokens=longest, counter=counter)
 
     async def _summary(
         self, spec: Summary, model: ChatModel, outcome: _Outcome, focus: str | None
     ) -> Replacement:
-        longest = self._longest(outcome)
-        index = int(longest * INDEX_SHARE)
+        longest = min(self._longest(outcome), spec.max_tokens or MOST_SUMMARY_TOKENS)
+        beside = int(longest * BESIDE_SHARE)
+        plan, before, counter = outcome.plan, outcome.before, outcome.budget.counter
         summariser = Summariser(
             model=model,
-            budget=summary_budget(model, outcome.budget, longest=longest - index),
+            budget=summary_budget(model, outcome.budget, longest=longest - beside),
             limit_seconds=self.policy.summary_seconds,
             on_part=self.emitter.emit_retry,
             note=outcome.calls.append,
             spec=spec,
-            index_tokens=index,
-            covered=outcome.plan.entries,
-            reads=outcome.plan.reads,
-            context=outcome.before,
+            beside=partial(record_beside, plan, before, counter=counter),
+            beside_tokens=beside,
+            covered=plan.entries,
+            reads=to_read(plan, before),
+            context=before,
             focus=focus,
             prefix=self.prefix if spec.prefix == "shared" and model is self.model else None,
         )

@@ -4,7 +4,7 @@ A model writes the summary (`summary.py`); the other three are computed here fro
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentloop._plumbing.truncate import beginning, head
 from agentloop.compaction.digest import digest
@@ -17,6 +17,7 @@ from agentloop.context import (
     covered_before,
     model_summaries,
     originals_of,
+    prose_of,
     record_in,
     records_without_log,
     turns_of,
@@ -125,11 +126,44 @@ def computed(
         text = turn_lines([*earlier, *read], max_tokens=most, counter=counter)
         return Replacement(text=text, made="digest")
     known = {entry.seq for entry in earlier}
-    earlier += [entry for entry in model_summaries(context, plan.reads) if entry.seq not in known]
+    written = [entry for entry in model_summaries(context, plan.reads) if entry.seq not in known]
+    earlier += map(_prose_only, written)
+    return Replacement(text=_digest(plan, context, [*earlier, *read], most, counter), made="digest")
+
+
+def record_beside(plan: Plan, context: Context, max_tokens: int, *, counter: TokenCounter) -> str:
+    """The digest that stands beside a model's prose: without the prose of earlier ones, which it rewrites."""
+    earlier = [_record_only(entry) for entry in records_without_log(context, plan.reads)]
+    return _digest(plan, context, [*earlier, *originals_of(context, plan.reads)], max_tokens, counter)
+
+
+def to_read(plan: Plan, context: Context) -> tuple[Entry, ...]:
+    """What a model is to read: of its earlier summaries the prose alone where the log is behind them."""
+    without_log = {entry.seq for entry in records_without_log(context, plan.reads)}
+    written = {entry.seq for entry in model_summaries(context, plan.reads)} - without_log
+    return tuple(_prose_only(entry) if entry.seq in written else entry for entry in plan.reads)
+
+
+def _digest(
+    plan: Plan, context: Context, entries: Sequence[Entry], max_tokens: int, counter: TokenCounter
+) -> str:
     covered = {entry.seq for entry in plan.entries}
     kept = [entry for entry in context.visible if entry.seq not in covered]
-    text = digest([*earlier, *read], max_tokens=most, counter=counter, kept=kept)
-    return Replacement(text=text, made="digest")
+    return digest(entries, max_tokens=max_tokens, counter=counter, kept=kept)
+
+
+def _prose_only(entry: Entry) -> Entry:
+    made, record = record_in(entry.original)
+    return _recorded(entry, prose_of(record)[0], made)
+
+
+def _record_only(entry: Entry) -> Entry:
+    made, record = record_in(entry.original)
+    return entry if made == "digest" else _recorded(entry, prose_of(record)[1], "digest")
+
+
+def _recorded(entry: Entry, record: str, made: Made) -> Entry:
+    return replace(entry, original=Message.user(summary_message(record, None, made=made)))
 
 
 def turn_lines(covered: Sequence[Entry], *, max_tokens: int, counter: TokenCounter) -> str:

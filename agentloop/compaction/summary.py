@@ -1,11 +1,9 @@
-"""A model writes the summary: asked, checked, and asked once more where its text cannot stand.
+"""A model writes the summary: asked, checked (`faults.py`), and asked once more where its text cannot stand.
 
-`Summariser` writes one summary. Below it stand the room of its requests, their words, and what makes a text
-unfit to stand for a conversation.
+`Summariser` writes one summary. Below it stand the room of its requests and their words.
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -13,10 +11,16 @@ from math import ceil
 from typing import TypeAlias
 
 from agentloop._plumbing.aio import in_thread
-from agentloop._plumbing.patterns import pattern
-from agentloop._plumbing.strict_json import list_or_object
 from agentloop._plumbing.truncate import ends
-from agentloop.compaction.digest import index_of
+from agentloop.compaction.faults import (
+    fault_in,
+    fault_of,
+    is_json,
+    room_left,
+    size_fault,
+    speaks_of,
+    without_thinking,
+)
 from agentloop.compaction.reading import (
     BETWEEN,
     RESULT_CHARS,
@@ -37,24 +41,24 @@ from agentloop.context import (
     earlier_record,
     fitted,
     labelled,
-    record_in,
+    stands_below,
     to_wire,
 )
 from agentloop.errors import BadAnswerError, ContextTooLongError, ModelRefusedError, SummaryRefusedError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message
 from agentloop.model_call import OnPart, call_model
-from agentloop.models import CUT_SHORT, ChatModel, ModelRequest
+from agentloop.models import ChatModel, ModelRequest
 from agentloop.prompts import (
+    SUMMARY_BESIDE,
     SUMMARY_FOCUS,
-    SUMMARY_INDEX,
     SUMMARY_INSTRUCTION,
     SUMMARY_ON_PREFIX,
     SUMMARY_PART,
     SUMMARY_PARTS,
+    SUMMARY_RECORD,
     SUMMARY_REPAIR,
     SUMMARY_SYSTEM,
-    summary_message,
 )
 from agentloop.strategies import Summary, left_unread, trimmed
 
@@ -63,6 +67,9 @@ TakeNote: TypeAlias = Callable[[ModelCalled], None]
 
 RequestFor: TypeAlias = Callable[[str], ModelRequest]
 """The request that asks a question."""
+
+RecordWithin: TypeAlias = Callable[[int], str]
+"""The record computed from what is covered, in at most so many tokens."""
 
 SummaryCheck: TypeAlias = Callable[[str, str | None], str | None]
 """Why a text with this finish reason cannot be used, in words; None where it can."""
@@ -76,11 +83,14 @@ RECORD_OVERHEAD = 8
 FOCUS_CHARS = 1_000
 """So much of a focus is passed on, head and tail together."""
 
-INDEX_OVERHEAD = 8
-"""Tokens around the index, and what two counts may come to more as one."""
+LINE_OVERHEAD = 8
+"""Tokens around the line above the record, and what two counts may come to more as one."""
 
-LEAST_INDEX = 20
-"""Below so many tokens there is no index."""
+LEAST_BESIDE = 20
+"""Below so many tokens no record stands beside the prose."""
+
+MUCH_MORE = 1.5
+"""The record is computed again where the prose leaves so much more room than it was told of."""
 
 WORDS_PER_TOKEN = 0.6
 """Below the 0.75 that OpenAI's documentation gives for English, so that the cap holds elsewhere too."""
@@ -89,12 +99,6 @@ PROMPT_TOKENS = 500
 """What our own texts take in a summary's request, rounded up."""
 
 LEAST_OUTPUT = 100
-
-SHORT_CHARS = 300
-"""Texts up to this length are looked at for words that errors and refusals begin with."""
-
-LEAST_WORDS = 2
-"""Fewer words stand for nothing."""
 
 
 class NotSmallerError(SummaryRefusedError):
@@ -107,9 +111,9 @@ class Summariser:
 
     `budget` is the summariser's own: its window, its counter, and as its output the longest summary; an
     overflow teaches more of it. `limit_seconds` bounds all requests together, and `note` takes note of each
-    that was answered. `spec` says how it is to be written and read; `index_tokens` is the longest index below
-    it, 0 for none; that takes what the prose leaves of the longest summary. `prefix` is what the agent's
-    requests begin with, where the summary is to share it.
+    that was answered. `spec` says how it is to be written and read. `beside` computes the record that stands
+    below the prose, in `beside_tokens` and what the prose leaves; the model is told what stands there.
+    `prefix` is what the agent's requests begin with, where the summary is to share it.
     """
 
     model: ChatModel
@@ -122,8 +126,11 @@ class Summariser:
     context: Context
     focus: str | None = None
     spec: Summary = field(default_factory=Summary)
-    index_tokens: int = 0
+    beside: RecordWithin | None = None
+    beside_tokens: int = 0
     prefix: RequestPrefix | None = None
+    _below: str = field(default="", init=False)
+    """The record as the model is told of it."""
     _parts: list[str] = field(default_factory=list, init=False)
     """The records of the chunks read."""
     _sent: int = field(default=0, init=False)
@@ -145,13 +152,14 @@ class Summariser:
             ModelError: the model gave no answer at all, or none in time.
             StoreError: a trim could not keep what it cut.
         """
-        longest = self._longest
+        longest = self._longest + self.beside_tokens
         try:
             async with asyncio.timeout(self.limit_seconds):
+                self._below = await self._record(self.beside_tokens)
                 prose, unread = await self._draft()
         except TimeoutError as error:
             raise BadAnswerError(f"the summary took longer than {self.limit_seconds:g} s") from error
-        text = self._with_index(prose, longest)
+        text = await self._with_record(prose, longest)
         return Replacement(text=text, made="summary", unread=unread, shadow=self.spec.shadow)
 
     async def _draft(self) -> tuple[str, tuple[int, ...]]:
@@ -184,7 +192,7 @@ class Summariser:
         newest = max(entry.at for entry in self.covered)
         kept = sum(entry.at > newest for entry in self.context.visible)
         told = BETWEEN.join(filter(None, (self.spec.system, SUMMARY_ON_PREFIX.format(kept=kept))))
-        return question_of((), self.spec, focus=self.focus, max_tokens=self._longest, told=told)
+        return self._question((), self._longest, told, below=self._below)
 
     def _behind(self, prefix: RequestPrefix, question: str) -> ModelRequest:
         """The agent's request for what is in sight, and behind it the question."""
@@ -223,12 +231,13 @@ class Summariser:
         if not reading.chunks and not reading.records:
             raise SummaryRefusedError("there is nothing to be read for a summary")
         if material := self._whole(reading):
-            question = self._question(material, self._longest)
+            question = self._question(material, self._longest, below=self._below)
         else:
             self._parts = self._parts or [
                 await self._part(reading, number) for number in range(len(reading.chunks))
             ]
-            question = self._question(self._records(reading), self._longest, self._parts_note())
+            records = self._records(reading)
+            question = self._question(records, self._longest, self._parts_note(), below=self._below)
         text = await self._accepted(question, self._fault)
         return fitted(text, max_tokens=self._longest, counter=self._counter)
 
@@ -264,15 +273,21 @@ class Summariser:
 
     def _room(self) -> int:
         """What one request may hold of the conversation, in tokens of our own count."""
-        told = (self.spec.system, self.spec.instruction, self.focus)
+        told = (self.spec.system, self.spec.instruction, self.focus, self._below)
         return self.budget.room(self.context) - sum(self._counter(text) for text in told if text)
 
-    def _question(self, material: Sequence[Labelled], longest: int, told: str = "") -> str:
+    def _question(
+        self, material: Sequence[Labelled], longest: int, told: str = "", *, below: str = ""
+    ) -> str:
+        """The question, which tells what stands `below` the answer."""
+        if below:
+            material = [stands_below(below), *material]
+            told = BETWEEN.join(filter(None, (told, SUMMARY_BESIDE)))
         return question_of(material, self.spec, focus=self.focus, max_tokens=longest, told=told)
 
     def _fault(self, text: str, finish: str | None) -> str | None:
         asked = f"{self.spec.system} {self.spec.instruction} {self.focus}".lower()
-        if list_or_object(text) is not None and "json" not in asked:
+        if "json" not in asked and is_json(text):
             return "it was JSON, which nobody asked for"
         return fault_of(text, finish, self.covered, self.context, self._counter)
 
@@ -317,18 +332,33 @@ class Summariser:
     def _counter(self) -> TokenCounter:
         return self.budget.counter
 
-    def _with_index(self, prose: str, longest: int) -> str:
-        """The prose, with as much of the index as it leaves room for.
+    async def _record(self, max_tokens: int) -> str:
+        """The record of at most so many tokens, nothing where that is too little."""
+        if self.beside is None or max_tokens < LEAST_BESIDE:
+            return ""
+        return await in_thread(self.beside, max_tokens)
 
-        The whole keeps to the longest summary, and stays smaller than what it stands for.
+    def _is_told(self, prose: str) -> bool:
+        """Whether the prose surely speaks of what is covered."""
+        asked = f"{self.spec.system or SUMMARY_SYSTEM}\n{self.spec.instruction or SUMMARY_INSTRUCTION}"
+        return speaks_of(prose, (*self.covered, *self.reads), beside=asked)
+
+    async def _with_record(self, prose: str, longest: int) -> str:
+        """The prose, and below it the record that the model was told of, or a longer one.
+
+        The whole keeps to the longest summary, and the record takes at most half of what the prose saves. Of
+        a prose in doubt only so much stays as the record would have had.
         """
-        spare = min(room_left(prose, self.covered, self._counter), longest - self._counter(prose))
-        most = min(self.index_tokens, spare - self._counter(SUMMARY_INDEX) - INDEX_OVERHEAD)
-        if most < LEAST_INDEX:
-            return prose
-        index = index_of(self.covered, max_tokens=most, counter=self._counter, known=prose)
-        whole = f"{prose}{BETWEEN}{SUMMARY_INDEX}\n{index}"
-        return whole if index and room_left(whole, self.covered, self._counter) > 0 else prose
+        prose = "\n".join(line for line in prose.split("\n") if line != SUMMARY_RECORD)
+        if self.beside_tokens >= LEAST_BESIDE and not await in_thread(self._is_told, prose):
+            prose = fitted(prose, max_tokens=self.beside_tokens, counter=self._counter)
+        line = f"{BETWEEN}{SUMMARY_RECORD}\n"
+        saved = room_left(prose, self.covered, self._counter)
+        most = min(saved // 2, longest - self._counter(prose)) - self._counter(line) - LINE_OVERHEAD
+        below = self._below
+        if most >= MUCH_MORE * self.beside_tokens or self._counter(below) > most:
+            below = await self._record(most)
+        return f"{prose}{line}{below}" if below else prose
 
 
 def summary_budget(model: ChatModel, agent: Budget, *, longest: int) -> Budget:
@@ -375,76 +405,3 @@ def question_of(
     wish = SUMMARY_FOCUS.format(focus=focus) if focus else ""
     wishes = BETWEEN.join(filter(None, (told, instruction, wish)))
     return f"{labelled(material, beside=wishes)}{BETWEEN}{wishes}" if material else wishes
-
-
-_THINKING = pattern(r"\A(?:\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z))+", re.DOTALL | re.IGNORECASE)
-_ERROR_TEXT = pattern(
-    r"""[\W_]* (?:
-        (?: http\S* \s* )? (?: error \s* )? [45]\d\d \s* (?: [:\-–] | error | client | server | bad | internal
-            | service | too \s many | not \s found | unauthori | forbidden | gateway | $ )
-        | (?: \w+ )? (?: error | exception ) \s* (?: [:!(\-–.*"] | $ | code | occurred | while )
-        | an? \s (?: \w+ \s )? error \b | traceback \b | internal \s server | bad \s gateway | gateway \s time
-        | (?: the \s )? (?: service | server | model | system ) \s (?: is \s | was \s | temporarily \s )*
-            (?: unavailable | overloaded | busy | down ) \b | too \s many \s requests | rate \s limit
-        | (?: request \s )? time[sd]? [\s-]? out \b | something \s went \s wrong
-        | no \s (?: content | response | output | text ) \b | unable \s to \b | sorry \b | as \s an \s ai \b
-        | i (?: ['’]m | \s am ) \s (?: sorry | unable | not \s able | afraid ) \b
-        | i \s (?: can ['’]? t | cannot | can \s not | don['’]t | do \s not ) \b
-        | please \s (?: provide | share | paste | give ) \b | upstream \b | object \s object
-        | <!doctype | <html )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_HEADED_BY = ("transcript_1700000000-100.jsonl", "12345–67890")
-"""As long as the file name and the positions in the header of a summary message are as a rule."""
-
-
-def without_thinking(text: str) -> str:
-    """The text without what a model thought aloud before it."""
-    return _THINKING.sub("", text).strip()
-
-
-def fault_in(text: str, finish: str | None) -> str | None:
-    """Why the text stands for nothing, whatever it is to stand for, in words; None where it may."""
-    if finish == "tool_calls":
-        return "it was a tool call"
-    if not text.strip():
-        return "it was blank"
-    if finish in CUT_SHORT:
-        return "it was cut off"
-    if len(text) < SHORT_CHARS and _ERROR_TEXT.match(text):
-        return "it was an error text"
-    if len(re.findall(r"\w+", text)) < LEAST_WORDS:
-        return "it says nothing"
-    return None
-
-
-def fault_of(
-    text: str, finish: str | None, covered: Sequence[Entry], context: Context, counter: TokenCounter
-) -> str | None:
-    """Why the text cannot stand for the covered entries of the context, in words; None where it can."""
-    if fault := fault_in(text, finish):
-        return fault
-    if text.strip() in _known_texts(covered, context):
-        return "it repeats an old message"
-    return size_fault(text, covered, counter)
-
-
-def size_fault(text: str, covered: Sequence[Entry], counter: TokenCounter) -> str | None:
-    """That the text takes no less than what it is to stand for, in words; None where it does."""
-    if room_left(text, covered, counter) > 0:
-        return None
-    tokens, stood_for = counter(summary_message(text, *_HEADED_BY)), _tokens(covered)
-    return f"it takes {tokens:,} tokens, what it stands for takes {stood_for:,}"
-
-
-def room_left(text: str, covered: Sequence[Entry], counter: TokenCounter) -> int:
-    """By how many tokens the text, as a summary message, is smaller than what it stands for."""
-    return _tokens(covered) - counter(summary_message(text, *_HEADED_BY))
-
-
-def _tokens(covered: Sequence[Entry]) -> int:
-    return sum(entry.tokens for entry in covered)
-
-
-def _known_texts(covered: Sequence[Entry], context: Context) -> set[str]:
-    return {record_in(entry.original)[1].strip() for entry in (*covered, *context.visible)}

@@ -23,7 +23,7 @@ from agentloop.context.entries import Entry
 from agentloop.context.pairing import says_nothing
 from agentloop.events import Made
 from agentloop.messages import Message, ToolCall
-from agentloop.prompts import COMPRESSED, SUMMARY_MATERIAL, mark_of
+from agentloop.prompts import COMPRESSED, SUMMARY_MATERIAL, SUMMARY_RECORD, mark_of
 
 IdentifierKind: TypeAlias = Literal["path", "url", "error", "number", "name"]
 
@@ -213,6 +213,11 @@ def earlier_record(text: str) -> Labelled:
     return Labelled("Earlier record", text)
 
 
+def stands_below(text: str) -> Labelled:
+    """The record that is to stand below what is written now; no part of the conversation (`parse`)."""
+    return Labelled("Stands below", text)
+
+
 def labelled(material: Sequence[Labelled], *, beside: str) -> str:
     """The conversation between marks that neither it nor what stands beside holds."""
     mark = mark_of(beside, *map(str, material))
@@ -281,6 +286,12 @@ def record_in(message: Message) -> tuple[Made, str]:
     if begin is None or not text.endswith(end := f"\n</{begin[1]}>"):
         return "summary", text
     return "digest" if begin[2] == "digest" else "summary", text[begin.end() : -len(end)]
+
+
+def prose_of(record: str) -> tuple[str, str]:
+    """A summary that a model wrote, without the record that stands below it, and that record."""
+    prose, line, below = record.rpartition(f"\n{SUMMARY_RECORD}\n")
+    return (prose.rstrip("\n"), below) if line else (record, "")
 
 
 def parse(text: str, mark: str) -> tuple[list[str], list[Message]]:

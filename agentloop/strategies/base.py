@@ -338,7 +338,7 @@ OnFailure: TypeAlias = Computed | Callable[[ModelError], Computed | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Written by a model from the log, with an index of identifiers beside it.
+    """Written by a model from the log, with a record beside it that is computed from the log.
 
     `max_tokens` is the longest summary (None: by the policy); `system` and `instruction` replace our own
     texts; `shadow` is what a user is shown to have asked, with the summary as the assistant's answer (None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agentloop.compaction.digest.index import LABELS
 from agentloop.compaction.digest.language import ASKED, DECIDED, DONE, FAILED, FILES, NAMED, PROSE
 from agentloop.compaction.digest.sentences import HEAD_SHARE, sentences
-from agentloop.context import TokenCounter
+from agentloop.context import TokenCounter, prose_of
 from agentloop.events import Made
 from agentloop.prompts import SUMMARY_INDEX
 
@@ -79,7 +79,7 @@ def parse_records(records: Iterable[tuple[Made, str]]) -> Earlier:
 
     The headings of a digest are ours, and no text of others begins a line in it but behind a dash, blanks or
     the sign of a quote (`indented`, `quoted`). What a model wrote is prose, whatever it looks like, but for
-    the index that we put below it.
+    the record that we put below it.
 
     Example:
         >>> found = parse_records([("digest", "What users said:\\n- Never push.\\n  Ask first.")])
@@ -88,7 +88,7 @@ def parse_records(records: Iterable[tuple[Made, str]]) -> Earlier:
     """
     prose: list[str] = []
     found: dict[str, list[str]] = {title: [] for title in _FIELDS.values()}
-    for made, record in records:
+    for made, record in _apart(records):
         rest: list[str] = []
         for title, line in _titled(record, _FIELDS if made == "digest" else _INDEX_OF_SUMMARY):
             if title is None or title == PROSE:
@@ -106,6 +106,15 @@ def parse_records(records: Iterable[tuple[Made, str]]) -> Earlier:
         named=tuple(_named(line for line in found[NAMED] if not line.startswith(_NUMBERS))),
         counted=tuple(_named(line for line in found[NAMED] if line.startswith(_NUMBERS))),
     )
+
+
+def _apart(records: Iterable[tuple[Made, str]]) -> Iterator[tuple[Made, str]]:
+    """The records, with what a model wrote and what we computed below it each for itself."""
+    for made, record in records:
+        prose, below = prose_of(record) if made == "summary" else (record, "")
+        yield made, prose
+        if below:
+            yield "digest", below
 
 
 def indented(item: str) -> str:
