@@ -95,8 +95,17 @@ REPEATED = _REPEATED + "{times} times in this run: use it, or do something else.
 """What stands behind a result that the same call gave again and again."""
 
 
+_REMINDS = "\n[Reminder: "
+REMINDER = _REMINDS + "{text}]"
+"""What a tool set reminds of, behind a result, in one line."""
+
+
 def first_given(result: str) -> str:
-    """The result without the `REPEATED` behind it."""
+    """The result without the `REPEATED` and the reminders behind it."""
+    text, begins, told = result.rpartition(_REMINDS)
+    while begins and told.endswith("]") and "\n" not in told:
+        result = text
+        text, begins, told = result.rpartition(_REMINDS)
     text, begins, _ = result.rpartition(_REPEATED)
     return text if begins else result
 
@@ -247,9 +256,6 @@ def pinned_message(text: str) -> str:
     """What tool sets keep in sight behind a compaction, as the message that says it."""
     return PINNED_MESSAGE.format(header=KEPT_IN_SIGHT, text=text, mark=mark_of(text))
 
-
-REMINDER = "\n[Reminder: {text}]"
-"""What a tool set reminds of, behind a result."""
 
 TODO_LIST = "[Todo list]"
 """How the list begins, in results and where it is kept in sight."""

@@ -16,7 +16,15 @@ from agentloop._plumbing.patterns import pattern
 from agentloop.context import results_of
 from agentloop.errors import RetryTool, UsageError
 from agentloop.messages import Json, SeenMessage
-from agentloop.prompts import READ_SKILL_DESCRIPTION, SKILL, SKILL_FILE, SKILL_FILES, SKILL_NOT_KEPT, SKILLS
+from agentloop.prompts import (
+    READ_SKILL_DESCRIPTION,
+    SKILL,
+    SKILL_FILE,
+    SKILL_FILES,
+    SKILL_NOT_KEPT,
+    SKILLS,
+    first_given,
+)
 from agentloop.tools import Tool, ToolSet
 from agentloop.workspace import Folder, WorkspaceError
 
@@ -138,7 +146,7 @@ class Skills(ToolSet):
         for name, result in read:
             if name not in done:
                 done.add(name)
-                for text in (result.message.text, SKILL_NOT_KEPT.format(name=name)):
+                for text in (first_given(result.message.text), SKILL_NOT_KEPT.format(name=name)):
                     longer = f"{kept}\n\n{text}".strip()
                     if fits(longer):
                         kept = longer

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentloop.errors import RetryTool
-from agentloop.tools import tool
+from agentloop.messages import Message, SeenMessage
+from agentloop.tools import ToolSet, tool
 from tests.fuzz_texts import text
 
 ODD_VALUES: tuple[Any, ...] = (
@@ -21,6 +22,20 @@ class Effects:
 
     did: Counter[int] = field(default_factory=Counter)
     returned: dict[int, str] = field(default_factory=dict)
+
+
+class FuzzedPins(ToolSet):
+    """Pins the first words of the newest hidden results, and reminds now and then."""
+
+    def __init__(self, words: int) -> None:
+        self._words = words
+
+    def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
+        hidden = [each.message for each in said if not each.in_sight and each.message.role == "tool"]
+        return " ".join(" ".join(message.text for message in hidden[-5:]).split()[: self._words])
+
+    def reminder(self, messages: Sequence[Message]) -> str:
+        return "go on" if len(messages) % 5 == 0 else ""
 
 
 class FuzzedTools:

@@ -25,7 +25,7 @@ from tests.fuzz_brain import FuzzedServer, Seen
 from tests.fuzz_faults import DyingStore, OddCallback
 from tests.fuzz_plan import Cut, Plan, Turn
 from tests.fuzz_texts import history, text
-from tests.fuzz_tools import Effects, FuzzedTools
+from tests.fuzz_tools import Effects, FuzzedPins, FuzzedTools
 
 SESSION = "fuzzed"
 LONGEST_ACT_SECONDS = 30
@@ -221,9 +221,10 @@ class _World:
             trigger=plan.trigger,
             strategy=plan.strategy,
         )
+        pins = [FuzzedPins(10 ** (plan.seed % 4))] if plan.seed % 3 else []
         agent = Agent(
             model,
-            tools=FuzzedTools(self.story.effects, lambda: self._counts("tool")).all(),
+            tools=[*FuzzedTools(self.story.effects, lambda: self._counts("tool")).all(), *pins],
             instructions=plan.instructions,
             compaction=policy,
             max_steps=plan.max_steps,

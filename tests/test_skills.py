@@ -1,11 +1,12 @@
 """Skills: named in every request, read on demand, in sight over compactions, and nothing outside is read."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentloop import Agent, Compaction, Skills, SyncRunner
+from agentloop import Agent, Compaction, Message, Skills, SyncRunner, ToolSet
 from agentloop.errors import ModelUnavailableError, UsageError
 from agentloop.models import ModelRequest
 from agentloop.prompts import KEPT_IN_SIGHT
@@ -133,6 +134,23 @@ def test_a_skill_that_is_in_sight_is_not_pinned_and_another_process_sends_the_sa
     with SyncRunner(agent, store=SQLiteStore(tmp_path / "s.db"), transcripts=None) as runner:
         runner.resume("s")
     assert other.requests[0].messages == model.requests[-1].messages
+
+
+def test_what_was_put_behind_a_skill_is_no_part_of_it(tmp_path: Path) -> None:
+    class Nagging(ToolSet):
+        def reminder(self, messages: Sequence[Message]) -> str:
+            return "close\n the door"
+
+    skill(tmp_path, "tea", "Warm the pot.\n[Reminder: twice.]\nPour.")
+    model = ScriptedModel([read("tea"), read("tea"), read("tea"), LONG, LONG, LONG, "End."])
+    agent = Agent(model, tools=[skills(tmp_path), Nagging(), Nagging()], compaction=TWO_TURNS)
+    with SyncRunner(agent, store=SQLiteStore(tmp_path / "s.db"), transcripts=None) as runner:
+        for text in ("a", "b", "c"):
+            runner.run(text, session_id="s")
+        assert results(model.requests[-1])[-1].endswith("door]\n[Reminder: close the door]")
+        assert runner.compact("s").status == "done"
+        runner.run("d", session_id="s")
+    assert "[Skill tea]\nWarm the pot.\n[Reminder: twice.]\nPour.\n</kept" in pinned(model.requests[-1])
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def _reminders(run: Run, session: Session, call: ToolCall) -> str:
     if asked is None or call.id not in [each.id for each in asked.tool_calls[:1]]:
         return ""
     texts = (text_from(each.reminder, messages) for each in sets)
-    return "".join(REMINDER.format(text=run.emitter.hide(text)) for text in texts if text)
+    return "".join(REMINDER.format(text=" ".join(run.emitter.hide(text).split())) for text in texts if text)
 
 
 async def _spill_result(run: Run, text: str, call: ToolCall) -> tuple[str | None, str]:
