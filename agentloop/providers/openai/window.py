@@ -11,7 +11,7 @@ word, and tells the window of a model once that is loaded, before that only wher
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -72,9 +72,9 @@ def listed_window(listed: object, model: str) -> int | None:
 
     A model that stands in the list alone counts, whatever its name there: what is asked for is served by it.
     """
-    entries = [entry for entry in _entries(listed) if isinstance(entry, Mapping)]
-    named = [entry for entry in entries if model in _names(entry)] or (entries if len(entries) == 1 else [])
-    return min((tokens for entry in named for tokens in _windows(entry)), default=None)
+    entries = _entries(listed)
+    named = [entry for entry in entries if model in _names(entry)]
+    return _smallest(named or (entries if len(entries) == 1 else []))
 
 
 def props_window(props: object) -> int | None:
@@ -86,9 +86,7 @@ def props_window(props: object) -> int | None:
 def loaded_window(loaded: object, model: str) -> int | None:
     """The window that Ollama's `/api/ps` names for this model, None while it is not loaded."""
     names = (model, f"{model}:latest")
-    entries = [entry for entry in _entries(loaded) if isinstance(entry, Mapping)]
-    named = [entry for entry in entries if any(name in names for name in _names(entry))]
-    return min((tokens for entry in named for tokens in _windows(entry)), default=None)
+    return _smallest(entry for entry in _entries(loaded) if any(name in names for name in _names(entry)))
 
 
 def shown_window(shown: object) -> int | None:
@@ -101,10 +99,10 @@ def shown_window(shown: object) -> int | None:
 _NUM_CTX = pattern(r"(?m)^num_ctx\s+([0-9]{1,9})$")
 
 
-def _entries(listed: object) -> list[Any]:
+def _entries(listed: object) -> list[Mapping[str, Any]]:
     if isinstance(listed, Mapping):
         listed = listed.get("data") or listed.get("models")
-    return listed if isinstance(listed, list) else []
+    return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
 
 
 def _names(entry: Mapping[str, Any]) -> list[Any]:
@@ -112,10 +110,12 @@ def _names(entry: Mapping[str, Any]) -> list[Any]:
     return [entry.get("id"), entry.get("name"), *(aliases if isinstance(aliases, list) else ())]
 
 
-def _windows(entry: Mapping[str, Any]) -> Iterator[int]:
-    for place in (entry, *(entry.get(name) for name in _WITHIN)):
-        figures = [_tokens(place.get(name)) for name in _WINDOWS] if isinstance(place, Mapping) else []
-        yield from (tokens for tokens in figures if tokens is not None)
+def _smallest(entries: Iterable[Mapping[str, Any]]) -> int | None:
+    """The smallest window that these entries name."""
+    places = (place for entry in entries for place in (entry, *(entry.get(name) for name in _WITHIN)))
+    known = (place for place in places if isinstance(place, Mapping))
+    figures = (_tokens(place.get(name)) for place in known for name in _WINDOWS)
+    return min((tokens for tokens in figures if tokens is not None), default=None)
 
 
 def _tokens(figure: object) -> int | None:
@@ -124,9 +124,7 @@ def _tokens(figure: object) -> int | None:
 
 
 def _is_llama(listed: object) -> bool:
-    return any(
-        isinstance(entry, Mapping) and entry.get("owned_by") == "llamacpp" for entry in _entries(listed)
-    )
+    return any(entry.get("owned_by") == "llamacpp" for entry in _entries(listed))
 
 
 def _beside(server: Server, path: str) -> str:
