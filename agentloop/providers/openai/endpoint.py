@@ -1,8 +1,8 @@
 """A model behind one path of a server's API: each request in the dialect that the server speaks.
 
 What both models share: connections, tries, dialects, errors, window and price. A text delta passes five
-generators: the bytes that are received here, their events and their parts (`sse`),
-the request and the tries (`RetryPolicy.run`).
+generators: the bytes that are received here, their events and their parts (`sse`), the request and the tries
+(`RetryPolicy.run`).
 
 The prepared body goes in by `extra_body` and the raw response is read here, since the client otherwise
 walks every message against its type hints on every call and builds a model object for every chunk.
