@@ -5,7 +5,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -219,7 +218,9 @@ class EventLines:
                 why = _one_line(event.why or event.strategy)
                 return Text(f"⇣ compacting ({event.reason}: {why})", style="yellow")
             case CompactionEnded():
-                return _compacted(event)
+                return Text(
+                    f"⇣ {compaction_line(event)}", style="yellow" if event.status == "done" else "red"
+                )
             case ResultsCleared():
                 return _cleared(event)
             case _:
@@ -230,10 +231,6 @@ class EventLines:
         call = self.calls.pop(event.call_id, None) or _cut(_one_line(event.name), _LINE_CHARS)
         text = f"• {call} {seconds(event.duration_seconds)}"
         return Text(text) if event.status == "ok" else Text(f"{text} {event.status}", style="red")
-
-
-def _compacted(event: CompactionEnded) -> Text:
-    return Text(f"⇣ {compaction_line(event)}", style="yellow" if event.status == "done" else "red")
 
 
 def compaction_line(what: CompactionEnded | CompactionResult) -> str:
@@ -315,42 +312,35 @@ def final_line(tally: RunFigures) -> Text:
 
 def status_line(tally: RunFigures) -> str:
     """E.g. `gpt-5-mini · 52.1k/128k 41% (measured) · auto at 102k · 2 compactions · $0.42 · cache 91%`."""
-    parts = [part(tally) for part in _PARTS]
-    return printable(" · ".join(part for part in parts if part))
+    count = tally.earlier + tally.compactions
+    parts = (
+        " ".join(tally.model.split()),
+        *((_filling(tally.context), _line(tally.context)) if tally.context else ()),
+        f"{count} compaction{'' if count == 1 else 's'}",
+        "" if tally.cost is None else dollars(tally.cost),
+        _cache(tally.usage),
+    )
+    return printable(" · ".join(filter(None, parts)))
 
 
-def _filling(tally: RunFigures) -> str:
-    if tally.context is None:
-        return ""
-    tokens, window = tally.context.tokens, tally.context.window
+def _filling(context: ContextStatus) -> str:
+    tokens, window = context.tokens, context.window
     percent = round(100 * tokens / window) if window else 100
-    kind = "measured" if tally.context.measured else "estimated"
-    level = _level(tally.context.window_level)
-    return f"{short(tokens)}/{short(window)} {percent}% ({kind}){level}"
+    kind = "measured" if context.measured else "estimated"
+    return f"{short(tokens)}/{short(window)} {percent}% ({kind}){_level(context.window_level)}"
 
 
-def _line(tally: RunFigures) -> str:
-    if tally.context is None:
-        return ""
-    tokens, threshold = tally.context.tokens, tally.context.threshold
+def _line(context: ContextStatus) -> str:
+    tokens, threshold = context.tokens, context.threshold
     if threshold is None:
         return "auto off"
-    level = _level(tally.context.threshold_level)
+    level = _level(context.threshold_level)
     reached = f", {round(100 * tokens / threshold)}% of it{level}" if level and threshold else ""
     return f"auto at {short(threshold)}{reached}"
 
 
 def _level(level: Level) -> str:
     return "" if level == "none" else f": {level}"
-
-
-def _compactions(tally: RunFigures) -> str:
-    count = tally.earlier + tally.compactions
-    return f"{count} compaction{'' if count == 1 else 's'}"
-
-
-def _cost(tally: RunFigures) -> str:
-    return "" if tally.cost is None else dollars(tally.cost)
 
 
 def dollars(cost: float) -> str:
@@ -360,10 +350,10 @@ def dollars(cost: float) -> str:
     return f"${cost:.2f}" if cost >= 0.1 or cost == 0 else f"${cost:.4f}"
 
 
-def _cache(tally: RunFigures) -> str:
-    if not tally.usage.cached_tokens or not tally.usage.input_tokens:
+def _cache(usage: Usage) -> str:
+    if not usage.cached_tokens or not usage.input_tokens:
         return ""
-    return f"cache {round(100 * tally.usage.cached_tokens / tally.usage.input_tokens)}%"
+    return f"cache {round(100 * usage.cached_tokens / usage.input_tokens)}%"
 
 
 def bar(context: ContextStatus) -> str:
@@ -404,13 +394,3 @@ def compaction_report(tally: RunFigures, transcripts: Path) -> tuple[str, ...]:
             f"kept: all {'of them' if earlier else whole} in the session's log, and {files} in {transcripts}"
         ),
     )
-
-
-_PARTS: tuple[Callable[[RunFigures], str], ...] = (
-    lambda tally: " ".join(tally.model.split()),
-    _filling,
-    _line,
-    _compactions,
-    _cost,
-    _cache,
-)
