@@ -4,7 +4,7 @@ import json
 import random
 import re
 import string
-from base64 import b64encode, encodebytes
+from base64 import b64encode, encodebytes, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from typing import Any
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agentloop import Secrets
 from agentloop.redaction import KNOWN_SHAPES, Held, Shape
-from agentloop.redaction.views import TextView, views_of
+from agentloop.redaction.views import TextView, in_base64, views_of
 from tests.benchmarks.nasty_texts import NASTY
 from tests.test_costs import operations
 from tests.test_redaction import SHAPES
@@ -85,6 +85,33 @@ def test_a_secret_is_found_with_any_of_its_letters_escaped(
     assert clean.startswith(("so it is [redacted: ", "so it is \ufeff[redacted: "))
     assert clean.endswith(" and no more")
     assert len(clean) < 80
+    assert secrets(clean) == clean
+    assert in_pieces(secrets, text, pieces) == clean
+
+
+ENCODERS: list[Callable[[bytes], bytes]] = [
+    b64encode,
+    urlsafe_b64encode,
+    encodebytes,
+    lambda data: encodebytes(data).replace(b"\n", b"\r\n  "),
+    lambda data: b64encode(data).rstrip(b"="),
+]
+asides = st.text(alphabet="ab 1.\n", max_size=90)
+
+
+@pytest.mark.many(200)
+@given(bare, asides, asides, st.sampled_from(["", "x", "/a", "a_b"]), st.sampled_from(ENCODERS), cuts)
+def test_what_has_the_shape_of_a_secret_is_found_in_base64(
+    secret: str, before: str, behind: str, glued: str, encode: Callable[[bytes], bytes], pieces: list[int]
+) -> None:
+    secrets = Secrets()
+    body = encode(f"{before} {secret}\n{behind}".encode()).decode()
+    text = f"so it is: {glued}{body}: and no more"
+    clean = secrets(text)
+    assert clean.startswith("so it is: ")
+    assert clean.endswith(": and no more")
+    assert "[redacted: " in clean
+    assert not [said for said, _, _ in in_base64(clean) if secret[-8:] in said or secret[4:16] in said]
     assert secrets(clean) == clean
     assert in_pieces(secrets, text, pieces) == clean
 

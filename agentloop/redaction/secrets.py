@@ -28,7 +28,7 @@ from agentloop.redaction.shapes import (
     word_start,
     words_end,
 )
-from agentloop.redaction.views import NOTHING, TextView, views_of
+from agentloop.redaction.views import NOTHING, TextView, in_base64, last_run, views_of
 
 _LEAST_BASE64_BYTES = 8
 
@@ -125,8 +125,8 @@ class KnowsValues(Protocol):
 class Secrets:
     """Takes known values and what has the shape of a secret out of a text: a `[redacted: …]` stands there.
 
-    `values` are found whole, whatever stands around them, also in base64; `shapes` are those of well-known
-    keys by default. Both are found with any of their letters escaped as in JSON or in a URL, up to three
+    `values` are found whole, whatever stands around them; `shapes` are those of well-known keys by default.
+    Both are found in base64 too, and with any of their letters escaped as in JSON or in a URL, up to three
     times, and with colours and letters of no width between. A private key in PEM form of which the first or
     the last line is missing goes too, also in a numbered listing; lines from its middle alone look like any
     other base64 and stay. It takes time linear in the text. Doing it twice changes nothing more.
@@ -195,7 +195,8 @@ class Secrets:
     def _begun(self, text: str) -> int:
         """Where a known value, a mark or the end of a line begins that may still go on."""
         unfolded = TextView(text).unfolded()
-        begun = min(_begun(text, self._broken), unfolded.place(_begun(unfolded.text, self._base64)))
+        base64 = min(_begun(unfolded.text, self._base64), last_run(unfolded.text))
+        begun = min(_begun(text, self._broken), unfolded.place(base64))
         return min(word_start(text, begun), len(text.removesuffix("\r")))
 
     def _found(self, text: str) -> list[Span]:
@@ -226,7 +227,16 @@ class Secrets:
                         yield Span(*span, KNOWN, *span)
 
     def _shaped(self, view: TextView) -> Iterator[Span]:
-        """The matches in a view."""
+        """The matches in a view, and in what stands there in base64."""
+        yield from self._matches(view)
+        lines = view.unfolded()
+        for text, at, before in in_base64(lines.text):
+            for found in self._matches(TextView(text)):
+                start, end = lines.span(*_letters(found.start + before, found.end + before, at))
+                first, last = lines.span(*_letters(found.first + before, found.last + before, at))
+                yield Span(start, end, found.kind, first, last)
+
+    def _matches(self, view: TextView) -> Iterator[Span]:
         text = view.text
         lowered = text.lower()
         if PRIVATE_KEY in self.shapes and "-----end " in lowered:
@@ -243,6 +253,11 @@ class Secrets:
                         span = view.span(start, end)
                         whole = view.span(*match.span()) if group else span
                         yield Span(*span, shape.kind, *whole)
+
+
+def _letters(start: int, end: int, at: int) -> tuple[int, int]:
+    """From where to where the letters stand that say these bytes in base64, which begins at a place."""
+    return at + start * 4 // 3, at - (-end * 4 // 3)
 
 
 def _checked_values(values: object) -> tuple[str, ...]:

@@ -6,6 +6,9 @@ the secret stands as it is. They are made in time linear in the text.
 """
 
 import json
+import re
+import string
+from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
@@ -41,12 +44,19 @@ _64 = "[A-Za-z0-9+/_-]"
 _FOLD = pattern(rf"([\r\n](?<={_64}{{16}}[\r\n])\n?[ \t]{{0,8}})(?={_64}|\Z)")
 """The end of a line of base64, and what its next line is indented by."""
 
+_RUN = pattern(rf"(?<!{_64}){_64}{{24,}}+")
+"""A shorter one holds no key."""
+
+_ASCII = re.compile(rb"[\t\n\r -~]{16,}+")
+
 BREAK = "\x1b"
 """A letter that is no part of a word, in the place of what is not seen."""
 
 NOTHING = "\0"
 """A letter that is no part of a line, in the place of what is taken out."""
 
+_ALPHABET = string.ascii_letters + string.digits + "+/_-"
+_PLAIN = str.maketrans("-_", "+/")
 _NAMED = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 
 
@@ -136,6 +146,27 @@ def views_of(view: TextView) -> Iterator[TextView]:
         if decoded is view:
             return
         view = decoded
+
+
+def in_base64(text: str) -> Iterator[tuple[str, int, int]]:
+    """Each longer piece of ASCII that stands in the text in base64, wherever in a group of it that begins.
+
+    With each, the place in the text from which on groups of four letters are three bytes, and how many bytes
+    stand there before it.
+    """
+    for run in _RUN.finditer(text):
+        letters = run[0].translate(_PLAIN)
+        for begin in range(4):
+            group = letters[begin : len(letters) - ((len(letters) - begin) % 4 == 1)]
+            data = a2b_base64(group + "=" * (-len(group) % 4))
+            for found in _ASCII.finditer(data):
+                yield found[0].decode(), run.start() + begin, found.start()
+
+
+def last_run(text: str) -> int:
+    """Where the base64 begins that the text ends with, which may go on; else its end."""
+    begin = len(text.rstrip(_ALPHABET))
+    return begin if len(text) - begin >= 16 else len(text)
 
 
 @lru_cache(maxsize=4_096)
