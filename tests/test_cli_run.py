@@ -16,7 +16,7 @@ from agentloop.messages import Message
 from tests.cli_kit import ROOT, agentloop, command, environment
 from tests.strict_bodies import Body
 from tests.strict_provider import StrictProvider
-from tests.strict_replies import Answered, ExtractiveSummariser, Fault, Reply, calling
+from tests.strict_replies import Answered, ExtractiveSummariser, Fault, Raw, Reply, calling
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
 
@@ -173,9 +173,11 @@ def test_a_fault_of_the_server_is_one_line(
 
 def test_what_is_no_server_is_one_line(tmp_path: Path) -> None:
     with StrictProvider([Fault(status=200, body="<html>hello</html>")]) as provider:
-        done = agentloop("-p", "hello", "--base-url", provider.url, "--window", "32k", cwd=tmp_path)
+        done = agentloop(
+            "-p", "hello", "-m", "m", "--base-url", provider.url, "--window", "32k", cwd=tmp_path
+        )
     assert done.status == 1
-    assert done.complaint()
+    assert "check the base URL" in done.complaint()
 
 
 @pytest.mark.parametrize(
@@ -499,3 +501,59 @@ def test_a_connection_that_cannot_be_set_up_is_one_line(variable: dict[str, str]
     done = agentloop("models", "--base-url", "https://localhost:1/v1", cwd=tmp_path, env=variable)
     assert done.status == 2, done.err
     assert "can be set up" in done.complaint()
+
+
+def test_the_only_model_of_a_server_of_ones_own_answers_unnamed(tmp_path: Path) -> None:
+    with StrictProvider(["hello", "again"], model="mine") as provider:
+        done = agentloop("-p", "hi", "--base-url", provider.url, "--session", "s", cwd=tmp_path)
+        assert (done.status, done.out) == (0, "hello\n"), done.err
+        assert "mine · session s" in done.err
+        assert agentloop("-p", "hi", "-c", cwd=tmp_path).out == "again\n"
+        assert [body["model"] for body in provider.bodies] == ["mine", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("names", "said", "asked"),
+    [
+        (["b", "a"], "no model is named, and the server has a, b: name one by -m", []),
+        (["b", "gpt-5-mini"], "", ["gpt-5-mini"]),
+        (
+            [],
+            "the server says of no model that it has it: gpt-5-mini is asked for; -m names another",
+            ["gpt-5-mini"],
+        ),
+    ],
+    ids=["several", "the usual one", "none"],
+)
+def test_a_server_of_ones_own_is_asked_which_models_it_has(
+    names: list[str], said: str, asked: list[str], tmp_path: Path
+) -> None:
+    listed = {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}
+    with StrictProvider(lambda _: "hello", pages={"/v1/models": listed}) as provider:
+        done = agentloop("-p", "hi", "--base-url", provider.url, "--no-session", cwd=tmp_path)
+    assert said in done.err
+    assert (done.status, [body["model"] for body in provider.bodies]) == (0 if asked else 2, asked)
+
+
+def test_a_server_with_a_key_is_not_asked_which_models_it_has(tmp_path: Path) -> None:
+    with StrictProvider(["hello"], key="sk-test") as provider:
+        env = {"OPENAI_API_KEY": "sk-test"}
+        done = agentloop("-p", "hi", "--base-url", provider.url, "--no-session", cwd=tmp_path, env=env)
+    assert (done.status, provider.bodies[0]["model"]) == (0, "gpt-5-mini")
+
+
+PAGE = Raw(pieces=(b"<!doctype html><html><body>Welcome</body></html>",), content_type="text/html")
+
+
+def test_a_web_page_in_place_of_an_answer_asks_to_check_the_base_url(tmp_path: Path) -> None:
+    with StrictProvider([PAGE]) as provider:
+        done = agentloop("-p", "hi", "-m", "m", "--base-url", provider.url, "--no-session", cwd=tmp_path)
+    hint = "check the base URL, which often ends in /v1; a proxy on the way may answer in its place"
+    assert (done.status, f"the server's answer is a web page: {hint}" in done.err) == (1, True)
+
+
+@pytest.mark.deep
+def test_a_share_that_the_fixed_parts_are_above_is_said_once(tmp_path: Path) -> None:
+    call = ("-m", "offline", "--window", "8k", "--compact-at", "5%", "--session", "s")
+    done = agentloop("-p", "Hello", *call, cwd=tmp_path)
+    assert "at which it is to compact, so no compaction gets there: let it do so later" in done.err

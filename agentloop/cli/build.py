@@ -24,7 +24,7 @@ from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings
-from agentloop.cli.terminal import warn
+from agentloop.cli.terminal import few, run_to_end, warn
 from agentloop.compaction import Compaction
 from agentloop.context import DEFAULT_WINDOW
 from agentloop.errors import UsageError
@@ -69,6 +69,7 @@ def build(settings: Settings) -> AgentSetup:
     Raises:
         UsageError: a tool, a callback or the model cannot be had as asked for.
     """
+    settings, chosen = choose_model(settings)
     model = make_model(settings.model, settings)
     compaction = _compaction(settings)
     instructions, cut = _instructions(settings, settings.window or model.window)
@@ -87,7 +88,7 @@ def build(settings: Settings) -> AgentSetup:
     return AgentSetup(
         agent=agent,
         callbacks=tuple(load_callbacks(settings.callbacks)),
-        notices=tuple(filter(None, (cut, _fallback_notice(settings), settings.resumed_with))),
+        notices=tuple(filter(None, (cut, chosen, _fallback_notice(settings), settings.resumed_with))),
     )
 
 
@@ -119,6 +120,29 @@ def _check_cost_limit(limits: Limits, agent: Agent) -> None:
     except UsageError as error:
         what = str(error).partition("; ")[0]  # what follows is advice for Python
         raise UsageError(f"--max-cost: {what}: limit --max-tokens instead") from error
+
+
+def choose_model(settings: Settings) -> tuple[Settings, str | None]:
+    """The settings with the one model of a server of one's own, where none is named; and what to say of it.
+
+    Raises:
+        UsageError: the server has several, and none by the name that holds elsewhere.
+    """
+    names = (
+        run_to_end(import_module("agentloop.cli.models").names_at(settings))
+        if settings.asks_for_model
+        else None
+    )
+    if names is None or settings.model in names:
+        return settings, None
+    if len(names) > 1:
+        raise UsageError(f"no model is named, and the server has {few(names)}: name one by -m")
+    if not names:
+        return (
+            settings,
+            f"the server says of no model that it has it: {settings.model} is asked for; -m names another",
+        )
+    return replace(settings, model=names[0]), None
 
 
 def make_model(name: str, settings: Settings) -> ChatModel:

@@ -227,7 +227,7 @@ async def _interrupted(runner: Runner, info: SessionInfo) -> str:
 
 def _without_model() -> Settings:
     """The settings of a call that asks no model."""
-    return replace(settings_of_call(), model=OFFLINE, model_is_fallback=False)
+    return replace(settings_of_call(), model=OFFLINE, model_is_fallback=False, asks_for_model=False)
 
 
 def _on_session(name: str, settings: Settings, work: _Work) -> int:

@@ -1,17 +1,20 @@
 """`models`: what the server offers."""
 
+import asyncio
 import json
 from typing import Any
 
 import click
 
 from agentloop.cli.options import BASE_URL, HEADER
-from agentloop.cli.settings import OFFLINE, settings_of_call
+from agentloop.cli.settings import OFFLINE, Settings, settings_of_call
 from agentloop.cli.terminal import StandardOutput, columns, error_console, run_to_end, warn
-from agentloop.errors import BadAnswerError
+from agentloop.errors import BadAnswerError, ModelError, ModelUnavailableError
 from agentloop.providers.openai import VENDOR_ERRORS, LoopClients, Server, ServerChoice, understand
 
 _SECONDS = 30.0
+ASKING_SECONDS = 10.0
+"""So long a server is asked on the way to a run."""
 
 
 @click.command()
@@ -30,6 +33,17 @@ def models(**_: Any) -> int:
         return await _written(output, await offered(server))
 
     return run_to_end(whole())
+
+
+async def names_at(settings: Settings) -> list[str] | None:
+    """The names of the models at the server of the settings; None where it does not answer in time."""
+    try:
+        async with asyncio.timeout(ASKING_SECONDS):
+            return await offered(ServerChoice(model=settings.model, **settings.server).server())
+    except (ModelUnavailableError, TimeoutError):
+        return None
+    except ModelError:
+        return []
 
 
 async def offered(server: Server) -> list[str]:

@@ -215,7 +215,8 @@ def settings_of_run(settings: Settings, began: RunStartRecord) -> Settings:
                 flags += flag, str(value)
     fallback = settings.model_is_fallback and "model" not in taken
     words = [f"the session goes on with {shlex.join(flags)}, as before: give other options to change that"]
-    resumed = replace(settings, **taken, model_is_fallback=fallback)
+    asks = settings.asks_for_model and said.get("model") is None
+    resumed = replace(settings, **taken, model_is_fallback=fallback, asks_for_model=asks)
     told = "; ".join([*(words if taken else ()), *_missing_headers(resumed, began.setup)])
     return replace(resumed, resumed_with=told) if told else resumed
 

@@ -279,7 +279,8 @@ class Settings:
     `given` are the options that stood on the command line, each as its words. `redact` takes secrets out of
     what is stored and shown; None where that is off. `owner` is whose sessions are seen, None for all; new
     ones are theirs and expire after `ttl_seconds` without a new record, None for never. `resumed_with`
-    says what is taken up from the session that the call goes on with.
+    says what is taken up from the session that the call goes on with. With `asks_for_model` no model is named
+    for a server without a key, which is likely one's own: it is asked which it has.
     """
 
     model: str
@@ -313,6 +314,7 @@ class Settings:
     ttl_seconds: float | None = None
     when_busy: WhenBusy = "refuse"
     resumed_with: str | None = None
+    asks_for_model: bool = False
 
     @property
     def server(self) -> Mapping[str, Any]:
@@ -346,6 +348,7 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
     return Settings(
         model=model or (DEFAULT_MODEL if reachable else OFFLINE),
         model_is_fallback=model is None and not reachable,
+        asks_for_model=model is None and "base_url" in choices and "api_key" not in choices,
         store=_value(choices, "store", f"sqlite:///{home.absolute() / 'sessions.db'}"),
         home=home,
         workdir=read(choices.get("workdir", Choice(value=".", source="--workdir")), _folder),
