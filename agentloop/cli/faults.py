@@ -95,7 +95,9 @@ def is_refusal_of_message(error: BaseException) -> bool:
 
 
 def with_option(error: str, limit: LimitName | None) -> str:
-    """What went wrong; where it is a limit, with the option that sets it."""
+    """What went wrong; where it is a limit or a time, with the option that sets it."""
+    if error.endswith(" allow it more seconds"):
+        return f"{error} by --timeout"
     return f"{error}; --max-{limit} sets it" if limit else error
 
 

@@ -437,18 +437,22 @@ class ContextKeeper:
         return occasion, context.guard.refusal(size=size, limit=limit, eager=occasion.eager)
 
     async def _say_fixed(self, context: Context) -> None:
-        """Say once that what compaction cannot shrink is larger than what it aims at."""
+        """Say once that what compaction cannot shrink is larger than what it aims at, or fires at."""
         fixed = ceil(self.budget.ratio(context) * self.budget.fixed_beside(context))
-        target = self.budget.target
-        if fixed <= target or self._said_fixed:
+        fires, target = self.status(context).threshold or self.budget.limit, self.budget.target
+        if fixed <= min(fires, target) or self._said_fixed:
             return
+        wanted = (
+            f"the {target:,} that compaction aims at: shorten them, or use a larger window"
+            if fixed > target
+            else f"the {fires:,} at which it is to compact, so no compaction gets there: let it do so later"
+        )
         self._said_fixed = True
         warning = ContextWarning(
             level=self.status(context).window_level,
             tokens=fixed,
             window=self.budget.window,
-            text=f"instructions and tool schemas take {fixed:,} tokens, more than the {target:,} that "
-            "compaction aims at: shorten them, or use a larger window",
+            text=f"instructions and tool schemas take {fixed:,} tokens, more than {wanted}",
         )
         await self.compactor.emitter.emit(warning)
 

@@ -35,7 +35,7 @@ from agentloop.providers.openai.fields import (
 from agentloop.providers.openai.overflow import NamedSizes, minute_in, overflow_in
 from agentloop.providers.openai.refusals import CALL_IDS, CONTENT_PART, SYSTEM_ROLE, Refusal
 from agentloop.providers.openai.server import Server
-from agentloop.providers.openai.sse import BROKEN_OFF, ServerSaidError
+from agentloop.providers.openai.sse import BROKEN_OFF, PAGE_HINT, ServerSaidError
 from agentloop.redaction import redact_error
 
 VENDOR_ERRORS = (openai.OpenAIError, httpx2.HTTPError, ServerSaidError)
@@ -222,7 +222,11 @@ def _in_our_words(said: _Said, words: str, server: Server) -> AgentLoopError:
     if said.kind is ModelUnavailableError:
         text = _unavailable(status, server, words)
         return ModelUnavailableError(text, retry_after_seconds=said.wait_seconds)
-    return ModelRefusedError(_refused(status, server, words), status=status)
+    refused = _refused(status, server, words)
+    return ModelRefusedError(
+        f"{refused}; it answers with a web page: {PAGE_HINT}" if _is_page(said.body) else refused,
+        status=status,
+    )
 
 
 def _may_pass(status: int, body: object) -> bool:
@@ -262,6 +266,10 @@ def _refused(status: int, server: Server, words: str) -> str:
     return _with_words(text, words)
 
 
+def _is_page(body: object) -> bool:
+    return said(body).startswith("<")
+
+
 def _words_in(body: object) -> str:
     """What the server said, short enough for one line."""
     words = _shown(body)
@@ -270,8 +278,7 @@ def _words_in(body: object) -> str:
 
 def _shown(body: object) -> str:
     """The words, as far as they can be shown: no markup."""
-    words = said(body)
-    return "" if words.startswith("<") else words
+    return "" if _is_page(body) else said(body)
 
 
 def _with_words(text: str, words: str) -> str:

@@ -143,6 +143,10 @@ _DRAIN_SECONDS = 0.1
 """The last bytes come with the last event; a server that takes longer costs a new connection, not a wait."""
 
 
+PAGE_HINT = "check the base URL, which often ends in /v1; a proxy on the way may answer in its place"
+"""What to do where a web page comes in place of an answer."""
+
+
 class ServerSaidError(Exception):
     """A server said an error: in place of an answer, though it had said 200, or with a status of its own.
 
@@ -329,6 +333,8 @@ def decoded(data: bytes) -> Json:
     except (ValueError, RecursionError) as error:
         if isinstance(error, ValueError) and _is_cut_off(text):
             raise ModelUnavailableError(BROKEN_OFF) from None
+        if text.lstrip().startswith("<"):
+            raise BadAnswerError(f"the server's answer is a web page: {PAGE_HINT}") from error
         raise BadAnswerError(f"the server's answer is no JSON: {text[:_QUOTED_CHARS]!r}") from error
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
