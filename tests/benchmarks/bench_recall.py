@@ -5,28 +5,33 @@
 Plants things in sessions of about 60,000 tokens, lets them grow through windows of 5, 10 and 20 % of that,
 and looks for each thing in what the model would be sent at the end: the share of them that is still there,
 per kind, window and policy. Beside a digest that is computed again from the log at each fold stand a plain
-list that is compacted again and again, and a runner that gets no summary. For a value that was replaced the
-share counts where the old one is gone. With files of recorded conversations as arguments, prints the digest
-of each at several lengths instead.
+list that is compacted again and again, and runners whose summaries nobody writes, or models of several kinds.
+For these it prints how often they compacted, and what they sent in all, in sizes of the session. For a value
+that was replaced the share counts where the old one is gone, or marked as older. With files of recorded
+conversations as arguments, prints the digest of each at several lengths instead.
 
 It takes some minutes, and says on standard error what it is at.
 """
 
 import json
+import re
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from agentloop.compaction.digest import digest, index_of
+from agentloop.compaction.plan import LEAST_RECORD, MOST_OF_WINDOW
 from agentloop.context import (
     Budget,
     Context,
     Entry,
     clamped,
     count_message,
+    count_request,
     counter_for,
     covered_ranges,
     safe_cover,
@@ -35,15 +40,17 @@ from agentloop.events import Compacted, MessageRecord, Record
 from agentloop.messages import Message
 from agentloop.prompts import summary_message
 from agentloop.strategies import KeepRecentFraction
-from tests.benchmarks.planting import WORDING, Planted, Wording, planted_session
-from tests.benchmarks.repeating import again_and_again, without_summaries
+from tests.benchmarks.planting import WORDING, Plant, Planted, planted_session
+from tests.benchmarks.repeating import SUMMARISERS, again_and_again, in_a_runner, last_sent
+from tests.benchmarks.talking import talked_session
 
 COUNTER = counter_for("bench")
 WINDOWS = (0.05, 0.1, 0.2)
 FULL = 0.8
 TAIL = KeepRecentFraction(0.27)
 RECORD_SHARE = 0.25
-SEEDS = range(3)
+SEEDS = range(1_000, 1_003)
+OLDER = re.compile(r"\[(?:changed later|older, said at)")
 LENGTHS = (300, 1_000, 4_000)
 
 Writes = Callable[[Sequence[Entry], int], str]
@@ -94,8 +101,9 @@ class Folding:
             return
         covered = {seq for unit in units for seq in unit.seqs}
         left = {entry.seq for entry in self.context.visible if entry.seq not in covered}
+        share = max(RECORD_SHARE, min(LEAST_RECORD / self.window, MOST_OF_WINDOW))
         text = self.writes(
-            [entry for entry in self.context.said if entry.seq not in left], int(self.window * RECORD_SHARE)
+            [entry for entry in self.context.said if entry.seq not in left], int(self.window * share)
         )
         replacement = summary_message(text, "transcript_0.jsonl")
         tokens = count_message(Message.user(replacement), COUNTER)
@@ -160,9 +168,21 @@ def as_a_list(messages: Sequence[Message], window: int) -> str:
     return as_text(again_and_again(messages, window, COUNTER))
 
 
-def in_a_runner(messages: Sequence[Message], window: int) -> str:
-    """The session of a runner that gets no summary, so that digests stand."""
-    return as_text(without_summaries(messages, window))
+@dataclass(slots=True)
+class Live:
+    """Runners whose summaries are written so; `compactions` and `sent` are those of all that lived."""
+
+    summariser: str
+    compactions: list[int] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+
+    def __call__(self, messages: Sequence[Message], window: int) -> str:
+        model = in_a_runner(messages, window, self.summariser)
+        requests = [one for one in model.requests if one.purpose == "agent"]
+        openings = [str(one.messages[:3]) for one in requests]
+        self.compactions.append(sum(one != other for one, other in pairwise(openings)))
+        self.sent.append(sum(count_request(one, COUNTER) for one in model.requests))
+        return as_text(last_sent(model))
 
 
 POLICIES: dict[str, Callable[[Sequence[Message], int], str]] = {
@@ -172,36 +192,52 @@ POLICIES: dict[str, Callable[[Sequence[Message], int], str]] = {
     "recent + user lines": folded(by_user_lines),
     "recent + digest": folded(by_digest),
     "the same list again": as_a_list,
-    "a runner, no summary": in_a_runner,
+    **{name: Live(name) for name in SUMMARISERS},
+}
+SESSIONS: dict[str, Callable[[int], Planted]] = {
+    "results": lambda seed: planted_session(seed, WORDING),
+    "talk": talked_session,
 }
 
 
 def recall(session: Planted, sent: str) -> Iterator[tuple[str, bool]]:
     """Each plant by its kind, and whether it is as it should be."""
     for plant in session.plants:
-        yield plant.kind, (plant.value in sent) != plant.stale
+        yield plant.kind, _is_right(plant, sent)
 
 
-def table(wording: Wording, seeds: Sequence[int]) -> None:
-    """Print the shares of every policy."""
-    sessions = [planted_session(seed, wording) for seed in seeds]
+def _is_right(plant: Plant, sent: str) -> bool:
+    if not plant.stale:
+        return plant.value in sent
+    return all(OLDER.search(line) for line in sent.splitlines() if plant.value in line)
+
+
+def table(kind: str, seeds: Sequence[int]) -> None:
+    """Print the shares of every policy in sessions of a kind."""
+    sessions = [SESSIONS[kind](seed) for seed in seeds]
     sizes = [sum(count_message(message, COUNTER) for message in one.messages) for one in sessions]
-    print(f"{len(sessions)} sessions, {sum(sizes) // len(sizes):,} tokens on average", flush=True)
+    print(
+        f"\n{len(sessions)} sessions of much {kind}, {sum(sizes) // len(sizes):,} tokens on average",
+        flush=True,
+    )
     for share in WINDOWS:
         scores = {name: _scores(name, sessions, sizes, share) for name in POLICIES}
-        kinds = sorted(next(iter(scores.values())))
+        kinds = sorted({kind for by in scores.values() for kind in by})
         print(f"\nwindow {share:.0%}".ljust(32) + "".join(f"{name:>21}" for name in scores))
         for kind in kinds:
-            print(f"{kind:31}" + "".join(f"{by[kind]:21.2f}" for by in scores.values()), flush=True)
+            print(f"{kind:31}" + "".join(f"{by.get(kind, 0):21.2f}" for by in scores.values()), flush=True)
 
 
 def _scores(name: str, sessions: Sequence[Planted], sizes: Sequence[int], share: float) -> dict[str, float]:
-    began = time.monotonic()
+    began, policy = time.monotonic(), POLICIES[name]
     print(f"window {share:.0%}, {name} …", end=" ", file=sys.stderr, flush=True)
-    found: defaultdict[str, list[bool]] = defaultdict(list)
+    found: defaultdict[str, list[float]] = defaultdict(list)
     for session, size in zip(sessions, sizes, strict=True):
-        for kind, right in recall(session, POLICIES[name](session.messages, int(size * share))):
+        for kind, right in recall(session, policy(session.messages, int(size * share))):
             found[kind].append(right)
+        if isinstance(policy, Live):
+            found["~ compactions"].append(policy.compactions[-1])
+            found["~ sent in all"].append(policy.sent[-1] / size)
     print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     return {kind: sum(right) / len(right) for kind, right in found.items()}
 
@@ -226,7 +262,8 @@ def main(arguments: Sequence[str]) -> None:
         for path in arguments:
             show(Path(path))
     else:
-        table(WORDING, SEEDS)
+        for kind in SESSIONS:
+            table(kind, SEEDS)
 
 
 if __name__ == "__main__":
