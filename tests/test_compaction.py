@@ -11,15 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop.compaction import Compaction
+from agentloop.compaction.plan import Occasion, longest_record, longest_summary, strategy_plan
 from agentloop.context import Budget, Context, count_request, counter_for
-from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelRefusedError
+from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelError, ModelRefusedError
 from agentloop.events import Cleared, Compacted, EventFilter, MessageRecord, ModelCalled, NotCompacted
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
-from agentloop.strategies import MicroCompact
+from agentloop.strategies import KeepRecentFraction, MicroCompact
 from agentloop.stream import (
     CompactionEnded,
     CompactionStarted,
@@ -29,7 +30,7 @@ from agentloop.stream import (
     event_type,
     level_of,
 )
-from agentloop.testing import FailingModel, ScriptedModel, calls
+from agentloop.testing import FailingModel, ScriptedModel, calls, context_of
 from agentloop.triggers import Fired, WindowFraction
 from tests.kit import FACT, assert_valid, every_fact, lines, read, reading, watched
 
@@ -540,6 +541,53 @@ async def test_l9_whatever_is_read_every_request_fits_and_is_valid(
     kinds = [event_type(event) for event in events if event_type(event).startswith("compaction")]
     assert kinds == ["compaction_started", "compaction_ended"] * (len(kinds) // 2)
     assert "FACT-abc123" in seen(model)
+
+
+@pytest.mark.parametrize("window", [300, 400])
+async def test_l9_in_a_tiny_window_the_record_itself_gives_way(tmp_path: Path, window: int) -> None:
+    script: list[Any] = [
+        answer
+        for turn in range(12)
+        for answer in (calls(("read", {"name": f"n{turn}", "words": 60})), "It reads well. " * (turn % 6))
+    ]
+    model = ScriptedModel(
+        [one or "Done." for one in script],
+        window=window,
+        max_output_tokens=window // 8,
+        summary=ModelError("no summary is to be had"),
+    )
+    runner = runner_for(model, tmp_path, compaction=Compaction(tool=False))
+    for turn in range(12):
+        await runner.run(f"Never touch K{turn}71. Look at part {turn}.", session_id="s")
+    assert_valid(model.requests)
+    own = [size for size, one in zip(sizes(model), model.requests, strict=True) if one.purpose == "agent"]
+    assert max(own) <= window
+
+
+@pytest.mark.parametrize(
+    ("window", "counts", "summary", "record"),
+    [
+        (3_000, 1.0, 750, 1_200),
+        (8_000, 1.0, 2_000, 2_750),
+        (8_000, 2.0, 1_000, 1_375),
+        (20_000, 1.0, 5_000, 5_000),
+    ],
+)
+def test_what_is_computed_may_take_a_larger_share_of_a_small_window(
+    window: int, counts: float, summary: int, record: int
+) -> None:
+    """Both in our tokens, where the server counts so many times ours."""
+    said = [
+        Message.user("Look at it."),
+        *(Message.assistant(f"Part {at}.") for at in range(2 * window // 100)),
+    ]
+    context = context_of(*said, tokens=100)
+    budget = Budget(window=window, fixed=0, model="m", max_output_tokens=window // 8, least_ratio=counts)
+    occasion = Occasion(reason="threshold", why="it is full")
+    plan = strategy_plan(KeepRecentFraction(0.05), context, budget, occasion)
+    assert plan is not None
+    assert longest_summary(plan, context, budget, 0.25) == summary
+    assert longest_record(plan, context, budget, 0.25) == record
 
 
 async def test_a_trigger_of_the_users_own_is_obeyed_however_small_the_request(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ below it in the same order.
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -23,7 +23,13 @@ from agentloop._plumbing.to_text import words_of
 from agentloop.callbacks import Focus, Replace, Veto
 from agentloop.compaction.faults import fault_of
 from agentloop.compaction.pinned import pinned_behind
-from agentloop.compaction.plan import LEAST_SUMMARY_TOKENS, MOST_SUMMARY_TOKENS, Plan, longest_summary
+from agentloop.compaction.plan import (
+    LEAST_SUMMARY_TOKENS,
+    MOST_SUMMARY_TOKENS,
+    Plan,
+    longest_record,
+    longest_summary,
+)
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_beside, record_of, to_read
 from agentloop.compaction.summary import NotSmallerError, Summariser, summary_budget
@@ -329,7 +335,7 @@ class Compactor:
             return replace(await self._computed(fallback, outcome), fault=str(error))
 
     async def _computed(self, instead: Computed, outcome: _Outcome) -> Replacement:
-        longest, counter = self._longest(outcome), outcome.budget.counter
+        longest, counter = self._longest(outcome, longest_record), outcome.budget.counter
         plan, before = outcome.plan, outcome.before
         return await in_thread(computed, instead, plan, before, max_tokens=longest, counter=counter)
 
@@ -356,8 +362,11 @@ class Compactor:
         )
         return await summariser.write()
 
-    def _longest(self, outcome: _Outcome) -> int:
-        longest = longest_summary(outcome.plan, outcome.before, outcome.budget, self.policy.summary_share)
+    def _longest(
+        self, outcome: _Outcome, of: Callable[[Plan, Context, Budget, float], int] = longest_summary
+    ) -> int:
+        """What may stand instead, in tokens: what is pinned behind it takes its room from it."""
+        longest = of(outcome.plan, outcome.before, outcome.budget, self.policy.summary_share)
         return max(LEAST_SUMMARY_TOKENS, longest - outcome.budget.counter(outcome.pinned))
 
     def _record(self, outcome: _Outcome) -> Compacted:

@@ -3,9 +3,9 @@
 The rungs, climbed until the next request fits:
 
 clear old results, superseded ones first → the policy's strategy, step by step → summarise with a smaller
-tail → a plain digest computed from the log → shorten what is left. The rungs below a refused summary are
-climbed only where the request would not fit otherwise. After the last rung the request fits, or
-`ContextOverflowError` names what is too big.
+tail → a plain digest computed from the log → shorten what is left → a smaller record, then a note. The
+rungs below a refused summary are climbed only where the request would not fit otherwise. After the last rung
+the request fits, or `ContextOverflowError` names what is too big.
 
 `ContextKeeper` decides and climbs: `make_room` before each request, `shrink` after an overflow. The `Guard`
 of a context sees to it that no compaction is tried again in vain. What a rung would do `plan.py` says, and
@@ -29,9 +29,11 @@ from agentloop.compaction.plan import (
     digest_plan,
     fired_by,
     gain_of,
+    note_plan,
     shorten_plan,
     size_after,
     small_tail_plan,
+    smaller_record_plan,
     step_plans,
     steps_of,
     why_nothing,
@@ -259,7 +261,7 @@ class ContextKeeper:
         session, result = await self._clear_enough(session, budget, occasion)
         if self._may_summarise(session.context, budget, occasion, result):
             session, result = await self._summarise(session, budget, occasion)
-        for plan_of_rung in (digest_plan, shorten_plan):
+        for plan_of_rung in (digest_plan, shorten_plan, smaller_record_plan, note_plan):
             if not budget.fits(session.context) and prevented(result) is None:
                 plan = plan_of_rung(session.context, budget, occasion)
                 session, result = await self._carry_out(session, budget, plan)

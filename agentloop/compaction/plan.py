@@ -12,17 +12,19 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import shown
 from agentloop.compaction.policy import Compaction
-from agentloop.context import Budget, Context, Entry, Unit, clamped, covered_ranges, safe_cover
+from agentloop.context import Budget, Context, Entry, Unit, clamped, covered_ranges, record_in, safe_cover
 from agentloop.errors import AgentLoopError, UsageError
 from agentloop.events import ClearedItem, Ranges, holds
 from agentloop.results import NOTHING_TO_DO
 from agentloop.strategies import (
     Chain,
+    Computed,
     Cut,
     Digest,
     Instead,
     KeepRecentFraction,
     MicroCompact,
+    Note,
     Strategy,
     Tiers,
     cleared_item,
@@ -40,11 +42,20 @@ LEAST_SUMMARY_TOKENS = 100
 MOST_SUMMARY_TOKENS = 8_000
 """A summary is allowed at least and at most so many tokens, however small or large the window."""
 
+LEAST_RECORD, MOST_OF_WINDOW = 2_750, 0.4
+"""What is computed from the log may take so many tokens, though at most this share of a small window: what
+people say has a size that does not depend on the window."""
+
 SHARE_OF_ROOM = 0.8
 """A summary takes at most this share of what the kept part leaves: the conversation is to go on."""
 
 STRIP, SUMMARY, PARTIAL, PLAIN = 1, 2, 3, 4
 """The tiers: results shown shortened, a summary, one of another part, what needs no model. 0 is nothing."""
+
+LEAST_DIGEST_TOKENS = 20
+"""In less room a note stands."""
+
+SHORTEST_NOTE = "Earlier messages are not shown."
 
 SMALL_TAIL = KeepRecentFraction(0.1)
 
@@ -212,6 +223,43 @@ def shorten_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan |
     return plan and replace(plan, tier=PLAIN)
 
 
+def smaller_record_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
+    """A digest of half the length, or shorter, instead of the longest record in sight."""
+    records = (unit for unit in foldable(context, budget) if unit.first.kind == "summary")
+    unit = max(records, key=lambda unit: unit.tokens, default=None)
+    if unit is None:
+        return None
+    takes = budget.counter(record_in(unit.first.original)[1])
+    over = budget.own(budget.size(context) - budget.limit, context) + 1
+    most = min(takes - over, takes // 2)
+    if most < LEAST_DIGEST_TOKENS:
+        return None
+    return _plain_plan("smaller record", (unit,), Digest(max_tokens=most), unit.first.at, occasion)
+
+
+def note_plan(context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
+    """A note instead of all that may go, earlier records among it."""
+    units = tuple(foldable(context, budget))
+    if not units:
+        return None
+    behind = max(entry.at for unit in units for entry in unit.entries) + 1
+    at = clamped(context, behind, budget.task_tokens)
+    return _plain_plan("note", units, Note(SHORTEST_NOTE), at, occasion)
+
+
+def _plain_plan(name: str, covered: tuple[Unit, ...], instead: Computed, at: int, occasion: Occasion) -> Plan:
+    reads = in_log_order(entry for unit in covered for entry in unit.entries)
+    return Plan(
+        occasion=occasion,
+        strategy=name,
+        tier=PLAIN,
+        covered=covered,
+        at=at,
+        instead=instead,
+        reads=reads,
+    )
+
+
 def size_after(items: Sequence[ClearedItem], context: Context, budget: Budget) -> int:
     """The size of the next request once these are shown shortened, never above what it is."""
     shown = {entry.seq: entry.tokens for entry in context.visible} if items else {}
@@ -298,11 +346,19 @@ def _with_numbers(strategy: Strategy) -> str:
 
 
 def longest_summary(plan: Plan, context: Context, budget: Budget, share: float) -> int:
-    """The longest summary, in tokens: this share of the window, and most of what the kept part leaves."""
-    kept = context.tokens - plan.tokens
-    left = int(SHARE_OF_ROOM * (budget.room(context) - kept))
-    most = min(int(budget.window * share), left, MOST_SUMMARY_TOKENS)
+    """The longest summary, in tokens of our own count: this share of the window, and most of what is left.
+
+    That is what the kept part leaves.
+    """
+    left = int(SHARE_OF_ROOM * (budget.room(context) - (context.tokens - plan.tokens)))
+    most = min(budget.own(int(budget.window * share), context), left, MOST_SUMMARY_TOKENS)
     return max(LEAST_SUMMARY_TOKENS, most)
+
+
+def longest_record(plan: Plan, context: Context, budget: Budget, share: float) -> int:
+    """The longest record that is computed: a larger share of a small window than a summary takes."""
+    least = min(LEAST_RECORD / budget.window, MOST_OF_WINDOW)
+    return longest_summary(plan, context, budget, max(share, least))
 
 
 def with_threshold(policy: Compaction, budget: Budget) -> Budget:

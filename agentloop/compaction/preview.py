@@ -4,14 +4,14 @@ from math import ceil
 
 from agentloop.compaction.compactor import Compactor
 from agentloop.compaction.pinned import pinned_behind
-from agentloop.compaction.plan import Plan, longest_summary
+from agentloop.compaction.plan import Plan, longest_record, longest_summary
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
 from agentloop.context import Budget, Context
 from agentloop.events import Record
 from agentloop.messages import Usage
 from agentloop.models import Priced
 from agentloop.results import CompactionPreview
-from agentloop.strategies import Summary
+from agentloop.strategies import Computed, Summary
 from agentloop.stream import ContextStatus
 
 SHARE_OF_SUMMARY = 0.2
@@ -31,9 +31,13 @@ def preview_of(
 
     Of a summary, which is still to be written, the length is guessed by what it stands for.
     """
-    longest = longest_summary(plan, context, budget, compactor.policy.summary_share)
+    share = compactor.policy.summary_share
+    longest = longest_summary(plan, context, budget, share)
     pinned = pinned_behind(plan, context, compactor.tool_sets, longest=longest, counter=budget.counter)
-    replacement, unwritten = _replacement(plan, context, budget, longest - budget.counter(pinned))
+    taken = budget.counter(pinned)
+    if isinstance(plan.instead, Computed):
+        longest = longest_record(plan, context, budget, share)
+    replacement, unwritten = _replacement(plan, context, budget, longest - taken)
     transcript = LIKELY_NAME if compactor.transcripts else None
     record = record_of(
         plan, replacement, context, transcript=transcript, counter=budget.counter, pinned=pinned

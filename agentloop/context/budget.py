@@ -231,7 +231,8 @@ class Budget:
         )
 
     def _largest(self, context: Context) -> str:
-        entry = max(context.visible, key=lambda entry: entry.tokens, default=None)
+        there = (entry for entry in context.visible if entry.kind == "said")
+        entry = max(there, key=lambda entry: entry.tokens, default=None)
         fixed = self.fixed_beside(context)
         if entry is None or fixed > self.limit // 2:
             return f"instructions and tool schemas take {fixed:,} tokens: shorten them"
