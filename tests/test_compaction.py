@@ -20,7 +20,7 @@ from agentloop.models import Answer, ModelRequest
 from agentloop.run import Agent
 from agentloop.runner import Runner
 from agentloop.stores import InMemoryStore
-from agentloop.strategies import KeepRecentFraction, MicroCompact
+from agentloop.strategies import Digest, KeepRecentFraction, MicroCompact, replaced_by
 from agentloop.stream import (
     CompactionEnded,
     CompactionStarted,
@@ -541,6 +541,21 @@ async def test_l9_whatever_is_read_every_request_fits_and_is_valid(
     kinds = [event_type(event) for event in events if event_type(event).startswith("compaction")]
     assert kinds == ["compaction_started", "compaction_ended"] * (len(kinds) // 2)
     assert "FACT-abc123" in seen(model)
+
+
+async def test_a_record_over_an_earlier_record_is_computed_from_the_log(tmp_path: Path) -> None:
+    model = ScriptedModel([f"Part {turn} is done. " + "All of it reads well. " * 20 for turn in range(12)])
+    runner = runner_for(model, tmp_path)
+    for turn in range(12):
+        if turn == 8:
+            small = replaced_by(KeepRecentFraction(0.1), Digest(max_tokens=20))
+            first = await runner.compact("s", strategy=small)
+        await runner.run(f"The key of part {turn} is K{turn}71X, and it stays so.", session_id="s")
+    second = await runner.compact("s", strategy=replaced_by(KeepRecentFraction(0.1), Digest()))
+    assert first is not None
+    assert second is not None
+    assert "K371X" not in first.summary
+    assert [turn for turn in range(1, 10) if f"K{turn}71X" not in second.summary] == []
 
 
 @pytest.mark.parametrize("window", [300, 400])

@@ -255,6 +255,18 @@ def test_a_short_message_is_kept_whole() -> None:
     assert pair in record([U("Begin."), *talk[:60], U(pair), *talk[60:]], most=120)
 
 
+def test_what_was_asked_and_answered_gives_way_to_what_was_stated() -> None:
+    asked = [
+        part
+        for at in range(30)
+        for part in (U(f"Is the {chr(97 + at % 26)} gate of yard {at} a wide one?"), A(PROSE))
+    ]
+    stated = "The eastern gate is a narrow one."
+    text = record([U("Begin."), U(stated), *asked], most=80)
+    assert stated in text
+    assert text.count("?") < 10
+
+
 def test_what_somebody_typed_at_length_stands_before_what_the_assistant_reports() -> None:
     typed = " ".join(
         f"The {word} came from another team and nobody has opened it in a while."
