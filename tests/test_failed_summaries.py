@@ -2,14 +2,17 @@
 
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentloop import Agent, Callbacks, Compaction, Runner
+from agentloop.context.guard import RETRY_STEPS
 from agentloop.errors import BadAnswerError, ModelError, ModelRefusedError, SummaryRefusedError
 from agentloop.events import Compacted
+from agentloop.models import ModelRequest
 from agentloop.strategies import (
     Chain,
     Computed,
@@ -141,3 +144,30 @@ async def test_a_server_that_refuses_to_write_is_not_asked_again_where_a_functio
     runner = await runner_with(tmp_path, chain, ModelRefusedError("no", status=400))
     assert (await runner.compact("s")).status == "failed"
     assert len(falls.errors) == 1
+
+
+@pytest.mark.deep
+async def test_l10_a_model_that_is_down_is_seldom_asked_and_a_digest_stands_at_the_threshold(
+    tmp_path: Path,
+) -> None:
+    asked: list[int] = []
+
+    def summary(request: ModelRequest) -> str | BadAnswerError:
+        asked.append(len(model.requests))
+        return BadAnswerError("down") if len(asked) <= 3 else f"All {len(asked)} of them said please."
+
+    model = ScriptedModel([f"so {at}" for at in range(120)], window=4_000, summary=summary)
+    runner = Runner(Agent(model, compaction=Compaction(micro=None)), transcripts=tmp_path)
+    made = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for number in range(120):
+            result = await runner.run(f"{number} " + "please " * 150, session_id="s")
+            made += [(each.status, each.tier, each.reason) for each in result.compactions]
+    first = made.index(("done", 2, "threshold"))
+    digests = [each for each in made[:first] if each[:2] == ("done", 4)]
+    assert {reason for *_, reason in digests} == {"threshold"}
+    assert len(digests) > 3
+    waits = [later - before for before, later in pairwise(asked[1:4])]
+    assert all(wait > RETRY_STEPS for wait in waits)
+    assert all(each == ("done", 2, "threshold") for each in made[first:])

@@ -1,6 +1,7 @@
 """The guard, term by term: what it allows after which outcomes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from agentloop.context.guard import (
     REFILL_STEPS,
     REGROWTH,
     RELEASE,
+    RETRY_STEPS,
     STRIKES,
     Guard,
 )
@@ -286,3 +288,31 @@ async def test_an_overflow_that_the_provider_proved_is_compacted_in_a_pause(tmp_
     result = await runner.run("Read", session_id="s")
     assert result.output == "done"
     assert [each.reason for each in result.compactions][:1] == ["overflow"]
+
+
+def test_a_model_whose_summaries_fail_is_asked_again_after_a_while() -> None:
+    failed = NotCompacted(status="failed", reason="threshold", why="", strategy="s", error="down", before=9)
+    guard = Guard()
+    for failures, steps in ((1, 0), (2, RETRY_STEPS), (3, 2 * RETRY_STEPS), (4, 4 * RETRY_STEPS)):
+        guard = guard.after(failed)
+        assert guard.failures == failures
+        assert guard.trusts_summaries == (steps == 0)
+        assert not steps or not waited(guard, steps - 1).trusts_summaries
+        assert waited(guard, steps).trusts_summaries
+    done = Compacted(covers=((1, 2),), replacement="r", at=3, tokens=1, reason="threshold", group="g")
+    assert guard.after(done).failures == 0
+    assert guard.after(replace(done, made="digest")).failures == 4
+    assert guard.after(replace(done, made="digest", fault="down")).failures == 5
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("words", [5, 60, 400, 1_500])
+async def test_l10_near_the_threshold_a_summary_is_no_matter_of_each_turn(words: int, tmp_path: Path) -> None:
+    def summary(request: ModelRequest) -> str:
+        return f"{len(model.requests)} said please. " + "please " * words
+
+    model = ScriptedModel([f"so {at}" for at in range(200)], window=4_000, summary=summary)
+    runner = Runner(Agent(model, compaction=Compaction(micro=None)), transcripts=None)
+    for number in range(200):
+        await runner.run(f"{number} " + "please " * 60, session_id="s")
+    assert sum(request.purpose == "summary" for request in model.requests) <= 25

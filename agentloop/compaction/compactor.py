@@ -33,7 +33,7 @@ from agentloop.compaction.plan import (
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_beside, record_of, to_read
 from agentloop.compaction.summary import NotSmallerError, Summariser, summary_budget
-from agentloop.context import Budget, Context, RequestPrefix, missing, record_in
+from agentloop.context import AUTOMATIC, Budget, Context, RequestPrefix, missing, record_in
 from agentloop.emitter import Emitter
 from agentloop.errors import (
     AgentLoopError,
@@ -321,7 +321,8 @@ class Compactor:
         instead, model = outcome.plan.instead, self.policy.model or self.model
         if not isinstance(instead, Summary):
             return await self._computed(instead, outcome)
-        if model is None:
+        is_due = outcome.plan.occasion.reason in AUTOMATIC
+        if model is None or (is_due and not outcome.before.guard.trusts_summaries):
             fallback = instead.on_failure
             return await self._computed(fallback if isinstance(fallback, Computed) else Digest(), outcome)
         try:

@@ -105,6 +105,12 @@ class Plan:
         return sum(unit.tokens for unit in self.covered) + longer
 
     @property
+    def gain(self) -> int:
+        """The tokens of it that are saved for the first time: an earlier record is written anew."""
+        anew = () if isinstance(self.instead, Note) else self.entries
+        return self.tokens - sum(entry.tokens for entry in anew if entry.kind == "summary")
+
+    @property
     def entries(self) -> tuple[Entry, ...]:
         """What is covered, oldest first."""
         return in_log_order(entry for unit in self.covered for entry in unit.entries)
@@ -317,8 +323,8 @@ def step_plans(strategy: Strategy, context: Context, budget: Budget, occasion: O
 
 
 def gain_of(strategy: Strategy, context: Context, budget: Budget, occasion: Occasion) -> int:
-    """The most that a step of the strategy would save, in tokens of our own count."""
-    return max((plan.tokens for plan in step_plans(strategy, context, budget, occasion)), default=0)
+    """The most that a step of the strategy would save anew, in tokens of our own count."""
+    return max((plan.gain for plan in step_plans(strategy, context, budget, occasion)), default=0)
 
 
 def why_nothing(strategy: Strategy, context: Context, budget: Budget) -> str:

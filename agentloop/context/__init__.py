@@ -7,7 +7,7 @@ from agentloop.context.context import records_without_log, rewound
 from agentloop.context.entries import Entry, Growing, GrowingSet, Kind, Report, Shown
 from agentloop.context.exchanges import Unit, clamped, covered_ranges, hold_news, may_go, newest_within
 from agentloop.context.exchanges import next_turn_start, safe_cover, turns_of, units_of
-from agentloop.context.guard import Guard
+from agentloop.context.guard import AUTOMATIC, Guard
 from agentloop.context.pairing import ACKNOWLEDGED, SYSTEM_ROLES, TOLD_TO_GO_ON, FillerTokens, answers
 from agentloop.context.pairing import results_of, says_nothing
 from agentloop.context.parts import chat_messages, for_chat, stub

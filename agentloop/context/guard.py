@@ -25,6 +25,12 @@ REFILL_STEPS = 3
 STEPS_BETWEEN_WISHES = 3
 """The model's own wish to compact is granted at most once in so many of its calls."""
 
+FAILURES = 2
+"""After so many failures in a row a model is not asked for summaries for a while."""
+
+RETRY_STEPS, MOST_RETRY_STEPS = 16, 256
+"""Model calls until it is asked again, twice as many after each further failure, and the most."""
+
 AUTOMATIC = ("threshold", "overflow", "idle")
 """The reasons of compactions that nobody asked for."""
 
@@ -47,6 +53,7 @@ class Guard:
     - an eager one, whose trigger fired for what happened and not for a size, waits for no growth and may come
       at once after one that helped: that is what it was asked for
     - an overflow that the provider proved passes once through a pause
+    - after `FAILURES` of the model that writes summaries a digest stands without a request, for a while
 
     Its fields:
 
@@ -58,6 +65,7 @@ class Guard:
     - `base`: the strikes before it
     - `refilled`: that attempt came too soon after the one before
     - `told`: the log knows of the wait that goes on
+    - `failures`, `since_failure`: summaries that failed in a row, and model calls since the last of them
     """
 
     strikes: int = 0
@@ -69,6 +77,8 @@ class Guard:
     base: int = 0
     refilled: bool = False
     told: bool = False
+    failures: int = 0
+    since_failure: int = 0
 
     def after(self, *events: Event) -> "Guard":
         """The guard once these stand in the log too."""
@@ -78,14 +88,26 @@ class Guard:
                 case ModelCalled(purpose="agent"):
                     guard = guard.stepped()
                 case Compacted():
-                    guard = guard._after_done(event)
+                    guard = guard._after_done(event)._after_summary(event)
                 case NotCompacted():
                     guard = guard._after_none(event)
+                    guard = guard._after_failure() if event.status == "failed" else guard
         return guard
 
     def stepped(self) -> "Guard":
         """The guard after one model call more."""
-        return replace(self, since_last=self.since_last + 1, since_wish=self.since_wish + 1)
+        return replace(
+            self,
+            since_last=self.since_last + 1,
+            since_wish=self.since_wish + 1,
+            since_failure=self.since_failure + 1,
+        )
+
+    @property
+    def trusts_summaries(self) -> bool:
+        """Whether a model may be asked for a summary: it has not just failed again and again."""
+        more = self.failures - FAILURES
+        return more < 0 or self.since_failure >= min(MOST_RETRY_STEPS, RETRY_STEPS * 2 ** min(more, 8))
 
     def allows(self, *, size: int, limit: int, eager: bool = False) -> bool:
         """Whether an automatic compaction may be tried now."""
@@ -159,6 +181,14 @@ class Guard:
         if self.last_size is None:
             return self
         return replace(self, last_size=min(self.last_size, event.after))  # a rung that no policy names
+
+    def _after_summary(self, event: Compacted) -> "Guard":
+        if event.fault is not None:
+            return self._after_failure()
+        return replace(self, failures=0) if event.made == "summary" and event.covers else self
+
+    def _after_failure(self) -> "Guard":
+        return replace(self, failures=self.failures + 1, since_failure=0)
 
     def _after_none(self, event: NotCompacted) -> "Guard":
         if event.status == "skipped":
