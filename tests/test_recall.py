@@ -94,6 +94,21 @@ async def test_it_is_offered_once_something_was_hidden_and_finds_it(window: str 
     assert_valid(model.requests)
 
 
+@pytest.mark.parametrize(("window", "offers"), [(1_600, False), (8_000, True)])
+async def test_it_is_offered_only_where_the_window_has_room_for_it(window: int, offers: bool) -> None:
+    model = ScriptedModel(["Yes."] * 20, window=window)
+    told = "You keep the keys of a house and say what is asked. " * 40
+    async with Runner(Agent(model, recall=True, instructions=told), transcripts=None) as runner:
+        for number in range(20):
+            await runner.run(f"Door {number} is green. " + "filler " * (window // 16), session_id="s")
+        used = (await runner.status("s")).tokens
+    asked = [request for request in model.requests if request.purpose == "agent"]
+    assert {RECALL_TOOLS[0] in names for names in offered(model)} == ({False, True} if offers else {False})
+    assert any("compressed" in str(request.messages) for request in asked)
+    assert used < window
+    assert_valid(model.requests)
+
+
 async def test_what_is_in_sight_is_not_quoted_again() -> None:
     store = InMemoryStore()
     await kept(store, *said(FACT))

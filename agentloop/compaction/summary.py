@@ -196,7 +196,7 @@ class Summariser:
 
     def _behind(self, prefix: RequestPrefix, question: str) -> ModelRequest:
         """The agent's request for what is in sight, and behind it the question."""
-        request = prefix.request(self.context, Message.user(question))
+        request = prefix.request(self.context, Message.user(question), recalls=self.budget.recall > 0)
         return replace(request, purpose="summary", max_output_tokens=self.budget.reserve)
 
     def _shortened(self) -> tuple[int, ...]:

@@ -58,7 +58,8 @@ class Budget:
     answer where that is less, once the server refused what would fit with a shorter answer: it counts the
     longest one in, and each request asks for what is left. `answered` is the largest request that was ever
     answered, by our own count; `cuts` is what the reports of those answered tell of a server that cuts them.
-    `recall` is the size of the tools of recall, offered once something was hidden. `counter_ratio` is what
+    `recall` is the size of the tools of recall, offered once something was hidden; 0 where they and the fixed
+    part would take more than compaction aims at, so that none is offered. `counter_ratio` is what
     `counter` makes of one token of our own count: 1 but for a strategy that counts by itself.
     """
 
@@ -74,6 +75,10 @@ class Budget:
     counter_ratio: float = 1.0
     recall: int = 0
     cuts: PromptCuts = field(default_factory=PromptCuts, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.fixed + self.recall > TARGET * self.limit * self.counter_ratio:
+            object.__setattr__(self, "recall", 0)
 
     @classmethod
     def of(cls, model: ChatModel, prefix: RequestPrefix, counter: TokenCounter) -> "Budget":

@@ -145,10 +145,13 @@ class RequestPrefix:
     schemas: tuple[Json, ...] = ()
     recall: tuple[Json, ...] = ()
 
-    def request(self, context: Context, *behind: Message) -> ModelRequest:
-        """The agent's request for what is in sight, with these messages behind it."""
+    def request(self, context: Context, *behind: Message, recalls: bool) -> ModelRequest:
+        """The agent's request for what is in sight, with these messages behind it.
+
+        `recalls` says whether there is room for the tools of recall.
+        """
         wired = wire_messages((*context.messages, *behind), instructions=self.instructions)
-        schemas = (*self.schemas, *(self.recall if context.has_hidden else ()))
+        schemas = (*self.schemas, *(self.recall if recalls and context.has_hidden else ()))
         return ModelRequest(messages=wired, tools=wire_tools(schemas, wired))
 
 

@@ -38,8 +38,8 @@ class Agent:
     all compaction off; a run makes at most `max_steps` model calls.
 
     `recall=True` offers the model `recall` and `search_sessions` (see `recall_tools`), once something in its
-    session was hidden or shortened. So the tools change at most once, where the messages behind them change
-    anyhow and a provider's prompt cache is worth little.
+    session was hidden or shortened and where the window has room for them. So the tools change at most once,
+    where the messages behind them change anyhow and a provider's prompt cache is worth little.
 
     Raises:
         ToolDefinitionError: a function cannot become a tool, two tools share a name, or sub-agents stand more

@@ -54,10 +54,9 @@ def came_to_nothing(message: Message, finish: str | None) -> bool:
 
 def request_for(run: Run, session: Session) -> ModelRequest:
     """The request that the context stands for."""
-    return replace(
-        run.prefix.request(session.context),
-        max_output_tokens=run.keeper.budget.longest_answer(session.context),
-    )
+    budget = run.keeper.budget
+    request = run.prefix.request(session.context, recalls=budget.recall > 0)
+    return replace(request, max_output_tokens=budget.longest_answer(session.context))
 
 
 async def _asked(run: Run, session: Session) -> Session:
