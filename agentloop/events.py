@@ -115,6 +115,10 @@ class Compacted(Event):
     sight and `lost_count` how many there are, None in older records. Records of one compaction in several
     steps share `group`. `fault` says why the text that was wanted could not stand, `eager` that its trigger
     fired for what happened, not for a size.
+
+    `tier` has the numbers of `CompactionResult`. A record without a `lost_count` is older and has others: 0
+    is results shown shortened, 1 a summary, 2 one with a smaller tail, 3 and 4 what needs no model. It stays
+    as it was written; no decision rests on it.
     """
 
     kind: ClassVar[str] = "compacted"
