@@ -188,7 +188,7 @@ def by_turns(*summaries: Any) -> Any:
     return summary
 
 
-LONG = "It was said that all is well with the doors. " * 134
+LONG = "It was said that all is well with please so. " * 134
 
 
 @pytest.mark.parametrize(

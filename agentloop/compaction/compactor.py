@@ -29,6 +29,7 @@ from agentloop.compaction.plan import (
     Plan,
     longest_record,
     longest_summary,
+    room_below,
 )
 from agentloop.compaction.policy import Compaction
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_beside, record_of, to_read
@@ -355,6 +356,7 @@ class Compactor:
             spec=spec,
             beside=partial(record_beside, plan, before, counter=counter),
             beside_tokens=beside,
+            whole_tokens=room_below(plan, before, outcome.budget),
             covered=plan.entries,
             reads=to_read(plan, before),
             context=before,

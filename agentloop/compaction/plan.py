@@ -46,6 +46,9 @@ LEAST_RECORD, MOST_OF_WINDOW = 2_750, 0.4
 """What is computed from the log may take so many tokens, though at most this share of a small window: what
 people say has a size that does not depend on the window."""
 
+AROUND_SUMMARY = 150
+"""Tokens of the words around a summary, rounded up."""
+
 SHARE_OF_ROOM = 0.8
 """A summary takes at most this share of what the kept part leaves: the conversation is to go on."""
 
@@ -365,6 +368,14 @@ def longest_record(plan: Plan, context: Context, budget: Budget, share: float) -
     """The longest record that is computed: a larger share of a small window than a summary takes."""
     least = min(LEAST_RECORD / budget.window, MOST_OF_WINDOW)
     return longest_summary(plan, context, budget, max(share, least))
+
+
+def room_below(plan: Plan, context: Context, budget: Budget) -> int | None:
+    """What a summary and its record may take so that the plan comes to what it must; None for no bound."""
+    if plan.most is None:
+        return None
+    spare = plan.most - budget.least_size(context, plan.tokens)
+    return int(spare / budget.ratio(context)) - AROUND_SUMMARY
 
 
 def with_threshold(policy: Compaction, budget: Budget) -> Budget:

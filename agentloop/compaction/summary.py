@@ -113,7 +113,8 @@ class Summariser:
     overflow teaches more of it. `limit_seconds` bounds all requests together, and `note` takes note of each
     that was answered. `spec` says how it is to be written and read. `beside` computes the record that stands
     below the prose, in `beside_tokens` and what the prose leaves; the model is told what stands there.
-    `prefix` is what the agent's requests begin with, where the summary is to share it.
+    With it the whole takes at most `whole_tokens`, where they are given. `prefix` is what the agent's
+    requests begin with, where the summary is to share it.
     """
 
     model: ChatModel
@@ -128,6 +129,7 @@ class Summariser:
     spec: Summary = field(default_factory=Summary)
     beside: RecordWithin | None = None
     beside_tokens: int = 0
+    whole_tokens: int | None = None
     prefix: RequestPrefix | None = None
     _below: str = field(default="", init=False)
     """The record as the model is told of it."""
@@ -153,6 +155,8 @@ class Summariser:
             StoreError: a trim could not keep what it cut.
         """
         longest = self._longest + self.beside_tokens
+        if self.whole_tokens is not None:
+            longest = min(longest, self.whole_tokens)
         try:
             async with asyncio.timeout(self.limit_seconds):
                 self._below = await self._record(self.beside_tokens)
