@@ -49,6 +49,9 @@ people say has a size that does not depend on the window."""
 AROUND_SUMMARY = 150
 """Tokens of the words around a summary, rounded up."""
 
+SHARE_OF_COVERED = 0.8
+"""What is computed takes at most this share of what it stands for, so that something is gained."""
+
 SHARE_OF_ROOM = 0.8
 """A summary takes at most this share of what the kept part leaves: the conversation is to go on."""
 
@@ -367,7 +370,8 @@ def longest_summary(plan: Plan, context: Context, budget: Budget, share: float) 
 def longest_record(plan: Plan, context: Context, budget: Budget, share: float) -> int:
     """The longest record that is computed: a larger share of a small window than a summary takes."""
     least = min(LEAST_RECORD / budget.window, MOST_OF_WINDOW)
-    return longest_summary(plan, context, budget, max(share, least))
+    longest = longest_summary(plan, context, budget, max(share, least))
+    return max(LEAST_SUMMARY_TOKENS, min(longest, int(SHARE_OF_COVERED * plan.tokens)))
 
 
 def room_below(plan: Plan, context: Context, budget: Budget) -> int | None:
