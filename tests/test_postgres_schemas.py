@@ -65,3 +65,32 @@ async def test_tables_behind_the_first_schema_are_neither_shared_nor_hidden(name
     assert await texts(make_new) == ["new"]
     for store in (both, use_them, make_new):
         await store.close()
+
+
+FUNCTION = """CREATE FUNCTION public.mine(%s) RETURNS %s LANGUAGE plpgsql IMMUTABLE AS
+    $$ BEGIN RAISE EXCEPTION 'ran as %%', current_user; END $$"""
+FOREIGN = {
+    "trigger": "CREATE TRIGGER t BEFORE INSERT ON agentloop_events EXECUTE FUNCTION public.mine()",
+    "rule": "CREATE RULE t AS ON INSERT TO agentloop_events DO INSTEAD NOTHING",
+    "policy": "CREATE POLICY t ON agentloop_events USING (public.mine(1))",
+    "constraint": "ALTER TABLE agentloop_events ADD CONSTRAINT t CHECK (public.mine(1)) NOT VALID",
+    "default of the column": "ALTER TABLE agentloop_leases ALTER pid SET DEFAULT public.mine(1)::int",
+    "type of the column": "CREATE DOMAIN t AS int8; ALTER TABLE agentloop_checkpoints ALTER seq TYPE t",
+    "index": "CREATE INDEX t ON agentloop_leases (abs(pid))",
+    "relation": "DROP TABLE agentloop_leases; CREATE VIEW agentloop_leases AS SELECT 1",
+}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("kind", FOREIGN)
+async def test_code_of_who_owns_the_tables_is_not_run(kind: str, database: str) -> None:
+    store = PostgresStore(database)
+    await store.append("s", [said("one")], expect=0)
+    await store.close()
+    async with other_program(database) as other:
+        await other.execute(FUNCTION % (("", "trigger") if kind == "trigger" else ("int", "boolean")))
+        await other.execute(FOREIGN[kind])
+    for call in (store.list, lambda: store.append("s", [said("two")], expect=1)):
+        with pytest.raises(StoreError, match=rf"the {kind} '\w+' on agentloop_\w+ is not agentloop's"):
+            await call()
+    await store.close()

@@ -77,6 +77,31 @@ _PLACE = """
 
 Not by to_regclass: what it once did not find, it may not find when another process has made it.
 """
+_FOREIGN = r"""
+    WITH ours AS (
+        SELECT each.oid AS id, each.relname, each.relkind FROM pg_class AS named
+        JOIN pg_class AS each ON each.relnamespace = named.relnamespace
+        WHERE named.relname = 'agentloop_schema' AND pg_table_is_visible(named.oid)
+            AND each.relname IN ('agentloop_schema', 'agentloop_sessions', 'agentloop_events',
+                'agentloop_checkpoints', 'agentloop_leases', 'agentloop_indexed', 'agentloop_words'))
+    SELECT 'relation', relname, relname FROM ours WHERE relkind <> 'r'
+    UNION ALL SELECT 'trigger', tgname, relname FROM pg_trigger JOIN ours ON tgrelid = id
+        WHERE NOT tgisinternal
+    UNION ALL SELECT 'rule', rulename, relname FROM pg_rewrite JOIN ours ON ev_class = id
+    UNION ALL SELECT 'policy', polname, relname FROM pg_policy JOIN ours ON polrelid = id
+    UNION ALL SELECT 'constraint', conname, relname FROM pg_constraint JOIN ours ON conrelid = id
+        WHERE contype NOT IN ('p', 'n')
+    UNION ALL SELECT 'default of the column', attname, relname FROM pg_attribute
+        JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum JOIN ours ON attrelid = id
+        WHERE pg_get_expr(adbin, adrelid) <> '(updated + ttl_seconds)'
+    UNION ALL SELECT 'type of the column', attname, relname FROM pg_attribute
+        JOIN pg_type ON pg_type.oid = atttypid JOIN ours ON attrelid = id
+        WHERE typnamespace <> 'pg_catalog'::regnamespace AND NOT attisdropped
+    UNION ALL SELECT 'index', named.relname, ours.relname FROM pg_index
+        JOIN pg_class AS named ON named.oid = indexrelid JOIN ours ON indrelid = id
+        WHERE pg_get_expr(indexprs, indrelid) NOT IN ('sha256(folder)', 'sha256(owner)')
+            OR pg_get_expr(indpred, indrelid) <> '(expires IS NOT NULL)'"""
+"""What would run code of who owns the tables, with the rights of who reads or writes them."""
 BESIDE = ("agentloop_checkpoints", "agentloop_indexed", "agentloop_words")
 """What can be lost without losing anything of a log."""
 
@@ -116,7 +141,8 @@ async def _version(connection: AsyncConnection) -> int:
     """How many of the steps are done here; 0 where there is nothing of ours.
 
     Raises:
-        StoreError: another schema than the first of the search_path has the tables.
+        StoreError: another schema than the first of the search_path has the tables, or something there is
+            not ours.
     """
     place = await (await connection.execute(_PLACE)).fetchone()
     if place is None:
@@ -126,6 +152,11 @@ async def _version(connection: AsyncConnection) -> int:
         raise StoreError(
             f"its agentloop tables are in the schema {theirs}, but the search_path begins with {first}: "
             f"add {_option(theirs)} to the URL to use them, or {_option(first)} to make new ones"
+        )
+    for kind, name, table in await (await connection.execute(_FOREIGN)).fetchall():
+        raise StoreError(
+            f"the {kind} {name!r} on {table} is not agentloop's, and could change or hide records: "
+            "remove it, or name another database"
         )
     row = await (await connection.execute("SELECT max(version) FROM agentloop_schema")).fetchone()
     return int(row[0]) if row and row[0] is not None else 0
