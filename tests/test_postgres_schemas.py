@@ -81,15 +81,26 @@ FOREIGN = {
 }
 
 
+MALLORY = (
+    """DO $$ BEGIN CREATE ROLE mallory; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$"""
+)
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("kind", FOREIGN)
-async def test_code_of_who_owns_the_tables_is_not_run(kind: str, database: str) -> None:
+async def test_code_of_another_who_owns_the_tables_is_not_run(kind: str, database: str) -> None:
     store = PostgresStore(database)
     await store.append("s", [said("one")], expect=0)
     await store.close()
     async with other_program(database) as other:
         await other.execute(FUNCTION % (("", "trigger") if kind == "trigger" else ("int", "boolean")))
         await other.execute(FOREIGN[kind])
+    assert [info.id for info in await store.list()] == ["s"]  # what the user's own tables do is theirs
+    await store.close()
+    async with other_program(database) as other:
+        await other.execute(MALLORY)
+        for table in ("events", "leases", "checkpoints"):
+            await other.execute(f"ALTER TABLE agentloop_{table} OWNER TO mallory".encode())
     for call in (store.list, lambda: store.append("s", [said("two")], expect=1)):
         with pytest.raises(StoreError, match=rf"the {kind} '\w+' on agentloop_\w+ is not agentloop's"):
             await call()

@@ -81,6 +81,7 @@ _FOREIGN = r"""
     WITH ours AS (
         SELECT each.oid AS id, each.relname, each.relkind FROM pg_class AS named
         JOIN pg_class AS each ON each.relnamespace = named.relnamespace
+        JOIN pg_roles ON rolname = current_user AND pg_roles.oid <> each.relowner
         WHERE named.relname = 'agentloop_schema' AND pg_table_is_visible(named.oid)
             AND each.relname IN ('agentloop_schema', 'agentloop_sessions', 'agentloop_events',
                 'agentloop_checkpoints', 'agentloop_leases', 'agentloop_indexed', 'agentloop_words'))
@@ -101,7 +102,7 @@ _FOREIGN = r"""
         JOIN pg_class AS named ON named.oid = indexrelid JOIN ours ON indrelid = id
         WHERE pg_get_expr(indexprs, indrelid) NOT IN ('sha256(folder)', 'sha256(owner)')
             OR pg_get_expr(indpred, indrelid) <> '(expires IS NOT NULL)'"""
-"""What would run code of who owns the tables, with the rights of who reads or writes them."""
+"""What would run code of another who owns the tables, with the rights of who reads or writes them."""
 BESIDE = ("agentloop_checkpoints", "agentloop_indexed", "agentloop_words")
 """What can be lost without losing anything of a log."""
 
