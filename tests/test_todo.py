@@ -51,10 +51,10 @@ def results(request: ModelRequest) -> list[str]:
 
 
 def in_sight(request: ModelRequest) -> list[str]:
-    """The lists in a request, in results and in what is pinned."""
+    """The lists in a request, line by line, in results and in what is pinned."""
     texts = [str(message["content"]) for message in request.messages]
-    found = (text[text.index(TODO_LIST) :].partition("\n</")[0] for text in texts if TODO_LIST in text)
-    return list(found)
+    begins = f"{TODO_LIST}\n"
+    return [text[text.index(begins) :].partition("\n</")[0] for text in texts if begins in text]
 
 
 def shown(*lines: str) -> str:

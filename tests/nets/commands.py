@@ -123,6 +123,8 @@ _NAMES = (
     (r'("(?:time|created|updated|seconds|duration_seconds)": ?)[0-9.e-]+', r"\g<1>0"),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+]\d\d:?\d\d| UTC)?", "TIME"),
     (r"transcript_\d+(-\d+)?", "transcript_TIME"),
+    (r"(?<=\t)\d\d(?= records)|(?<=\"length\": )\d\d(?=,)", "N"),
+    (r"[━─]+┃[━─]+", "BAR"),
     (r"(, \d+% of it)?: (warning|critical)(?= ·)", ""),
     (r"\b\d+(\.\d+)? ?(s|ms|seconds?)\b", "N s"),
     (r"\d+ (seconds?|minutes?) ago", "N s ago"),
