@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from agentloop.compaction.digest import is_digest, parse_records
-from agentloop.context import record_in
+from agentloop.context import prose_of, record_in
 from agentloop.messages import Json, Message, ToolCall
 from agentloop.models import ModelRequest
 
@@ -144,7 +144,7 @@ class View:
 def view_of(request: ModelRequest) -> View:
     """The request, read."""
     messages = [Message.from_openai(message) for message in request.messages]
-    records = tuple(record_in(message)[1] for message in messages if is_record(message))
+    records = tuple(prose_of(record_in(message)[1])[0] for message in messages if is_record(message))
     said = [message for message in messages if not is_record(message)]
     at = _asked_at(said)
     return View(
