@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args, runtime_checkabl
 
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.checks import above_zero, called, fraction, whole
+from agentloop._plumbing.remembered import Remembered
 from agentloop.context import (
     AskModel,
     Budget,
@@ -656,10 +657,6 @@ def _name(trigger: Trigger) -> str:
     return repr(trigger) if is_dataclass(trigger) else name_of(trigger)
 
 
-MOST_REMEMBERED = 32_768
-"""Of so many texts, twice over, the counts are remembered: more than a window of a million tokens shows."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Sum:
     """The tokens of the first `length` messages of a context, the last of them `newest`.
@@ -694,17 +691,15 @@ class Tally:
 
     The last sum is carried on while the context only grows. Counts of texts are remembered beside it, so that
     a rewritten context, or another session's, asks the counter about nothing that it has seen. Safe to share
-    between threads: the sum is replaced as a whole and never changed, and where two count the same text at
-    once, both write the same.
+    between threads: the sum is replaced as a whole and never changed.
     """
 
-    __slots__ = ("_counter", "_last", "_new", "_old")
+    __slots__ = ("_counter", "_last", "_tokens")
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
         self._last = _Sum()
-        self._new: dict[tuple[int, int], int] = {}
-        self._old: dict[tuple[int, int], int] = {}
+        self._tokens = Remembered(counter)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Hashes of texts and identities mean nothing in another process.
@@ -716,18 +711,6 @@ class Tally:
         tokens = last.tokens + sum(map(self._tokens, _texts(added)))
         self._last = _Sum.of(context, tokens)
         return tokens
-
-    def _tokens(self, text: str) -> int:
-        # The text itself would be kept alive beyond its session.
-        key = hash(text), len(text)
-        known = self._new.get(key)
-        if known is None:
-            known = self._old.get(key)
-            known = self._counter(text) if known is None else known
-            if len(self._new) >= MOST_REMEMBERED:
-                self._new, self._old = {}, self._new
-            self._new[key] = known
-        return known
 
 
 def _texts(entries: Iterable[Entry]) -> Iterator[str]:

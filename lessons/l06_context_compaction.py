@@ -61,7 +61,7 @@ from agentloop.workspace import workspace_tools
 
 PROMPT = "Read every Python file in this folder and say what each one does."
 WISH = "Use `compact` with focus on the plants."
-WINDOW = "6k"
+WINDOW = "7k"
 SESSION = "garden"
 
 PLANTS = tuple(

@@ -211,8 +211,12 @@ def test_an_async_tool_has_no_thread(function: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("wrong", ["shared", True, 1, ""])
 def test_there_is_one_kind_of_thread(wrong: Any) -> None:
+    def look() -> str:
+        """Look."""
+        return ""
+
     with pytest.raises(ToolDefinitionError, match='thread must be "own" or None'):
-        Tool.of(tool(thread=wrong)(store))
+        Tool.of(tool(thread=wrong)(look))
 
 
 # Results that say that the call failed

@@ -85,7 +85,7 @@ async def test_what_was_taken_back_is_in_no_summary_and_is_no_task() -> None:
 
     def summary(request: Any) -> str:
         read.append(str(request.messages))
-        return "They talked."
+        return f"They talked, {len(read)} times."
 
     answers = [lines(f"answer {number}") for number in range(6)]
     brain = ScriptedModel(["one", *answers, *answers], summary=summary)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentloop._plumbing.remembered import MOST_REMEMBERED
 from agentloop.compaction import Compaction
 from agentloop.context import Context
 from agentloop.errors import UsageError
@@ -22,7 +23,6 @@ from agentloop.runner import Runner
 from agentloop.stream import CompactionStarted
 from agentloop.testing import ScriptedModel
 from agentloop.triggers import (
-    MOST_REMEMBERED,
     Budget,
     Buffer,
     Every,

@@ -6,7 +6,6 @@ the secret stands as it is. They are made in time linear in the text.
 """
 
 import json
-import re
 import string
 from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
@@ -47,7 +46,7 @@ _FOLD = pattern(rf"([\r\n](?<={_64}{{16}}[\r\n])\n?[ \t]{{0,8}})(?={_64}|\Z)")
 _RUN = pattern(rf"(?<!{_64}){_64}{{24,}}+")
 """A shorter one holds no key."""
 
-_ASCII = re.compile(rb"[\t\n\r -~]{16,}+")
+_ASCII = pattern(rb"[\t\n\r -~]{16,}+")
 
 BREAK = "\x1b"
 """A letter that is no part of a word, in the place of what is not seen."""

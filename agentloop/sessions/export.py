@@ -100,7 +100,7 @@ def to_blocks(records: Iterable[Record]) -> Iterator[str]:
     Example:
         >>> hello = MessageRecord(message=Message.user("Hello."), tokens=2)
         >>> list(to_blocks([Record(seq=1, event=hello)]))
-        ['## 1 User\\n\\nHello.']
+        ['## 1 User', 'Hello.']
     """
     for record in records:
         for block in _blocks(record.seq, record.event):

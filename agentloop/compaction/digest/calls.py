@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.remembered import Remembered
 from agentloop._plumbing.truncate import beginning, failure_in, halves, head, opening_failure_in, tail
 from agentloop.compaction.digest.language import MORE_FILES, is_keyed
 from agentloop.compaction.digest.sentences import Sentence, is_hard, sentences, words
@@ -465,7 +466,15 @@ def outcome(call: Call) -> str:
     text = call.result
     if len(text) <= MOST_CHARS // 2:
         return " ".join(text.split()) or "nothing"
+    return _told(text)
+
+
+def _most_telling_of(text: str) -> str:
     return most_telling(sentences(text, most_chars=len(text)))
+
+
+_told = Remembered(_most_telling_of)
+"""A record of the same log is made again at every compaction: only what is new is weighed."""
 
 
 def most_telling(found: Sequence[Sentence], most_chars: int = MOST_CHARS) -> str:
