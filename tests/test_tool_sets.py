@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop import Agent, Compaction, Message, Runner, SyncRunner, Tool, ToolSet
+from agentloop import Agent, Compaction, Message, Runner, SyncRunner, Todo, Tool, ToolSet
 from agentloop.codec import decode, encode
 from agentloop.compaction import Note
 from agentloop.context import Budget, Context
@@ -297,6 +297,22 @@ def test_a_reminder_stands_behind_the_first_result_of_a_batch_alone() -> None:
         runner.run("Say it.")
     results = [message["content"] for message in model.requests[-1].messages if message["role"] == "tool"]
     assert results == ["a\n[Reminder: 2 messages]", "b"]
+
+
+def test_a_long_reminder_behind_a_result_that_is_kept_leaves_room_for_the_rest() -> None:
+    class Nagging(ToolSet):
+        def reminder(self, messages: Sequence[Message]) -> str:
+            return "again " * 4_000
+
+    items = {"items": [{"content": "Dig.", "status": "pending"}]}
+    model = ScriptedModel([calls(("todo_write", items)), "Done.", "Still here."], window=3_000)
+    with SyncRunner(Agent(model, tools=[Todo(), Nagging()]), transcripts=None) as runner:
+        assert runner.run("Begin.", session_id="s").output == "Done."
+        assert runner.run("And now?", session_id="s").output == "Still here."
+    [result] = [str(each["content"]) for each in model.requests[-1].messages if each["role"] == "tool"]
+    assert result.startswith("[Todo list]\n[ ] Dig.\n[Reminder: again again")
+    assert "left out" in result
+    assert result.count("again") < 250
 
 
 def test_tools_of_sets_are_held_to_the_rules_of_tools() -> None:

@@ -28,6 +28,9 @@ LEAST_RESULT_TOKENS = 100
 REPEATS_TOLD = 3
 """From so many equal results of the same call on, the model is told of it."""
 
+MOST_REMINDER_TOKENS = 200
+"""What one tool set reminds of is cut to so much: behind a result that is kept it stays as it is."""
+
 RESULT_SHARE = 1 / 3
 """All results of one batch together get this share of the window's room for the context."""
 
@@ -217,7 +220,13 @@ def _reminders(run: Run, session: Session, call: ToolCall) -> str:
     if asked is None or call.id not in [each.id for each in asked.tool_calls[:1]]:
         return ""
     texts = (text_from(each.reminder, messages) for each in sets)
-    return "".join(REMINDER.format(text=" ".join(run.emitter.hide(text).split())) for text in texts if text)
+    return "".join(REMINDER.format(text=_reminder(run, text)) for text in texts if text)
+
+
+def _reminder(run: Run, text: str) -> str:
+    """What a tool set reminds of in one line, a long one head and tail."""
+    short = fitted(run.emitter.hide(text), max_tokens=MOST_REMINDER_TOKENS, counter=run.counter)
+    return " ".join(short.split())
 
 
 async def _spill_result(run: Run, text: str, call: ToolCall) -> tuple[str | None, str]:

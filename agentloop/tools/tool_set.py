@@ -51,7 +51,8 @@ class ToolSet:
         """What to remind the model of now; empty for nothing.
 
         It is asked for each batch of calls, with what is in sight up to them, and stands behind the result of
-        the first of them. The same messages must give the same text.
+        the first of them, in one line; a long one is cut to its head and tail. The same messages must give
+        the same text.
         """
         return ""
 
