@@ -159,7 +159,8 @@ class NotCompacted(Event):
     `status` is `failed`, `vetoed`, `conflict` or `ineffective` (too little to gain), or `skipped` where it
     was held back: too soon after the last one. `why` is what it was for, `error` why nothing was done, and
     `before` the request's size. `transcript` is the file that the history was saved in, as for what is done.
-    Those of one attempt in several steps share `group` with its `Compacted`.
+    Those of one attempt in several steps share `group` with its `Compacted`. `fault` says why a model wrote
+    no summary, where that was the reason.
     """
 
     kind: ClassVar[str] = "not_compacted"
@@ -172,6 +173,7 @@ class NotCompacted(Event):
     before: int = 0
     group: str = ""
     transcript: str | None = _later(None)
+    fault: str | None = _later(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

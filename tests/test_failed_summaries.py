@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Callbacks, Compaction, Runner
-from agentloop.context.guard import RETRY_STEPS
+from agentloop.context.guard import FAILURES, RETRY_STEPS
 from agentloop.errors import BadAnswerError, ModelError, ModelRefusedError, SummaryRefusedError
 from agentloop.events import Compacted
+from agentloop.messages import Usage
 from agentloop.models import ModelRequest
 from agentloop.strategies import (
     Chain,
@@ -26,6 +27,7 @@ from agentloop.strategies import (
 )
 from agentloop.stream import CompactionResult
 from agentloop.testing import ScriptedModel
+from agentloop.triggers import TurnCount
 
 
 class Told(Callbacks):
@@ -171,3 +173,17 @@ async def test_l10_a_model_that_is_down_is_seldom_asked_and_a_digest_stands_at_t
     waits = [later - before for before, later in pairwise(asked[1:4])]
     assert all(wait > RETRY_STEPS for wait in waits)
     assert all(each == ("done", 2, "threshold") for each in made[first:])
+
+
+async def test_a_disc_that_fails_is_no_fault_of_the_model(tmp_path: Path) -> None:
+    place = tmp_path / "transcripts"
+    runner = await runner_with(place, plain(Falls(None)), "They all said please.")
+    place.write_text("no folder")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        failed = [await runner.compact("s") for _ in range(FAILURES)]
+    assert [(each.status, each.usage) for each in failed] == [("failed", Usage())] * FAILURES
+    place.unlink()
+    result = await runner.compact("s", trigger=TurnCount(1))
+    assert (result.status, result.tier, result.reason) == ("done", 2, "threshold")
+    assert "They all said please." in result.summary

@@ -294,10 +294,12 @@ async def test_an_overflow_that_the_provider_proved_is_compacted_in_a_pause(tmp_
 
 
 def test_a_model_whose_summaries_fail_is_asked_again_after_a_while() -> None:
-    failed = NotCompacted(status="failed", reason="threshold", why="", strategy="s", error="down", before=9)
+    unsaved = NotCompacted(status="failed", reason="threshold", why="", strategy="s", error="disc", before=9)
+    failed = replace(unsaved, fault="down")
     guard = Guard()
     for failures, steps in ((1, 0), (2, RETRY_STEPS), (3, 2 * RETRY_STEPS), (4, 4 * RETRY_STEPS)):
         guard = guard.after(failed)
+        guard = guard.after(unsaved)
         assert guard.failures == failures
         assert guard.trusts_summaries == (steps == 0)
         assert not steps or not waited(guard, steps - 1).trusts_summaries

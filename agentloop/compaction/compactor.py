@@ -92,6 +92,7 @@ class _Outcome:
     error: str | None = "cancelled"
     transcript: str | None = None
     unsaved: str | None = None
+    fault: str | None = None
     calls: list[ModelCalled] = field(default_factory=list)
     pinned: str = ""
     replacement: Replacement = NOTHING
@@ -330,6 +331,7 @@ class Compactor:
             return await self._summary(instead, model, outcome, focus)
         except ModelError as error:
             self.emitter.hide_in(error)
+            outcome.fault = str(error)
             fallback = _fallback(instead.on_failure, error)
             if fallback is None:
                 self.server_refused = isinstance(error, ModelRefusedError)
@@ -477,6 +479,7 @@ def _failure(outcome: _Outcome) -> NotCompacted:
         before=outcome.budget.size(outcome.before),
         group=plan.group,
         transcript=outcome.transcript,
+        fault=outcome.fault,
     )
 
 

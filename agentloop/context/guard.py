@@ -91,7 +91,8 @@ class Guard:
                     guard = guard._after_done(event)._after_summary(event)
                 case NotCompacted():
                     guard = guard._after_none(event)
-                    guard = guard._after_failure() if event.status == "failed" else guard
+                    wrote_none = event.status == "failed" and event.fault is not None
+                    guard = guard._after_failure() if wrote_none else guard
         return guard
 
     def stepped(self) -> "Guard":
