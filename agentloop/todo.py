@@ -9,6 +9,7 @@ from agentloop.context import results_of
 from agentloop.errors import RetryTool
 from agentloop.messages import Json, Message, SeenMessage, ToolCall
 from agentloop.prompts import (
+    KEPT_IN_SIGHT,
     TODO_EMPTY,
     TODO_LIST,
     TODO_READ_DESCRIPTION,
@@ -104,7 +105,7 @@ class Todo(ToolSet):
         for message in reversed(messages):
             if message.role == "tool":
                 results[message.tool_call_id] = message.text
-            elif message.role == "user" and TODO_LIST in message.text:
+            elif _is_kept(message):
                 return self._after(steps, message.text)
             elif message.tool_calls:
                 written = [call.id for call in message.tool_calls if call.name == TODO_WRITE]
@@ -166,6 +167,12 @@ def _shown(items: Sequence[Mapping[str, Any]]) -> str:
 
 def _line(item: Mapping[str, Any]) -> str:
     return " ".join(str(item["content"]).split())
+
+
+def _is_kept(message: Message) -> bool:
+    """Whether it keeps a list in sight; a user may name one too."""
+    text = message.text if message.role == "user" else ""
+    return text.startswith(KEPT_IN_SIGHT) and TODO_LIST in text
 
 
 def _is_open(text: str) -> bool:

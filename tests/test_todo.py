@@ -195,6 +195,15 @@ def test_the_model_is_reminded_once_after_so_many_steps_without_an_update() -> N
     assert reminded([writes("[>] a"), *steps[:2], both, *steps[:2]], Todo(remind_after=3)) == []
 
 
+def test_a_user_who_names_the_list_does_not_silence_the_reminder() -> None:
+    model = ScriptedModel([writes("[>] a"), "Begun.", *looks(*"abcd"), "Done."])
+    with SyncRunner(Agent(model, tools=[Todo(remind_after=3), look]), transcripts=None) as runner:
+        runner.run("Do it.", session_id="s")
+        runner.run("Go on with the [Todo list].", session_id="s")
+    found = results(model.requests[-1])
+    assert ["[Reminder: " in text for text in found] == [False, False, False, True, False]
+
+
 def test_a_reminder_is_stored_with_its_result_so_that_a_crash_says_it_no_second_time(tmp_path: Path) -> None:
     model = ScriptedModel([writes("[>] a"), *looks("a", "b"), ModelUnavailableError("gone")])
     agent = Agent(model, tools=[Todo(remind_after=2), look])
