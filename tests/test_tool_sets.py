@@ -330,6 +330,9 @@ def test_tools_of_sets_are_held_to_the_rules_of_tools() -> None:
     told.instructions = 7  # type: ignore[misc, assignment]
     with pytest.raises(UsageError, match=r"Telling\.instructions must be"):
         Agent(ScriptedModel([]), tools=[told])
+    odd_set = type("Odd", (ToolSet,), {"tools": 5})()
+    with pytest.raises(UsageError, match=r"Odd\.tools must be a list of tools, not 5"):
+        Agent(ScriptedModel([]), tools=[odd_set])
     with pytest.raises(UsageError, match="tools must be a list"):
         Agent(ScriptedModel([]), tools=Telling())  # type: ignore[arg-type]
 

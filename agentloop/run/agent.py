@@ -70,6 +70,9 @@ class Agent:
         for each in self.tool_sets:
             finite(f"{type(each).__name__}.priority", each.priority)
             text_or_none(f"{type(each).__name__}.instructions", each.instructions)
+            given: object = each.tools
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                raise UsageError(f"{type(each).__name__}.tools must be a list of tools, not {shown(given)}")
         if self.offers_compact and COMPACT in self.registry:
             raise ToolDefinitionError(
                 f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"
