@@ -19,7 +19,7 @@ from agentloop.models import ModelRequest
 from agentloop.prompts import KEPT_IN_SIGHT
 from agentloop.sessions.checkpoint import checkpoint_of, context_in
 from agentloop.stores import SQLiteStore
-from agentloop.strategies import Cut, KeepRecentTurns, SlidingWindow, Summary, replaced_by
+from agentloop.strategies import Cut, KeepRecentTurns, SlidingWindow, Summary, Tiered, replaced_by
 from agentloop.testing import ScriptedModel, calls
 from agentloop.triggers import TurnCount
 from tests.kit import added, assert_valid
@@ -171,6 +171,25 @@ def test_what_is_pinned_never_keeps_a_request_from_being_sent() -> None:
         assert_valid(model.requests)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("target", [0.16, 0.18, 0.22])
+def test_a_tier_comes_to_its_target_with_what_is_pinned(target: float, tmp_path: Path) -> None:
+    summary = "They said please and asked for their files. " * 10
+    model = ScriptedModel(replies(), window=16_000, summary=summary)
+    policy = Compaction(micro=None, trigger=None, strategy=Tiered(target=target))
+    asked = [
+        " ".join(
+            f"Never touch the file src/part_{turn}_{at}.py: it is number {at} of ours." for at in range(25)
+        )
+        for turn in range(12)
+    ]
+    agent = Agent(model, tools=[Telling("The gate is KX-4711. " * 30)], compaction=policy)
+    with talked(agent, tmp_path, *asked) as runner:
+        result = runner.compact("s")
+        assert (result.status, result.tier, result.error) == ("done", 2, None)
+        runner.run("And now?", session_id="s")
+    assert len(kept_in(model.requests[-1])) == 1
 
 
 def test_a_window_that_slides_pins_too(tmp_path: Path) -> None:

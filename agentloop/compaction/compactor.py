@@ -358,7 +358,7 @@ class Compactor:
             spec=spec,
             beside=partial(record_beside, plan, before, counter=counter),
             beside_tokens=beside,
-            whole_tokens=room_below(plan, before, outcome.budget),
+            whole_tokens=room_below(plan, before, outcome.budget, pinned=outcome.pinned),
             covered=plan.entries,
             reads=to_read(plan, before),
             context=before,

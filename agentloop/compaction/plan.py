@@ -374,12 +374,15 @@ def longest_record(plan: Plan, context: Context, budget: Budget, share: float) -
     return max(LEAST_SUMMARY_TOKENS, min(longest, int(SHARE_OF_COVERED * plan.tokens)))
 
 
-def room_below(plan: Plan, context: Context, budget: Budget) -> int | None:
-    """What a summary and its record may take so that the plan comes to what it must; None for no bound."""
+def room_below(plan: Plan, context: Context, budget: Budget, *, pinned: str) -> int | None:
+    """What a summary and its record may take so that the plan comes to what it must; None for no bound.
+
+    What is `pinned` behind them has its room first.
+    """
     if plan.most is None:
         return None
     spare = plan.most - budget.least_size(context, plan.tokens)
-    return int(spare / budget.ratio(context)) - AROUND_SUMMARY
+    return int(spare / budget.ratio(context)) - AROUND_SUMMARY - budget.counter(pinned)
 
 
 def with_threshold(policy: Compaction, budget: Budget) -> Budget:
