@@ -132,6 +132,8 @@ def test_a_sweep_says_what_goes_before_and_behind(owner: str | None, gone: set[s
     assert set(listed(place)) == before - gone
     again = sessions("sweep", "--yes", *options, cwd=place)
     assert (again.out, again.complaint()) == ("", "agentloop: nothing has expired")
+    unasked = sessions("sweep", *options, cwd=place)
+    assert (unasked.out, unasked.complaint()) == ("", "agentloop: nothing has expired")
 
 
 @pytest.mark.deep

@@ -161,14 +161,14 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
 
     Those of all folders whose time to live is over, with --owner of that owner alone; lists what went.
     """
-    asks, console, now = not dry_run and _must_ask(yes), error_console(), time.time()
+    console, now = error_console(), time.time()
 
     async def look(opened: Opened) -> Sequence[History]:
         due = await expired_sessions(opened, now)
         return [History(info=redacted(info, opened.settings.redact)) for info in due]
 
     async def work(opened: Opened, output: StandardOutput) -> None:
-        if dry_run:
+        if dry_run or not (yes or going):  # what nobody was asked about stays
             went = await expired_sessions(opened, now)
         else:
             went = await opened.store.sweep(owner=opened.settings.owner, now=now)
@@ -180,7 +180,8 @@ def sweep(yes: bool, dry_run: bool, as_json: bool, **_: Any) -> int:
         rows = [row(redacted(info, opened.settings.redact)) for info in went]
         return await output.write(listing(HEADING, rows, output))
 
-    if asks and not _confirm(console, find_in_store(look)):
+    going = find_in_store(look) if not (dry_run or yes) else ()
+    if going and _must_ask(yes) and not _confirm(console, going):
         return 0
     return run_work(work)
 
