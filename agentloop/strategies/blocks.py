@@ -342,9 +342,7 @@ class RecursiveSummary(CountingStrategy):
         whole("keep", self.keep, 1)
         whole("overlap", self.overlap, 0)
         if self.overlap >= self.keep:
-            raise UsageError(
-                f"overlap must be at least 0 and below keep, which is {self.keep}, not {self.overlap}"
-            )
+            raise UsageError(f"keep must be above overlap, which is {self.overlap}, not {self.keep}")
         self._summary()
 
     def _cut(self, context: Context, budget: Budget) -> Cut | None:
