@@ -156,6 +156,15 @@ def test_delete_asks_in_a_terminal(answer: str, stays: bool, place: Path) -> Non
     assert (agentloop("sessions", "show", name, cwd=place).status == 0) is stays
 
 
+def test_a_preview_says_where_nothing_would_be_saved(place: Path) -> None:
+    agentloop("-m", "offline", "--session", "short", "-p", "My door is green.", cwd=place)
+    agentloop("-m", "offline", "--session", "short", "-p", "What is my door?", cwd=place)
+    preview = agentloop("compact", "short", "--preview", cwd=place)
+    assert preview.out.startswith("nothing worth compacting yet: position 5 by KeepRecentFraction would save")
+    assert ": 1 message, " in preview.out
+    assert agentloop("compact", "short", cwd=place).out.startswith("nothing worth compacting yet: ")
+
+
 def test_compact_preview_compact_and_undo(place: Path) -> None:
     text = sessions("export", "long", "--format", "events", cwd=place).out
     imported(text, "work", cwd=place)

@@ -179,8 +179,14 @@ def preview_text(preview: CompactionPreview | None) -> str:
     """What a compaction would do, in one line."""
     if preview is None:
         return "nothing would be compacted: too little may go, or the strategy keeps all of it"
-    what = f"would compact positions {preview.first} to {preview.last} by {preview.strategy}"
-    size = f"{preview.messages} messages, {short(preview.tokens)} of {short(preview.context.tokens)} tokens"
+    where = f"positions {preview.first} to {preview.last}"
+    if preview.first == preview.last:
+        where = f"position {preview.first}"
+    messages = "1 message" if preview.messages == 1 else f"{preview.messages} messages"
+    size = f"{messages}, {short(preview.tokens)} of {short(preview.context.tokens)} tokens"
+    if preview.tokens_after >= preview.context.tokens:
+        return f"{TOO_LITTLE}: {where} by {preview.strategy} would save about nothing: {size}"
+    what = f"would compact {where} by {preview.strategy}"
     after = f"leaving about {short(preview.tokens_after)}"
     cache = f"{short(preview.cache_tokens_lost)} tokens leave the prompt cache once"
     return "; ".join((f"{what}: {size}", after, cache, *_costs(preview)))
