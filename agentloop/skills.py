@@ -86,8 +86,11 @@ class Skills(ToolSet):
     skills: Mapping[str, Skill] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.folder, str | Path) or self.folder == "" or not Path(self.folder).is_dir():
+        if not isinstance(self.folder, str | Path) or self.folder == "":
             raise UsageError(f"folder must be the path of a folder with skills, not {shown(self.folder)}")
+        if not Path(self.folder).is_dir():
+            what = "is no folder" if Path(self.folder).exists() else "is not there"
+            raise UsageError(f"folder {shown(str(self.folder))} {what}: name a folder with skills")
         found: dict[str, Skill] = {}
         for skill in _skills_in(Path(os.path.realpath(self.folder))):
             if skill.name in found:

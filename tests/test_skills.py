@@ -186,9 +186,15 @@ def test_a_skill_that_says_not_what_it_is_names_its_file(tmp_path: Path, text: s
 
 
 def test_bad_folders_are_one_clear_line(tmp_path: Path) -> None:
-    for bad in ("nowhere", None, 7, b"x", ""):
+    for bad in (None, 7, b"x", ""):
         with pytest.raises(UsageError, match="folder must be the path of a folder with skills, not"):
             Skills(bad)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="folder 'nowhere' is not there: name a folder with skills"):
+        Skills("nowhere")
+    with pytest.raises(UsageError, match=r"sets of tools, not their classes: give Skills\(…\) instead"):
+        Agent(ScriptedModel([]), tools=[Skills])
+    with pytest.raises(UsageError, match=r"test_skills\.py' is no folder: name a folder with skills"):
+        Skills(__file__)
     with pytest.raises(UsageError, match="there is no skill in"):
         Skills(tmp_path)
     home = skill(tmp_path, "tea")

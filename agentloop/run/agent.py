@@ -67,6 +67,11 @@ class Agent:
         if isinstance(self.tools, str | Tool | ToolSet) or not isinstance(self.tools, Iterable):
             raise UsageError(f"tools must be a list of functions and tools, not {shown(self.tools)}")
         object.__setattr__(self, "tools", tuple(self.tools))
+        for each in self.tools:
+            if isinstance(each, type) and issubclass(each, ToolSet):
+                raise UsageError(
+                    f"tools takes sets of tools, not their classes: give {each.__name__}(…) instead"
+                )
         for each in self.tool_sets:
             finite(f"{type(each).__name__}.priority", each.priority)
             text_or_none(f"{type(each).__name__}.instructions", each.instructions)
