@@ -134,8 +134,6 @@ class ServedModel:
         choice = ServerChoice(model=model, base_url=base_url, api_key=api_key, headers=headers)
         above_zero("timeout_seconds", timeout_seconds)
         flag("stream", stream)
-        if not isinstance(stream, bool):
-            raise UsageError(f"stream must be True or False, not {shown(stream)}")
         if not isinstance(retry, RetryPolicy):
             raise UsageError(f"retry must be a RetryPolicy(…), not {shown(retry)}")
         if not isinstance(price, Price | None):
