@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.callables import name_of
@@ -25,7 +26,6 @@ from agentloop.compaction.faults import fault_of
 from agentloop.compaction.pinned import pinned_behind
 from agentloop.compaction.plan import (
     LEAST_SUMMARY_TOKENS,
-    MOST_SUMMARY_TOKENS,
     Plan,
     longest_record,
     longest_summary,
@@ -62,6 +62,9 @@ from agentloop.stream import (
     StreamEvent,
 )
 from agentloop.tools import ToolSet
+
+LengthOf: TypeAlias = Callable[[Plan, Context, Budget, float], int]
+"""How long what stands instead may be, by the share of the window that a summary takes at most."""
 
 BESIDE_SHARE = 1 / 3
 """The record beside a model's prose may take this share of the longest summary."""
@@ -181,7 +184,7 @@ class Compactor:
         async with self._announced(session, plan, budget) as outcome:
             focus, summary = await self._asked_first(outcome)
             await self._keep_transcript(outcome)
-            self._pin(outcome)
+            outcome.pinned = self.emitter.hide(self.pinned(plan, outcome.before, budget))
             outcome.replacement = self.emitter.hide(await self._replacement(outcome, focus, summary))
             record = await in_thread(self._record, outcome)
             await to_its_end(self._append(record, outcome))
@@ -293,11 +296,17 @@ class Compactor:
 
         return await to_its_end(in_thread(saved))
 
-    def _pin(self, outcome: _Outcome) -> None:
+    def pinned(self, plan: Plan, context: Context, budget: Budget) -> str:
         """What tool sets keep in sight behind it; it takes its room from what stands instead."""
-        longest, counter = self._longest(outcome), outcome.budget.counter
-        text = pinned_behind(outcome.plan, outcome.before, self.tool_sets, longest=longest, counter=counter)
-        outcome.pinned = self.emitter.hide(text)
+        longest = self.longest(longest_summary, plan, context, budget)
+        return pinned_behind(plan, context, self.tool_sets, longest=longest, counter=budget.counter)
+
+    def longest(
+        self, length: LengthOf, plan: Plan, context: Context, budget: Budget, *, pinned: str = ""
+    ) -> int:
+        """What may stand instead beside what is pinned, in tokens; `length` is without any."""
+        longest = length(plan, context, budget, self.policy.summary_share)
+        return max(LEAST_SUMMARY_TOKENS, longest - budget.counter(pinned))
 
     async def _replacement(self, outcome: _Outcome, focus: str | None, summary: str | None) -> Replacement:
         """What stands instead: the summary of a callback, where it can stand, else what is written for it.
@@ -339,26 +348,27 @@ class Compactor:
             return replace(await self._computed(fallback, outcome), fault=str(error))
 
     async def _computed(self, instead: Computed, outcome: _Outcome) -> Replacement:
-        longest, counter = self._longest(outcome, longest_record), outcome.budget.counter
-        plan, before = outcome.plan, outcome.before
-        return await in_thread(computed, instead, plan, before, max_tokens=longest, counter=counter)
+        plan, before, budget = outcome.plan, outcome.before, outcome.budget
+        longest = self.longest(longest_record, plan, before, budget, pinned=outcome.pinned)
+        return await in_thread(computed, instead, plan, before, max_tokens=longest, counter=budget.counter)
 
     async def _summary(
         self, spec: Summary, model: ChatModel, outcome: _Outcome, focus: str | None
     ) -> Replacement:
-        longest = min(self._longest(outcome), spec.max_tokens or MOST_SUMMARY_TOKENS)
+        plan, before, budget = outcome.plan, outcome.before, outcome.budget
+        longest = self.longest(longest_summary, plan, before, budget, pinned=outcome.pinned)
+        longest = min(longest, spec.max_tokens or longest)
         beside = int(longest * BESIDE_SHARE)
-        plan, before, counter = outcome.plan, outcome.before, outcome.budget.counter
         summariser = Summariser(
             model=model,
-            budget=summary_budget(model, outcome.budget, longest=longest - beside),
+            budget=summary_budget(model, budget, longest=longest - beside),
             limit_seconds=self.policy.summary_seconds,
             on_part=self.emitter.emit_retry,
             note=outcome.calls.append,
             spec=spec,
-            beside=partial(record_beside, plan, before, counter=counter),
+            beside=partial(record_beside, plan, before, counter=budget.counter),
             beside_tokens=beside,
-            whole_tokens=room_below(plan, before, outcome.budget, pinned=outcome.pinned),
+            whole_tokens=room_below(plan, before, budget, pinned=outcome.pinned),
             covered=plan.entries,
             reads=to_read(plan, before),
             context=before,
@@ -366,13 +376,6 @@ class Compactor:
             prefix=self.prefix if spec.prefix == "shared" and model is self.model else None,
         )
         return await summariser.write()
-
-    def _longest(
-        self, outcome: _Outcome, of: Callable[[Plan, Context, Budget, float], int] = longest_summary
-    ) -> int:
-        """What may stand instead, in tokens: what is pinned behind it takes its room from it."""
-        longest = of(outcome.plan, outcome.before, outcome.budget, self.policy.summary_share)
-        return max(LEAST_SUMMARY_TOKENS, longest - outcome.budget.counter(outcome.pinned))
 
     def _record(self, outcome: _Outcome) -> Compacted:
         """The record of it, with what it loses; only one that makes the context smaller."""

@@ -3,7 +3,6 @@
 from math import ceil
 
 from agentloop.compaction.compactor import Compactor
-from agentloop.compaction.pinned import pinned_behind
 from agentloop.compaction.plan import Plan, longest_record, longest_summary
 from agentloop.compaction.replacement import NOTHING, Replacement, computed, record_of
 from agentloop.context import Budget, Context
@@ -31,13 +30,10 @@ def preview_of(
 
     Of a summary, which is still to be written, the length is guessed by what it stands for.
     """
-    share = compactor.policy.summary_share
-    longest = longest_summary(plan, context, budget, share)
-    pinned = pinned_behind(plan, context, compactor.tool_sets, longest=longest, counter=budget.counter)
-    taken = budget.counter(pinned)
-    if isinstance(plan.instead, Computed):
-        longest = longest_record(plan, context, budget, share)
-    replacement, unwritten = _replacement(plan, context, budget, longest - taken)
+    pinned = compactor.pinned(plan, context, budget)
+    length = longest_record if isinstance(plan.instead, Computed) else longest_summary
+    longest = compactor.longest(length, plan, context, budget, pinned=pinned)
+    replacement, unwritten = _replacement(plan, context, budget, longest)
     transcript = LIKELY_NAME if compactor.transcripts else None
     record = record_of(
         plan, replacement, context, transcript=transcript, counter=budget.counter, pinned=pinned

@@ -109,7 +109,7 @@ class NotSmallerError(SummaryRefusedError):
 class Summariser:
     """Writes one summary: of what a compaction covers in this context, made from what it `reads`.
 
-    `budget` is the summariser's own: its window, its counter, and as its output the longest summary; an
+    `budget` is the summariser's own: its window, its counter, and as its output the longest prose; an
     overflow teaches more of it. `limit_seconds` bounds all requests together, and `note` takes note of each
     that was answered. `spec` says how it is to be written and read. `beside` computes the record that stands
     below the prose, in `beside_tokens` and what the prose leaves; the model is told what stands there.
@@ -329,8 +329,8 @@ class Summariser:
 
     @property
     def _longest(self) -> int:
-        """The longest summary, index included, in tokens."""
-        return min(self.budget.reserve, self.spec.max_tokens or self.budget.reserve)
+        """The longest prose, in tokens."""
+        return self.budget.reserve
 
     @property
     def _counter(self) -> TokenCounter:
