@@ -324,7 +324,7 @@ class Compactor:
         return Replacement(text=summary, made="summary")
 
     async def _write(self, outcome: _Outcome, focus: str | None) -> Replacement:
-        """What a model writes or is computed, never longer than the longest summary.
+        """What a model writes or is computed, never longer than may stand instead.
 
         Raises:
             ModelError: the model wrote nothing that can stand, and nothing else was to stand in that case.

@@ -346,7 +346,7 @@ class Summary:
     `message_chars`, after each of `trims`. Where the text is refused, or the model gives none, `on_failure`
     stands instead; None leaves everything as it was. A function is called with the `ModelError`, once for
     each failure, and answers with what stands, or None. Where there is no model at all it is not called, and
-    a `Digest` stands.
+    a `Digest` stands; so too while one whose summaries failed again and again is left alone.
 
     With `prefix="shared"` the agent's own model is asked behind the agent's own instructions, tools and
     messages, with the instruction as the last user message: what a provider has in its prompt cache is then
