@@ -168,6 +168,13 @@ def test_a_flag_for_another_server_leaves_nothing_of_the_model(flags: dict[str, 
     assert now.compact_at == 0.5
 
 
+@pytest.mark.parametrize(("model", "api"), [("mine", "chat"), ("offline", None)])
+def test_a_flag_for_the_model_that_it_had_keeps_its_window(model: str, api: str | None) -> None:
+    server = "http://127.0.0.1:1/v1" if api else None
+    now = settings_of_run(settings_for({"model": model}, {}), began(model, api=api, server=server))
+    assert (now.model, now.base_url, now.window) == (model, server, 32_000)
+
+
 @pytest.mark.deep
 def test_a_header_that_a_session_ran_with_is_asked_for_again(tmp_path: Path) -> None:
     header = ("--header", "X-Gateway: word-of-mine")

@@ -234,12 +234,12 @@ def _missing_headers(settings: Settings, setup: RunSetup) -> Iterator[str]:
 
 def _model_of(settings: Settings, model: str, setup: RunSetup, given: set[str]) -> dict[str, Any]:
     """What the log says of the model; nothing where the flags name another server, or the offline model."""
-    own = "--model" in given
-    if "--base-url" in given or (own and settings.model == OFFLINE):
+    is_other = "--model" in given and settings.model != model
+    if "--base-url" in given or (is_other and settings.model == OFFLINE):
         return {}
-    of_model = {"model": model, "window": None if own else setup.window}
+    of_model = {"model": model, "window": None if is_other else setup.window}
     if not setup.api:
-        return of_model if model == OFFLINE and not given & {"--model", "--api"} else {}
+        return of_model if model == OFFLINE and not is_other and "--api" not in given else {}
     provider = import_module("agentloop.providers.openai")
     try:
         server = provider.ServerChoice(model=model, base_url=setup.server).place
