@@ -238,7 +238,7 @@ class Budget:
     def _largest(self, context: Context) -> str:
         there = (entry for entry in context.visible if entry.kind == "said")
         entry = max(there, key=lambda entry: entry.tokens, default=None)
-        fixed = self.fixed_beside(context)
+        fixed = ceil(self.ratio(context) * self.fixed_beside(context))
         if entry is None or fixed > self.limit // 2:
             return f"instructions and tool schemas take {fixed:,} tokens: shorten them"
         if entry.tokens < SHARE_NAMED * self.size(context):
