@@ -157,12 +157,12 @@ def test_delete_asks_in_a_terminal(answer: str, stays: bool, place: Path) -> Non
 
 
 def test_a_preview_says_where_nothing_would_be_saved(place: Path) -> None:
-    agentloop("-m", "offline", "--session", "short", "-p", "My door is green.", cwd=place)
-    agentloop("-m", "offline", "--session", "short", "-p", "What is my door?", cwd=place)
-    preview = agentloop("compact", "short", "--preview", cwd=place)
+    agentloop("-m", "offline", "--session", "door", "-p", "My door is green.", cwd=place)
+    agentloop("-m", "offline", "--session", "door", "-p", "What is my door?", cwd=place)
+    preview = agentloop("compact", "door", "--preview", cwd=place)
     assert preview.out.startswith("nothing worth compacting yet: position 5 by KeepRecentFraction would save")
     assert ": 1 message, " in preview.out
-    assert agentloop("compact", "short", cwd=place).out.startswith("nothing worth compacting yet: ")
+    assert agentloop("compact", "door", cwd=place).out.startswith("nothing worth compacting yet: ")
 
 
 def test_compact_preview_compact_and_undo(place: Path) -> None:
@@ -193,7 +193,8 @@ def test_compact_preview_compact_and_undo(place: Path) -> None:
 
 
 def test_too_little_to_compact_is_no_failure_and_says_what_is_enough(place: Path) -> None:
-    few = agentloop("compact", "short", "-m", "offline", cwd=place)
+    agentloop("-p", "hello there", "--session", "little", cwd=place)
+    few = agentloop("compact", "little", "-m", "offline", cwd=place)
     assert (few.status, "nothing worth compacting yet: " in few.out) == (0, True)
     assert "more than a summary of it, some hundreds of tokens" in few.out
     for number in range(4):

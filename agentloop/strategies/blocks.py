@@ -342,7 +342,9 @@ class RecursiveSummary(CountingStrategy):
         whole("keep", self.keep, 1)
         whole("overlap", self.overlap, 0)
         if self.overlap >= self.keep:
-            raise UsageError(f"keep must be above overlap, which is {self.overlap}, not {self.keep}")
+            raise UsageError(
+                f"keep must be above overlap (at least 0), which is {self.overlap}, not {self.keep}"
+            )
         self._summary()
 
     def _cut(self, context: Context, budget: Budget) -> Cut | None:
