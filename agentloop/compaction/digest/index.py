@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.remembered import Remembered
 from agentloop.context import (
     MOST_CHARS,
     Entry,
@@ -34,6 +35,10 @@ A_TURN = 2
 LATER = 4
 """A count comes so many turns later: each result has some, and few are asked for."""
 
+MOST_REMEMBERED = 4_096
+"""Of so many texts, twice over, the identifiers are remembered: a session has about as many."""
+
+_kinds = Remembered(kinds, MOST_REMEMBERED)
 _COUNT = pattern(r"[\d.,]+[ -]?[^\W\d]+")
 _LEFT_OUT = pattern(r"\.\.\. \[[\d,]{1,15} of [\d,]{1,15} characters left out")
 _EDGES = pattern(r"[\s,;\"{}\[\]]")
@@ -158,7 +163,7 @@ def _newest_values(text: str, seen: Seen) -> Found:
 
 def _words(text: str, seen: Seen) -> Found:
     """What is new in the text, a bare number with the word before it."""
-    new = {word: (kind, word) for word, kind in kinds(text).items() if seen.takes(word)}
+    new = {word: (kind, word) for word, kind in _kinds(text).items() if seen.takes(word)}
     if any(is_bare(word) for word in new):
         new |= {
             number: ("number", f"{name} {number}") for number, name in counted(text).items() if number in new
@@ -171,7 +176,7 @@ def _arguments(call: ToolCall, seen: Seen) -> Found:
     texts = list(_values(call)) or [_ends(call.arguments, RESULT_CHARS)]
     found: dict[str, IdentifierKind] = {text: "path" for text in texts if _is_path(text)}
     for text in texts:
-        found = kinds(_ends(text, RESULT_CHARS)) | found
+        found = _kinds(_ends(text, RESULT_CHARS)) | found
     return {word: (kind, word) for word, kind in found.items() if seen.takes(word)}
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.remembered import Remembered
 from agentloop.compaction.digest.earlier import Earlier
 from agentloop.compaction.digest.language import (
     CHANGE_TO,
@@ -255,17 +256,16 @@ class _Heard:
     """A sentence taken apart."""
 
     sentence: Stated
-    claims: list[Statement]
+    claims: Sequence[Statement]
     said: frozenset[str]
 
-    @classmethod
-    def of(cls, sentence: Stated) -> "_Heard":
-        found = words(sentence.text)
-        return cls(
-            sentence=sentence,
-            claims=list(claims(sentence.text)),
-            said=frozenset(map(singular, content_words(found))),
-        )
+
+def _parts_of(sentence: str) -> tuple[Sequence[Statement], frozenset[str]]:
+    """What a sentence claims, and the words of what it says."""
+    return tuple(claims(sentence)), frozenset(map(singular, content_words(words(sentence))))
+
+
+_remembered_parts = Remembered(_parts_of, most=8_192)
 
 
 def _postings() -> Postings:
@@ -281,7 +281,8 @@ class _Known:
     gone: list[str] = field(default_factory=list)
 
     def hear(self, sentence: Stated) -> None:
-        heard = _Heard.of(sentence)
+        claims, said = _remembered_parts(sentence.text)
+        heard = _Heard(sentence=sentence, claims=claims, said=said)
         if is_news(sentence.text) and not adds(sentence.text):
             change = changes(sentence.text)
             for claim in heard.claims:
