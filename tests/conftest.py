@@ -23,7 +23,7 @@ DRAWN_FROM = os.environ.get("AGENTLOOP_DEEP", "")
 EXAMPLES = 100
 """So many a test draws that does not say `many(n)`."""
 FEWER = 12
-CASES = 4
+CASES = 3
 """So many of a table the fast tests look at."""
 LEAST = 5
 """The first example is always the simplest one: fewer than these would be no draw."""

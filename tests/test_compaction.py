@@ -319,6 +319,7 @@ class Smaller(ScriptedModel):
             yield part
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("names", [True, False], ids=["named", "unnamed"])
 async def test_an_overflow_is_learnt_from_and_the_request_tried_again(tmp_path: Path, names: bool) -> None:
     model = Smaller(reading(60, 2), real=20_000, names=names)

@@ -221,6 +221,7 @@ async def test_what_held_a_compaction_back_stands_in_the_log_once_for_each_wait(
     assert [each.compaction_id for each in ended] == [each.id for each in failed]
 
 
+@pytest.mark.deep
 async def test_l10_a_trigger_that_always_fires_costs_no_more_than_one_summary_a_call(tmp_path: Path) -> None:
     model = ScriptedModel(reading(60, words=100), window=16_000, summary=every_fact)
     policy = Compaction(micro=None, trigger=On("message"))

@@ -288,6 +288,7 @@ def many(text: str, number: int) -> str:
     return ",".join([text] * number)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -160,6 +160,7 @@ def test_l19_a_digest_of_digests_gives_nobody_a_users_voice(words: str, most: in
     assert_only_ours(text)
 
 
+@pytest.mark.deep
 @pytest.mark.many(25)
 @given(words=pretended())
 def test_l19_the_prose_of_a_summary_gains_nothing_in_a_list_compacted_again(words: str) -> None:

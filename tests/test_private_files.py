@@ -133,6 +133,7 @@ def test_an_export_over_a_file_keeps_its_rights(tmp_path: Path, umask: int) -> N
     assert mode(tmp_path / "old.json") == 0o644
 
 
+@pytest.mark.deep
 def test_the_history_of_the_chat_is_private_and_redacted(tmp_path: Path) -> None:
     secret = "sk-proj-" + "aB3" * 12
     home = tmp_path / "home" / "deep"
