@@ -138,7 +138,7 @@ BAD: list[tuple[type[object] | object, dict[str, object], str]] = [
     (RecursiveSummary, {"keep": 0}, "keep must be a whole number of at least 1, not 0"),
     (RecursiveSummary, {"keep": None}, "keep"),
     (RecursiveSummary, {"overlap": -1}, "overlap must be a whole number of at least 0, not -1"),
-    (RecursiveSummary, {"keep": 2}, "keep must be above overlap (at least 0), which is 2, not 2"),
+    (RecursiveSummary, {"keep": 2}, r"keep must be above overlap \(at least 0\), which is 2, not 2"),
     (RecursiveSummary, {"overlap": 1.5}, "overlap"),
     (RecursiveSummary, {"system": " "}, "system must be a text that is not blank"),
     (RecursiveSummary, {"shadow": ""}, "shadow"),
