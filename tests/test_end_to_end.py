@@ -81,7 +81,8 @@ async def test_no_request_is_invalid_and_nothing_is_lost_whatever_usage_says(
         result, history = await run_looking(tmp_path, server, window=16_000)
         assert server.refusals == []
     assert_all_known(result.output, history)
-    assert 2 <= len(result.compactions) <= 10
+    most = 15 if usage == "double" else 10  # half the room is left
+    assert 2 <= len(result.compactions) <= most
 
 
 @pytest.mark.parametrize(
