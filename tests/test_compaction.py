@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from agentloop.compaction import Compaction
 from agentloop.compaction.plan import Occasion, longest_record, longest_summary, strategy_plan
 from agentloop.context import Budget, Context, count_request, counter_for
-from agentloop.errors import ContextOverflowError, ContextTooLongError, ModelError, ModelRefusedError
+from agentloop.errors import (
+    ContextOverflowError,
+    ContextTooLongError,
+    ModelError,
+    ModelRefusedError,
+    StoreError,
+)
 from agentloop.events import Cleared, Compacted, EventFilter, MessageRecord, ModelCalled, NotCompacted
 from agentloop.messages import Message, ToolCall
 from agentloop.models import Answer, ModelRequest
@@ -618,3 +624,21 @@ async def test_a_trigger_of_the_users_own_is_obeyed_however_small_the_request(tm
         outcomes += [(each.status, each.why) for each in result.compactions]
     assert outcomes
     assert set(outcomes) == {("done", "five in sight")}
+
+
+class Away(InMemoryStore):
+    """A store that is away whenever a compaction is to be stored."""
+
+    async def append(self, session_id: str, events: Any, **options: Any) -> int:
+        events = list(events)
+        if any(isinstance(event, Compacted | Cleared) for event in events):
+            raise StoreError("the store is away")
+        return int(await super().append(session_id, events, **options))
+
+
+async def test_a_compaction_that_cannot_be_stored_is_the_stores_fault(tmp_path: Path) -> None:
+    model = ScriptedModel(reading(40, 2), window=WINDOW, summary=every_fact)
+    policy = Compaction(micro=None)
+    with pytest.raises(StoreError, match="the store is away"):
+        await runner_for(model, tmp_path, store=Away(), compaction=policy).run("Read it all.", session_id="s")
+    assert max(sizes(model)) <= WINDOW

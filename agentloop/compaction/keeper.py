@@ -256,6 +256,7 @@ class ContextKeeper:
 
         Raises:
             ContextOverflowError: it cannot be made to fit.
+            StoreError: it could, but a compaction could not be stored.
         """
         budget = self._with_threshold(budget)
         session, result = await self._clear_enough(session, budget, occasion)
@@ -265,6 +266,8 @@ class ContextKeeper:
             if not budget.fits(session.context) and prevented(result) is None:
                 plan = plan_of_rung(session.context, budget, occasion)
                 session, result = await self._carry_out(session, budget, plan)
+        if self.compactor.store_fault is not None and not budget.fits(session.context):
+            raise self.compactor.store_fault
         budget.check(session.context, prevented=prevented(result))
         return session
 
