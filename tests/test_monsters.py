@@ -45,8 +45,7 @@ async def test_l9_a_monster_is_met_and_the_session_goes_on(
     tmp_path: Path, place: str, script: str, end: str, streams: bool
 ) -> None:
     seen, refusals, requests = await met(place, script, end, tmp_path, SMALL, streams=streams)
-    most = 2 if script in BLANK else int((place, script) == ("answer", "prose"))  # counted otherwise there
-    assert len(refusals) <= most, refusals
+    assert len(refusals) <= (2 if script in BLANK else 0), refusals
     assert (seen.first is None) == (place == "prompt")
     assert seen.after == "done"
     assert seen.kept >= (TIMES.get(place, 1) if place != "prompt" else 0)

@@ -277,8 +277,9 @@ class Summariser:
 
     def _room(self) -> int:
         """What one request may hold of the conversation, in tokens of our own count."""
-        told = (self.spec.system, self.spec.instruction, self.focus, self._below)
-        return self.budget.room(self.context) - sum(self._counter(text) for text in told if text)
+        told = (self.spec.system, self.spec.instruction, self.focus)
+        taken = self.beside_tokens + sum(self._counter(text) for text in told if text)
+        return self.budget.room(self.context) - taken
 
     def _question(
         self, material: Sequence[Labelled], longest: int, told: str = "", *, below: str = ""
