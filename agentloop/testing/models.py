@@ -39,11 +39,13 @@ class ScriptUsedUpError(AssertionError):
 
 
 def calls(*pairs: tuple[str, Mapping[str, Any]], **named: Mapping[str, Any]) -> list[ToolCall]:
-    """Tool calls with fresh ids: `calls(("read_file", {"path": "a"}), add={"a": 2, "b": 3})`."""
-    return [
-        ToolCall(id=f"call_{next(_numbers)}", name=name, arguments=json.dumps(arguments, ensure_ascii=False))
-        for name, arguments in (*pairs, *named.items())
-    ]
+    """Tool calls with fresh ids: `calls(("read_file", {"path": "a"}), add={"a": 2, "b": 3})`.
+
+    The ids are all as long, so that a request counts the same however many were made before in the process.
+    """
+    pairs = (*pairs, *named.items())
+    asked = ((name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in pairs)
+    return [ToolCall(id=f"call_{next(_numbers):06d}", name=name, arguments=text) for name, text in asked]
 
 
 class ScriptedModel:
