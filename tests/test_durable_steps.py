@@ -188,7 +188,7 @@ async def test_at_a_limit_one_text_is_told_and_found_in_the_log_though_a_compact
     assert not any("Half of it." in entry.message.text for entry in visible if entry.kind == "said")
     assert isinstance(told[-1], RunEnded)
     assert (told[-1].status, told[-1].output) == ("limit", "Half of it.")
-    assert await partial_in(store, "s", RUN) == told[-1].output
+    assert partial_in(await store.read("s"), RUN) == told[-1].output
 
 
 async def test_who_goes_on_with_a_run_knows_all_that_it_used_summaries_that_report_nothing_too() -> None:

@@ -21,16 +21,15 @@ from agentloop.durable.engine import ElsewhereError, is_of_run, leases_of
 from agentloop.durable.orders import Order
 from agentloop.durable.run_log import (
     OvertakenRun,
-    began_at,
+    begins,
     found_overtaken,
-    has_ended,
-    has_said,
     of_run,
+    records_of_run,
     says_prompt,
 )
 from agentloop.emitter import Hides, Sink
 from agentloop.errors import ConflictError, TakenOverError
-from agentloop.events import Compacted, MessageRecord, ModelCalled, Record, RunStartRecord
+from agentloop.events import Compacted, MessageRecord, ModelCalled, Record
 from agentloop.messages import ToolCall, Usage
 from agentloop.model_call import used_by
 from agentloop.models import Answer
@@ -200,18 +199,17 @@ class HeldRun:
 
     async def has_begun(self) -> bool:
         """Whether the log has this run's beginning."""
-        if not self.since:
-            place = self.store, self.order.session_id, self.run_id
-            self.since = await began_at(*place, submitted=self.submitted)
-        return self.since > 0
+        return self.since > 0 or bool(await self.records())
 
-    async def has_said(self) -> bool:
-        """Whether the log has the run's prompt."""
-        return await has_said(self.store, self.order.session_id, self.run_id)
-
-    async def has_ended(self, status: RunStatus) -> bool:
-        """Whether the log says that the run ended so."""
-        return await has_ended(self.store, self.order.session_id, self.run_id, status)
+    async def records(self) -> Sequence[Record]:
+        """The log from the run's beginning on, also where it was not known; none where it has none."""
+        session_id = self.order.session_id
+        if self.since:
+            records = await self.store.read(session_id, after=self.since - 1)
+            return records if records and begins(records[0], self.run_id) else ()
+        records = await records_of_run(self.store, session_id, self.run_id, submitted=self.submitted)
+        self.since = records[0].seq if records else 0
+        return records
 
     async def catch_up(self, session: Session) -> Session:
         """The session with what was written since.
@@ -247,8 +245,8 @@ class HeldRun:
 
     async def _resume(self) -> tuple[Run, Session]:
         session = await self.sessions.open(self.order.session_id)
-        records = await self.store.read(self.order.session_id, after=self.since - 1)
-        if not (records and self._is_begin(records[0])):
+        records = await self.records()
+        if not records:
             raise ConflictError(session.id, expected=self.since, actual=0)
         self._overtaken = found_overtaken(records, self.run_id)
         run = await self._new_run()
@@ -268,9 +266,6 @@ class HeldRun:
         )
         run.thread = self._thread
         return run
-
-    def _is_begin(self, record: Record) -> bool:
-        return isinstance(record.event, RunStartRecord) and record.event.run_id == self.run_id
 
     async def _check_alone(self) -> None:
         """That no other run has begun in the session, once there is a run to ask."""

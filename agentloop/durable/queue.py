@@ -36,7 +36,7 @@ from agentloop.durable.orders import (
     checked_url,
     with_steps,
 )
-from agentloop.durable.run_log import answer_in, began_at, partial_in
+from agentloop.durable.run_log import answer_in, partial_in, records_of_run
 from agentloop.errors import StoreError, UsageError
 from agentloop.messages import Message
 from agentloop.redaction import Redact, Redaction, checked_redaction
@@ -57,11 +57,10 @@ async def answer_of(run: QueuedRun, store: SessionStore) -> str:
         AnswerLostError: the store has nothing of the run, though it was answered.
         StoreError: the log cannot be read.
     """
-    place = store, run.session_id, run.id
     with not_lost(run.id):
-        text = await (partial_in if run.state == "limit" else answer_in)(*place)
-        if text or run.state != "answered" or await began_at(*place, submitted=run.submitted):
-            return text
+        records = await records_of_run(store, run.session_id, run.id, submitted=run.submitted)
+    if records or run.state != "answered":
+        return (partial_in if run.state == "limit" else answer_in)(records, run.id)
     raise AnswerLostError(
         f"run {run.id} was answered, but this store has nothing of it in the session {run.session_id!r}: "
         "that was deleted or swept, or the run's worker has another store"

@@ -4,9 +4,8 @@ Others come in where the run was cancelled, or where nobody went on with it befo
 they left stands; who goes on with the run does so behind them.
 """
 
-import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agentloop.context import Finish, next_step, partial_answer
@@ -21,51 +20,36 @@ _SLACK_SECONDS = 86_400.0
 """How far the clocks of two machines may be apart."""
 
 
-async def backwards(store: SessionStore, session_id: str) -> AsyncGenerator[Record, None]:
-    """The records of a log, newest first, read in pieces."""
+async def records_of_run(
+    store: SessionStore, session_id: str, run_id: str, *, submitted: float
+) -> Sequence[Record]:
+    """The log from that run's beginning to its end; none where it has not begun since it was submitted.
+
+    It is read from its end, in pieces.
+    """
     info = await store.info(session_id)
-    upto = info.length if info else 0
+    upto, found = info.length if info else 0, deque[Record]()
     while upto > 0:
         after = max(0, upto - _BLOCK)
         for record in reversed(await store.read(session_id, after=after, most=upto - after)):
-            yield record
-        upto = after
-
-
-async def events_of_run_backwards(
-    store: SessionStore, session_id: str, run_id: str
-) -> AsyncGenerator[Event, None]:
-    """What the log has of its end back to the beginning of that run, newest first."""
-    async with contextlib.aclosing(backwards(store, session_id)) as records:
-        async for record in records:
-            yield record.event
-            if isinstance(record.event, RunStartRecord) and record.event.run_id == run_id:
-                return
-
-
-async def began_at(store: SessionStore, session_id: str, run_id: str, *, submitted: float) -> int:
-    """The position of that run's beginning; 0 where it has not begun since it was submitted."""
-    async with contextlib.aclosing(backwards(store, session_id)) as records:
-        async for record in records:
-            if isinstance(record.event, RunStartRecord) and record.event.run_id == run_id:
-                return record.seq
+            found.appendleft(record)
+            if begins(record, run_id):
+                return list(found)
             if record.event.time < submitted - _SLACK_SECONDS:
-                break
-    return 0
+                return ()
+        upto = after
+    return ()
 
 
-async def has_said(store: SessionStore, session_id: str, run_id: str) -> bool:
-    """Whether the log has that run's prompt."""
-    async with contextlib.aclosing(events_of_run_backwards(store, session_id, run_id)) as events:
-        async for event in events:
-            if is_prompt(event, run_id):
-                return True
-    return False
+def begins(record: Record, run_id: str) -> bool:
+    """Whether it is that run's beginning."""
+    return isinstance(record.event, RunStartRecord) and record.event.run_id == run_id
 
 
-def is_prompt(event: Event, run_id: str) -> bool:
-    """Whether it says that run's prompt."""
-    return isinstance(event, MessageRecord) and event.run_id == run_id and event.message.role == "user"
+def says_prompt(records: Iterable[Record], run_id: str) -> bool:
+    """Whether the run's prompt is said in these records."""
+    said = (record.event for record in records if isinstance(record.event, MessageRecord))
+    return any(event.run_id == run_id and event.message.role == "user" for event in said)
 
 
 def turns_since_start(events: Iterable[Event], run_id: str) -> Iterator[tuple[Event, bool]]:
@@ -96,37 +80,32 @@ def said_for(events: Iterable[Event], run_id: str) -> Iterator[Message]:
             yield event.message
 
 
-async def has_ended(store: SessionStore, session_id: str, run_id: str, status: RunStatus) -> bool:
-    """Whether the log says that the run ended so, and nothing of the run stands behind that."""
-    async with contextlib.aclosing(events_of_run_backwards(store, session_id, run_id)) as events:
-        async for event in events:
-            if isinstance(event, RunEndRecord | MessageRecord) and event.run_id == run_id:
-                return isinstance(event, RunEndRecord) and event.status == status
+def has_ended(records: Sequence[Record], run_id: str, status: RunStatus) -> bool:
+    """Whether the run ended so by these records, and nothing of it stands behind that."""
+    for event in (record.event for record in reversed(records)):
+        if isinstance(event, RunEndRecord | MessageRecord) and event.run_id == run_id:
+            return isinstance(event, RunEndRecord) and event.status == status
     return False
 
 
-async def answer_in(store: SessionStore, session_id: str, run_id: str) -> str:
+def answer_in(records: Sequence[Record], run_id: str) -> str:
     """What the model answered in that run; empty where it has not."""
-    said = await _by_model(store, session_id, run_id)
-    return said[0].text if said and not said[0].tool_calls else ""
+    said = _by_model(records, run_id)
+    return said[-1].text if said and not said[-1].tool_calls else ""
 
 
-async def partial_in(store: SessionStore, session_id: str, run_id: str) -> str:
+def partial_in(records: Sequence[Record], run_id: str) -> str:
     """What there is of an answer in that run: all that the model said, hidden by a compaction or not."""
-    return partial_answer(reversed(await _by_model(store, session_id, run_id)))
+    return partial_answer(_by_model(records, run_id))
 
 
-async def _by_model(store: SessionStore, session_id: str, run_id: str) -> Sequence[Message]:
-    """What the model said in that run until its end, newest first."""
-    found: list[Event] = []
-    async with contextlib.aclosing(events_of_run_backwards(store, session_id, run_id)) as events:
-        async for event in events:
-            if isinstance(event, RunStartRecord | RunEndRecord | MessageRecord) and (
-                found or event.run_id == run_id
-            ):
-                found.append(event)
-    said = said_for(reversed(found), run_id)
-    return [message for message in said if message.role == "assistant"][::-1]
+def _by_model(records: Sequence[Record], run_id: str) -> Sequence[Message]:
+    """What the model said in that run until its end."""
+    events = [record.event for record in records]
+    named = (RunStartRecord, RunEndRecord, MessageRecord)
+    while events and not (isinstance(events[-1], named) and events[-1].run_id == run_id):
+        events.pop()
+    return [message for message in said_for(events, run_id) if message.role == "assistant"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +131,6 @@ def found_overtaken(records: Sequence[Record], run_id: str) -> OvertakenRun:
     events = [record.event for record in records]
     is_its_turn = all(mine for _, mine in deque(turns_since_start(events, run_id), maxlen=1))
     return OvertakenRun() if is_its_turn else OvertakenRun(passed=True, answer=_answer_of(events, run_id))
-
-
-def says_prompt(records: Iterable[Record], run_id: str) -> bool:
-    """Whether the run's prompt is said in these records."""
-    return any(is_prompt(record.event, run_id) for record in records)
 
 
 def of_run(records: Iterable[Record], run_id: str) -> Iterator[Record]:

@@ -25,9 +25,7 @@ from agentloop.context import AskModel, Finish, RunTools, cut_short_by
 from agentloop.durable.engine import ElsewhereError
 from agentloop.durable.held_run import HeldRun, WorkPlace
 from agentloop.durable.orders import RETRY_SECONDS, Order, RunCancelledError, may_work_later, retry_pause
-from agentloop.durable.run_log import (
-    partial_in,
-)
+from agentloop.durable.run_log import has_ended, partial_in, says_prompt
 from agentloop.errors import AgentLoopError, StoreError
 from agentloop.events import MessageRecord
 from agentloop.results import as_run_failure, status_of
@@ -297,7 +295,7 @@ class Execution:
         await held.sessions.check_free(held.order.session_id)
         if not await held.has_begun():
             await held.begin()
-        elif not await held.has_said():
+        elif not says_prompt(await held.records(), held.run_id):
             held.session = await settle_and_say(*await held.open())
         await held.open()
         return {**self._next(), "since": held.since}
@@ -415,7 +413,7 @@ class Execution:
         if not await self.held.has_begun():
             return
         run, session = await self.held.reread()
-        if not await self.held.has_ended(status):
+        if not has_ended(await self.held.records(), run.id, status):
             run.session = session
             await to_its_end(run.end(status, reason))
 
@@ -431,7 +429,6 @@ class Execution:
         if self.held.session is None:
             return ""
         if status == "limit":
-            partial = await partial_in(self.held.store, self.held.order.session_id, run.id)
-            return run.emitter.hide(partial)
+            return run.emitter.hide(partial_in(await self.held.records(), run.id))
         step = self.held.step() if status == "answered" else None
         return run.emitter.hide(step.answer) if isinstance(step, Finish) else ""
