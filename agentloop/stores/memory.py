@@ -12,10 +12,14 @@ from agentloop.errors import ConflictError
 from agentloop.events import Cleared, Event, MessageRecord, Noted, Record
 from agentloop.messages import Message
 from agentloop.stores.base import (
+    FindsWords,
     Found,
+    GrantsLeases,
     Lease,
     SessionInfo,
     SessionScope,
+    SessionStore,
+    TellsLeases,
     checked_append,
     checked_holder,
     checked_lease_seconds,
@@ -57,8 +61,8 @@ class _Held:
     until: float
 
 
-class InMemoryStore:
-    """A `SessionStore` that writes nothing to disc, with search and leases.
+class InMemoryStore(SessionStore, FindsWords, GrantsLeases, TellsLeases):
+    """A store that writes nothing to disc, with search and leases.
 
     It keeps no checkpoints: its records need no decoding, so that folding them again is the quicker way.
 
@@ -73,7 +77,6 @@ class InMemoryStore:
         self._lock = threading.Lock()
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
-        """Write all events after record `expect`, or none; see `SessionStore`."""
         written = checked_append(session_id, events, expect)
         texts = [encode(event) for event in written]
         with self._lock:
@@ -90,14 +93,12 @@ class InMemoryStore:
             return expect + len(texts)
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
-        """The records behind position `after`, at most `most`; none for a session that does not exist."""
         after, most = checked_page(session_id, after, most)
         with self._lock:
             log = self._logs.get(session_id)
             return log.after(after, most) if log else ()
 
     async def info(self, session_id: str) -> SessionInfo | None:
-        """The session's line in the list; None for a session that does not exist."""
         checked_session_id(session_id)
         with self._lock:
             log = self._logs.get(session_id)
@@ -106,17 +107,14 @@ class InMemoryStore:
     async def list(
         self, *, folder: str | None = None, owner: str | None = None, branches_of: str | None = None
     ) -> Sequence[SessionInfo]:
-        """The sessions, newest update first, of that folder and owner; see `SessionStore`."""
         return of_trunk(self._listed(SessionScope(folder=folder, owner=owner)), branches_of)
 
     async def delete(self, session_id: str) -> bool:
-        """Remove a session and all that was kept beside it; False where there was none."""
         checked_session_id(session_id)
         with self._lock:
             return self._remove(session_id)
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
-        """Delete the sessions whose time to live is over, and return what they were; see `SessionStore`."""
         whose = SessionScope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
         with self._lock:
@@ -137,14 +135,12 @@ class InMemoryStore:
         owner: str | None = None,
         most: int = 50,
     ) -> Sequence[Found]:
-        """The records that hold all these words; see `FindsWords`."""
         scope, most = checked_search(session_id, folder, owner, most)
         return await in_thread(self._found, [info.id for info in self._listed(scope)], text, most)
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
     ) -> Lease:
-        """Who holds the session from now on; see `GrantsLeases`."""
         seconds = checked_lease_seconds(session_id, seconds, over)
         with self._lock:
             held = self._live_lease(session_id)
@@ -154,7 +150,6 @@ class InMemoryStore:
             return lease
 
     async def free_lease(self, session_id: str, holder: str) -> None:
-        """Let go of the session; harmless where somebody else holds it, or nobody."""
         checked_holder(session_id, holder)
         with self._lock:
             held = self._leases.get(session_id)
@@ -162,7 +157,6 @@ class InMemoryStore:
                 del self._leases[session_id]
 
     async def lease(self, session_id: str) -> Lease | None:
-        """Who holds the session now; None where nobody does."""
         checked_session_id(session_id)
         with self._lock:
             return self._live_lease(session_id)

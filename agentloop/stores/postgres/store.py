@@ -15,10 +15,16 @@ from agentloop.codec import encode
 from agentloop.events import Event, Record
 from agentloop.stores.base import (
     Checkpoint,
+    ChecksItself,
+    FindsWords,
     Found,
+    GrantsLeases,
+    KeepsCheckpoints,
     Lease,
     SessionInfo,
     SessionScope,
+    SessionStore,
+    TellsLeases,
     checked_append,
     checked_holder,
     checked_lease_seconds,
@@ -40,8 +46,8 @@ _MANY = 100
 """More records than these are put into or taken out of their texts in a thread, so that the loop goes on."""
 
 
-class PostgresStore:
-    """A `SessionStore` in the PostgreSQL database of a `postgresql://…` URL, with all that may stand beside.
+class PostgresStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, GrantsLeases, TellsLeases):
+    """A store in the PostgreSQL database of a `postgresql://…` URL, with all that may stand beside.
 
     Making one connects to nothing. The first use makes or brings up to date the tables, in the first schema
     of the search_path. Everything in the URL reaches libpq as it stands (`sslmode`, `sslrootcert`,
@@ -52,8 +58,8 @@ class PostgresStore:
     `connect_seconds`, unless the URL says otherwise. At most `connections` are open in each event loop that
     uses the store, and any number of loops may. Where the server restarts or ends a connection, a call goes
     on with a new one as long as `retry_seconds` have not passed; a repeated append writes nothing twice. An
-    append that is cancelled while it is awaited is written whole or not at all. A store that is used after
-    `close` connects again.
+    append that is cancelled while it is awaited is written whole or not at all. Leases and sweeps go by the
+    clock of the server. A store that is used after `close` connects again.
 
     Example:
         >>> PostgresStore("postgresql://me:secret@db.example/agents?sslmode=verify-full")
@@ -90,14 +96,12 @@ class PostgresStore:
         return f'PostgresStore("{self._label}")'
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
-        """Write all events after record `expect`, or none; see `SessionStore`."""
         written = checked_append(session_id, events, expect)
         bodies = await in_thread(_bodies, written) if len(written) > _MANY else _bodies(written)
         change = change_of(written) if written else None
         return await self._link.run(partial(tables.append, session_id, change, bodies, expect))
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
-        """The records behind position `after`, at most `most`; none for a session that does not exist."""
         after, most = checked_page(session_id, after, most)
         rows = await self._link.run(partial(tables.read, session_id, after, most))
         if len(rows) > _MANY:
@@ -105,27 +109,20 @@ class PostgresStore:
         return tables.records_of(self._label, session_id, rows)
 
     async def info(self, session_id: str) -> SessionInfo | None:
-        """The session's line in the list; None for a session that does not exist."""
         checked_session_id(session_id)
         return await self._link.run(partial(tables.info, session_id))
 
     async def list(
         self, *, folder: str | None = None, owner: str | None = None, branches_of: str | None = None
     ) -> Sequence[SessionInfo]:
-        """The sessions, newest update first, of that folder and owner; see `SessionStore`."""
         scope = SessionScope(folder=folder, owner=owner)
         return of_trunk(await self._link.run(partial(tables.listed, scope)), branches_of)
 
     async def delete(self, session_id: str) -> bool:
-        """Remove a session and all that was kept beside it; False where there was none."""
         checked_session_id(session_id)
         return await self._link.run(partial(tables.delete, session_id))
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
-        """Delete the sessions whose time to live is over, and return what they were; see `SessionStore`.
-
-        The clock is the server's.
-        """
         moment = None if now is None else checked_now(now)
         return await tables.sweep(self._link, SessionScope(owner=owner), moment)
 
@@ -138,49 +135,40 @@ class PostgresStore:
         owner: str | None = None,
         most: int = 50,
     ) -> Sequence[Found]:
-        """The records that hold all these words; see `FindsWords`."""
         scope, most = checked_search(session_id, folder, owner, most)
         query = await in_thread(Query.of, text)
         return await search(self._link, query, scope, most)
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
-        """The newest checkpoint; None where there is none."""
         checked_session_id(session_id)
         return await self._link.run(partial(tables.checkpoint, session_id))
 
     async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
-        """Keep this one in place of an older one; see `KeepsCheckpoints`."""
         checked_session_id(session_id)
         await self._link.run(partial(tables.keep_checkpoint, session_id, checkpoint))
 
     async def drop_checkpoint(self, session_id: str) -> None:
-        """Forget the checkpoint; harmless where there is none."""
         checked_session_id(session_id)
         await self._link.run(partial(tables.drop_checkpoint, session_id))
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
     ) -> Lease:
-        """Who holds the session from now on, by the server's clock; see `GrantsLeases`."""
         seconds = checked_lease_seconds(session_id, seconds, over)
         return await self._link.run(partial(tables.take_lease, session_id, lease, seconds, over))
 
     async def free_lease(self, session_id: str, holder: str) -> None:
-        """Let go of the session; harmless where somebody else holds it, or nobody."""
         checked_holder(session_id, holder)
         await self._link.run(partial(tables.free_lease, session_id, holder))
 
     async def lease(self, session_id: str) -> Lease | None:
-        """Who holds the session now, by the server's clock; None where nobody does. Nothing is written."""
         checked_session_id(session_id)
         return await self._link.run(partial(tables.lease, session_id))
 
     async def check(self) -> Sequence[str]:
-        """What is damaged, one line each; nothing where all is well. It reads everything."""
         return await faults_of(self._label, self._link)
 
     async def close(self) -> None:
-        """Let go of all connections; harmless when called again."""
         self._link.close()
 
 

@@ -1,8 +1,8 @@
 """The tables of a PostgreSQL database at work: logs, the list, checkpoints, leases, and the self-check.
 
-Each is a function of a connection that commits every statement by itself; where several belong together, they
-are one transaction. Values travel apart from the statements, as parameters; no text of a user ever becomes
-part of one.
+Each is a function of a connection that commits every statement by itself, the verbs of `stores.base` by their
+names among them; where several statements belong together, they are one transaction. Values travel apart from
+the statements, as parameters; no text of a user ever becomes part of one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -208,11 +208,6 @@ _FORGET = f"DELETE FROM agentloop_leases AS held WHERE NOT ({LIVES})"
 
 
 async def info(session_id: str, connection: AsyncConnection) -> SessionInfo | None:
-    """The session's line, made anew from its log where it is damaged; None where there is none.
-
-    Raises:
-        DamagedError: both are damaged.
-    """
     row = await one_row(connection, _INFO, (session_id,))
     return await _line(row, connection) if row else None
 
@@ -228,7 +223,6 @@ async def listed(scope: SessionScope, connection: AsyncConnection) -> tuple[Sess
 
 
 async def delete(session_id: str, connection: AsyncConnection) -> bool:
-    """Remove the session with all that belongs to it; an append meanwhile comes before or after."""
     async with connection.transaction():
         held = await connection.execute(_HOLD, (session_id,))
         # Without a line that is held, an append could begin the session between two of these statements.
@@ -334,19 +328,16 @@ _KEEP = f"""
 
 
 async def checkpoint(session_id: str, connection: AsyncConnection) -> Checkpoint | None:
-    """The session's checkpoint; None where there is none, or where it is damaged."""
     row = await one_row(connection, _CHECKPOINT, (session_id,))
     return checkpoint_of(row) if row else None
 
 
 async def keep_checkpoint(session_id: str, kept: Checkpoint, connection: AsyncConnection) -> None:
-    """Keep it where no newer one stands, and the session does."""
     values = {"id": session_id, "seq": kept.seq, "event_id": to_bytes(kept.event_id)}
     await connection.execute(_KEEP, {**values, "body": to_bytes(kept.body)}, prepare=True)
 
 
 async def drop_checkpoint(session_id: str, connection: AsyncConnection) -> None:
-    """Forget it."""
     await connection.execute("DELETE FROM agentloop_checkpoints WHERE session_id = %s::text", (session_id,))
 
 
@@ -372,7 +363,6 @@ _FREE = "DELETE FROM agentloop_leases WHERE session_id = %s::text AND holder = %
 async def take_lease(
     session_id: str, lease: Lease, seconds: float, over: str | None, connection: AsyncConnection
 ) -> Lease:
-    """Who holds the session now, by the server's clock."""
     values: dict[str, Any] = {
         **asdict(lease),
         "id": session_id,
@@ -393,12 +383,10 @@ async def take_lease(
 
 
 async def free_lease(session_id: str, holder: str, connection: AsyncConnection) -> None:
-    """Let go of the session where this holder has it."""
     await connection.execute(_FREE, (session_id, to_bytes(holder)), prepare=True)
 
 
 async def lease(session_id: str, connection: AsyncConnection) -> Lease | None:
-    """Who holds the session now; None for nobody."""
     row = await one_row(connection, _LIVE, (session_id,))
     return lease_of(row) if row else None
 

@@ -20,10 +20,16 @@ from agentloop.errors import DamagedError, StoreError
 from agentloop.events import Event, Record
 from agentloop.stores.base import (
     Checkpoint,
+    ChecksItself,
+    FindsWords,
     Found,
+    GrantsLeases,
+    KeepsCheckpoints,
     Lease,
     SessionInfo,
     SessionScope,
+    SessionStore,
+    TellsLeases,
     checked_append,
     checked_holder,
     checked_lease_seconds,
@@ -46,8 +52,8 @@ _MOST_ENCODED_HERE = 16
 """So many events, or fewer, are made text where the loop runs: no thread would do it beside it."""
 
 
-class SQLiteStore:
-    """A `SessionStore` in the SQLite file at `path`, with all that a store may have beside.
+class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, GrantsLeases, TellsLeases):
+    """A store in the SQLite file at `path`, with all that a store may have beside.
 
     Making one touches nothing; the first append makes the file (0600, its folder 0700 where that is
     missing), reading what is not there makes nothing. A writer waits at most `busy_seconds` for the
@@ -67,7 +73,6 @@ class SQLiteStore:
         self._opened = OpenedFile(Path(path).absolute(), busy_seconds=min(busy_seconds, _MOST_BUSY_SECONDS))
 
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
-        """Write all events after record `expect`, or none; see `SessionStore`."""
         written = checked_append(session_id, events, expect)
         if len(written) > _MOST_ENCODED_HERE:
             return await self._run(partial(_encoded_and_appended, session_id, written, expect))
@@ -76,29 +81,24 @@ class SQLiteStore:
         return await (self._at_once(append) if new.is_small else self._run(append))
 
     async def read(self, session_id: str, *, after: int = 0, most: int | None = None) -> Sequence[Record]:
-        """The records behind position `after`, at most `most`; none for a session that does not exist."""
         after, most = checked_page(session_id, after, most)
         return await self._run(partial(tables.read, session_id, after, most))
 
     async def info(self, session_id: str) -> SessionInfo | None:
-        """The session's line in the list; None for a session that does not exist."""
         checked_session_id(session_id)
         return await self._run(partial(tables.info, session_id))
 
     async def list(
         self, *, folder: str | None = None, owner: str | None = None, branches_of: str | None = None
     ) -> Sequence[SessionInfo]:
-        """The sessions, newest update first, of that folder and owner; see `SessionStore`."""
         scope = SessionScope(folder=folder, owner=owner)
         return of_trunk(await self._run(partial(tables.listed, scope)), branches_of)
 
     async def delete(self, session_id: str) -> bool:
-        """Remove a session with all that was kept beside it; False where there was none."""
         checked_session_id(session_id)
         return await self._mending(partial(self._run, partial(tables.delete, session_id)))
 
     async def sweep(self, *, owner: str | None = None, now: float | None = None) -> Sequence[SessionInfo]:
-        """Delete the sessions whose time to live is over, each by itself, and return what they were."""
         whose = SessionScope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
         gone: list[SessionInfo] = []
@@ -131,46 +131,35 @@ class SQLiteStore:
         return await self._mending(partial(self._searched, query, scope, most))
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
-        """The newest checkpoint; None where there is none."""
         checked_session_id(session_id)
         return await self._run(partial(tables.checkpoint, session_id))
 
     async def keep_checkpoint(self, session_id: str, checkpoint: Checkpoint) -> None:
-        """Keep this one in place of an older one; see `KeepsCheckpoints`."""
         checked_session_id(session_id)
         await self._run(partial(tables.keep_checkpoint, session_id, checkpoint))
 
     async def drop_checkpoint(self, session_id: str) -> None:
-        """Forget the checkpoint; harmless where there is none."""
         checked_session_id(session_id)
         await self._run(partial(tables.drop_checkpoint, session_id))
 
     async def take_lease(
         self, session_id: str, lease: Lease, *, seconds: float, over: str | None = None
     ) -> Lease:
-        """Who holds the session from now on; see `GrantsLeases`."""
         seconds = checked_lease_seconds(session_id, seconds, over)
         return await self._run(partial(tables.take_lease, session_id, lease, seconds, over))
 
     async def free_lease(self, session_id: str, holder: str) -> None:
-        """Let go of the session; harmless where somebody else holds it, or nobody."""
         checked_holder(session_id, holder)
         await self._run(partial(tables.free_lease, session_id, holder))
 
     async def lease(self, session_id: str) -> Lease | None:
-        """Who holds the session now; None where nobody does. Nothing is written."""
         checked_session_id(session_id)
         return await self._run(partial(tables.lease, session_id))
 
     async def check(self) -> Sequence[str]:
-        """Read the whole file; one line for each thing that is wrong with it, none where all is well.
+        """What is wrong with the pages, tables and indexes, then with the records, then with the list.
 
-        The pages, tables and indexes are checked, then that each record decodes and none is missing, then
-        that the list says what the logs do. Nothing that was stored is changed; tables of an older version
-        are brought up to date first, as by any first use, and a damaged full-text index is begun anew.
-
-        Raises:
-            StoreError: it could not be looked at: that says nothing of what it holds.
+        See `ChecksItself`. A damaged full-text index is begun anew.
         """
         findings: list[str] = []
         try:

@@ -1,7 +1,7 @@
 """The tables of a SQLite file at work: logs, the list of sessions, checkpoints, leases, and the self-check.
 
-Each is a function of an opened file. Those that read take one unchanging state of it, those that write are
-one transaction.
+Each is a function of an opened file, the verbs of `stores.base` by their names among them. Those that read
+take one unchanging state of it, those that write are one transaction.
 
 A lease runs out by the clock of the machine: all processes that share the file read the same one. Where that
 clock is set back, leases hold longer by as much.
@@ -89,7 +89,6 @@ def addition_of(session_id: str, events: Sequence[Event], expect: int) -> Additi
 
 
 def append(new: Addition, file: SQLiteFile) -> int:
-    """Write all of it, or nothing; see `SessionStore.append`."""
     with file.transaction() as connection:
         if not _went_on(connection, new):
             _begin_or_describe(connection, new, file)
@@ -151,12 +150,6 @@ def _length(connection: sqlite3.Connection, session_id: str) -> int:
 
 
 def read(session_id: str, after: int, most: int | None, file: SQLiteFile) -> tuple[Record, ...]:
-    """The records behind position `after`, at most `most` of them.
-
-    Raises:
-        DamagedError: one is damaged or missing.
-    """
-
     def found(connection: sqlite3.Connection) -> tuple[Any, list[Any]]:
         rows = connection.execute(_READ, (session_id, after, -1 if most is None else most))
         return _listed(connection, session_id), rows.fetchall()
@@ -188,7 +181,6 @@ _IS_FREE = f"NOT EXISTS (SELECT 1 FROM leases WHERE session_id = id AND {LIVES})
 
 
 def info(session_id: str, file: SQLiteFile) -> SessionInfo | None:
-    """The session's line; None for a session that does not exist."""
     return file.read(lambda connection: line(connection, session_id, file), None)
 
 
@@ -220,7 +212,6 @@ def listed(scope: SessionScope, file: SQLiteFile) -> tuple[SessionInfo, ...]:
 
 
 def delete(session_id: str, file: SQLiteFile) -> bool:
-    """Remove a session with all that is kept of it; False where there was none."""
     return file.change(lambda connection: _remove(connection, session_id), False)
 
 
@@ -310,19 +301,16 @@ _KEPT = f"SELECT {CHECKPOINT_COLUMNS} FROM checkpoints WHERE session_id = ?"
 
 
 def checkpoint(session_id: str, file: SQLiteFile) -> Checkpoint | None:
-    """The newest checkpoint; None where there is none, or what stands there is none."""
     row = file.read(lambda connection: connection.execute(_KEPT, (session_id,)).fetchone(), None)
     return checkpoint_of(row) if row else None
 
 
 def keep_checkpoint(session_id: str, kept: Checkpoint, file: SQLiteFile) -> None:
-    """Keep this one in place of an older one, where there is a log."""
     row = (kept.seq, to_column(kept.event_id), to_column(kept.body), session_id)
     file.change(lambda connection: connection.execute(_KEEP, row), None)
 
 
 def drop_checkpoint(session_id: str, file: SQLiteFile) -> None:
-    """Forget the checkpoint."""
     delete = "DELETE FROM checkpoints WHERE session_id = ?"
     file.change(lambda connection: connection.execute(delete, (session_id,)), None)
 
@@ -331,7 +319,6 @@ _TAKE = f"INSERT OR REPLACE INTO leases (session_id, {LEASE_COLUMNS}, until) VAL
 
 
 def take_lease(session_id: str, lease: Lease, seconds: float, over: str | None, file: SQLiteFile) -> Lease:
-    """Who holds the session from now on; see `GrantsLeases`."""
     with file.transaction() as connection:
         now = time.time()
         held = _held(connection, session_id, now)
@@ -346,13 +333,11 @@ def take_lease(session_id: str, lease: Lease, seconds: float, over: str | None, 
 
 
 def free_lease(session_id: str, holder: str, file: SQLiteFile) -> None:
-    """Let go of the session, where that holder has it."""
     free, row = "DELETE FROM leases WHERE session_id = ? AND holder = ?", (session_id, to_column(holder))
     file.change(lambda connection: connection.execute(free, row), None)
 
 
 def lease(session_id: str, file: SQLiteFile) -> Lease | None:
-    """Who holds the session now; None for nobody."""
     return file.read(lambda connection: _held(connection, session_id, time.time()), None)
 
 
