@@ -1,34 +1,15 @@
 """`OpenAIChat`, a model behind chat completions, and how its requests are made."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from openai import AsyncOpenAI
+
 from agentloop.context import for_chat_completions
-from agentloop.models import ModelRequest
+from agentloop.models import Answer, ModelRequest
 from agentloop.providers.openai.chat_answer import GrowingCompletion, whole
 from agentloop.providers.openai.dialect import Dialect
-from agentloop.providers.openai.endpoint import Form, ServedModel, post_chat
+from agentloop.providers.openai.endpoint import Body, Posted, ServedModel
 from agentloop.providers.openai.fields import OWN_FIELDS, fields_for
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatBodies:
-    """Makes the bodies of one model's requests; `max_output_tokens` limits those that name no limit."""
-
-    fields: Mapping[str, Any]
-    max_output_tokens: int | None
-
-    def of(self, request: ModelRequest, dialect: Dialect, streams: bool) -> dict[str, Any]:
-        """The body of this request, without the model's name."""
-        body: dict[str, Any] = {"messages": for_chat_completions(request.messages)}
-        if request.tools:
-            body["tools"] = request.tools
-        if limit := request.max_output_tokens or self.max_output_tokens:
-            body[dialect.limit_field] = limit
-        if streams:
-            body["stream_options"] = OWN_FIELDS["stream_options"]
-        return {**fields_for(self.fields, request), **body}
 
 
 class OpenAIChat(ServedModel):
@@ -59,7 +40,22 @@ class OpenAIChat(ServedModel):
 
     api = "chat"
 
-    @staticmethod
-    def _form_of(fields: Mapping[str, Any], limit: int | None) -> Form:
-        bodies = ChatBodies(fields=fields, max_output_tokens=limit)
-        return Form(post=post_chat, body=bodies.of, growing=GrowingCompletion, whole=whole)
+    def _body(self, request: ModelRequest, dialect: Dialect, streams: bool) -> dict[str, Any]:
+        body: dict[str, Any] = {"messages": for_chat_completions(request.messages)}
+        if request.tools:
+            body["tools"] = request.tools
+        if limit := request.max_output_tokens or self.max_output_tokens:
+            body[dialect.limit_field] = limit
+        if streams:
+            body["stream_options"] = OWN_FIELDS["stream_options"]
+        return {**fields_for(self._fields, request), **body}
+
+    def _post(self, client: AsyncOpenAI, streams: bool, body: Body) -> Posted:
+        create = client.chat.completions.with_streaming_response.create
+        return create(model=self._choice.model, messages=[], stream=streams, extra_body=body)
+
+    def _growing(self) -> GrowingCompletion:
+        return GrowingCompletion()
+
+    def _whole(self, body: bytes) -> Answer:
+        return whole(body)

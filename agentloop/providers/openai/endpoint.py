@@ -8,9 +8,9 @@ The prepared body goes in by `extra_body` and the raw response is read here, sin
 walks every message against its type hints on every call and builds a model object for every chunk.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import httpx2
@@ -52,42 +52,8 @@ from agentloop.retry import RetryPolicy
 
 Body: TypeAlias = Mapping[str, Any]
 Response: TypeAlias = AsyncAPIResponse[Any]
-Post: TypeAlias = Callable[[openai.AsyncOpenAI, str, bool, Body], AbstractAsyncContextManager[Response]]
-"""Sends a body to a model, streamed or not, and gives the response before its body is read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """One path of the API: how a request becomes a body, streamed or not, and what comes back an answer.
-
-    `growing` begins an answer that comes as events, `whole` reads one in one piece. Both raise
-    `BadAnswerError`, `ServerSaidError`, and `ModelUnavailableError` where the answer broke off.
-    `missing` says what helps where the server has no such path, `kept` are fields that no refusal takes out.
-    """
-
-    post: Post
-    body: Callable[[ModelRequest, Dialect, bool], dict[str, Any]]
-    growing: Callable[[], GrowingAnswer]
-    whole: Callable[[bytes], Answer]
-    missing: str = ""
-    kept: frozenset[str] = frozenset()
-
-
-def post_chat(
-    client: openai.AsyncOpenAI, model: str, streams: bool, body: Body
-) -> AbstractAsyncContextManager[Response]:
-    """Ask for a chat completion; the body goes in as it is, since the client would walk every message."""
-    create = client.chat.completions.with_streaming_response.create
-    return create(model=model, messages=[], stream=streams, extra_body=body)
-
-
-def post_responses(
-    client: openai.AsyncOpenAI, model: str, streams: bool, body: Body
-) -> AbstractAsyncContextManager[Response]:
-    """Ask for a response; the body goes in as it is, since the client would walk every item."""
-    create = client.responses.with_streaming_response.create
-    return create(model=model, input=[], stream=streams, extra_body=body)
-
+Posted: TypeAlias = AbstractAsyncContextManager[Response]
+"""A response before its body is read."""
 
 MOST_CHANGES = 8
 """So often one request is sent again in another form, each time one that the server has not refused."""
@@ -104,13 +70,19 @@ _LEARN_FROM: Mapping[_Asker, tuple[_Asker, ...]] = {"agent": ("agent", "side"), 
 
 
 class ServedModel:
-    """A model behind one path of a server's API; its `_form_of` says what differs between the paths.
+    """A model behind one path of a server's API; what differs between the paths, a subclass says.
 
-    `OpenAIChat` says what the arguments are.
+    That is how a request becomes a body and is sent, and what comes back an answer: `_growing` begins one
+    that comes as events, `_whole` reads one in one piece. Both raise `BadAnswerError`, `ServerSaidError`, and
+    `ModelUnavailableError` where the answer broke off. `OpenAIChat` says what the arguments are.
     """
 
     api: ClassVar[str]
     """The path, in the word of `RunSetup`."""
+    _missing: ClassVar[str] = ""
+    """What helps where the server has no such path."""
+    _kept: ClassVar[frozenset[str]] = frozenset()
+    """The fields that a user gave and no refusal takes out."""
 
     def __init__(
         self,
@@ -130,7 +102,8 @@ class ServedModel:
     ) -> None:
         tokens = named_tokens_or_none("window", window)
         limit = named_tokens_or_none("max_output_tokens", max_output_tokens)
-        form = self._form_of(common_fields(temperature, extra_body), limit)
+        fields = common_fields(temperature, extra_body)
+        self._check_fields(fields)
         choice = ServerChoice(model=model, base_url=base_url, api_key=api_key, headers=headers)
         above_zero("timeout_seconds", timeout_seconds)
         flag("stream", stream)
@@ -139,7 +112,7 @@ class ServedModel:
         if not isinstance(price, Price | None):
             raise UsageError(f"price must be a Price(…) or None, not {price!r}")
         self._choice = choice
-        self._form = form
+        self._fields = fields
         self._given_window = tokens
         self._window = ModelWindow(model, tokens, timeout_seconds=timeout_seconds)
         self._price = price
@@ -151,9 +124,25 @@ class ServedModel:
         self._clients = LoopClients(timeout_seconds)
         self._longest_answered_bytes = _SURELY_SHORT_BYTES
 
-    @staticmethod
-    def _form_of(fields: Mapping[str, Any], limit: int | None) -> Form:
-        """How requests with these further fields are made, their answers of at most `limit` tokens."""
+    def _check_fields(self, fields: Body) -> None:
+        """Refuse further fields that this path cannot take.
+
+        Raises:
+            UsageError: there are some.
+        """
+
+    def _body(self, request: ModelRequest, dialect: Dialect, streams: bool) -> dict[str, Any]:
+        """The body of this request, streamed or not, without the model's name."""
+        raise NotImplementedError
+
+    def _post(self, client: openai.AsyncOpenAI, streams: bool, body: Body) -> Posted:
+        """Send a body; it goes in as it is, since the client would walk every message."""
+        raise NotImplementedError
+
+    def _growing(self) -> GrowingAnswer:
+        raise NotImplementedError
+
+    def _whole(self, body: bytes) -> Answer:
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -234,11 +223,11 @@ class ServedModel:
         for changes_left in range(MOST_CHANGES, -1, -1):
             dialect, told = self._dialects[asker], False
             streams = dialect.streams_where(self._asks_for_streams)
-            body = dialect.spoken(self._form.body(request, dialect, streams))
+            body = dialect.spoken(self._body(request, dialect, streams))
             room = _AnswerRoom(request.max_output_tokens or self._max_output_tokens)
             try:
                 client = await self._clients.client(server)
-                posted = self._form.post(client, server.model, streams, body)
+                posted = self._post(client, streams, body)
                 async with (
                     posted as response,
                     aclosing(_received(response, server, room)) as data,
@@ -253,7 +242,8 @@ class ServedModel:
             except BORDER_ERRORS as error:
                 failure = understand(error, server)
             if changes_left and not told and (refusal := failure.refusal) is not None:
-                sent = {name: body[name] for name in body if name not in self._form.kept}
+                kept = self._kept & self._fields.keys()
+                sent = {name: value for name, value in body.items() if name not in kept}
                 if self._learn(refusal, {**sent, "stream": streams}, dialect, server, learnt, asker):
                     continue
             if failure.is_final:
@@ -266,8 +256,8 @@ class ServedModel:
         """The parts of an answer, in the form in which the server chose to send it."""
         begun = await opening(data, self._silence_seconds)
         if begins_events(begun, response.headers.get("content-type", ""), asked=streams):
-            return streamed(self._form.growing(), data, self._silence_seconds, begun)
-        return _in_one_piece(self._form.whole(begun + b"".join([piece async for piece in data])))
+            return streamed(self._growing(), data, self._silence_seconds, begun)
+        return _in_one_piece(self._whole(begun + b"".join([piece async for piece in data])))
 
     def _counted(self, answer: Answer, request_bytes: int) -> Answer:
         """The answer with its cost; the size of what it answers is remembered."""
@@ -300,8 +290,8 @@ class ServedModel:
                 self._dialects[each] = self._dialects[each].taken_back(*change)
 
     def _with_what_helps(self, error: AgentLoopError) -> AgentLoopError:
-        if self._form.missing and isinstance(error, ModelRefusedError) and error.status == 404:
-            error.args = (f"{error}; {self._form.missing}",)
+        if self._missing and isinstance(error, ModelRefusedError) and error.status == 404:
+            error.args = (f"{error}; {self._missing}",)
         return error
 
     def _given_up(self, error: ModelUnavailableError) -> ModelError:

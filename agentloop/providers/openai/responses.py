@@ -1,55 +1,19 @@
 """`OpenAIResponses`, a model behind the Responses API, and how its requests are made."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from openai import AsyncOpenAI
 
 from agentloop._plumbing.checks import shown
 from agentloop.errors import UsageError
 from agentloop.messages import Json
-from agentloop.models import ModelRequest
+from agentloop.models import Answer, ModelRequest
 from agentloop.providers.openai.dialect import Dialect
-from agentloop.providers.openai.endpoint import Form, ServedModel, post_responses
+from agentloop.providers.openai.endpoint import Body, Posted, ServedModel
 from agentloop.providers.openai.fields import ENCRYPTED_REASONING, fields_for
 from agentloop.providers.openai.items import inputs_of, instructions_of
 from agentloop.providers.openai.responses_answer import GrowingResponse, whole
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponsesBodies:
-    """Makes the bodies of one model's requests; `max_output_tokens` limits those that name no limit.
-
-    Of `fields`, `tools` and `include` are joined with those of the request; `store` stands in place of ours.
-    """
-
-    fields: Mapping[str, Any]
-    max_output_tokens: int | None
-
-    def of(self, request: ModelRequest, dialect: Dialect, _streams: bool) -> dict[str, Any]:
-        """The body of this request, without the model's name; it is the same for an answer that streams."""
-        fields = fields_for(self.fields, request)
-        asked = [name for name in fields.get("include", ()) if name != ENCRYPTED_REASONING]
-        body: dict[str, Any] = {"store": False, **fields, "include": [ENCRYPTED_REASONING, *asked]}
-        if (instructions := instructions_of(request.messages)) is not None:
-            body["instructions"] = instructions
-        body["input"] = inputs_of(request.messages, with_reasoning=dialect.returns_reasoning)
-        if tools := [*fields.get("tools", ()), *map(_flat, request.tools)]:
-            body["tools"] = tools
-        if limit := request.max_output_tokens or self.max_output_tokens:
-            body["max_output_tokens"] = limit
-        return body
-
-
-def check_lists(fields: Mapping[str, Any]) -> None:
-    """Refuse further fields that cannot be joined with ours.
-
-    Raises:
-        UsageError: `include` is no list of texts, or `tools` none of objects.
-    """
-    for name, kind, what in (("include", str, "texts"), ("tools", Mapping, "objects")):
-        value = fields.get(name, [])
-        if not isinstance(value, list | tuple) or not all(isinstance(each, kind) for each in value):
-            raise UsageError(f"extra_body: {name!r} must be a list of {what}, not {shown(value)}")
 
 
 def _flat(tool: Json) -> Json:
@@ -58,9 +22,6 @@ def _flat(tool: Json) -> Json:
     if tool.get("type") != "function" or not isinstance(function, Mapping):
         return tool
     return {"type": "function", "strict": False, **function}
-
-
-_MISSING = "a server without the Responses API has chat completions: use OpenAIChat, or --api chat"
 
 
 class OpenAIResponses(ServedModel):
@@ -83,14 +44,34 @@ class OpenAIResponses(ServedModel):
 
     api = "responses"
 
-    @staticmethod
-    def _form_of(fields: Mapping[str, Any], limit: int | None) -> Form:
-        check_lists(fields)
-        return Form(
-            post=post_responses,
-            body=ResponsesBodies(fields=fields, max_output_tokens=limit).of,
-            growing=GrowingResponse,
-            whole=whole,
-            missing=_MISSING,
-            kept=frozenset(fields.keys() & {"store"}),
-        )
+    _missing = "a server without the Responses API has chat completions: use OpenAIChat, or --api chat"
+    _kept = frozenset({"store"})
+
+    def _check_fields(self, fields: Body) -> None:
+        for name, kind, what in (("include", str, "texts"), ("tools", Mapping, "objects")):
+            value = fields.get(name, [])
+            if not isinstance(value, list | tuple) or not all(isinstance(each, kind) for each in value):
+                raise UsageError(f"extra_body: {name!r} must be a list of {what}, not {shown(value)}")
+
+    def _body(self, request: ModelRequest, dialect: Dialect, streams: bool) -> dict[str, Any]:
+        fields = fields_for(self._fields, request)
+        asked = [name for name in fields.get("include", ()) if name != ENCRYPTED_REASONING]
+        body: dict[str, Any] = {"store": False, **fields, "include": [ENCRYPTED_REASONING, *asked]}
+        if (instructions := instructions_of(request.messages)) is not None:
+            body["instructions"] = instructions
+        body["input"] = inputs_of(request.messages, with_reasoning=dialect.returns_reasoning)
+        if tools := [*fields.get("tools", ()), *map(_flat, request.tools)]:
+            body["tools"] = tools
+        if limit := request.max_output_tokens or self.max_output_tokens:
+            body["max_output_tokens"] = limit
+        return body
+
+    def _post(self, client: AsyncOpenAI, streams: bool, body: Body) -> Posted:
+        create = client.responses.with_streaming_response.create
+        return create(model=self._choice.model, input=[], stream=streams, extra_body=body)
+
+    def _growing(self) -> GrowingResponse:
+        return GrowingResponse()
+
+    def _whole(self, body: bytes) -> Answer:
+        return whole(body)
