@@ -2,7 +2,7 @@
 
 `Leases.held` takes the lease: it refuses, waits, or takes over where another run has it. The `Holder` renews
 it, and lets go of it at the end. What a holder does that is put out is cancelled, in all its tasks, and that
-comes out of it as an error of its own (`TakeOver`).
+comes out of it as an error of its own.
 
 The log does not rest on leases. Whoever writes to it without one, or after it ran out, meets the log's
 compare-and-swap. They look first whether it is the same log still: one that was begun anew may be as long.
@@ -154,50 +154,6 @@ def _process_of(lease: Lease) -> Process:
     return Process(place=lease.place, pid=lease.pid, started=lease.started)
 
 
-class TakeOver:
-    """Whether, and why, the work on a session was put out, and what ends it then."""
-
-    def __init__(self) -> None:
-        self.why: StoreError | None = None
-        self._has_cancelled: dict[asyncio.Task[object], bool] = {}
-        """The tasks at work, and whether it is this that has cancelled each."""
-
-    def now(self, why: StoreError) -> None:
-        """Put out the work that goes on, and all that would begin later; that is what ends it."""
-        self.why = why
-        for task in self._has_cancelled:
-            self._has_cancelled[task] = True
-            task.cancel()
-
-    @contextlib.contextmanager
-    def ends(self) -> Iterator[None]:
-        """Being put out ends what is done in the block.
-
-        Raises:
-            StoreError: why it was put out, where nobody cancelled it beside.
-        """
-        task = asyncio.current_task()
-        assert task
-        if self.why is not None:
-            raise self.why
-        self._has_cancelled[task], before = False, task.cancelling()
-        try:
-            yield
-        except asyncio.CancelledError:
-            if self._called_off(task) and self.why is not None and task.cancelling() <= before:
-                raise self.why from None
-            raise
-        finally:
-            self._called_off(task)
-
-    def _called_off(self, task: asyncio.Task[object]) -> bool:
-        """Whether it cancelled the work, which from now on counts as not cancelled by that."""
-        has_cancelled = self._has_cancelled.pop(task, False)
-        if has_cancelled:
-            task.uncancel()
-        return has_cancelled
-
-
 LEASE_SECONDS = 30.0
 """How long a lease lasts that nobody renews: longer than a busy machine stands still, and no longer than a
 person waits for a session whose machine has died. Our own figure."""
@@ -265,7 +221,10 @@ class Holder:
         self._sure: Instant | None = claim.asked if claim else None
         """When the lease was last surely held; None where there is none."""
         self.put_out_by: Lease | None = None
-        self._put_out = TakeOver()
+        self._why: StoreError | None = None
+        """Why it was put out."""
+        self._at_work: dict[asyncio.Task[object], bool] = {}
+        """The tasks at work, and whether it is being put out that has cancelled each."""
         self._check_alone: Callable[[], Awaitable[None]] = _alone
         self._renewing = None if claim is None else asyncio.create_task(self._renewed(claim))
 
@@ -281,8 +240,8 @@ class Holder:
             TakenOverError: somebody else does.
             StoreError: the store could not be asked.
         """
-        if self._put_out.why is not None:
-            raise self._put_out.why
+        if self._why is not None:
+            raise self._why
         if self._claim is not None and await self._claim.taken() is not None:
             raise TakenOverError(self._session_id)
         return self._claim is not None
@@ -296,8 +255,8 @@ class Holder:
             TakenOverError: somebody else has it now, or another run has begun there.
             ConflictError: it was deleted; its id may be another's now.
         """
-        if self._put_out.why is not None:
-            raise self._put_out.why
+        if self._why is not None:
+            raise self._why
         if self._claim is None:
             return True
         if self._is_sure(self._claim):
@@ -311,18 +270,36 @@ class Holder:
 
     @contextlib.contextmanager
     def working(self, check_alone: Callable[[], Awaitable[None]]) -> Iterator[None]:
-        """Being put out ends what is done in the block.
+        """Being put out ends what is done in the block, in all its tasks, and what would begin later.
 
         With each renewal `check_alone` raises where it is not: the lease may have run out, another run have
         come and gone, and the session be another's now.
 
         Raises:
-            TakenOverError: another runner has put this one out.
+            TakenOverError: another runner has put this one out, and nobody cancelled it beside.
             ConflictError: the session was deleted.
         """
         self._check_alone = check_alone
-        with self._put_out.ends():
+        task = asyncio.current_task()
+        assert task
+        if self._why is not None:
+            raise self._why
+        self._at_work[task], before = False, task.cancelling()
+        try:
             yield
+        except asyncio.CancelledError:
+            if self._called_off(task) and self._why is not None and task.cancelling() <= before:
+                raise self._why from None
+            raise
+        finally:
+            self._called_off(task)
+
+    def _called_off(self, task: asyncio.Task[object]) -> bool:
+        """Whether being put out cancelled the task, which from now on counts as not cancelled by that."""
+        has_cancelled = self._at_work.pop(task, False)
+        if has_cancelled:
+            task.uncancel()
+        return has_cancelled
 
     async def free(self) -> None:
         """Let go of the session; harmless when called again."""
@@ -350,7 +327,11 @@ class Holder:
             try:
                 await self._renew(claim)
             except (TakenOverError, ConflictError) as error:
-                return self._put_out.now(error)
+                self._why = error
+                for task in self._at_work:
+                    self._at_work[task] = True
+                    task.cancel()
+                return
             except Exception:  # noqa: BLE001 — whatever a store may raise: the log is safe without a lease
                 continue
 
