@@ -326,14 +326,10 @@ class Notices:
     _in_trouble: bool = False
     _said_newest: str | None = None
 
-    def waits(self) -> None:
-        """It is connected."""
-        self._say(f"worker {self.worker} waits for runs")
-
     def trouble(self, why: str) -> None:
         """Something does not work, and is tried again."""
         if not self._in_trouble:
-            self._say(f"the worker cannot do its work, it tries again: {why}")
+            self.say(f"the worker cannot do its work, it tries again: {why}")
         self._in_trouble = True
 
     @contextlib.contextmanager
@@ -349,27 +345,20 @@ class Notices:
     def over(self) -> None:
         """All works."""
         if self._in_trouble:
-            self._say("the worker can do its work again")
+            self.say("the worker can do its work again")
         self._in_trouble = False
-
-    def handed_back(self) -> None:
-        """It was stopped, and its runs are in their queues again."""
-        self._say("stopped: its runs are handed back")
-
-    def not_handed_back(self) -> None:
-        """It was stopped, and what it had still counts as its own."""
-        self._say("stopped: the database did not take its runs back: another worker finds those that it had")
 
     def new_runs_go_to(self, newest: str, own: str) -> None:
         """It is of one version, and new runs go to that of the worker that started last."""
         if newest not in (own, self._said_newest):
-            self._say(
+            self.say(
                 f"new runs go to workers of version {newest!r}, the last to start; "
                 f"this one, of {own!r}, goes on with its own"
             )
         self._said_newest = newest
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """Tell them this line, whatever it is that hears it."""
         try:
             self.hears(line)
         except BaseException as error:  # what a user's function raises is reported, as of any callback

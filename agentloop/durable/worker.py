@@ -83,6 +83,7 @@ HAND_BACK_SECONDS = 10.0
 """How long the database may take to put the runs back in their queues, on top of the grace. Where it takes
 longer, whoever looks for dead workers finds them. Our own figure."""
 
+_NOT_HANDED_BACK = "stopped: the database did not take its runs back: another worker finds those that it had"
 _OWN_CONNECTIONS = 4
 _DAY_SECONDS = 86_400.0
 _LONGEST_VERSION = 200
@@ -185,7 +186,7 @@ class Worker:
         except BaseException:  # whatever keeps it from starting, nothing stays open; raised again
             await self._close()
             raise
-        self._notices.waits()
+        self._notices.say(f"worker {self.id} waits for runs")
         looking = asyncio.create_task(self._look_after_others(dbos))
         try:
             await self._stop.wait()
@@ -258,9 +259,9 @@ class Worker:
                 await engine.hand_back(dbos, self.id)
         except Exception as error:  # noqa: BLE001 — whatever it is, who looks for dead workers finds them
             self._warn("runs_not_handed_back", error)
-            self._notices.not_handed_back()
+            self._notices.say(_NOT_HANDED_BACK)
         else:
-            self._notices.handed_back()
+            self._notices.say("stopped: its runs are handed back")
 
     def _warn(self, event: str, error: Exception) -> None:
         warn(event, worker=self.id, error=words_of(error))
