@@ -21,7 +21,7 @@ from agentloop.context import Finish, next_step
 from agentloop.errors import DamagedError, SessionNotFoundError, UsageError
 from agentloop.events import RunSetup, RunStartRecord
 from agentloop.redaction import Secrets, secrets_in_address
-from agentloop.sessions import Session, check_free, new_session_id
+from agentloop.sessions import Session, Sessions, new_session_id
 from agentloop.stores import SessionInfo, SessionStore, checked_session_id, open_store
 
 _PAGE_RECORDS = 200
@@ -82,7 +82,7 @@ async def session_id_for(
         UsageError: what should be one is several, or the id is taken by another owner.
     """
     if choice.exact is not None:
-        await check_free(choice.exact, store, owner)
+        await Sessions(store=store, owner=owner).check_free(choice.exact)
         return choice.exact
     if choice.existing is not None:
         return (await find_session(choice.existing, store, owner=owner)).id

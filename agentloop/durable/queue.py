@@ -41,7 +41,7 @@ from agentloop.errors import StoreError, UsageError
 from agentloop.messages import Message
 from agentloop.redaction import Redact, Redaction, checked_redaction
 from agentloop.run import as_user_message, title_of
-from agentloop.sessions import check_free, new_session_id
+from agentloop.sessions import Sessions, new_session_id
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore, check_trunk, checked_owner, checked_ttl
 
@@ -124,24 +124,6 @@ def _client(tables: DbosTables) -> DBOSClient:
     return client
 
 
-async def check_owner(owner: str, session_id: str, store: SessionStore, client: QueueClient) -> None:
-    """Refuse a session that is somebody else's, or will be once its first run begins.
-
-    Raises:
-        UsageError: it is, or the id is not allowed.
-        StoreError: the database could not be reached.
-    """
-    await check_free(session_id, store, owner)
-    first = await client.asked(
-        lambda dbos: dbos.list_workflows(
-            name=WORKFLOW, attributes={"session": session_id}, status=list(OPEN), limit=1, load_input=False
-        )
-    )
-    is_theirs = any((run.attributes or {}).get("owner") != owner for run in first)
-    if is_theirs and await store.info(session_id) is None:
-        raise UsageError(f"session id {session_id!r} is taken by a run in the queue: choose another")
-
-
 _POLL_SECONDS = 0.5
 
 
@@ -183,8 +165,8 @@ class RunQueue:
         """
         message = self._redaction.hide(as_user_message(prompt))
         session = new_session_id() if session_id is None else check_trunk(session_id)
-        if session_id is not None and self._owner is not None:
-            await check_owner(self._owner, session, self._store, self._client)
+        if session_id is not None:
+            await self._check_owner(session)
         ttl_seconds = checked_ttl(ttl_seconds)
         order = Order(session_id=session, prompt=message, owner=self._owner, ttl_seconds=ttl_seconds)
         run_id = uuid.uuid4().hex
@@ -319,6 +301,24 @@ class RunQueue:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def _check_owner(self, session_id: str) -> None:
+        """Refuse a session that is somebody else's, or will be once its first run begins."""
+        if self._owner is None:
+            return
+        await Sessions(store=self._store, owner=self._owner).check_free(session_id)
+        first = await self._client.asked(
+            lambda dbos: dbos.list_workflows(
+                name=WORKFLOW,
+                attributes={"session": session_id},
+                status=list(OPEN),
+                limit=1,
+                load_input=False,
+            )
+        )
+        is_theirs = any((run.attributes or {}).get("owner") != self._owner for run in first)
+        if is_theirs and await self._store.info(session_id) is None:
+            raise UsageError(f"session id {session_id!r} is taken by a run in the queue: choose another")
 
     async def _one(self, run_id: str) -> QueuedRun:
         return self._shown(await self._status(run_id))

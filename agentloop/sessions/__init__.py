@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from agentloop._plumbing.faces import loaded_later
-from agentloop.sessions.session import Session, Sessions, check_free, new_session_id
+from agentloop.sessions.session import Session, Sessions, new_session_id
 from agentloop.sessions.checkpoint import checkpoint_of
 from agentloop.sessions.conflicts import MovedOnError, Rebase, append_rebased, has_begun
 from agentloop.sessions.conflicts import rebase_any, rebase_beside, rebase_same_run

@@ -21,37 +21,6 @@ from agentloop.sessions.lease import Holder, Leases
 from agentloop.stores.base import Checkpoint, KeepsCheckpoints, SessionStore, checked_session_id
 
 
-async def check_seen(session_id: str, store: SessionStore, owner: str | None) -> None:
-    """Refuse a session that is not this owner's, as if it were not there; None sees all.
-
-    Raises:
-        SessionNotFoundError: it is somebody else's, or nobody's.
-        UsageError: the id is not allowed.
-    """
-    if await _is_hidden(session_id, store, owner):
-        raise SessionNotFoundError(f"there is no session {session_id!r}")
-
-
-async def check_free(session_id: str, store: SessionStore, owner: str | None) -> None:
-    """Refuse to begin or go on with a session that is not this owner's; None may with all.
-
-    Raises:
-        UsageError: it is somebody else's, or nobody's, or the id is not allowed.
-    """
-    if await _is_hidden(session_id, store, owner):
-        raise UsageError(
-            f"session id {session_id!r} is taken by another owner: choose another id, or name its owner "
-            "(owner=, --owner)"
-        )
-
-
-async def _is_hidden(session_id: str, store: SessionStore, owner: str | None) -> bool:
-    if owner is None:
-        return False
-    info = await store.info(checked_session_id(session_id))
-    return info is not None and info.owner != owner
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """One conversation as it was when read or last written; a change makes a new value.
@@ -217,12 +186,32 @@ class Sessions:
         return self.leases.held(session_id, self.store)
 
     async def check_seen(self, session_id: str) -> None:
-        """See `check_seen`."""
-        await check_seen(session_id, self.store, self.owner)
+        """Refuse a session that is not this owner's, as if it were not there.
+
+        Raises:
+            SessionNotFoundError: it is somebody else's, or nobody's.
+            UsageError: the id is not allowed.
+        """
+        if await self._hides(session_id):
+            raise SessionNotFoundError(f"there is no session {session_id!r}")
 
     async def check_free(self, session_id: str) -> None:
-        """See `check_free`."""
-        await check_free(session_id, self.store, self.owner)
+        """Refuse to begin or go on with a session that is not this owner's.
+
+        Raises:
+            UsageError: it is somebody else's, or nobody's, or the id is not allowed.
+        """
+        if await self._hides(session_id):
+            raise UsageError(
+                f"session id {session_id!r} is taken by another owner: choose another id, or name its owner "
+                "(owner=, --owner)"
+            )
+
+    async def _hides(self, session_id: str) -> bool:
+        if self.owner is None:
+            return False
+        info = await self.store.info(checked_session_id(session_id))
+        return info is not None and info.owner != self.owner
 
     async def beside(self, session_id: str) -> Self:
         """The same for logs that belong to that session: its owner's, of its folder, kept as long."""
