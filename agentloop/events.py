@@ -47,10 +47,6 @@ Made: TypeAlias = Literal["summary", "digest", "note"]
 """How what stands instead was made: written by a model, computed from the log, or one line that says so."""
 
 
-def _new_id() -> str:
-    return uuid.uuid4().hex
-
-
 def _later(default: Any) -> Any:
     """A field that came later: it is written where it says something, so older records keep their bytes."""
     return field(default=default, metadata={"later": True})
@@ -60,7 +56,7 @@ def _later(default: Any) -> Any:
 class Event:
     """What all records share."""
 
-    id: str = field(default_factory=_new_id, compare=False, repr=False)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False, repr=False)
     time: float = field(default_factory=time.time, compare=False, repr=False)
 
 

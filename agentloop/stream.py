@@ -481,7 +481,9 @@ def together(results: Sequence[CompactionResult]) -> CompactionResult:
         tokens_after=last.tokens_after,
         messages_after=last.messages_after,
         archived=tuple(sorted({seq for each in results for seq in each.archived})),
-        archived_events=tuple(sorted((one for each in results for one in each.archived_events), key=_seq)),
+        archived_events=tuple(
+            sorted((one for each in results for one in each.archived_events), key=lambda record: record.seq)
+        ),
         kept_events=last.kept_events,
         compacted_events=last.compacted_events,
         shortened=tuple(sorted({seq for each in results for seq in each.shortened})),
@@ -491,7 +493,3 @@ def together(results: Sequence[CompactionResult]) -> CompactionResult:
         unreported=sum((each.unreported for each in results), Usage()),
         cost=sum(costs) if costs else None,
     )
-
-
-def _seq(record: Record) -> int:
-    return record.seq

@@ -179,7 +179,7 @@ class RunQueue:
                 "session": session,
                 "queue": queue,
                 "owner": self._owner,
-                "prompt": _first_words(message),
+                "prompt": title_of(message).replace("\0", "\ufffd"),  # its column takes no NUL
             },
         }
         text = json.dumps({**order.to_json(), "submitted": time.time()})
@@ -342,8 +342,3 @@ class RunQueue:
                 name=WORKFLOW, load_input=False, attributes=attributes or None, **only
             )
         )
-
-
-def _first_words(message: Message) -> str:
-    """What the queue shows of a prompt; its column takes no NUL."""
-    return title_of(message).replace("\0", "\ufffd")

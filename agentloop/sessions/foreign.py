@@ -45,14 +45,11 @@ def messages_in(values: Iterable[tuple[str, object]]) -> list[Json] | None:
     form = next((form for form in FORMS if any(form.tells(value) for _, value in found)), None)
     if form is None:
         return None
-    for where, value in found:
-        if form.field and not _is_list_of_objects(value.get(form.field, [])):
+    for where, value in found if form.field else ():
+        held = value.get(form.field, [])
+        if not (isinstance(held, list) and all(isinstance(each, Mapping) for each in held)):
             raise UsageError(f"nothing imported: {where}: {form.field!r} must be a list of objects")
     return chat_messages(form.messages([value for _, value in found]))
-
-
-def _is_list_of_objects(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, Mapping) for each in value)
 
 
 def _is_claude_code(value: Json) -> bool:
@@ -105,10 +102,6 @@ def _is_items(value: Json) -> bool:
 def _is_said(item: Json) -> bool:
     kind = str(item.get("type"))
     return _is_items(item) or kind.endswith(("_call", "_call_output"))
-
-
-def _is_conversation(value: Json) -> bool:
-    return isinstance(value.get("messages"), list)
 
 
 def _of_conversations(values: Sequence[Json]) -> Iterator[Json]:
@@ -262,7 +255,7 @@ FORMS = (
     FileForm(name="a session of codex", tells=_is_codex, messages=_of_codex),
     FileForm(
         name='{"messages": […]}, with a trajectory of mini-swe-agent among them',
-        tells=_is_conversation,
+        tells=lambda value: isinstance(value.get("messages"), list),
         messages=_of_conversations,
         field="messages",
     ),

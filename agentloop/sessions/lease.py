@@ -96,11 +96,6 @@ def part_of(lease: Lease) -> Iterator[None]:
             _MINE.reset(token)
 
 
-def is_of_this_work(lease: Lease) -> bool:
-    """Whether the code that asks is a part of its holder's work."""
-    return lease.holder in _MINE.get()
-
-
 def is_dead(lease: Lease) -> bool:
     """Whether it is known that its holder works no more: the process, or the event loop, is gone."""
     process = _process_of(lease)
@@ -143,13 +138,6 @@ def busy(session_id: str, lease: Lease) -> SessionBusyError:
     )
 
 
-def busy_with_itself(session_id: str) -> SessionBusyError:
-    """The refusal of a session to a part of the run that holds it."""
-    return SessionBusyError(
-        f"session {session_id!r} is held by the very run that asks for it: give the other another session"
-    )
-
-
 def _process_of(lease: Lease) -> Process:
     return Process(place=lease.place, pid=lease.pid, started=lease.started)
 
@@ -187,10 +175,6 @@ class Claim:
     lease: Lease
     seconds: float = LEASE_SECONDS
     asked: Instant = field(default_factory=Instant)
-
-    def from_now(self) -> "Claim":
-        """The claim, its lease saying that the work begins now."""
-        return replace(self, lease=replace(self.lease, since=time()), asked=Instant())
 
     async def taken(self, over: str | None = None) -> Lease | None:
         """Take the lease, or renew it; whoever holds it instead. The holder `over` is put out.
@@ -423,8 +407,9 @@ class Leases:
     async def _waited_for(self, claim: Claim) -> Claim:
         over, pauses, waits = None, _pauses(), self.waits
         while (other := await claim.taken(over)) is not None:
-            if is_of_this_work(other):
-                raise busy_with_itself(claim.session_id)
+            if other.holder in _MINE.get():
+                who = "held by the very run that asks for it: give the other another session"
+                raise SessionBusyError(f"session {claim.session_id!r} is {who}")
             over = other.holder if self.when_busy == "take_over" or self.is_over(other) else None
             if over is not None:
                 continue
@@ -435,7 +420,7 @@ class Leases:
                 await asyncio.sleep(next(pauses))
             elif not await lets_go(other):
                 raise busy(claim.session_id, other)
-            claim = claim.from_now()
+            claim = replace(claim, lease=replace(claim.lease, since=time()), asked=Instant())
         return claim
 
 

@@ -43,6 +43,7 @@ _ONE_BY_ONE = (
 _LAST_SCANNED = 0x1FFFF
 _RARE = "\\U00020000-\\U000323af"
 """More Chinese: the two planes behind the last character that is looked at, which hold nothing else."""
+_ASCII_WORD = pattern(f"[a-z0-9]{{1,{MOST_WORD_CHARS}}}")
 _QUOTED = pattern(r'"([^"]*)"?|([^\s"]+)')
 
 
@@ -53,7 +54,7 @@ def words_of(text: str) -> list[str]:
     ['read', 'the', 'file', 'naïve', '1', 'md', '東', '京']
     """
     if text.isascii():
-        return _ascii_word().findall(text.lower())
+        return _ASCII_WORD.findall(text.lower())
     return [word for word, _ in _places(text)]
 
 
@@ -189,11 +190,6 @@ def _joined(words: Sequence[str]) -> str:
 def _wordless() -> tuple[str, ...]:
     kinds = set(get_args(AnyEvent)) - {MessageRecord, Compacted, Described, Noted, Unknown}
     return tuple(f'{{"v":{SCHEMA_VERSION},"kind":"{kind_name(kind)}",' for kind in kinds)
-
-
-@cache
-def _ascii_word() -> re.Pattern[str]:
-    return re.compile(f"[a-z0-9]{{1,{MOST_WORD_CHARS}}}")
 
 
 @cache

@@ -232,7 +232,9 @@ class GrowingCompletion:
         Raises:
             ModelUnavailableError: it ended before the answer did; further ones as for `answer`.
         """
-        if self.begun and (self._has_ended() or (done and self._may_be_done())):
+        # Nothing but the stream's own end may say so.
+        may_be_done = done and (self.finish.word is not None or self.calls.are_whole())
+        if self.begun and (may_be_done or self._has_ended()):
             return self.answer(), self._content.rest()
         if self.begun or not (done or foreign):
             raise ModelUnavailableError(BROKEN_OFF)
@@ -244,10 +246,6 @@ class GrowingCompletion:
         """Whether it says its end, and surely where a call's arguments may be still to come."""
         finish = self.finish
         return finish.is_over and (finish.sure or finish.word in CUT_SHORT or self.calls.are_begun())
-
-    def _may_be_done(self) -> bool:
-        """Whether it may have ended where nothing but the stream's own end says so."""
-        return self.finish.word is not None or self.calls.are_whole()
 
     def answer(self) -> Answer:
         """What has come, as one answer; it says nothing where a completion came without a choice.

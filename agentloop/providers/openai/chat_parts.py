@@ -426,9 +426,6 @@ class _GrowingCall:
     def _is_said_again(self) -> bool:
         return self._repeats and len(self._arguments) > 1
 
-    def _is_repeated_in(self, arguments: str) -> bool:
-        return self._repeats and (not self._arguments or arguments.startswith(self._arguments[-1]))
-
     def _add_name(self, name: object) -> None:
         """A name comes whole as a rule; some servers repeat it, few send it in pieces or all so far of it."""
         if isinstance(name, str) and name != self._name:
@@ -438,7 +435,8 @@ class _GrowingCall:
         if arguments is not None and not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)
         if arguments:
-            self._repeats = self._is_repeated_in(arguments)
+            newest = self._arguments[-1] if self._arguments else ""
+            self._repeats = self._repeats and arguments.startswith(newest)
             self._arguments.append(arguments)
 
 

@@ -188,11 +188,6 @@ class Dialect:
         """The name of an answer's limit in chat completions."""
         return next((name for name in LIMIT_FIELDS if name not in self.without), LIMIT_FIELDS[0])
 
-    @property
-    def returns_reasoning(self) -> bool:
-        """Whether reasoning goes back at all."""
-        return self.reasoning != "none"
-
     def streams_where(self, wished: bool) -> bool:
         """Whether requests stream where that is `wished`, or is not: as the server must or can have it."""
         return wished if self.streams is None else self.streams

@@ -415,9 +415,9 @@ def http_status_of(body: object, *, begun: bool) -> int:
     text = said(body)
     if (named := next(_named(body), None)) is not None:
         return 200 if named == 500 and _FINAL.search(text) else named
-    if _FINAL.search(text) or not (begun or _text_may_pass(text)):
+    if _FINAL.search(text):
         return 200
-    return 500
+    return 500 if begun or (_PASSING.search(text) and not _BLAMES_REQUEST.search(text)) else 200
 
 
 def _numbers(body: object) -> Iterator[int]:
@@ -436,10 +436,6 @@ def _named(body: object) -> Iterator[int]:
 def _status_named(name: str) -> int | None:
     found = (status for status, pattern in _STATUS_OF_NAMES if re.search(pattern, name, re.IGNORECASE))
     return next(found, None)
-
-
-def _text_may_pass(text: str) -> bool:
-    return bool(_PASSING.search(text)) and not _BLAMES_REQUEST.search(text)
 
 
 _NUMBER = re.compile(r"\s*[0-9]+(\.[0-9]+)?\s*")

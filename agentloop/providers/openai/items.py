@@ -314,7 +314,9 @@ class Pairs:
                 thoughts.append(item)
                 continue
             if thoughts:
-                known = _is_led_to(item) and all(map(self._goes_back, thoughts))
+                # What a call gave is never what reasoning led to.
+                is_led_to = item is not None and not str(item.get("type")).endswith("_output")
+                known = is_led_to and all(map(self._goes_back, thoughts))
                 yield from (self._sent(thought) for thought in thoughts if known)
                 thoughts = []
             if item is not None:
@@ -339,11 +341,6 @@ class Pairs:
             return _without_id(item)
         self._ids.add(name)
         return item
-
-
-def _is_led_to(item: ResponseItem | None) -> bool:
-    """Whether it can be what reasoning led to: what a call gave never is."""
-    return item is not None and not str(item.get("type")).endswith("_output")
 
 
 def _without_id(item: ResponseItem) -> ResponseItem:

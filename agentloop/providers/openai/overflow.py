@@ -299,14 +299,9 @@ def _is_of_length(status: int, text: str, codes: Set[str], sizes: NamedSizes) ->
     if _SURELY_LENGTH.search(text):
         return True
     if _OF_USE.search(text):
-        rest = _without_use(text)
+        rest = " ".join(each for each in _BETWEEN_SENTENCES.split(text) if not _OF_USE.search(each))
         return _names_more_than_fits(rest, sizes_in(rest))
     return status == 413 or bool(_LENGTH.search(text)) or _names_more_than_fits(text, sizes)
-
-
-def _without_use(text: str) -> str:
-    """The sentences that speak neither of time nor of load nor of money."""
-    return " ".join(each for each in _BETWEEN_SENTENCES.split(text) if not _OF_USE.search(each))
 
 
 def _is_of_the_answer(text: str, sizes: NamedSizes) -> bool:

@@ -59,7 +59,7 @@ class OpenAIResponses(ServedModel):
         body: dict[str, Any] = {"store": False, **fields, "include": [ENCRYPTED_REASONING, *asked]}
         if (instructions := instructions_of(request.messages)) is not None:
             body["instructions"] = instructions
-        body["input"] = inputs_of(request.messages, with_reasoning=dialect.returns_reasoning)
+        body["input"] = inputs_of(request.messages, with_reasoning=dialect.reasoning != "none")
         if tools := [*fields.get("tools", ()), *map(_flat, request.tools)]:
             body["tools"] = tools
         if limit := request.max_output_tokens or self.max_output_tokens:

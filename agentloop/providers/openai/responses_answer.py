@@ -61,7 +61,8 @@ def _answer_of(response: Json, items: list[Any]) -> Answer:
         raise BadAnswerError(_NO_END)
     check_count(items)
     try:
-        message = message_of([_in_api_shape(item) for item in _each_once(cleaned(items))])
+        objects = [item for item in cleaned(items) if isinstance(item, Mapping)]
+        message = message_of([_in_api_shape(item) for item in dedupe_calls(objects, _id_and_words)])
     except (UsageError, RecursionError) as error:
         raise BadAnswerError("the server's answer is nested too deep") from error
     finish = _finish(response, items) or ("tool_calls" if message.tool_calls else "stop")
@@ -98,11 +99,6 @@ def _is_cut_call(item: object) -> bool:
     if not isinstance(item, Mapping) or str(item.get("type")) not in INPUT_FIELDS:
         return False
     return item.get("status") == "incomplete"
-
-
-def _each_once(items: list[Any]) -> list[Json]:
-    """The items that are objects; a call that is sent twice is one."""
-    return dedupe_calls([item for item in items if isinstance(item, Mapping)], _id_and_words)
 
 
 def _id_and_words(item: Json) -> tuple[Hashable, Hashable]:
@@ -326,7 +322,8 @@ class GrowingItems:
 
     def has_a_bare_call(self) -> bool:
         """Whether a call has begun of whose arguments nothing came, nor that it is whole."""
-        return any(not each.is_whole and _is_bare(each.item()) for each in self._items)
+        begun = [each.item() for each in self._items if not each.is_whole]
+        return any(_is_call(item) and not item.get(INPUT_FIELDS[str(item["type"])]) for item in begun)
 
     def output(self) -> list[Json]:
         """The items, in the order in which they began."""
@@ -400,10 +397,6 @@ class _GrowingItem:
     def _part(self, index: int, kind: str) -> tuple[Json, list[str]]:
         empty: Json = {"type": kind, "annotations": []} if kind == "output_text" else {"type": kind}
         return self._parts.setdefault(index, (empty, []))
-
-
-def _is_bare(item: Json) -> bool:
-    return _is_call(item) and not item.get(INPUT_FIELDS[str(item["type"])])
 
 
 def _is_call(item: Json) -> bool:

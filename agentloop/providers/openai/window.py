@@ -52,7 +52,8 @@ async def ask_server(http: httpx2.AsyncClient, server: Server, *, seconds: float
         async with asyncio.timeout(seconds):
             listed = await _answer(http, _beside(server, "models"))
             found = listed_window(listed, server.model)
-            if found is None or _is_llama(listed):
+            is_llama = any(entry.get("owned_by") == "llamacpp" for entry in _entries(listed))
+            if found is None or is_llama:
                 props = f"props?model={quote(server.model, safe='')}&autoload=false"
                 found = props_window(await _answer(http, _above(server, props))) or found
             if found is None:
@@ -121,10 +122,6 @@ def _smallest(entries: Iterable[Mapping[str, Any]]) -> int | None:
 def _tokens(figure: object) -> int | None:
     """A plausible window."""
     return believed_window(tokens_in(figure))
-
-
-def _is_llama(listed: object) -> bool:
-    return any(entry.get("owned_by") == "llamacpp" for entry in _entries(listed))
 
 
 def _beside(server: Server, path: str) -> str:

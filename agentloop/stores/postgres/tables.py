@@ -279,11 +279,8 @@ async def _line(row: tuple[Any, ...], connection: AsyncConnection) -> SessionInf
     if line := whole_line("", row):
         return line
     there = await all_rows(connection, _LOG, (row[0],))
-    return await in_thread(_made_anew, row[0], there) or line_of("", row)
-
-
-def _made_anew(session_id: str, rows: Sequence[tuple[int, str]]) -> SessionInfo | None:
-    return line_from(session_id, (record_of("", session_id, *row) for row in rows))
+    records = (record_of("", row[0], *each) for each in there)
+    return await in_thread(line_from, row[0], records) or line_of("", row)
 
 
 async def _line_or_none(row: tuple[Any, ...], connection: AsyncConnection) -> SessionInfo | None:
