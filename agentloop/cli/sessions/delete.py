@@ -10,7 +10,7 @@ import math
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -34,7 +34,7 @@ from agentloop.cli.sessions.command import (
 from agentloop.cli.sessions.pages import Tell, good_pages, say_nothing, warn
 from agentloop.cli.terminal import StandardOutput, error_console, few, listing, moment, say
 from agentloop.errors import SessionBusyError, StoreError, UsageError
-from agentloop.events import Compacted, MessageRecord, NotCompacted, Record
+from agentloop.events import Compacted, Event, MessageRecord, NotCompacted
 from agentloop.messages import Message
 from agentloop.prompts import COMPRESSED, SPILLED, ends_of
 from agentloop.redaction import redacted
@@ -241,13 +241,12 @@ async def history_of(opened: Opened, info: SessionInfo) -> History:
     messages, faults = 0, list[str]()
     transcripts, results = dict[str, float](), dict[str, float]()
     try:
-        async with aclosing(good_pages(opened.store, info, tell=faults.append)) as read:
-            async for page in read:
-                messages += sum(isinstance(record.event, MessageRecord) for record in page)
-                for name, time in _transcripts(page):
-                    transcripts.setdefault(name, time)
-                for result in long_results(page):
-                    results.setdefault(file_name(result), result.time)
+        async with aclosing(_events(opened, info, faults.append)) as events:
+            async for event in events:
+                is_said = isinstance(event, MessageRecord)
+                messages += is_said
+                if name := file_named_by(event):
+                    (results if is_said else transcripts).setdefault(name, event.time)
     except StoreError as error:
         faults.append(str(error))
     return History(
@@ -259,22 +258,22 @@ async def history_of(opened: Opened, info: SessionInfo) -> History:
     )
 
 
-def _transcripts(page: Iterable[Record]) -> Iterator[tuple[str, float]]:
-    for record in page:
-        if isinstance(record.event, Compacted | NotCompacted) and record.event.transcript:
-            yield record.event.transcript, record.event.time
+async def _events(opened: Opened, info: SessionInfo, tell: Tell = say_nothing) -> AsyncGenerator[Event]:
+    """What a session's log says, as far as it can be read; of the rest this is told."""
+    async with aclosing(good_pages(opened.store, info, tell=tell)) as read:
+        async for page in read:
+            for record in page:
+                yield record.event
 
 
-def long_results(page: Iterable[Record]) -> Iterator[MessageRecord]:
-    """The results of which a file holds the whole."""
-    for record in page:
-        if isinstance(record.event, MessageRecord) and record.event.spilled:
-            yield record.event
-
-
-def file_name(result: MessageRecord) -> str:
-    """How the file is called that holds the whole of this result."""
-    return PurePath(result.spilled or "").name
+def file_named_by(event: Event) -> str | None:
+    """The transcript, or the file with the whole of a long result, that a record names."""
+    match event:
+        case MessageRecord(spilled=str(path)):
+            return PurePath(path).name
+        case Compacted(transcript=name) | NotCompacted(transcript=name):
+            return name
+    return None
 
 
 def describe_history(history: History, *, go: Collection[str]) -> str:
@@ -325,22 +324,20 @@ async def _files_named_in(opened: Opened, info: SessionInfo) -> set[str]:
     """The files that the records of a log name, or texts in it; as far as it can be read."""
     names = set[str]()
     with suppress(StoreError):
-        async with aclosing(good_pages(opened.store, info, tell=say_nothing)) as read:
-            async for page in read:
-                names.update(name for name, _ in _transcripts(page))
-                names.update(map(file_name, long_results(page)))
-                names.update(name for text in _texts(page) for name in _files_told_in(text))
+        async with aclosing(_events(opened, info)) as events:
+            async for event in events:
+                names.update(filter(None, [file_named_by(event)]), _files_told_in(_text_of(event)))
     return names
 
 
-def _texts(page: Iterable[Record]) -> Iterator[str]:
-    """What was said, and what stands instead of something."""
-    for record in page:
-        match record.event:
-            case MessageRecord(message=message):
-                yield message.text
-            case Compacted(replacement=str(text)):
-                yield text
+def _text_of(event: Event) -> str:
+    """What was said, or stands instead of something."""
+    match event:
+        case MessageRecord(message=message):
+            return message.text
+        case Compacted(replacement=text):
+            return text
+    return ""
 
 
 def _files_told_in(text: str) -> Iterator[str]:
@@ -437,12 +434,12 @@ def _holds_whole(path: Path, result: MessageRecord) -> bool:
 async def _said(opened: Opened, info: SessionInfo) -> _Said:
     said = _Said()
     with suppress(StoreError):
-        async with aclosing(good_pages(opened.store, info, tell=say_nothing)) as read:
-            async for page in read:
-                events = [record.event for record in page]
-                messages = (event.message for event in events if isinstance(event, MessageRecord))
-                said.messages.update(_hashes(messages, opened))
-                said.results.update({file_name(result): result for result in long_results(page)})
+        async with aclosing(_events(opened, info)) as events:
+            async for event in events:
+                if isinstance(event, MessageRecord):
+                    said.messages.update(_hashes([event.message], opened))
+                    if name := file_named_by(event):
+                        said.results[name] = event
     return said
 
 
