@@ -118,7 +118,7 @@ class InMemoryStore(SessionStore, FindsWords, GrantsLeases, TellsLeases):
         whose = SessionScope(owner=owner)
         moment = time.time() if now is None else checked_now(now)
         with self._lock:
-            self._forget_leases()
+            self._leases = {name: held for name, held in self._leases.items() if self._live_lease(name)}
             lines = [log.info for log in self._logs.values() if whose.takes(log.info)]
             due = [info for info in lines if info.expires is not None and info.expires <= moment]
             gone = [info for info in due if info.id not in self._leases]
@@ -178,11 +178,6 @@ class InMemoryStore(SessionStore, FindsWords, GrantsLeases, TellsLeases):
     def _live_lease(self, session_id: str) -> Lease | None:
         held = self._leases.get(session_id)
         return held.lease if held and held.until > time.monotonic() else None
-
-    def _forget_leases(self) -> None:
-        """Those that have run out."""
-        now = time.monotonic()
-        self._leases = {name: held for name, held in self._leases.items() if held.until > now}
 
     def _found(self, names: Sequence[str], text: str, most: int) -> tuple[Found, ...]:
         query = Query.of(text)

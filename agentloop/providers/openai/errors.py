@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from itertools import islice
 
 import httpx2
 import openai
@@ -203,7 +204,9 @@ def _kind_of(status: int, body: object) -> tuple[type[AgentLoopError], NamedSize
 def _error_of(said: _Said, server: Server) -> AgentLoopError:
     """Our error for what a server says; its words are wiped before they are cut."""
     kept = trimmed(said.body, server.wipe_secrets)
-    error = _in_our_words(said, _words_in(kept), server)
+    words = _shown(kept)
+    short = words if len(words) <= _SHOWN_CHARS else words[:_SHOWN_CHARS] + "…"
+    error = _in_our_words(said, short, server)
     error.__cause__ = ServerSaidError(kept, unexplained_bytes=said.bare_bytes)
     return error
 
@@ -268,12 +271,6 @@ def _refused(status: int, server: Server, words: str) -> str:
 
 def _is_page(body: object) -> bool:
     return said(body).startswith("<")
-
-
-def _words_in(body: object) -> str:
-    """What the server said, short enough for one line."""
-    words = _shown(body)
-    return words if len(words) <= _SHOWN_CHARS else words[:_SHOWN_CHARS] + "…"
 
 
 def _shown(body: object) -> str:
@@ -429,13 +426,8 @@ def _named(body: object) -> Iterator[int]:
     """What the fields for names stand for, as far as they are known."""
     values = (each.get(key) for each in objects_in(body) for key in _NAMED)
     for name in (re.sub(r"[\s-]+", "_", value.strip()) for value in values if isinstance(value, str)):
-        if (status := _status_named(name)) is not None:
-            yield status
-
-
-def _status_named(name: str) -> int | None:
-    found = (status for status, pattern in _STATUS_OF_NAMES if re.search(pattern, name, re.IGNORECASE))
-    return next(found, None)
+        found = (status for status, says in _STATUS_OF_NAMES if re.search(says, name, re.IGNORECASE))
+        yield from islice(found, 1)
 
 
 _NUMBER = re.compile(r"\s*[0-9]+(\.[0-9]+)?\s*")

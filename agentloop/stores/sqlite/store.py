@@ -75,7 +75,8 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
     async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
         written = checked_append(session_id, events, expect)
         if len(written) > _MOST_ENCODED_HERE:
-            return await self._run(partial(_encoded_and_appended, session_id, written, expect))
+            encode = partial(tables.addition_of, session_id, written, expect)
+            return await self._run(lambda file: tables.append(encode(), file))
         new = tables.addition_of(session_id, written, expect)
         append = partial(tables.append, new)
         return await (self._at_once(append) if new.is_small else self._run(append))
@@ -209,7 +210,3 @@ class SQLiteStore(SessionStore, ChecksItself, FindsWords, KeepsCheckpoints, Gran
             return await self._run(work)
         await asyncio.sleep(0)
         return done
-
-
-def _encoded_and_appended(session_id: str, events: Sequence[Event], expect: int, file: SQLiteFile) -> int:
-    return tables.append(tables.addition_of(session_id, events, expect), file)
