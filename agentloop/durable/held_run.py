@@ -292,11 +292,8 @@ def spend_again(run: Run, records: Sequence[Record]) -> None:
                 run.spending.add_beside(used_by(beside, tokens))
                 beside = []
             case MessageRecord() as said if asked and said.message.role == "assistant":
-                run.spend(_answer(said, asked), asked.counted)
+                answer = Answer(message=said.message, usage=asked.usage, finish=said.finish, cost=asked.cost)
+                run.spend(answer, asked.counted)
                 run.in_vain = run.in_vain + 1 if came_to_nothing(said.message, said.finish) else 0
                 asked = None
     run.spending.add_beside(used_by(beside, 0))
-
-
-def _answer(said: MessageRecord, called: ModelCalled) -> Answer:
-    return Answer(message=said.message, usage=called.usage, finish=said.finish, cost=called.cost)

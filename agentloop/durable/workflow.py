@@ -371,7 +371,11 @@ class Execution:
             self.held.say_end(status, error)
             return
         with contextlib.suppress(StoreError):
-            await self._store_end_of_cut_off(status)
+            for _ in range(CONFLICTS):
+                # A tool that was cut off may still store its result meanwhile.
+                with contextlib.suppress(MovedOnError):
+                    await self._store_end(status, None)
+                    break
         await run.show_end(status, error=error)
 
     def _next(self) -> StepResult:
@@ -416,13 +420,6 @@ class Execution:
         if not has_ended(await self.held.records(), run.id, status):
             run.session = session
             await to_its_end(run.end(status, reason))
-
-    async def _store_end_of_cut_off(self, status: RunStatus) -> None:
-        """Store that end, also where a tool that was cut off still stored its result meanwhile."""
-        for _ in range(CONFLICTS):
-            with contextlib.suppress(MovedOnError):
-                await self._store_end(status, None)
-                break
 
     async def _output(self, run: Run, status: RunStatus) -> str:
         """What is answered, or at a limit what there is of that."""

@@ -101,7 +101,9 @@ class ScriptedModel:
 
     def _reply(self, request: ModelRequest) -> Reply:
         if request.purpose == "summary":
-            return _default_summary(self.requests) if self._summary is None else self._summary
+            number = sum(each.purpose == "summary" for each in self.requests)
+            default = f"Record {number}: the conversation so far was about what the user asked first."
+            return default if self._summary is None else self._summary
         if request.purpose == "memory":
             return self._memory
         for reply in self._answers:
@@ -176,8 +178,3 @@ def _message(reply: Reply) -> Message:
         f"a scripted answer must be text, a Message, tool calls, an Answer, an exception or a function "
         f"that gives one of these, not {reply!r}"
     )
-
-
-def _default_summary(requests: Sequence[ModelRequest]) -> str:
-    number = sum(request.purpose == "summary" for request in requests)
-    return f"Record {number}: the conversation so far was about what the user asked first."

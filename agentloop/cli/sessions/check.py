@@ -94,8 +94,10 @@ async def _read_through(opened: Opened, info: SessionInfo, checkpoint: Checkpoin
         async for page in read:
             if records := [record for record in page if record.seq <= end]:
                 context, last = context.add(*records), records[-1].event.id
-    if checkpoint and checkpoint_of(context, last) != checkpoint:
-        await _drop_checkpoint(opened, info)
+    is_off = checkpoint and checkpoint_of(context, last) != checkpoint
+    if is_off and isinstance(opened.store, KeepsCheckpoints):
+        await opened.store.drop_checkpoint(info.id)
+        say(error_console(), f"{info.id}: its checkpoint was not what its log comes to, and is dropped")
 
 
 async def _checkpoint(opened: Opened, info: SessionInfo) -> Checkpoint | None:
@@ -105,9 +107,3 @@ async def _checkpoint(opened: Opened, info: SessionInfo) -> Checkpoint | None:
 async def _line(opened: Opened, info: SessionInfo) -> SessionInfo:
     """The session's line, which is to be as new as its checkpoint: the session may go on meanwhile."""
     return await opened.store.info(info.id) or info
-
-
-async def _drop_checkpoint(opened: Opened, info: SessionInfo) -> None:
-    if isinstance(opened.store, KeepsCheckpoints):
-        await opened.store.drop_checkpoint(info.id)
-        say(error_console(), f"{info.id}: its checkpoint was not what its log comes to, and is dropped")

@@ -6,7 +6,7 @@ without the parts that other servers do not know, and then not at all.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from agentloop.messages import Json, text_of
@@ -172,14 +172,6 @@ def _is_inside(place: FieldPlace, sent: Json) -> bool:
         return True
     if names and "content" not in names:
         return False
-    return any(map(_is_thought, _pointed_at(_list(message.get("content")), _numbers(behind))))
-
-
-def _numbers(place: Iterable[str | int]) -> Iterator[int]:
-    return (part for part in place if isinstance(part, int))
-
-
-def _pointed_at(parts: Sequence[Any], numbers: Iterator[int]) -> Sequence[Any]:
-    """The part at the first of these numbers; all where there is none."""
-    number = next(numbers, None)
-    return parts if number is None else parts[max(0, number) :][:1]
+    content = _list(message.get("content"))
+    at = next((part for part in behind if isinstance(part, int)), None)
+    return any(map(_is_thought, content if at is None else content[max(0, at) :][:1]))

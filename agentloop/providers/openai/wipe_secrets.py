@@ -28,16 +28,12 @@ def wipe_secrets(text: str, keys: Sequence[str], url: str) -> str:
     A key that a server masked in the middle, as in `sk-ab***yz`, goes whole.
     """
     text = _CREDENTIALS.sub(f"{WIPED}@", text)
-    for secret in _secrets(keys, url):
+    forms = {form for each in (*keys, *secrets_in_address(url)) for form in _forms(each)}
+    for secret in sorted((form for form in forms if len(form) >= _LEAST_SECRET), key=len, reverse=True):
         text = _without(text, secret)
     for key in keys:
         text = _without_masked(text, key)
     return text
-
-
-def _secrets(keys: Sequence[str], url: str) -> Iterator[str]:
-    forms = {form for each in (*keys, *secrets_in_address(url)) for form in _forms(each)}
-    yield from sorted((form for form in forms if len(form) >= _LEAST_SECRET), key=len, reverse=True)
 
 
 def _forms(secret: str) -> tuple[str, ...]:
