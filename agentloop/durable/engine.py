@@ -109,16 +109,6 @@ def silence_dbos_log() -> None:
         logger.addHandler(logging.NullHandler())
 
 
-async def migrate_tables(tables: DbosTables) -> None:
-    """Make DBOS's tables, where they are not there or are an older version's.
-
-    Raises:
-        StoreError: the database cannot be reached, or does not allow it.
-    """
-    with as_store_errors():
-        await in_thread(lambda: DBOS.migrate(tables.url, schema=tables.schema))
-
-
 @contextlib.contextmanager
 def as_store_errors() -> Iterator[None]:
     """Whatever DBOS raises in the block comes out as a `StoreError`."""
@@ -408,8 +398,9 @@ async def start_dbos(choice: EngineChoice, work: RunWork) -> DBOS:
     try:
         silence_dbos_log()
         tables = await find_tables(choice.url)
-        # Beside the event loop, since it takes a while; what `launch` asks, on this loop, is short.
-        await migrate_tables(tables)
+        with as_store_errors():
+            # Beside the event loop, since it takes a while; what `launch` asks, on this loop, is short.
+            await in_thread(lambda: DBOS.migrate(tables.url, schema=tables.schema))
         dbos = DBOS(config=_config(choice, tables))
         _declare(work)
         DBOS.listen_queues([queue.name for queue in choice.queues])

@@ -85,7 +85,9 @@ class QueueClient:
             StoreError: it could not be reached or used.
         """
         with as_store_errors():
-            client = self._client or await self._opened()
+            client = self._client
+            if client is None:
+                client = await in_thread(self._open, await find_tables(self._url))
             return await in_thread(lambda: question(client))
 
     async def close(self) -> None:
@@ -94,34 +96,26 @@ class QueueClient:
         if client is not None:
             await in_thread(client.destroy)
 
-    async def _opened(self) -> DBOSClient:
-        tables = await find_tables(self._url)
-        return await in_thread(lambda: self._open(tables))
-
     def _open(self, tables: DbosTables) -> DBOSClient:
+        """The client; DBOS's tables are made where they are not there, since no worker may have started."""
         with self._opening:
             if self._client is None:
-                self._client = _client(tables)
+                silence_dbos_log()
+                client = DBOSClient(
+                    system_database_url=tables.url,
+                    dbos_system_schema=tables.schema,
+                    serializer=DBOSPortableJSONSerializer(),
+                    application_name=APPLICATION,
+                    system_database_pool_size=1,
+                    retry_connection_errors=False,
+                )
+                try:
+                    DBOS.migrate(tables.url, schema=tables.schema)
+                except BaseException:  # whatever keeps it from that, nobody else would close it; raised again
+                    client.destroy()
+                    raise
+                self._client = client
             return self._client
-
-
-def _client(tables: DbosTables) -> DBOSClient:
-    """A client; DBOS's tables are made where they are not there, since no worker may have started."""
-    silence_dbos_log()
-    client = DBOSClient(
-        system_database_url=tables.url,
-        dbos_system_schema=tables.schema,
-        serializer=DBOSPortableJSONSerializer(),
-        application_name=APPLICATION,
-        system_database_pool_size=1,
-        retry_connection_errors=False,
-    )
-    try:
-        DBOS.migrate(tables.url, schema=tables.schema)
-    except BaseException:  # whatever keeps it from that, nobody else would close it; raised again
-        client.destroy()
-        raise
-    return client
 
 
 _POLL_SECONDS = 0.5

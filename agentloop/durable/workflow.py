@@ -16,7 +16,7 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 from agentloop._plumbing.aio import is_ctrl_c, is_leaked, to_its_end
 from agentloop._plumbing.host_logging import warn
@@ -81,11 +81,11 @@ CONFLICTS = 5
 """So often in a row somebody else may write to the log before a step gives up."""
 
 
-class Recorder(Protocol):
-    """Does the steps of a run, each at least once, and keeps what they came to for who goes on with it."""
+Recorder: TypeAlias = Callable[[str, StepWork], Coroutine[Any, Any, StepResult]]
+"""Does the steps of a run, by name, each at least once; keeps what they came to for who goes on with it.
 
-    def __call__(self, name: str, work: StepWork, /) -> Coroutine[Any, Any, StepResult]:
-        """What the step came to, once that is awaited; its place among the others is that of this call."""
+What a step came to is awaited; its place among the others is that of the call.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
