@@ -130,7 +130,10 @@ def found_overtaken(records: Sequence[Record], run_id: str) -> OvertakenRun:
     """How the run stands by its records, from its beginning to the log's end."""
     events = [record.event for record in records]
     is_its_turn = all(mine for _, mine in deque(turns_since_start(events, run_id), maxlen=1))
-    return OvertakenRun() if is_its_turn else OvertakenRun(passed=True, answer=_answer_of(events, run_id))
+    if is_its_turn:
+        return OvertakenRun()
+    step = next_step(list(said_for(events, run_id)))
+    return OvertakenRun(passed=True, answer=step if isinstance(step, Finish) else None)
 
 
 def of_run(records: Iterable[Record], run_id: str) -> Iterator[Record]:
@@ -143,9 +146,3 @@ def of_run(records: Iterable[Record], run_id: str) -> Iterator[Record]:
             is_its = is_its or record.event.run_id == run_id
         if is_its:
             yield record
-
-
-def _answer_of(events: Iterable[Event], run_id: str) -> Finish | None:
-    """What was answered to the run's prompt in these events; None where that is not done."""
-    step = next_step(list(said_for(events, run_id)))
-    return step if isinstance(step, Finish) else None
