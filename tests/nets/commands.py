@@ -114,13 +114,14 @@ LOOSE = ("--session steps", "--session read", "compact read", "undo read", "-p x
 """Of these calls the kinds of events and the words count, not numbers: side by side, any read ends first."""
 
 _NAMES = (
+    # Before ids: a number of seconds may have twelve digits.
+    (r'("(?:time|created|updated|seconds|duration_seconds)": ?)[0-9.e-]+', r"\g<1>0"),
     (r"\b[0-9a-f]{12}\b", "ID"),
     (r"call_[0-9a-f]{10}", "call_ID"),
     (r"^\d\d:\d\d:\d\d", "TIME"),
     (r"\b[0-9a-f]{32}\b", "ID"),
     (r"\b\d{8}-\d{6}-[0-9a-z]+\b", "ID"),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "ID"),
-    (r'("(?:time|created|updated|seconds|duration_seconds)": ?)[0-9.e-]+', r"\g<1>0"),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+]\d\d:?\d\d| UTC)?", "TIME"),
     (r"transcript_\d+(-\d+)?", "transcript_TIME"),
     (r"(?<=\t)\d\d(?= records)|(?<=\"length\": )\d\d(?=,)", "N"),
