@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from agentloop.strategies import MicroCompact as MicroCompact
     from agentloop.stream import CompactionRequest as CompactionRequest, CompactionResult as CompactionResult
     from agentloop.sync import SyncRunner as SyncRunner
+    from agentloop.task_board import Task as Task, TaskBoard as TaskBoard
     from agentloop.tools import RunContext as RunContext, Tool as Tool, ToolRegistry as ToolRegistry
     from agentloop.todo import Todo as Todo
     from agentloop.tools import ToolSet as ToolSet, tool as tool
@@ -68,6 +69,7 @@ else:
             "stream": "CompactionRequest CompactionResult",
             "sync": "SyncRunner",
             "skills": "Skills",
+            "task_board": "Task TaskBoard",
             "todo": "Todo",
             "tools": "RunContext Tool ToolRegistry ToolSet tool",
         },

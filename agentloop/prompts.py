@@ -279,3 +279,20 @@ SKILL = "[Skill {name}]"
 SKILL_FILE = "[File {file} of skill {name}]"
 SKILL_FILES = "[Its files, for read_skill: {files}]"
 SKILL_NOT_KEPT = "[Skill {name} was read before and has no room here: read it again where it is needed.]"
+
+TASK_LIST = "[Tasks]"
+TASK_LIST_DESCRIPTION = (
+    """Show all tasks of the board: which are free, who has the others, what waits for what."""
+)
+TASK_ADD_DESCRIPTION = """Put a task on the board, for whoever claims it. One that is blocked by others is \
+free once these are completed."""
+TASK_BLOCK_DESCRIPTION = "Let a task that nobody has begun wait for others."
+TASK_CLAIM_DESCRIPTION = """Take a task, so that nobody else does it: the oldest that is free, or the one of \
+that number. You have one at a time."""
+TASK_COMPLETE_DESCRIPTION = "Say that your task is done, and what came of it."
+TASK_GIVE_BACK_DESCRIPTION = "Give your task back, undone, so that somebody else can claim it."
+TASK_CLAIMED = "[Your task {id}]"
+"""How a task begins that was claimed, in results and where it is kept in sight."""
+
+TASK_ENDED = "[Task {id} is {how}]"
+TASK_NONE_FREE = "No task is free now."

@@ -24,13 +24,13 @@ REMIND_AFTER = 5
 MOST_ITEMS = 50
 MOST_ITEM_CHARS = 300
 
-_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _OPEN = ("[ ] ", "[>] ")
 _ITEM: Json = {
     "type": "object",
     "properties": {
         "content": {"type": "string", "description": "What is to be done, in one line."},
-        "status": {"type": "string", "enum": list(_MARKS)},
+        "status": {"type": "string", "enum": list(MARKS)},
     },
     "required": ["content", "status"],
 }
@@ -161,7 +161,7 @@ def _written(call: ToolCall, result: str) -> str:
 
 
 def _shown(items: Sequence[Mapping[str, Any]]) -> str:
-    lines = [f"{_MARKS[item['status']]} {_line(item)}" for item in items]
+    lines = [f"{MARKS[item['status']]} {_line(item)}" for item in items]
     return "\n".join((TODO_LIST, *(lines or [TODO_EMPTY])))
 
 

@@ -353,6 +353,13 @@ def test_a_redaction_that_is_none_is_refused_at_once(make: Callable[..., object]
         assert make(redact=good) is not None
 
 
+TABLE["Task"] = (
+    lambda **given: agentloop.Task(**{"id": 1, "subject": "Dig", **given}),
+    {
+        "id": Range((*NO_WHOLE, *NONE, 0, 1_001), (1, 1_000), "from 1 to 1000"),
+        "since": Range((*NO_NUMBER, inf, "3"), (None, 0, 0.5), "from 0 to"),
+    },
+)
 TABLE["Todo"] = agentloop.Todo, {"remind_after": whole_or_none(1)}
 
 CASES = [(name, argument) for name, (_, ranges) in TABLE.items() for argument in ranges]

@@ -39,6 +39,7 @@ ORDER = [
     "recall",
     "todo",
     "skills",
+    "task_board",
     "triggers",
     "strategies",
     "results",

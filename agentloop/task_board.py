@@ -1,0 +1,673 @@
+"""A task board: what is to be done, in which order, and who does it; shared by agents and processes.
+
+Each change is decided by a pure function of all tasks (`_claimed`, `_completed`, …) and written by the place
+that holds them, which lets nothing come between: a folder of files, or a log of a session store.
+"""
+
+import asyncio
+import json
+import os
+import re
+import stat
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from time import time
+from typing import Any, Literal, TypeAlias, get_args
+
+from agentloop._plumbing.aio import in_thread, to_its_end
+from agentloop._plumbing.checks import from_to, shown, whole
+from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.private_files import (
+    make_private_folder,
+    new_private_file,
+    refuse_link,
+    refused,
+    sync_folder,
+)
+from agentloop._plumbing.processes import Process, this_process
+from agentloop._plumbing.strict_json import encodes, strict_value
+from agentloop._plumbing.to_text import first_line
+from agentloop.context import results_of
+from agentloop.errors import ConflictError, DamagedError, RetryTool, StoreError, UsageError
+from agentloop.events import Noted
+from agentloop.messages import Json, SeenMessage
+from agentloop.prompts import (
+    TASK_ADD_DESCRIPTION,
+    TASK_BLOCK_DESCRIPTION,
+    TASK_CLAIM_DESCRIPTION,
+    TASK_CLAIMED,
+    TASK_COMPLETE_DESCRIPTION,
+    TASK_ENDED,
+    TASK_GIVE_BACK_DESCRIPTION,
+    TASK_LIST,
+    TASK_LIST_DESCRIPTION,
+    TASK_NONE_FREE,
+    TODO_EMPTY,
+    first_given,
+)
+from agentloop.stores.base import LAST_MOMENT, SessionStore, branch_id
+from agentloop.todo import MARKS
+from agentloop.tools import Tool, ToolSet
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
+
+MOST_TASKS = 1_000
+MOST_SUBJECT_CHARS = 300
+MOST_TEXT_CHARS = 10_000
+MOST_FILE_BYTES = 160 * 1024
+BUSY_SECONDS = 10.0
+"""So long a change waits for another process that has the folder."""
+PAUSE_SECONDS = 0.01
+
+TASK_CLAIM, TASK_COMPLETE, TASK_GIVE_BACK = "task_claim", "task_complete", "task_give_back"
+_SOURCE = "agentloop.task_board"
+_NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One task of a board: free once all that it is `blocked_by` is completed, then somebody's, then done.
+
+    `owner` is who claimed it, `since` when, in seconds since the epoch, and `process` in which process.
+    `result` is what came of it.
+
+    Raises:
+        UsageError: one of these is not what it is to be.
+    """
+
+    id: int
+    subject: str
+    description: str = ""
+    status: TaskStatus = "pending"
+    owner: str | None = None
+    blocked_by: tuple[int, ...] = ()
+    result: str = ""
+    since: float | None = None
+    process: Process | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        whole("id of a task", self.id, 1, most=MOST_TASKS)
+        _line("subject", self.subject, MOST_SUBJECT_CHARS)
+        for name in ("description", "result"):
+            _text(name, getattr(self, name))
+        if self.status not in get_args(TaskStatus):
+            raise UsageError(f"status must be pending, in_progress or completed, not {shown(self.status)}")
+        if not isinstance(self.blocked_by, tuple) or not all(_is_id(each) for each in self.blocked_by):
+            raise UsageError(f"blocked_by must be ids of tasks, such as (1, 2), not {shown(self.blocked_by)}")
+        if (self.owner is None) != (self.status == "pending"):
+            raise UsageError(f"a task that is {self.status} must have {'no' if self.owner else 'an'} owner")
+        if self.owner is not None:
+            checked_name("owner", self.owner)
+        if self.since is not None:
+            from_to("since of a task", self.since, 0, LAST_MOMENT)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it is known that the process that claimed it has ended, with the task in progress."""
+        return self.status == "in_progress" and self.process is not None and self.process.is_gone()
+
+
+Tasks: TypeAlias = Mapping[int, Task]
+Change: TypeAlias = Callable[[Tasks], Task | None]
+
+
+@dataclass(frozen=True)
+class TaskBoard(ToolSet):
+    """Tasks that agents share, of which each is claimed by one alone; among an agent's `tools`, its tools.
+
+    `place` is a folder or a store of sessions, `owner` who looks at it. In a folder each task is a file,
+    `task_1.json`; in a store the board is a log. `name` tells boards of one place apart, `task` being the
+    first part of these names. Any number of processes may share a board. In a store they may be on many
+    machines.
+
+    A change is made whole or not at all, whatever is killed. A task that was claimed stays its owner's until
+    it is completed or given back: by the owner (`give_back`), by whoever speaks for the owner
+    (`board.of("coder").give_back(3)`), or, where the process that claimed it has ended on this machine, by
+    `give_back_left`. An owner that claims again is given the task that it has. So give each agent a name of
+    its own: in another process that lives, it is refused.
+
+    Example:
+        >>> import asyncio
+        >>> from agentloop import TaskBoard
+        >>> from tempfile import TemporaryDirectory
+        >>> async def main() -> None:
+        ...     with TemporaryDirectory() as folder:
+        ...         board = TaskBoard(folder, owner="ada")
+        ...         pot = await board.add("Warm the pot")
+        ...         await board.add("Pour", blocked_by=[pot.id])
+        ...         print((await board.claim()).subject, await board.of("bob").claim())
+        ...         await board.complete(pot.id)
+        ...         print((await board.of("bob").claim()).subject)
+        >>> asyncio.run(main())
+        Warm the pot None
+        Pour
+
+    Raises:
+        UsageError: the place is none, or the owner or the name is no name.
+    """
+
+    place: Path | str | SessionStore
+    owner: str = field(kw_only=True)
+    name: str = field(default="task", kw_only=True)
+    _held: "_Folder | _Log" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        checked_name("owner", self.owner)
+        checked_name("name", self.name)
+        object.__setattr__(self, "_held", _place(self.place, self.name))
+
+    def of(self, owner: str) -> "TaskBoard":
+        """The same board for another owner.
+
+        Raises:
+            UsageError: the owner is no name.
+        """
+        return replace(self, owner=owner)
+
+    async def tasks(self) -> Sequence[Task]:
+        """All tasks, oldest first.
+
+        Raises:
+            DamagedError: a task cannot be read as one; the text names its file.
+            StoreError: the place cannot be read.
+        """
+        return tuple((await self._held.read()).values())
+
+    async def add(self, subject: str, *, description: str = "", blocked_by: Iterable[int] = ()) -> Task:
+        """Put a task on the board, which waits for those that it is blocked by; returns it with its id.
+
+        Raises:
+            UsageError: the subject is empty or long, a blocking task is not there, or the board is full.
+            StoreError: it could not be written.
+        """
+        by = _ids(blocked_by)
+        return await self._change(lambda tasks: _added(tasks, subject, description, by))
+
+    async def block(self, task_id: int, blocked_by: Iterable[int]) -> Task:
+        """Let a task that nobody has begun wait for these too.
+
+        Raises:
+            UsageError: a task is not there, it was begun, or they would wait for each other in a circle.
+            StoreError: it could not be written.
+        """
+        by = _ids(blocked_by)
+        return await self._change(lambda tasks: _blocked(_known(tasks, task_id), by))
+
+    async def claim(self, task_id: int | None = None) -> Task | None:
+        """Take this task, or the oldest that is free; None where none is. One that the owner has comes again.
+
+        Cancelled meanwhile, it may be claimed: claim again to hear of it.
+
+        Raises:
+            UsageError: the task is not there, not free, or the owner has another; or another process that
+                lives has claimed one under this name.
+            StoreError: it could not be written.
+        """
+        return await self._held.change(lambda tasks: _claimed(tasks, self.owner, task_id))
+
+    async def complete(self, task_id: int, result: str = "") -> Task:
+        """Say that the owner's task is done, and what came of it. Done is done: said again, nothing changes.
+
+        Raises:
+            UsageError: the task is not there, or not the owner's.
+            StoreError: it could not be written.
+        """
+        return await self._change(lambda tasks: _completed(tasks, task_id, self.owner, result))
+
+    async def give_back(self, task_id: int) -> Task:
+        """Let somebody else claim the owner's task; what is free stays so.
+
+        Raises:
+            UsageError: the task is not there, or not the owner's.
+            StoreError: it could not be written.
+        """
+        return await self._change(lambda tasks: _given_back(tasks, task_id, self.owner))
+
+    async def give_back_left(self) -> Sequence[Task]:
+        """Give back what is in progress whose process has ended on this machine; returns these tasks.
+
+        What a process of another machine claimed stays: nobody here knows how it is. See `of`.
+
+        Raises:
+            StoreError: the place could not be read or written.
+        """
+        left = [task for task in await self.tasks() if task.is_left]
+        back = [await self._held.change(lambda tasks, task=task: _left(tasks, task)) for task in left]  # type: ignore[misc]
+        return tuple(task for task in back if task is not None)
+
+    async def _change(self, change: Change) -> Task:
+        task = await self._held.change(change)
+        assert task is not None, "only a claim and a task that is no more left give none"
+        return task
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """All tools of the board."""
+        listed = _tool("task_list", TASK_LIST_DESCRIPTION, self._list, {}, idempotent=True)
+        added = _tool("task_add", TASK_ADD_DESCRIPTION, self._add, _ADDING, "subject")
+        blocked = _tool("task_block", TASK_BLOCK_DESCRIPTION, self._block, _BLOCKING, "task_id", "blocked_by")
+        claimed = _tool(TASK_CLAIM, TASK_CLAIM_DESCRIPTION, self._claim, _ONE, idempotent=True, keep=True)
+        done = _tool(
+            TASK_COMPLETE, TASK_COMPLETE_DESCRIPTION, self._complete, _DONE, "task_id", idempotent=True
+        )
+        back = _tool(TASK_GIVE_BACK, TASK_GIVE_BACK_DESCRIPTION, self._give_back, _ONE, "task_id")
+        return listed, added, blocked, claimed, done, back
+
+    def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
+        """The task that was claimed last, where it is out of sight and neither done nor given back since."""
+        names = (TASK_CLAIM, TASK_COMPLETE, TASK_GIVE_BACK)
+        results = {id(result) for name in names for _, result in results_of(name, said)}
+        for seen in reversed(said):
+            text = seen.message.text
+            if id(seen) in results and text.startswith(_LABELS):
+                is_out_of_sight = text.startswith(_CLAIMED) and not seen.in_sight
+                return first_given(text) if is_out_of_sight else ""
+        return ""
+
+    async def _list(self) -> str:
+        tasks = await self._held.read()
+        return "\n".join((TASK_LIST, *([_shown(task, tasks) for task in tasks.values()] or [TODO_EMPTY])))
+
+    async def _add(self, subject: str, description: str = "", blocked_by: Sequence[int] = ()) -> str:
+        task = await _told(self.add(subject, description=description, blocked_by=blocked_by))
+        return _shown(task, await self._held.read())
+
+    async def _block(self, task_id: int, blocked_by: Sequence[int]) -> str:
+        return _shown(await _told(self.block(task_id, blocked_by)), await self._held.read())
+
+    async def _claim(self, task_id: int | None = None) -> str:
+        task = await _told(self.claim(task_id))
+        if task is None:
+            return f"{TASK_NONE_FREE}\n{await self._list()}"
+        done = {each.id: each for each in await self.tasks() if each.id in task.blocked_by}
+        results = [f"Task {each.id}, {each.subject}: {each.result}" for each in done.values() if each.result]
+        lines = (f"{TASK_CLAIMED.format(id=task.id)} {task.subject}", task.description, *results)
+        return "\n".join(line for line in lines if line)
+
+    async def _complete(self, task_id: int, result: str = "") -> str:
+        task = await _told(self.complete(task_id, result))
+        return f"{TASK_ENDED.format(id=task.id, how='completed')} {task.subject}"
+
+    async def _give_back(self, task_id: int) -> str:
+        task = await _told(self.give_back(task_id))
+        return f"{TASK_ENDED.format(id=task.id, how='given back')} {task.subject}"
+
+
+async def _told(work: Any) -> Any:
+    """What the board gives; what it refuses is said to the model."""
+    try:
+        return await work
+    except UsageError as error:
+        raise RetryTool(str(error)) from error
+
+
+def checked_name(what: str, name: str) -> str:
+    """The name itself.
+
+    Raises:
+        UsageError: it is not 1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit.
+    """
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    wanted = "1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or a digit"
+    raise UsageError(f"{what} must be a name of {wanted}, not {shown(name)}")
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_TASKS
+
+
+def _ids(given: Iterable[int]) -> tuple[int, ...]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise UsageError(f"blocked_by must be a list of ids of tasks, not {shown(given)}")
+    return tuple(dict.fromkeys(given))
+
+
+def _line(what: str, value: str, most: int) -> None:
+    _text(what, value)
+    if not value.strip() or len(value) > most or len(value.splitlines()) > 1:
+        raise UsageError(f"{what} must be one line of 1 to {most} characters, not {shown(value)}")
+
+
+def _text(what: str, value: str) -> None:
+    if not isinstance(value, str) or len(value) > MOST_TEXT_CHARS or not encodes(value):
+        wanted = f"a text of at most {MOST_TEXT_CHARS:,} characters, in Unicode"
+        raise UsageError(f"{what} must be {wanted}, not {shown(value)}")
+
+
+def _known(tasks: Tasks, task_id: int) -> Task:
+    if _is_id(task_id) and task_id in tasks:
+        return tasks[task_id]
+    there = f"there are 1 to {max(tasks)}" if tasks else "the board is empty"
+    raise UsageError(f"there is no task {shown(task_id)}: {there}")
+
+
+def _owned(tasks: Tasks, task_id: int, owner: str) -> Task:
+    task = _known(tasks, task_id)
+    if task.owner == owner:
+        return task
+    whose = f"it is {task.owner}'s" if task.owner else "claim it first"
+    raise UsageError(f"task {task_id} is not {owner}'s: {whose}")
+
+
+def _added(tasks: Tasks, subject: str, description: str, by: tuple[int, ...]) -> Task:
+    if len(tasks) >= MOST_TASKS:
+        raise UsageError(f"the board is full: it holds {MOST_TASKS:,} tasks")
+    return Task(id=max(tasks, default=0) + 1, subject=subject, description=description, blocked_by=by)
+
+
+def _blocked(task: Task, by: tuple[int, ...]) -> Task:
+    if task.status != "pending":
+        raise UsageError(f"task {task.id} is {task.status}: only what nobody has begun can be made to wait")
+    return replace(task, blocked_by=tuple(dict.fromkeys((*task.blocked_by, *by))))
+
+
+def _claimed(tasks: Tasks, owner: str, task_id: int | None) -> Task | None:
+    """The task as the owner's; None where none is free."""
+    process = this_process()
+    for task in tasks.values():
+        if task.owner == owner and task.status == "in_progress":
+            if task_id not in (None, task.id):
+                raise UsageError(f"{owner} has task {task.id} already: complete it or give it back first")
+            if task.process not in (None, process) and not task.is_left:
+                where = f"process {task.process.pid} on {task.process.host}" if task.process else ""
+                raise UsageError(
+                    f"{owner} has task {task.id} in {where}, which may work on it still: give each agent a "
+                    "name of its own, or give the task back first"
+                )
+            return replace(task, process=process)
+    if task_id is None:
+        task_id = next((task.id for task in tasks.values() if not waits_for(task, tasks)), None)
+        if task_id is None:
+            return None
+    task = _known(tasks, task_id)
+    if task.status != "pending":
+        raise UsageError(f"task {task.id} is {task.owner}'s, and {task.status}")
+    if waiting := waits_for(task, tasks):
+        raise UsageError(f"task {task.id} is blocked by {_joined(waiting)}: that comes first")
+    return replace(task, status="in_progress", owner=owner, since=time(), process=process)
+
+
+def waits_for(task: Task, tasks: Tasks) -> Sequence[int]:
+    """What is to be completed before it; itself where it was begun, so that only what is free has none."""
+    if task.status != "pending":
+        return (task.id,)
+    return [each for each in task.blocked_by if tasks[each].status != "completed"]
+
+
+def _completed(tasks: Tasks, task_id: int, owner: str, result: str) -> Task:
+    task = _owned(tasks, task_id, owner)
+    return task if task.status == "completed" else replace(task, status="completed", result=result)
+
+
+def _given_back(tasks: Tasks, task_id: int, owner: str) -> Task:
+    task = _known(tasks, task_id)
+    if task.status == "pending":
+        return task
+    if _owned(tasks, task_id, owner).status == "completed":
+        raise UsageError(f"task {task_id} is completed: add another one for what is still to be done")
+    return _free(task)
+
+
+def _left(tasks: Tasks, task: Task) -> Task | None:
+    """That task given back, where nobody has claimed it anew since."""
+    now = tasks.get(task.id)
+    return _free(task) if now == task else None
+
+
+def _free(task: Task) -> Task:
+    return replace(task, status="pending", owner=None, since=None, process=None)
+
+
+def _fault(tasks: Tasks) -> str:
+    """What is wrong with the order of the tasks, in words; empty for nothing."""
+    for task in tasks.values():
+        if missing := [each for each in task.blocked_by if each not in tasks]:
+            return f"task {task.id} is blocked by {_joined(missing)}, and there is no such task"
+    try:
+        TopologicalSorter({task.id: task.blocked_by for task in tasks.values()}).prepare()
+    except CycleError as error:
+        return f"tasks would wait for each other in a circle: {' for '.join(map(str, error.args[1][::-1]))}"
+    return ""
+
+
+def _changed(tasks: Tasks, change: Change) -> Task | None:
+    """The task that the change makes anew; None where it leaves all as it is.
+
+    Raises:
+        UsageError: the change is refused, or the tasks could not all be done then.
+    """
+    task = change(tasks)
+    if task is not None and (fault := _fault({**tasks, task.id: task})):
+        raise UsageError(fault)
+    return task
+
+
+def _joined(ids: Iterable[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def _shown(task: Task, tasks: Tasks) -> str:
+    """The task in one line."""
+    waiting = waits_for(task, tasks) if task.status == "pending" else ()
+    told = (f" · {task.owner}" if task.owner else "", f" · after {_joined(waiting)}" if waiting else "")
+    result = f": {' '.join(task.result.split())[:MOST_SUBJECT_CHARS]}" if task.result else ""
+    return f"{task.id} {MARKS[task.status]} {task.subject}{''.join(told)}{result}"
+
+
+def _from_json(data: Any) -> Task:
+    """The task; fields that a newer version wrote are passed over.
+
+    Raises:
+        ValueError, TypeError: it is none.
+    """
+    if not isinstance(data, Mapping):
+        raise TypeError("no JSON object")
+    said = {name: data[name] for name in Task.__dataclass_fields__ if name in data}
+    if isinstance(said.get("blocked_by"), list):
+        said["blocked_by"] = tuple(said["blocked_by"])
+    if said.get("process") is not None:
+        place, pid, started = (said["process"][name] for name in ("place", "pid", "started"))
+        if not (isinstance(place, str) and _is_pid(pid) and isinstance(started, str)):
+            raise TypeError("process is none")
+        said["process"] = Process(place=place, pid=pid, started=started)
+    return Task(**said)
+
+
+def _is_pid(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31
+
+
+def _place(place: object, name: str) -> "_Folder | _Log":
+    if isinstance(place, str | Path) and str(place) and "\0" not in str(place):
+        if "://" in str(place) or str(place) == "memory:":
+            raise UsageError(f"place {shown(str(place))} is a URL: give open_store(URL), or a folder")
+        if Path(place).exists() and not Path(place).is_dir():
+            raise UsageError(f"place {shown(str(place))} is no folder: name one, or one that is to be made")
+        return _Folder(path=Path(place).absolute(), name=name)
+    if hasattr(place, "append") and hasattr(place, "read") and not isinstance(place, type | list):
+        return _Log(store=place, id=branch_id(name, "board"))
+    raise UsageError(f"place must be a folder or a store of sessions, not {shown(place)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Folder:
+    """A file for each task; who changes one has the folder by a lock, which ends with its process."""
+
+    path: Path
+    name: str
+
+    async def read(self) -> Tasks:
+        """All tasks by their ids, in order; none where the folder is not there."""
+        return await in_thread(self._read)
+
+    async def change(self, change: Change) -> Task | None:
+        """Change one task, alone; what is under way when it is cancelled comes to its end."""
+        until = asyncio.get_running_loop().time() + BUSY_SECONDS
+        while True:
+            done = await to_its_end(in_thread(self._try, change))
+            if done is not None:
+                return done[0]
+            if asyncio.get_running_loop().time() > until:
+                raise StoreError(f"{self.path}: another process keeps it locked: see what it does, or end it")
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _try(self, change: Change) -> tuple[Task | None] | None:
+        """What came of the change; None where another has the folder."""
+        if fcntl is None:
+            raise StoreError(f"{self.path}: this system has no locks of files: keep the tasks in a store")
+        try:
+            make_private_folder(self.path)
+            refuse_link(self.path)
+            with open(self.path / f".{self.name}.lock", "ab", opener=_private) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return None
+                tasks = self._read()
+                task = _changed(tasks, change)
+                if task is not None and task != tasks.get(task.id):
+                    self._write(task)
+                return (task,)
+        except OSError as error:
+            raise refused(self.path, error) from error
+
+    def _read(self) -> Tasks:
+        file_name = re.compile(rf"{re.escape(self.name)}_([1-9]\d{{0,3}})\.json")
+        try:
+            found = {int(match[1]): match[0] for match in map(file_name.fullmatch, self._names()) if match}
+            tasks = {task_id: self._task(task_id, found[task_id]) for task_id in sorted(found)}
+        except OSError as error:
+            raise refused(self.path, error) from error
+        if fault := _fault(tasks):
+            raise DamagedError(f"{self.path}: {fault}: mend the file")
+        return tasks
+
+    def _names(self) -> Sequence[str]:
+        try:
+            return [path.name for path in self.path.iterdir()]
+        except FileNotFoundError:
+            return ()
+
+    def _task(self, task_id: int, name: str) -> Task:
+        path = self.path / name
+        try:
+            with open(path, "rb", opener=_regular) as file:
+                data = file.read(MOST_FILE_BYTES + 1)
+            if len(data) > MOST_FILE_BYTES:
+                raise ValueError(f"longer than {MOST_FILE_BYTES:,} bytes")
+            task = _from_json(strict_value(data.decode()))
+            if task.id != task_id:
+                raise ValueError(f"its id is {task.id}")
+        except (ValueError, TypeError, LookupError) as error:
+            raise DamagedError(f"{path} holds no task: {first_line(error)}: mend it or remove it") from error
+        return task
+
+    def _write(self, task: Task) -> None:
+        """Put the file in its place, whole; what dead writers left beside it goes."""
+        left = re.compile(rf"\.{re.escape(self.name)}_\d+\.[0-9a-f]{{32}}\.tmp")
+        for name in filter(left.fullmatch, self._names()):
+            (self.path / name).unlink(missing_ok=True)
+        beside = self.path / f".{self.name}_{task.id}.{uuid.uuid4().hex}.tmp"
+        try:
+            with os.fdopen(new_private_file(beside), "w", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(task), indent=2, ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self.path / f"{self.name}_{task.id}.json")
+        except BaseException:  # whatever it is, the half-written file goes; raised again
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise
+        sync_folder(self.path)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _regular(path: str, flags: int) -> int:
+    """Open a file that is one, and no link or pipe."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        raise ValueError("it is no file")
+    return os.open(path, flags | os.O_NOFOLLOW)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """A log of a store, whose compare-and-swap lets each change be made on what it was decided on."""
+
+    store: Any
+    id: str
+
+    async def read(self) -> Tasks:
+        """All tasks by their ids, in order."""
+        return (await self._read())[0]
+
+    async def change(self, change: Change) -> Task | None:
+        """Change one task, alone."""
+        while True:
+            tasks, length = await self._read()
+            task = _changed(tasks, change)
+            if task is None or task == tasks.get(task.id):
+                return task
+            event = Noted(source=_SOURCE, data=asdict(task))
+            with suppress(ConflictError):
+                await to_its_end(self.store.append(self.id, [event], expect=length))
+                return task
+
+    async def _read(self) -> tuple[Tasks, int]:
+        records = await self.store.read(self.id)
+        try:
+            noted = (record.event for record in records)
+            found = [_from_json(event.data) for event in noted if isinstance(event, Noted)]
+        except (ValueError, TypeError, LookupError) as error:
+            raise DamagedError(f"the log {self.id!r} holds what is no task: {first_line(error)}") from error
+        newest = {task.id: task for task in found}
+        return dict(sorted(newest.items())), len(records)
+
+
+_ID: Json = {"type": "integer", "description": "The number of the task."}
+_IDS: Json = {"type": "array", "items": {"type": "integer"}, "description": "Tasks that come first."}
+_ADDING: Json = {
+    "subject": {"type": "string", "description": "What is to be done, in one line."},
+    "description": {"type": "string", "description": "All that who does it must know."},
+    "blocked_by": _IDS,
+}
+_BLOCKING: Json = {"task_id": _ID, "blocked_by": _IDS}
+_ONE: Json = {"task_id": _ID}
+_DONE: Json = {
+    "task_id": _ID,
+    "result": {"type": "string", "description": "What came of it, for those who go on from there."},
+}
+_CLAIMED = TASK_CLAIMED.partition("{")[0]
+_LABELS = (_CLAIMED, TASK_ENDED.partition("{")[0])
+
+
+def _tool(
+    name: str,
+    description: str,
+    function: Callable[..., Any],
+    properties: Json,
+    *required: str,
+    idempotent: bool = False,
+    keep: bool = False,
+) -> Tool:
+    parameters: Json = {"type": "object", "properties": properties, "required": list(required)}
+    return Tool(
+        name=name,
+        description=description,
+        parameters=parameters,
+        function=function,
+        idempotent=idempotent,
+        keep=keep,
+    )
