@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from agentloop.stream import CompactionRequest as CompactionRequest, CompactionResult as CompactionResult
     from agentloop.sync import SyncRunner as SyncRunner
     from agentloop.task_board import Task as Task, TaskBoard as TaskBoard
+    from agentloop.team import Letter as Letter, Team as Team
     from agentloop.tools import RunContext as RunContext, Tool as Tool, ToolRegistry as ToolRegistry
     from agentloop.todo import Todo as Todo
     from agentloop.tools import ToolSet as ToolSet, tool as tool
@@ -70,6 +71,7 @@ else:
             "sync": "SyncRunner",
             "skills": "Skills",
             "task_board": "Task TaskBoard",
+            "team": "Letter Team",
             "todo": "Todo",
             "tools": "RunContext Tool ToolRegistry ToolSet tool",
         },

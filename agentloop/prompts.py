@@ -296,3 +296,21 @@ TASK_CLAIMED = "[Your task {id}]"
 
 TASK_ENDED = "[Task {id} is {how}]"
 TASK_NONE_FREE = "No task is free now."
+
+TEAM_INSTRUCTIONS = """You are {name}, a member of a team. The others are {others}. Messages from them are \
+what colleagues tell and ask. When you have no more to do, end with a short answer: new messages and tasks \
+are given to you."""
+TEAM_TASK = "Do it now: your answer is its result."
+TEAM_SENT = "Sent to {to} as message {id}."
+SEND_DESCRIPTION = "Write to one member of the team."
+BROADCAST_DESCRIPTION = "Write to all other members of the team."
+ASK_DESCRIPTION = """Ask a member, or user, for a yes: to your plan, or that they stop. Then end with a \
+short answer: theirs is given to you as a message."""
+ANSWER_DESCRIPTION = "Answer a message that asked for a yes, by its number."
+INBOX_DESCRIPTION = "Read the messages to you that you have not read."
+INBOX = "[Inbox up to {id}]"
+"""How messages begin that are given to a member: it has read all up to that one."""
+
+INBOX_EMPTY = "No new messages."
+INBOX_MORE = "[{count} more: call inbox]"
+INBOX_REMINDER = "{notes} (call inbox to read)"

@@ -10,13 +10,13 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from time import time
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from agentloop._plumbing.aio import in_thread, to_its_end
 from agentloop._plumbing.checks import from_to, shown, whole
@@ -58,6 +58,7 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
+T = TypeVar("T")
 TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 
 MOST_TASKS = 1_000
@@ -133,7 +134,7 @@ class TaskBoard(ToolSet):
     it is completed or given back: by the owner (`give_back`), by whoever speaks for the owner
     (`board.of("coder").give_back(3)`), or, where the process that claimed it has ended on this machine, by
     `give_back_left`. An owner that claims again is given the task that it has. So give each agent a name of
-    its own: in another process that lives, it is refused.
+    its own: it is refused where another process that may live has claimed one under it.
 
     Example:
         >>> import asyncio
@@ -232,6 +233,16 @@ class TaskBoard(ToolSet):
         """
         return await self._change(lambda tasks: _given_back(tasks, task_id, self.owner))
 
+    async def take_over(self) -> Task | None:
+        """The task that the owner has, as this process's; None where it has none.
+
+        It is for who knows that no other process works under this name any more, also on another machine.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        return await self._held.change(lambda tasks: _taken_over(tasks, self.owner))
+
     async def give_back_left(self) -> Sequence[Task]:
         """Give back what is in progress whose process has ended on this machine; returns these tasks.
 
@@ -252,14 +263,16 @@ class TaskBoard(ToolSet):
     @property
     def tools(self) -> Sequence[Tool]:
         """All tools of the board."""
-        listed = _tool("task_list", TASK_LIST_DESCRIPTION, self._list, {}, idempotent=True)
-        added = _tool("task_add", TASK_ADD_DESCRIPTION, self._add, _ADDING, "subject")
-        blocked = _tool("task_block", TASK_BLOCK_DESCRIPTION, self._block, _BLOCKING, "task_id", "blocked_by")
-        claimed = _tool(TASK_CLAIM, TASK_CLAIM_DESCRIPTION, self._claim, _ONE, idempotent=True, keep=True)
-        done = _tool(
+        listed = tool_of("task_list", TASK_LIST_DESCRIPTION, self._list, {}, idempotent=True)
+        added = tool_of("task_add", TASK_ADD_DESCRIPTION, self._add, _ADDING, "subject")
+        blocked = tool_of(
+            "task_block", TASK_BLOCK_DESCRIPTION, self._block, _BLOCKING, "task_id", "blocked_by"
+        )
+        claimed = tool_of(TASK_CLAIM, TASK_CLAIM_DESCRIPTION, self._claim, _ONE, idempotent=True, keep=True)
+        done = tool_of(
             TASK_COMPLETE, TASK_COMPLETE_DESCRIPTION, self._complete, _DONE, "task_id", idempotent=True
         )
-        back = _tool(TASK_GIVE_BACK, TASK_GIVE_BACK_DESCRIPTION, self._give_back, _ONE, "task_id")
+        back = tool_of(TASK_GIVE_BACK, TASK_GIVE_BACK_DESCRIPTION, self._give_back, _ONE, "task_id")
         return listed, added, blocked, claimed, done, back
 
     def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
@@ -278,32 +291,35 @@ class TaskBoard(ToolSet):
         return "\n".join((TASK_LIST, *([_shown(task, tasks) for task in tasks.values()] or [TODO_EMPTY])))
 
     async def _add(self, subject: str, description: str = "", blocked_by: Sequence[int] = ()) -> str:
-        task = await _told(self.add(subject, description=description, blocked_by=blocked_by))
+        task = await told(self.add(subject, description=description, blocked_by=blocked_by))
         return _shown(task, await self._held.read())
 
     async def _block(self, task_id: int, blocked_by: Sequence[int]) -> str:
-        return _shown(await _told(self.block(task_id, blocked_by)), await self._held.read())
+        return _shown(await told(self.block(task_id, blocked_by)), await self._held.read())
 
     async def _claim(self, task_id: int | None = None) -> str:
-        task = await _told(self.claim(task_id))
-        if task is None:
-            return f"{TASK_NONE_FREE}\n{await self._list()}"
-        done = {each.id: each for each in await self.tasks() if each.id in task.blocked_by}
-        results = [f"Task {each.id}, {each.subject}: {each.result}" for each in done.values() if each.result]
-        lines = (f"{TASK_CLAIMED.format(id=task.id)} {task.subject}", task.description, *results)
-        return "\n".join(line for line in lines if line)
+        task = await told(self.claim(task_id))
+        return claimed_text(task, await self.tasks()) if task else f"{TASK_NONE_FREE}\n{await self._list()}"
 
     async def _complete(self, task_id: int, result: str = "") -> str:
-        task = await _told(self.complete(task_id, result))
+        task = await told(self.complete(task_id, result))
         return f"{TASK_ENDED.format(id=task.id, how='completed')} {task.subject}"
 
     async def _give_back(self, task_id: int) -> str:
-        task = await _told(self.give_back(task_id))
+        task = await told(self.give_back(task_id))
         return f"{TASK_ENDED.format(id=task.id, how='given back')} {task.subject}"
 
 
-async def _told(work: Any) -> Any:
-    """What the board gives; what it refuses is said to the model."""
+def claimed_text(task: Task, tasks: Iterable[Task]) -> str:
+    """A task that was claimed, with what came of those that it waited for."""
+    before = (each for each in tasks if each.id in task.blocked_by and each.result)
+    results = (f"Task {each.id}, {each.subject}: {each.result}" for each in before)
+    lines = (f"{TASK_CLAIMED.format(id=task.id)} {task.subject}", task.description, *results)
+    return "\n".join(line for line in lines if line)
+
+
+async def told(work: Awaitable[T]) -> T:
+    """What the work comes to; what it refuses is said to the model."""
     try:
         return await work
     except UsageError as error:
@@ -374,17 +390,16 @@ def _blocked(task: Task, by: tuple[int, ...]) -> Task:
 def _claimed(tasks: Tasks, owner: str, task_id: int | None) -> Task | None:
     """The task as the owner's; None where none is free."""
     process = this_process()
-    for task in tasks.values():
-        if task.owner == owner and task.status == "in_progress":
-            if task_id not in (None, task.id):
-                raise UsageError(f"{owner} has task {task.id} already: complete it or give it back first")
-            if task.process not in (None, process) and not task.is_left:
-                where = f"process {task.process.pid} on {task.process.host}" if task.process else ""
-                raise UsageError(
-                    f"{owner} has task {task.id} in {where}, which may work on it still: give each agent a "
-                    "name of its own, or give the task back first"
-                )
-            return replace(task, process=process)
+    if (mine := held_by(owner, tasks.values())) is not None:
+        if task_id not in (None, mine.id):
+            raise UsageError(f"{owner} has task {mine.id} already: complete it or give it back first")
+        if mine.process not in (None, process) and not mine.is_left:
+            where = f"process {mine.process.pid} on {mine.process.host}" if mine.process else ""
+            raise UsageError(
+                f"{owner} has task {mine.id} in {where}, which may work on it still: give each agent a "
+                "name of its own, or give the task back first"
+            )
+        return replace(mine, process=process)
     if task_id is None:
         task_id = next((task.id for task in tasks.values() if not waits_for(task, tasks)), None)
         if task_id is None:
@@ -395,6 +410,16 @@ def _claimed(tasks: Tasks, owner: str, task_id: int | None) -> Task | None:
     if waiting := waits_for(task, tasks):
         raise UsageError(f"task {task.id} is blocked by {_joined(waiting)}: that comes first")
     return replace(task, status="in_progress", owner=owner, since=time(), process=process)
+
+
+def held_by(owner: str, tasks: Iterable[Task]) -> Task | None:
+    """The task that the owner has; None where it has none."""
+    return next((task for task in tasks if task.owner == owner and task.status == "in_progress"), None)
+
+
+def _taken_over(tasks: Tasks, owner: str) -> Task | None:
+    mine = held_by(owner, tasks.values())
+    return None if mine is None else replace(mine, process=this_process())
 
 
 def waits_for(task: Task, tasks: Tasks) -> Sequence[int]:
@@ -653,7 +678,7 @@ _CLAIMED = TASK_CLAIMED.partition("{")[0]
 _LABELS = (_CLAIMED, TASK_ENDED.partition("{")[0])
 
 
-def _tool(
+def tool_of(
     name: str,
     description: str,
     function: Callable[..., Any],

@@ -29,7 +29,7 @@ MODULES: tuple[ModuleType, ...] = (agentloop, compaction, strategies, testing, t
 
 VALUES = {
     *("Answer", "Retry", "ModelRequest", "CompactionRequest", "CompactionResult", "CompactionPreview"),
-    *("RunResult", "Usage", "Context", "context_of", "Cut", "ConflictError"),
+    *("Letter", "RunResult", "Usage", "Context", "context_of", "Cut", "ConflictError"),
     *("ContextOverflowError", "ContextTooLongError", "ModelRefusedError", "ModelUnavailableError"),
 }
 """What the library or a model makes, and nobody configures: their figures are what was measured."""

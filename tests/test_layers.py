@@ -48,6 +48,7 @@ ORDER = [
     "run",
     "runner",
     "sync",
+    "team",
     "testing",
     "durable",
     "cli",

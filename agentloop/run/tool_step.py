@@ -17,7 +17,7 @@ from agentloop.prompts import INTERRUPTED, REMINDER, REPEATED
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import CallRepeated, MessageAdded, ToolEnded, ToolStarted, ToolStatus
-from agentloop.tools import ToolAnswer, spill, text_from
+from agentloop.tools import ToolAnswer, reminder_from, spill
 
 MOST_RESULT_TOKENS = 10_000
 """Results longer than this are shortened when they are made, however large the window."""
@@ -205,13 +205,13 @@ async def _result(run: Run, session: Session, reply: _Reply, share: int) -> Mess
     if times >= REPEATS_TOLD:
         text += REPEATED.format(times=times)
         await run.emitter.emit(CallRepeated(call_id=reply.call.id, name=reply.call.name, times=times))
-    text += _reminders(run, session, reply.call)
+    text += await _reminders(run, session, reply.call)
     known = run.registry.get(reply.call.name)
     message = Message.tool(reply.call.id, text)
     return run.record_of(message, keep=bool(known and known.keep), spilled=spilled)
 
 
-def _reminders(run: Run, session: Session, call: ToolCall) -> str:
+async def _reminders(run: Run, session: Session, call: ToolCall) -> str:
     """What tool sets remind of with this batch of calls, where this is the first of them."""
     if not (sets := run.agent.tool_sets):
         return ""
@@ -219,7 +219,7 @@ def _reminders(run: Run, session: Session, call: ToolCall) -> str:
     asked = next((message for message in reversed(messages) if message.role == "assistant"), None)
     if asked is None or call.id not in [each.id for each in asked.tool_calls[:1]]:
         return ""
-    texts = (text_from(each.reminder, messages) for each in sets)
+    texts = [await reminder_from(each, messages) for each in sets]
     return "".join(REMINDER.format(text=_reminder(run, text)) for text in texts if text)
 
 

@@ -1,14 +1,18 @@
 """Tool sets: tools that belong together, and what the model is to keep in sight of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
 from typing import Any
 
+from agentloop._plumbing.aio import within
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import words_of
 from agentloop.errors import UsageError
 from agentloop.messages import Message, SeenMessage
 from agentloop.tools.registry import Tool
+
+REMINDER_SECONDS = 2.0
 
 
 class ToolSet:
@@ -47,12 +51,12 @@ class ToolSet:
         """
         return ""
 
-    def reminder(self, messages: Sequence[Message]) -> str:
+    def reminder(self, messages: Sequence[Message]) -> str | Awaitable[str]:
         """What to remind the model of now; empty for nothing.
 
-        It is asked for each batch of calls, with what is in sight up to them, and stands behind the result of
-        the first of them, in one line; a long one is cut to its head and tail. The same messages must give
-        the same text.
+        It is asked once for each batch of calls, with what is in sight up to them, and stands behind the
+        result of the first of them, in one line; a long one is cut to its head and tail. An async one may
+        look outside of the session, for two seconds at most.
         """
         return ""
 
@@ -60,11 +64,31 @@ class ToolSet:
 def text_from(ask: Callable[..., object], *given: object) -> str:
     """What this method of a tool set says; nothing where it fails, of which the host's log tells."""
     try:
-        text = ask(*given)
-        if isinstance(text, str):
-            return text.strip()
-        raise UsageError(f"it must give a text, not {type(text).__name__}")
+        return _text(ask(*given))
     except Exception as error:  # noqa: BLE001 — a tool set of the user's own may raise anything
-        name = getattr(ask, "__qualname__", None) or name_of(ask)
-        warn("what a tool set says is left out", of=name, error=words_of(error))
-        return ""
+        return _left_out(ask, error)
+
+
+async def reminder_from(each: ToolSet, messages: Sequence[Message]) -> str:
+    """What this tool set reminds of, in the same way."""
+    try:
+        said = each.reminder(messages)
+        return _text(await within(_awaited(said), seconds=REMINDER_SECONDS) if isawaitable(said) else said)
+    except Exception as error:  # noqa: BLE001 — a tool set of the user's own may raise anything
+        return _left_out(each.reminder, error)
+
+
+async def _awaited(said: Awaitable[object]) -> object:
+    return await said
+
+
+def _text(said: object) -> str:
+    if isinstance(said, str):
+        return said.strip()
+    raise UsageError(f"it must give a text, not {type(said).__name__}")
+
+
+def _left_out(ask: Callable[..., object], error: Exception) -> str:
+    name = getattr(ask, "__qualname__", None) or name_of(ask)
+    warn("what a tool set says is left out", of=name, error=words_of(error))
+    return ""

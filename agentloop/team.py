@@ -1,0 +1,575 @@
+"""A team: agents that work side by side, write to each other, and claim tasks from a board.
+
+All that a team is stands in its store: the letters in one log, the tasks in another, and what each member
+said and read in its session. So any number of processes may run the same team, and one that dies takes
+nothing along.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from agentloop._plumbing.aio import to_its_end
+from agentloop._plumbing.checks import shown
+from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.processes import this_process
+from agentloop._plumbing.strict_json import encodes
+from agentloop._plumbing.to_text import first_line
+from agentloop.callbacks import Callbacks
+from agentloop.errors import ConflictError, DamagedError, SessionBusyError, UsageError
+from agentloop.events import MessageRecord, Noted, Record, RunEndRecord, RunStartRecord
+from agentloop.messages import Json, Message
+from agentloop.prompts import (
+    ANSWER_DESCRIPTION,
+    ASK_DESCRIPTION,
+    BROADCAST_DESCRIPTION,
+    INBOX,
+    INBOX_DESCRIPTION,
+    INBOX_EMPTY,
+    INBOX_MORE,
+    INBOX_REMINDER,
+    SEND_DESCRIPTION,
+    TEAM_INSTRUCTIONS,
+    TEAM_SENT,
+    TEAM_TASK,
+)
+from agentloop.redaction import Redact
+from agentloop.results import RunResult
+from agentloop.run import Agent
+from agentloop.runner import Runner
+from agentloop.sessions import Leases
+from agentloop.stores import open_store
+from agentloop.stores.base import GrantsLeases, SessionStore, TellsLeases, branch_id, checked_session_id
+from agentloop.task_board import (
+    MOST_TEXT_CHARS,
+    Task,
+    TaskBoard,
+    checked_name,
+    claimed_text,
+    held_by,
+    told,
+    tool_of,
+    waits_for,
+)
+from agentloop.tools import Tool, ToolSet
+
+Kind: TypeAlias = Literal["message", "plan", "shutdown", "answer", "stop"]
+ASKED = ("plan", "shutdown")
+
+USER = "user"
+"""Who writes from outside of the team."""
+
+POLL_SECONDS = 0.2
+"""So often a process looks what others have done."""
+
+MOST_INBOX_CHARS = 20_000
+NOTED_CHARS = 200
+_SOURCE = "agentloop.team"
+_READ = pattern(r"\[Inbox up to ([0-9]{1,15})\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """What one member wrote to another, or to all where `to` is None; its `id` is its position among all.
+
+    `kind` is `message`, `plan` (asks for a yes to a plan), `shutdown` (asks to stop), `answer` to the letter
+    `about`, which was `approved` or not, or `stop`, which ends the run of the team.
+    """
+
+    id: int
+    sender: str
+    to: str | None
+    text: str
+    kind: Kind = "message"
+    about: int | None = None
+    approved: bool | None = None
+
+    def is_for(self, name: str) -> bool:
+        """Whether it stands in that member's inbox."""
+        return self.kind != "stop" and (self.to == name or (self.to is None and self.sender != name))
+
+
+class _Mail:
+    """All letters of a team: one log of its store, which only grows. What was read of it is remembered."""
+
+    def __init__(self, store: SessionStore, log: str, names: Sequence[str]) -> None:
+        self.store, self.log, self.names = store, log, names
+        self._letters: list[Letter] = []
+
+    async def letters(self) -> Sequence[Letter]:
+        """All of them, oldest first."""
+        letters = list(self._letters)
+        for record in await self.store.read(self.log, after=len(letters)):
+            letters.append(_letter(record))
+        self._letters = letters
+        return letters
+
+    async def write(self, decide: Callable[[Sequence[Letter]], Letter]) -> Letter:
+        """Write the letter that is decided on in view of all others, behind them."""
+        while True:
+            letters = await self.letters()
+            letter = replace(decide(letters), id=len(letters) + 1)
+            data = {name: value for name, value in asdict(letter).items() if name != "id"}
+            event = Noted(source=_SOURCE, data=data)
+            try:
+                await to_its_end(self.store.append(self.log, [event], expect=len(letters)))
+            except ConflictError:
+                continue
+            return letter
+
+    async def send(self, sender: str, to: str | None, text: str, kind: Kind = "message") -> Letter:
+        """Write to a member, or to all."""
+        if to is not None and to not in (*self.names, USER):
+            raise UsageError(f"there is nobody called {shown(to)}: there are {', '.join(self.names)}")
+        if kind in ASKED and to is None:
+            raise UsageError(f"to must be the name of one who is asked: there are {', '.join(self.names)}")
+        letter = Letter(id=0, sender=sender, to=to, text=_checked_text(text), kind=kind)
+        return await self.write(lambda letters: letter)
+
+    async def answer(self, sender: str, letter_id: int, approved: bool, text: str) -> Letter:
+        """Answer what was asked, once."""
+        _checked_text(text, least=0)
+        if not isinstance(approved, bool):
+            raise UsageError(f"approved must be True or False, not {shown(approved)}")
+
+        def decide(letters: Sequence[Letter]) -> Letter:
+            asked = next((each for each in letters if each.id == letter_id and each.kind in ASKED), None)
+            if asked is None or asked.to != sender:
+                raise UsageError(f"nothing with the id {shown(letter_id)} was asked of {sender}")
+            if any(each.about == letter_id for each in letters):
+                raise UsageError(f"{letter_id} is answered already")
+            return Letter(
+                id=0,
+                sender=sender,
+                to=asked.sender,
+                text=text,
+                kind="answer",
+                about=letter_id,
+                approved=approved,
+            )
+
+        return await self.write(decide)
+
+
+def _letter(record: Record) -> Letter:
+    event = record.event
+    try:
+        data = event.data if isinstance(event, Noted) else {}
+        letter = Letter(id=record.seq, **{name: data[name] for name in _FIELDS if name in data})
+        texts = (letter.sender, letter.text, letter.to or "")
+        if not all(isinstance(each, str) for each in texts) or letter.kind not in get_args(Kind):
+            raise TypeError("a field is none of a letter")
+    except TypeError as error:
+        raise DamagedError(f"record {record.seq} of the team is no letter: {first_line(error)}") from error
+    return letter
+
+
+_FIELDS = [name for name in Letter.__dataclass_fields__ if name != "id"]
+
+
+def _checked_text(text: str, least: int = 1) -> str:
+    if (
+        isinstance(text, str)
+        and least <= len(text.strip())
+        and len(text) <= MOST_TEXT_CHARS
+        and encodes(text)
+    ):
+        return text
+    raise UsageError(f"text must be a text of {least} to {MOST_TEXT_CHARS:,} characters, not {shown(text)}")
+
+
+def _waits(letters: Sequence[Letter], name: str) -> bool:
+    """Whether something that the member asked for is not answered."""
+    answered = {each.about for each in letters}
+    return any(each.sender == name and each.kind in ASKED and each.id not in answered for each in letters)
+
+
+def _is_shut_down(letters: Sequence[Letter], name: str) -> bool:
+    """Whether the member agreed to stop, and nobody has written to it alone since."""
+    asked = {each.id for each in letters if each.kind == "shutdown"}
+    for letter in reversed(letters):
+        if letter.to == name:
+            return False
+        if letter.sender == name and letter.about in asked and letter.approved:
+            return True
+    return False
+
+
+def _inbox(letters: Sequence[Letter]) -> str:
+    """The oldest of these letters that have room, below a label that says up to which one they are."""
+    texts, chars = [], 0
+    for letter in letters:
+        texts.append(_shown(letter))
+        chars += len(texts[-1])
+        if chars > MOST_INBOX_CHARS:
+            break
+    more = [INBOX_MORE.format(count=len(letters) - len(texts))] if len(texts) < len(letters) else []
+    return "\n".join((INBOX.format(id=letters[len(texts) - 1].id), *texts, *more))
+
+
+def _shown(letter: Letter) -> str:
+    return f"[{_head(letter)}] {letter.text}".rstrip()
+
+
+def _head(letter: Letter) -> str:
+    how = {"plan": " asks for a yes to a plan", "shutdown": " asks you to stop"}.get(letter.kind, "")
+    if letter.kind == "answer":
+        how = f" says {'yes' if letter.approved else 'no'} to {letter.about}"
+    return f"{letter.id} from {letter.sender}{how}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """What a member's session says: up to which letter it has read, and how its newest run ended.
+
+    `is_open` is said of a run that has no answer yet, `ended` is when the newest answer came.
+    """
+
+    length: int = 0
+    read: int = 0
+    is_open: bool = False
+    ended: float = 0.0
+    inbox_calls: frozenset[str] = frozenset()
+
+    def after(self, records: Sequence[Record]) -> "_Progress":
+        now = self
+        for record in records:
+            now = replace(now._after(record), length=record.seq)
+        return now
+
+    def _after(self, record: Record) -> "_Progress":
+        match record.event:
+            case RunStartRecord():
+                return replace(self, is_open=True)
+            case RunEndRecord(status=status, time=time):
+                is_open = status != "answered"
+                return replace(self, is_open=is_open, ended=self.ended if is_open else time)
+            case MessageRecord(message=message):
+                if message.role == "assistant":
+                    asked = (call.id for call in message.tool_calls if call.name == "inbox")
+                    return replace(self, inbox_calls=frozenset(asked))
+                is_told = message.role == "user" or message.tool_call_id in self.inbox_calls
+                if is_told and (label := _READ.match(message.text)):
+                    return replace(self, read=max(self.read, int(label[1])))
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class _Inbox(ToolSet):
+    """The tools of one member. Its session tells what it has read, so a crash loses and repeats nothing."""
+
+    name: str
+    session_id: str
+    mail: _Mail = field(repr=False)
+    known: list[_Progress] = field(default_factory=lambda: [_Progress()], repr=False)
+
+    async def progress(self) -> _Progress:
+        """What the session says now."""
+        known = self.known[0]
+        self.known[0] = known.after(await self.mail.store.read(self.session_id, after=known.length))
+        return self.known[0]
+
+    async def unread(self) -> Sequence[Letter]:
+        """The letters to the member that it has not read."""
+        read = (await self.progress()).read
+        return [each for each in await self.mail.letters() if each.id > read and each.is_for(self.name)]
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """All tools of a member."""
+        return (
+            _tool("send", SEND_DESCRIPTION, self._send, "to", "text"),
+            _tool("broadcast", BROADCAST_DESCRIPTION, self._broadcast, "text"),
+            _tool("ask", ASK_DESCRIPTION, self._ask, "to", "kind", "text"),
+            _tool("answer", ANSWER_DESCRIPTION, self._answer, "id", "approved", "text"),
+            replace(_tool("inbox", INBOX_DESCRIPTION, self._read), idempotent=True, keep=True),
+        )
+
+    @property
+    def instructions(self) -> str:
+        """Who is there."""
+        others = ", ".join(name for name in self.mail.names if name != self.name) or "nobody else"
+        return TEAM_INSTRUCTIONS.format(name=self.name, others=others)
+
+    async def reminder(self, messages: Sequence[Message]) -> str:
+        """What is unread and was not told of in what is in sight."""
+        told = "\n".join(each.text for each in messages if each.role == "tool")
+        new = [each for each in await self.unread() if f"message {each.id} from {each.sender}" not in told]
+        notes = (f"message {_head(each)}: {each.text[:NOTED_CHARS]}" for each in new)
+        return INBOX_REMINDER.format(notes="; ".join(notes)) if new else ""
+
+    async def _send(self, to: str, text: str) -> str:
+        return _sent(await told(self.mail.send(self.name, to, text)))
+
+    async def _broadcast(self, text: str) -> str:
+        return _sent(await told(self.mail.send(self.name, None, text)))
+
+    async def _ask(self, to: str, kind: Kind, text: str) -> str:
+        return _sent(await told(self.mail.send(self.name, to, text, kind)))
+
+    async def _answer(self, id: int, approved: bool, text: str) -> str:
+        return _sent(await told(self.mail.answer(self.name, id, approved, text)))
+
+    async def _read(self) -> str:
+        unread = await self.unread()
+        return _inbox(unread) if unread else INBOX_EMPTY
+
+
+def _sent(letter: Letter) -> str:
+    return TEAM_SENT.format(id=letter.id, to=letter.to or "all")
+
+
+class Team:
+    """Agents that write to each other and work off a board; each has a session, `NAME.MEMBER` in the store.
+
+    A member has the tools `send`, `broadcast`, `ask`, `answer` and `inbox`, and those of the board. A member
+    that is idle is given what it has not read, and, if it is one of the `workers` (all, where None), the
+    oldest task that is free. Its answer ends the task, unless it waits for a yes that it asked for.
+
+    Any number of processes may run the same team on one store: a member works in one of them at a time. What
+    a process was doing when it died is gone on with by the next that runs the team.
+
+    `store` is a store or a URL, `board` the board, one in the store where None. `callbacks`, `transcripts`
+    and `redact` are as in `Runner`.
+
+    Raises:
+        UsageError: the agents are no mapping of names to agents, a worker is none of them, a name is none, or
+            the store grants no leases.
+        ToolDefinitionError: an agent has a tool of a name that a member's has.
+    """
+
+    def __init__(
+        self,
+        agents: Mapping[str, Agent],
+        *,
+        store: str | SessionStore = "memory:",
+        name: str = "team",
+        board: TaskBoard | None = None,
+        workers: Iterable[str] | None = None,
+        callbacks: Iterable[Callbacks] = (),
+        transcripts: Path | str | None = Path(".transcripts"),
+        redact: Redact | None = None,
+    ) -> None:
+        if not isinstance(agents, Mapping) or not agents:
+            raise UsageError(f"agents must be a mapping of names to agents, not {shown(agents)}")
+        for each in agents:
+            if checked_name("the name of an agent", each) == USER:
+                raise UsageError(f"no agent may be called {USER}: that is who writes from outside")
+            if not isinstance(agents[each], Agent):
+                raise UsageError(f"agents must be a mapping of names to agents, not {shown(agents[each])}")
+        if not isinstance(board, TaskBoard | None):
+            raise UsageError(f"board must be a TaskBoard(…) or None, not {shown(board)}")
+        if isinstance(workers, str) or not isinstance(workers, Iterable | None):
+            raise UsageError(f"workers must be a list of names of agents, not {shown(workers)}")
+        self.store = open_store(store)
+        if not isinstance(self.store, GrantsLeases) or not isinstance(self.store, TellsLeases):
+            raise UsageError(
+                "the store of a team must grant leases and tell them: use one of agentloop.stores"
+            )
+        self.name, self.agents = checked_name("name", name), dict(agents)
+        self.board = board or TaskBoard(self.store, owner=USER, name=name)
+        self.workers = frozenset(agents if workers is None else workers)
+        if strangers := sorted(map(shown, self.workers - agents.keys())):
+            raise UsageError(f"there is no agent {strangers[0]} for workers: there are {', '.join(agents)}")
+        self._mail = _Mail(self.store, branch_id(name, "mail"), tuple(agents))
+        self._members = {
+            each: _Inbox(each, checked_session_id(f"{name}.{each}"), self._mail) for each in agents
+        }
+        callbacks = tuple(callbacks)
+        self._runners = {
+            each: Runner(
+                replace(agent, tools=(*agent.tools, self._members[each], self.board.of(each))),
+                store=self.store,
+                callbacks=callbacks,
+                transcripts=transcripts,
+                redact=redact,
+            )
+            for each, agent in agents.items()
+        }
+
+    async def send(self, to: str, text: str) -> Letter:
+        """Write to a member.
+
+        Raises:
+            UsageError: there is nobody of that name, or the text is none.
+            StoreError: it could not be written.
+        """
+        return await self._mail.send(USER, to, text)
+
+    async def broadcast(self, text: str) -> Letter:
+        """Write to all members.
+
+        Raises:
+            UsageError: the text is none.
+            StoreError: it could not be written.
+        """
+        return await self._mail.send(USER, None, text)
+
+    async def ask(self, to: str, kind: Literal["plan", "shutdown"], text: str) -> Letter:
+        """Ask a member for a yes: to a plan, or to stop. One that stops is idle until it is written to.
+
+        Raises:
+            UsageError: there is nobody of that name, the kind is another, or the text is none.
+            StoreError: it could not be written.
+        """
+        if kind not in ASKED:
+            raise UsageError(f"kind must be one of {', '.join(ASKED)}, not {shown(kind)}")
+        return await self._mail.send(USER, to, text, kind)
+
+    async def answer(self, letter_id: int, approved: bool, text: str = "") -> Letter:
+        """Say yes or no to what a member asked of `user`.
+
+        Raises:
+            UsageError: nothing of that id was asked of `user`, or it is answered.
+            StoreError: it could not be written.
+        """
+        return await self._mail.answer(USER, letter_id, approved, text)
+
+    async def stop(self) -> None:
+        """End `run` in all processes: what members are doing comes to its end, and nothing more is begun.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        await self._mail.send(USER, None, "stop", "stop")
+
+    async def letters(self) -> Sequence[Letter]:
+        """All letters, oldest first; those to `user` too.
+
+        Raises:
+            StoreError: they could not be read.
+        """
+        return tuple(await self._mail.letters())
+
+    async def run(self) -> Sequence[RunResult]:
+        """Work until all are idle: nothing is unread, no task is free, and no process has a member at work.
+
+        Returns what members came to in this process, in order. It ends early by `stop`, and where a member
+        comes to a limit. Cancelled, it cancels its members; the next `run` goes on with them.
+
+        Raises:
+            AgentLoopError: a member's run failed, see `Runner.run`; the others came to their end before. The
+                next `run` goes on with it.
+        """
+        begun = len(await self._mail.letters())
+        working: dict[str, asyncio.Task[RunResult | None]] = {}
+        results: list[RunResult] = []
+        failure: BaseException | None = None
+        try:
+            while True:
+                elsewhere = await self._at_work_elsewhere(working)
+                letters = await self._mail.letters()
+                is_ending = failure is not None or any(each.status != "answered" for each in results)
+                is_ending = is_ending or any(each.kind == "stop" for each in letters[begun:])
+                idle = [] if is_ending else [each for each in self._members if each not in working]
+                for each in idle:
+                    if each not in elsewhere and await self._has_work(each):
+                        working[each] = asyncio.create_task(self._turn(each))
+                if not working and (is_ending or not elsewhere):
+                    break
+                if not working:
+                    await asyncio.sleep(POLL_SECONDS)
+                    continue
+                await asyncio.wait(
+                    working.values(), timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+                for each in [each for each, task in working.items() if task.done()]:
+                    try:
+                        results += filter(None, [working.pop(each).result()])
+                    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 — raised at the end
+                        failure = failure or error
+        finally:
+            for task in working.values():
+                task.cancel()
+            await asyncio.gather(*working.values(), return_exceptions=True)
+        if failure is not None:
+            raise failure
+        return tuple(results)
+
+    async def _at_work_elsewhere(self, here: Iterable[str]) -> set[str]:
+        """The members that another process has at work."""
+        assert isinstance(self.store, TellsLeases)
+        found = set()
+        for each in self._members.keys() - set(here):
+            lease = await self.store.lease(self._turn_id(each))
+            if lease is not None and not Leases().is_over(lease):
+                found.add(each)
+        return found
+
+    def _turn_id(self, name: str) -> str:
+        return branch_id(self._members[name].session_id, "turn")
+
+    async def _has_work(self, name: str) -> bool:
+        """Whether a turn of that member would do something."""
+        member, letters = self._members[name], await self._mail.letters()
+        if _is_shut_down(letters, name):
+            return False
+        if (await member.progress()).is_open or await member.unread():
+            return True
+        tasks = {task.id: task for task in await self.board.tasks()}
+        is_free = name in self.workers and any(not waits_for(task, tasks) for task in tasks.values())
+        return (is_free or held_by(name, tasks.values()) is not None) and not _waits(letters, name)
+
+    async def _task_of(self, name: str) -> Task | None:
+        """The task that the member has."""
+        return held_by(name, await self.board.tasks())
+
+    async def _turn(self, name: str) -> RunResult | None:
+        """One run of the member, or what is left of one; None where another process does it, or did."""
+        try:
+            async with Leases().held(self._turn_id(name), self.store):
+                if not await self._has_work(name):
+                    return None
+                result = await self._worked(name)
+                if result is not None and result.status == "answered":
+                    await self._end_task(name, result.output)
+                return result
+        except SessionBusyError:
+            return None
+
+    async def _worked(self, name: str) -> RunResult | None:
+        member, runner = self._members[name], self._runners[name]
+        board, task = self.board.of(name), await self._task_of(name)
+        if task is not None and task.process != this_process():
+            task = await board.take_over()  # nobody else works under this name: the turn is held here
+        progress, unread = await member.progress(), await member.unread()
+        is_done = task is not None and task.since is not None and progress.ended >= task.since
+        if progress.is_open or (is_done and not unread):
+            return await runner.resume(member.session_id)
+        if task is None and name in self.workers and not _waits(await self._mail.letters(), name):
+            task = await board.claim()
+        parts = [_inbox(unread)] if unread else []
+        if task is not None:
+            parts.append(f"{claimed_text(task, await board.tasks())}\n\n{TEAM_TASK}")
+        if not parts:
+            return None
+        return await runner.run("\n\n".join(parts), session_id=member.session_id)
+
+    async def _end_task(self, name: str, output: str) -> None:
+        """The member's task ends with its answer; where it agreed to stop, it is given back."""
+        letters, task = await self._mail.letters(), await self._task_of(name)
+        if task is None or _waits(letters, name):
+            return
+        if _is_shut_down(letters, name):
+            await self.board.of(name).give_back(task.id)
+        else:
+            await self.board.of(name).complete(task.id, output[:MOST_TEXT_CHARS])
+
+
+_PROPERTIES: Json = {
+    "to": {"type": "string", "description": "The name of a member, or user."},
+    "text": {"type": "string"},
+    "kind": {
+        "type": "string",
+        "enum": list(ASKED),
+        "description": "plan: may I do this? shutdown: please stop.",
+    },
+    "id": {"type": "integer", "description": "The number of the message that asked."},
+    "approved": {"type": "boolean", "description": "Yes or no."},
+}
+
+
+def _tool(name: str, description: str, function: Callable[..., Any], *required: str) -> Tool:
+    return tool_of(name, description, function, {each: _PROPERTIES[each] for each in required}, *required)
