@@ -134,7 +134,7 @@ def _converters(name: str, hint: Any) -> tuple[Converter, Converter]:
     if hint is Message:
         return Message.to_openai, Message.from_openai
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _of_dataclass(hint)
+        return converters_of(hint)
     if origin in (Union, types.UnionType):
         return _of_optional(name, *(argument for argument in arguments if argument is not types.NoneType))
     if origin is tuple:
@@ -149,7 +149,11 @@ def _converters(name: str, hint: Any) -> tuple[Converter, Converter]:
     return check, check
 
 
-def _of_dataclass(kind: type) -> tuple[Converter, Converter]:
+def converters_of(kind: type) -> tuple[Converter, Converter]:
+    """How a frozen dataclass is written as a JSON object and read back; fields that it lacks are passed over.
+
+    Who reads raises a `ValueError` or a `TypeError` where that is none.
+    """
     fields, check = _fields(kind), _checked(dict)
 
     def write(value: Any) -> dict[str, Any]:

@@ -12,14 +12,14 @@ import stat
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from time import time
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from agentloop._plumbing.aio import in_thread, to_its_end
-from agentloop._plumbing.checks import from_to, shown, whole
+from agentloop._plumbing.checks import MOST_COUNT, from_to, shown, whole
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.private_files import (
     make_private_folder,
@@ -31,9 +31,9 @@ from agentloop._plumbing.private_files import (
 from agentloop._plumbing.processes import Process, this_process
 from agentloop._plumbing.strict_json import encodes, strict_value
 from agentloop._plumbing.to_text import first_line
+from agentloop.codec import converters_of
 from agentloop.context import results_of
-from agentloop.errors import ConflictError, DamagedError, RetryTool, StoreError, UsageError
-from agentloop.events import Noted
+from agentloop.errors import DamagedError, RetryTool, StoreError, UsageError
 from agentloop.messages import Json, SeenMessage
 from agentloop.prompts import (
     TASK_ADD_DESCRIPTION,
@@ -49,6 +49,7 @@ from agentloop.prompts import (
     TODO_EMPTY,
     first_given,
 )
+from agentloop.sessions import ValueLog
 from agentloop.stores.base import LAST_MOMENT, SessionStore, branch_id
 from agentloop.todo import MARKS
 from agentloop.tools import Tool, ToolSet
@@ -102,14 +103,15 @@ class Task:
             _text(name, getattr(self, name))
         if self.status not in get_args(TaskStatus):
             raise UsageError(f"status must be pending, in_progress or completed, not {shown(self.status)}")
-        if not isinstance(self.blocked_by, tuple) or not all(_is_id(each) for each in self.blocked_by):
-            raise UsageError(f"blocked_by must be ids of tasks, such as (1, 2), not {shown(self.blocked_by)}")
+        _ids(self.blocked_by)
         if (self.owner is None) != (self.status == "pending"):
             raise UsageError(f"a task that is {self.status} must have {'no' if self.owner else 'an'} owner")
         if self.owner is not None:
             checked_name("owner", self.owner)
         if self.since is not None:
             from_to("since of a task", self.since, 0, LAST_MOMENT)
+        if self.process is not None:
+            whole("pid of a task", self.process.pid, 0, most=MOST_COUNT)
 
     @property
     def is_left(self) -> bool:
@@ -117,6 +119,7 @@ class Task:
         return self.status == "in_progress" and self.process is not None and self.process.is_gone()
 
 
+_WRITE, _READ = converters_of(Task)
 Tasks: TypeAlias = Mapping[int, Task]
 Change: TypeAlias = Callable[[Tasks], Task | None]
 
@@ -345,7 +348,10 @@ def _is_id(value: object) -> bool:
 def _ids(given: Iterable[int]) -> tuple[int, ...]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise UsageError(f"blocked_by must be a list of ids of tasks, not {shown(given)}")
-    return tuple(dict.fromkeys(given))
+    ids = tuple(given)
+    if not all(map(_is_id, ids)):
+        raise UsageError(f"blocked_by must be ids of tasks, such as (1, 2), not {shown(ids)}")
+    return tuple(dict.fromkeys(ids))
 
 
 def _line(what: str, value: str, most: int) -> None:
@@ -489,30 +495,7 @@ def _shown(task: Task, tasks: Tasks) -> str:
     return f"{task.id} {MARKS[task.status]} {task.subject}{''.join(told)}{result}"
 
 
-def _from_json(data: Any) -> Task:
-    """The task; fields that a newer version wrote are passed over.
-
-    Raises:
-        ValueError, TypeError: it is none.
-    """
-    if not isinstance(data, Mapping):
-        raise TypeError("no JSON object")
-    said = {name: data[name] for name in Task.__dataclass_fields__ if name in data}
-    if isinstance(said.get("blocked_by"), list):
-        said["blocked_by"] = tuple(said["blocked_by"])
-    if said.get("process") is not None:
-        place, pid, started = (said["process"][name] for name in ("place", "pid", "started"))
-        if not (isinstance(place, str) and _is_pid(pid) and isinstance(started, str)):
-            raise TypeError("process is none")
-        said["process"] = Process(place=place, pid=pid, started=started)
-    return Task(**said)
-
-
-def _is_pid(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31
-
-
-def _place(place: object, name: str) -> "_Folder | _Log":
+def _place(place: Any, name: str) -> "_Folder | _Log":
     if isinstance(place, str | Path) and str(place) and "\0" not in str(place):
         if "://" in str(place) or str(place) == "memory:":
             raise UsageError(f"place {shown(str(place))} is a URL: give open_store(URL), or a folder")
@@ -520,7 +503,7 @@ def _place(place: object, name: str) -> "_Folder | _Log":
             raise UsageError(f"place {shown(str(place))} is no folder: name one, or one that is to be made")
         return _Folder(path=Path(place).absolute(), name=name)
     if hasattr(place, "append") and hasattr(place, "read") and not isinstance(place, type | list):
-        return _Log(store=place, id=branch_id(name, "board"))
+        return _Log(log=ValueLog(place, branch_id(name, "board"), Task, source=_SOURCE))
     raise UsageError(f"place must be a folder or a store of sessions, not {shown(place)}")
 
 
@@ -590,10 +573,10 @@ class _Folder:
                 data = file.read(MOST_FILE_BYTES + 1)
             if len(data) > MOST_FILE_BYTES:
                 raise ValueError(f"longer than {MOST_FILE_BYTES:,} bytes")
-            task = _from_json(strict_value(data.decode()))
+            task: Task = _READ(strict_value(data.decode()))
             if task.id != task_id:
                 raise ValueError(f"its id is {task.id}")
-        except (ValueError, TypeError, LookupError) as error:
+        except (ValueError, TypeError) as error:
             raise DamagedError(f"{path} holds no task: {first_line(error)}: mend it or remove it") from error
         return task
 
@@ -605,7 +588,7 @@ class _Folder:
         beside = self.path / f".{self.name}_{task.id}.{uuid.uuid4().hex}.tmp"
         try:
             with os.fdopen(new_private_file(beside), "w", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(task), indent=2, ensure_ascii=False) + "\n")
+                file.write(json.dumps(_WRITE(task), indent=2, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(self.path / f"{self.name}_{task.id}.json")
@@ -631,34 +614,28 @@ def _regular(path: str, flags: int) -> int:
 class _Log:
     """A log of a store, whose compare-and-swap lets each change be made on what it was decided on."""
 
-    store: Any
-    id: str
+    log: ValueLog[Task]
 
     async def read(self) -> Tasks:
         """All tasks by their ids, in order."""
-        return (await self._read())[0]
+        return _newest(await self.log.values())
 
     async def change(self, change: Change) -> Task | None:
         """Change one task, alone."""
-        while True:
-            tasks, length = await self._read()
-            task = _changed(tasks, change)
-            if task is None or task == tasks.get(task.id):
-                return task
-            event = Noted(source=_SOURCE, data=asdict(task))
-            with suppress(ConflictError):
-                await to_its_end(self.store.append(self.id, [event], expect=length))
-                return task
+        task: Task | None = None
 
-    async def _read(self) -> tuple[Tasks, int]:
-        records = await self.store.read(self.id)
-        try:
-            noted = (record.event for record in records)
-            found = [_from_json(event.data) for event in noted if isinstance(event, Noted)]
-        except (ValueError, TypeError, LookupError) as error:
-            raise DamagedError(f"the log {self.id!r} holds what is no task: {first_line(error)}") from error
-        newest = {task.id: task for task in found}
-        return dict(sorted(newest.items())), len(records)
+        def decide(all_states: Sequence[Task]) -> Task | None:
+            nonlocal task
+            tasks = _newest(all_states)
+            task = _changed(tasks, change)
+            return None if task is None or task == tasks.get(task.id) else task
+
+        await self.log.append(decide)
+        return task
+
+
+def _newest(states: Sequence[Task]) -> Tasks:
+    return dict(sorted({task.id: task for task in states}.items()))
 
 
 _ID: Json = {"type": "integer", "description": "The number of the task."}

@@ -7,19 +7,17 @@ nothing along.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
-from agentloop._plumbing.aio import to_its_end
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.processes import this_process
 from agentloop._plumbing.strict_json import encodes
-from agentloop._plumbing.to_text import first_line
 from agentloop.callbacks import Callbacks
-from agentloop.errors import ConflictError, DamagedError, SessionBusyError, UsageError
-from agentloop.events import MessageRecord, Noted, Record, RunEndRecord, RunStartRecord
+from agentloop.errors import SessionBusyError, UsageError
+from agentloop.events import MessageRecord, Record, RunEndRecord, RunStartRecord
 from agentloop.messages import Json, Message
 from agentloop.prompts import (
     ANSWER_DESCRIPTION,
@@ -39,7 +37,7 @@ from agentloop.redaction import Redact
 from agentloop.results import RunResult
 from agentloop.run import Agent
 from agentloop.runner import Runner
-from agentloop.sessions import Leases
+from agentloop.sessions import Leases, ValueLog, is_dead
 from agentloop.stores import open_store
 from agentloop.stores.base import GrantsLeases, SessionStore, TellsLeases, branch_id, checked_session_id
 from agentloop.task_board import (
@@ -92,32 +90,18 @@ class Letter:
 
 
 class _Mail:
-    """All letters of a team: one log of its store, which only grows. What was read of it is remembered."""
+    """All letters of a team: one log of its store, which only grows."""
 
     def __init__(self, store: SessionStore, log: str, names: Sequence[str]) -> None:
-        self.store, self.log, self.names = store, log, names
-        self._letters: list[Letter] = []
-
-    async def letters(self) -> Sequence[Letter]:
-        """All of them, oldest first."""
-        letters = list(self._letters)
-        for record in await self.store.read(self.log, after=len(letters)):
-            letters.append(_letter(record))
-        self._letters = letters
-        return letters
+        self.store, self.names = store, names
+        self.log = ValueLog(store, log, Letter, source=_SOURCE)
+        self.letters = self.log.values
 
     async def write(self, decide: Callable[[Sequence[Letter]], Letter]) -> Letter:
         """Write the letter that is decided on in view of all others, behind them."""
-        while True:
-            letters = await self.letters()
-            letter = replace(decide(letters), id=len(letters) + 1)
-            data = {name: value for name, value in asdict(letter).items() if name != "id"}
-            event = Noted(source=_SOURCE, data=data)
-            try:
-                await to_its_end(self.store.append(self.log, [event], expect=len(letters)))
-            except ConflictError:
-                continue
-            return letter
+        letter = await self.log.append(lambda letters: replace(decide(letters), id=len(letters) + 1))
+        assert letter is not None
+        return letter
 
     async def send(self, sender: str, to: str | None, text: str, kind: Kind = "message") -> Letter:
         """Write to a member, or to all."""
@@ -151,22 +135,6 @@ class _Mail:
             )
 
         return await self.write(decide)
-
-
-def _letter(record: Record) -> Letter:
-    event = record.event
-    try:
-        data = event.data if isinstance(event, Noted) else {}
-        letter = Letter(id=record.seq, **{name: data[name] for name in _FIELDS if name in data})
-        texts = (letter.sender, letter.text, letter.to or "")
-        if not all(isinstance(each, str) for each in texts) or letter.kind not in get_args(Kind):
-            raise TypeError("a field is none of a letter")
-    except TypeError as error:
-        raise DamagedError(f"record {record.seq} of the team is no letter: {first_line(error)}") from error
-    return letter
-
-
-_FIELDS = [name for name in Letter.__dataclass_fields__ if name != "id"]
 
 
 def _checked_text(text: str, least: int = 1) -> str:
@@ -494,7 +462,7 @@ class Team:
         found = set()
         for each in self._members.keys() - set(here):
             lease = await self.store.lease(self._turn_id(each))
-            if lease is not None and not Leases().is_over(lease):
+            if lease is not None and not is_dead(lease):
                 found.add(each)
         return found
 

@@ -113,6 +113,7 @@ async def test_circles_and_what_is_not_there_are_refused_in_one_line(board: Task
         (board.add("Dig", description="x" * 10_001), "description must be a text of at most 10,000"),
         (board.add("Dig", blocked_by="12"), "blocked_by must be a list of ids of tasks, not '12'"),  # type: ignore[arg-type]
         (board.add("Dig", blocked_by=[True]), "blocked_by must be ids of tasks"),
+        (board.add("Dig", blocked_by=[[1]]), "blocked_by must be ids of tasks"),  # type: ignore[list-item]
     ):
         with pytest.raises(UsageError, match=f"^{re.escape(words)}"):
             await refused
@@ -176,12 +177,12 @@ async def test_a_task_is_a_private_file_that_people_read(tmp_path: Path) -> None
     [
         ("", "Expecting value"),
         ('{"id": 1, "subject": "Dig', "Unterminated string"),
-        ("[]", "no JSON object"),
-        ("{}", "subject"),
+        ("[]", "is no dict"),
+        ("{}", "'id' is missing"),
         ('{"id": 2, "subject": "Dig"}', "its id is 2"),
-        ('{"id": 1, "subject": "Dig", "status": "lost"}', "status must be"),
+        ('{"id": 1, "subject": "Dig", "status": "lost"}', "none of pending"),
         ('{"id": 1, "subject": "Dig", "status": "completed"}', "must have an owner"),
-        ('{"id": 1, "subject": "Dig", "process": {"place": 1, "pid": 1, "started": ""}}', "process is none"),
+        ('{"id": 1, "subject": "Dig", "process": {"place": 1, "pid": 1, "started": ""}}', "is no str"),
         ('{"id": 1, "subject": "Dig", "blocked_by": [9]}', "there is no such task"),
         ('{"id": 1, "subject": "Dig", "blocked_by": [1]}', "in a circle: 1 for 1"),
         (" " * 200_000, "longer than"),
@@ -428,7 +429,7 @@ def test_a_task_checks_itself() -> None:
         {"id": 0},
         {"id": 1_001},
         {"status": "lost"},
-        {"blocked_by": [1]},
+        {"blocked_by": ["1"]},
         {"since": -1.0},
         {"owner": "a"},
     ):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from agentloop import Agent, Compaction, RunResult, TaskBoard, Team
-from agentloop.errors import ModelUnavailableError, UsageError
-from agentloop.events import MessageRecord
+from agentloop.errors import ModelUnavailableError, StoreError, UsageError
+from agentloop.events import Event, MessageRecord
 from agentloop.models import ModelRequest
 from agentloop.stores import InMemoryStore, SQLiteStore, open_store
 from agentloop.testing import ScriptedModel, calls
@@ -390,6 +390,62 @@ async def test_what_a_dead_process_was_doing_is_gone_on_with(tmp_path: Path) -> 
     assert sum("[Your task 1] Dig" in text for text in texts) == 1
     assert results
     await store.close()
+
+
+class Dies(InMemoryStore):
+    """A store that from its nth append on takes nothing, as if who writes were dead, until it is revived."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 1_000
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expect: int) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise StoreError("the process is dead")
+        return await super().append(session_id, events, expect=expect)
+
+
+@pytest.mark.deep
+async def test_wherever_a_process_dies_each_letter_is_given_and_each_task_done_once() -> None:
+    for at in range(1, 80, 2):
+        store = Dies()
+
+        def made(store: Dies) -> Team:
+            lead = agent(*[calls(("broadcast", {"text": "Dig."})), "Told."] * 2)
+            members = {name: agent(*[calls(inbox={}), "Done."] * 9) for name in ("ada", "eve")}
+            return Team({"lead": lead, **members}, store=store, workers=members, transcripts=None)
+
+        team = made(store)
+        await team.send("lead", "Begin.")
+        for subject in ("Dig", "Plant"):
+            await team.board.add(subject)
+        store.left = at
+        died = False
+        try:
+            await team.run()
+        except StoreError:
+            died = True
+        store.left = 1_000
+        again = made(store)
+        await again.run()
+        assert [task.status for task in await again.board.tasks()] == ["completed"] * 2, at
+        letters = await again.letters()
+        given = {name: await given_to(store, f"team.{name}") for name in again.agents}
+        for letter in letters:
+            readers = [name for name in again.agents if letter.is_for(name)]
+            assert {name: given[name].count(letter.id) for name in readers} == dict.fromkeys(readers, 1), at
+        if not died:
+            break
+    assert at > 9
+
+
+async def given_to(store: Any, session_id: str) -> list[int]:
+    """The letters that a member was given, in prompts and by `inbox`."""
+    events = [record.event for record in await store.read(session_id)]
+    texts = (event.message.text for event in events if isinstance(event, MessageRecord))
+    inboxes = [text for text in texts if text.startswith("[Inbox up to")]
+    return [int(number) for text in inboxes for number in re.findall(r"^\[(\d+) from", text, re.M)]
 
 
 async def test_a_board_of_another_place_and_a_store_without_leases(tmp_path: Path) -> None:
