@@ -25,7 +25,7 @@ from agentloop.prompts import (
     SKILLS,
     first_given,
 )
-from agentloop.tools import Tool, ToolSet
+from agentloop.tools import Tool, ToolSet, tool_of
 from agentloop.workspace import Folder, WorkspaceError
 
 READ_SKILL = "read_skill"
@@ -38,12 +38,8 @@ _NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FRONT = pattern(r"\A---[ \t\r]*\n(.*?)^---[ \t\r]*$", re.S | re.M)
 _FIELD = pattern(r"([A-Za-z0-9_-]+):[ \t]*(.*)")
 _WHICH: Json = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "description": "The name of the skill."},
-        "file": {"type": "string", "description": "A file in its folder; the skill itself without one."},
-    },
-    "required": ["name"],
+    "name": {"type": "string", "description": "The name of the skill."},
+    "file": {"type": "string", "description": "A file in its folder; the skill itself without one."},
 }
 
 
@@ -105,13 +101,8 @@ class Skills(ToolSet):
     @property
     def tools(self) -> Sequence[Tool]:
         """The one tool."""
-        read = Tool(
-            name=READ_SKILL,
-            description=READ_SKILL_DESCRIPTION,
-            parameters=_WHICH,
-            function=self.read_skill,
-            idempotent=True,
-            keep=True,
+        read = tool_of(
+            READ_SKILL, READ_SKILL_DESCRIPTION, self.read_skill, _WHICH, "name", idempotent=True, keep=True
         )
         return (read,)
 

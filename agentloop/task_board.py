@@ -31,6 +31,7 @@ from agentloop._plumbing.private_files import (
 from agentloop._plumbing.processes import Process, this_process
 from agentloop._plumbing.strict_json import encodes, strict_value
 from agentloop._plumbing.to_text import first_line
+from agentloop._plumbing.truncate import beginning
 from agentloop.codec import converters_of
 from agentloop.context import results_of
 from agentloop.errors import DamagedError, RetryTool, StoreError, UsageError
@@ -52,7 +53,7 @@ from agentloop.prompts import (
 from agentloop.sessions import ValueLog
 from agentloop.stores.base import LAST_MOMENT, SessionStore, branch_id
 from agentloop.todo import MARKS
-from agentloop.tools import Tool, ToolSet
+from agentloop.tools import Tool, ToolSet, tool_of
 
 try:
     import fcntl
@@ -315,8 +316,10 @@ class TaskBoard(ToolSet):
 
 def claimed_text(task: Task, tasks: Iterable[Task]) -> str:
     """A task that was claimed, with what came of those that it waited for."""
-    before = (each for each in tasks if each.id in task.blocked_by and each.result)
-    results = (f"Task {each.id}, {each.subject}: {each.result}" for each in before)
+    before = [each for each in tasks if each.id in task.blocked_by and each.result]
+    room = MOST_TEXT_CHARS // max(1, len(before))
+    told = ((f"Task {each.id}, {each.subject}:", beginning(each.result, room)) for each in before)
+    results = map(" ".join, told)
     lines = (f"{TASK_CLAIMED.format(id=task.id)} {task.subject}", task.description, *results)
     return "\n".join(line for line in lines if line)
 
@@ -491,7 +494,7 @@ def _shown(task: Task, tasks: Tasks) -> str:
     """The task in one line."""
     waiting = waits_for(task, tasks) if task.status == "pending" else ()
     told = (f" · {task.owner}" if task.owner else "", f" · after {_joined(waiting)}" if waiting else "")
-    result = f": {' '.join(task.result.split())[:MOST_SUBJECT_CHARS]}" if task.result else ""
+    result = f": {beginning(' '.join(task.result.split()), MOST_SUBJECT_CHARS)}" if task.result else ""
     return f"{task.id} {MARKS[task.status]} {task.subject}{''.join(told)}{result}"
 
 
@@ -653,23 +656,3 @@ _DONE: Json = {
 }
 _CLAIMED = TASK_CLAIMED.partition("{")[0]
 _LABELS = (_CLAIMED, TASK_ENDED.partition("{")[0])
-
-
-def tool_of(
-    name: str,
-    description: str,
-    function: Callable[..., Any],
-    properties: Json,
-    *required: str,
-    idempotent: bool = False,
-    keep: bool = False,
-) -> Tool:
-    parameters: Json = {"type": "object", "properties": properties, "required": list(required)}
-    return Tool(
-        name=name,
-        description=description,
-        parameters=parameters,
-        function=function,
-        idempotent=idempotent,
-        keep=keep,
-    )

@@ -15,6 +15,7 @@ from agentloop._plumbing.checks import shown
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.processes import this_process
 from agentloop._plumbing.strict_json import encodes
+from agentloop._plumbing.truncate import beginning, ends
 from agentloop.callbacks import Callbacks
 from agentloop.errors import SessionBusyError, UsageError
 from agentloop.events import MessageRecord, Record, RunEndRecord, RunStartRecord
@@ -48,10 +49,9 @@ from agentloop.task_board import (
     claimed_text,
     held_by,
     told,
-    tool_of,
     waits_for,
 )
-from agentloop.tools import Tool, ToolSet
+from agentloop.tools import Tool, ToolSet, tool_of
 
 Kind: TypeAlias = Literal["message", "plan", "shutdown", "answer", "stop"]
 ASKED = ("plan", "shutdown")
@@ -265,7 +265,7 @@ class _Inbox(ToolSet):
         """What is unread and was not told of in what is in sight."""
         told = "\n".join(each.text for each in messages if each.role == "tool")
         new = [each for each in await self.unread() if f"message {each.id} from {each.sender}" not in told]
-        notes = (f"message {_head(each)}: {each.text[:NOTED_CHARS]}" for each in new)
+        notes = (f"message {_head(each)}: {beginning(each.text, NOTED_CHARS)}" for each in new)
         return INBOX_REMINDER.format(notes="; ".join(notes)) if new else ""
 
     async def _send(self, to: str, text: str) -> str:
@@ -494,7 +494,8 @@ class Team:
                 if result is not None and result.status == "answered":
                     await self._end_task(name, result.output)
                 return result
-        except SessionBusyError:
+        except SessionBusyError:  # another process has it, or somebody beside the team has its session
+            await asyncio.sleep(POLL_SECONDS)
             return None
 
     async def _worked(self, name: str) -> RunResult | None:
@@ -523,7 +524,7 @@ class Team:
         if _is_shut_down(letters, name):
             await self.board.of(name).give_back(task.id)
         else:
-            await self.board.of(name).complete(task.id, output[:MOST_TEXT_CHARS])
+            await self.board.of(name).complete(task.id, ends(output, max_chars=MOST_TEXT_CHARS))
 
 
 _PROPERTIES: Json = {

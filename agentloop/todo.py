@@ -16,7 +16,7 @@ from agentloop.prompts import (
     TODO_REMINDER,
     TODO_WRITE_DESCRIPTION,
 )
-from agentloop.tools import RunContext, Tool, ToolSet
+from agentloop.tools import RunContext, Tool, ToolSet, tool_of
 
 TODO_WRITE, TODO_READ = "todo_write", "todo_read"
 
@@ -34,12 +34,7 @@ _ITEM: Json = {
     },
     "required": ["content", "status"],
 }
-_ITEMS: Json = {
-    "type": "object",
-    "properties": {"items": {"type": "array", "items": _ITEM}},
-    "required": ["items"],
-}
-_NOTHING: Json = {"type": "object", "properties": {}}
+_ITEMS: Json = {"items": {"type": "array", "items": _ITEM}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,22 +68,10 @@ class Todo(ToolSet):
     @property
     def tools(self) -> Sequence[Tool]:
         """Both tools."""
-        write = Tool(
-            name=TODO_WRITE,
-            description=TODO_WRITE_DESCRIPTION,
-            parameters=_ITEMS,
-            function=todo_write,
-            idempotent=True,
-            keep=True,
+        write = tool_of(
+            TODO_WRITE, TODO_WRITE_DESCRIPTION, todo_write, _ITEMS, "items", idempotent=True, keep=True
         )
-        read = Tool(
-            name=TODO_READ,
-            description=TODO_READ_DESCRIPTION,
-            parameters=_NOTHING,
-            function=todo_read,
-            idempotent=True,
-        )
-        return write, read
+        return write, tool_of(TODO_READ, TODO_READ_DESCRIPTION, todo_read, idempotent=True)
 
     def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
         """The newest list where it is out of sight and open; its open items alone where all have no room."""

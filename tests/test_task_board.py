@@ -1,6 +1,7 @@
 """A task board: each task is claimed by one alone, whatever dies, and what is wrong is told in one line."""
 
 import asyncio
+import fcntl
 import json
 import os
 import re
@@ -13,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from agentloop import Agent, Compaction, SyncRunner, Task, TaskBoard, stores
+from agentloop import Agent, Compaction, SyncRunner, Task, TaskBoard, stores, task_board
 from agentloop._plumbing.processes import this_process
 from agentloop.errors import DamagedError, StoreError, UsageError
+from agentloop.events import Noted
 from agentloop.models import ModelRequest
 from agentloop.prompts import KEPT_IN_SIGHT
 from agentloop.stores import InMemoryStore, SQLiteStore
@@ -308,6 +310,69 @@ async def test_what_a_dead_process_had_can_be_given_back(tmp_path: Path) -> None
         other.wait()
     assert [task.id for task in await board.give_back_left()] == [1]
     assert (await board.claim() or again).owner == "ada"
+
+
+async def test_who_keeps_a_folder_locked_is_waited_for_and_then_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = TaskBoard(tmp_path, owner="ada")
+    await board.add("Dig")
+    with (tmp_path / ".task.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        claiming = asyncio.create_task(board.claim())
+        await asyncio.sleep(0.05)
+        assert not claiming.done()
+        fcntl.flock(held, fcntl.LOCK_UN)
+        assert (await claiming) is not None
+        fcntl.flock(held, fcntl.LOCK_EX)
+        monkeypatch.setattr(task_board, "BUSY_SECONDS", 0.0)
+        with pytest.raises(StoreError, match="another process keeps it locked"):
+            await board.give_back(1)
+    assert [task.status for task in await board.tasks()] == ["in_progress"]
+
+
+async def test_a_disc_that_refuses_leaves_the_task_as_it_was(tmp_path: Path) -> None:
+    board = TaskBoard(tmp_path, owner="ada")
+    await board.add("Dig")
+    (tmp_path / "task_2.json").mkdir()
+    with pytest.raises(DamagedError, match="it is no file"):
+        await board.claim()
+    (tmp_path / "task_2.json").rmdir()
+    (tmp_path / ".task.lock").unlink()
+    (tmp_path / ".task.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="symbolic link"):
+        await board.claim()
+    assert not (tmp_path / "elsewhere").exists()
+    assert [task.status for task in await board.tasks()] == ["pending"]
+
+
+async def test_a_log_that_holds_what_is_no_task_is_named() -> None:
+    store = InMemoryStore()
+    await store.append("task~board", [Noted(source="x", data={"id": 1})], expect=0)
+    with pytest.raises(DamagedError, match="record 1 of 'task~board' is damaged: 'subject' is missing"):
+        await TaskBoard(store, owner="ada").tasks()
+
+
+async def test_a_full_board_takes_no_more(monkeypatch: pytest.MonkeyPatch, board: TaskBoard) -> None:
+    monkeypatch.setattr(task_board, "MOST_TASKS", 2)
+    for subject in ("Dig", "Plant"):
+        await board.add(subject)
+    with pytest.raises(UsageError, match="the board is full: it holds 2 tasks"):
+        await board.add("Water")
+
+
+async def test_an_owner_can_be_taken_over_in_another_process(tmp_path: Path) -> None:
+    board = TaskBoard(tmp_path, owner="bob")
+    assert await board.take_over() is None
+    await board.add("Dig")
+    with process(HANGS, tmp_path) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "claimed\n"
+        taken = await board.take_over()
+        assert taken
+        assert taken.process == this_process()
+        assert await board.claim() == taken
+        other.kill()
 
 
 KILLED = """

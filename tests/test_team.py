@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentloop import Agent, Compaction, RunResult, TaskBoard, Team
+from agentloop import Agent, Compaction, Runner, RunResult, TaskBoard, Team
 from agentloop.errors import ModelUnavailableError, StoreError, UsageError
 from agentloop.events import Event, MessageRecord
 from agentloop.models import ModelRequest
@@ -276,6 +276,7 @@ async def test_what_cannot_be_written_is_refused_in_one_line() -> None:
         (team.send("ada", " "), "text must be a text of 1 to 10,000 characters"),
         (team.send("ada", "x" * 10_001), "text must be a text of 1 to 10,000 characters"),
         (team.ask("ada", "lunch", "Hi."), "kind must be one of plan, shutdown, not 'lunch'"),  # type: ignore[arg-type]
+        (team.ask(None, "plan", "Hi."), "to must be the name of one who is asked: there are ada"),  # type: ignore[arg-type]
         (team.answer(1, True), "nothing with the id 1 was asked of user"),
         (team.answer(1, "yes"), "approved must be True or False, not 'yes'"),  # type: ignore[arg-type]
     ):
@@ -390,6 +391,51 @@ async def test_what_a_dead_process_was_doing_is_gone_on_with(tmp_path: Path) -> 
     assert sum("[Your task 1] Dig" in text for text in texts) == 1
     assert results
     await store.close()
+
+
+async def test_many_long_letters_are_given_in_portions_and_none_twice() -> None:
+    team = team_of(ada=agent(calls(inbox={}), *["Read."] * 4))
+    for number in range(5):
+        await team.send("ada", f"{number} " + "x" * 9_000)
+    await team.run()
+    events = [record.event for record in await team.store.read("team.ada")]
+    texts = [event.message.text for event in events if isinstance(event, MessageRecord)]
+    portions = [text for text in texts if text.startswith("[Inbox")]
+    assert [re.findall(r"^\[(\d) from user\]", text, re.M) for text in portions] == [
+        ["1", "2", "3"],
+        ["4", "5"],
+    ]
+    assert portions[0].endswith("[2 more: call inbox]")
+
+
+async def test_a_long_answer_is_a_result_that_the_board_takes() -> None:
+    team = team_of(ada=agent("long " * 9_000, "Planted."))
+    await team.board.add("Dig")
+    await team.board.add("Plant", blocked_by=[1])
+    await team.run()
+    assert "left out" in (await team.board.tasks())[0].result
+    assert len(said(asked(team, "ada"), "user")[-1]) < 11_000
+
+
+async def test_a_session_that_somebody_works_on_is_waited_for() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def look() -> str:
+        """Look."""
+        begun.set()
+        await may_end.wait()
+        return "Nothing."
+
+    team = team_of(ada=agent("Hello."))
+    other = Runner(agent(calls(look={}), "Seen.", tools=[look]), store=team.store, transcripts=None)
+    outside = asyncio.create_task(other.run("Look.", session_id="team.ada"))
+    await begun.wait()
+    await team.send("ada", "Hi.")
+    running = asyncio.create_task(team.run())
+    assert not (await asyncio.wait({running}, timeout=0.3))[0]
+    may_end.set()
+    assert (await outside).output == "Seen."
+    assert [result.output for result in await running] == ["Hello."]
 
 
 class Dies(InMemoryStore):

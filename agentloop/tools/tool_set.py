@@ -9,7 +9,7 @@ from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import words_of
 from agentloop.errors import UsageError
-from agentloop.messages import Message, SeenMessage
+from agentloop.messages import Json, Message, SeenMessage
 from agentloop.tools.registry import Tool
 
 REMINDER_SECONDS = 2.0
@@ -59,6 +59,30 @@ class ToolSet:
         look outside of the session, for two seconds at most.
         """
         return ""
+
+
+def tool_of(
+    name: str,
+    description: str,
+    function: Callable[..., Any],
+    properties: Json | None = None,
+    *required: str,
+    idempotent: bool = False,
+    keep: bool = False,
+) -> Tool:
+    """A tool of a set, which takes an object of these properties; what is not required may be left out."""
+    return Tool(
+        name=name,
+        description=description,
+        parameters={
+            "type": "object",
+            "properties": properties or {},
+            **({"required": list(required)} if required else {}),
+        },
+        function=function,
+        idempotent=idempotent,
+        keep=keep,
+    )
 
 
 def text_from(ask: Callable[..., object], *given: object) -> str:
