@@ -289,6 +289,28 @@ def _sent(letter: Letter) -> str:
     return TEAM_SENT.format(id=letter.id, to=letter.to or "all")
 
 
+_Turn: TypeAlias = asyncio.Task[RunResult | None]
+
+
+async def _end_turns(
+    turns: dict[str, _Turn], results: list[RunResult], failures: list[BaseException]
+) -> None:
+    """Wait for a while for a turn to end, and take out what has ended, with what came of it."""
+    if not turns:
+        await asyncio.sleep(POLL_SECONDS)
+        return
+    done, _ = await asyncio.wait(turns.values(), timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    for name in [name for name, turn in turns.items() if turn in done]:
+        try:
+            results += filter(None, [turns.pop(name).result()])
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 — raised once all have ended
+            failures.append(error)
+
+
+def _is_at_limit(results: Sequence[RunResult]) -> bool:
+    return any(each.status != "answered" for each in results)
+
+
 class Team:
     """Agents that write to each other and work off a board; each has a session, `NAME.MEMBER` in the store.
 
@@ -422,39 +444,33 @@ class Team:
                 next `run` goes on with it.
         """
         begun = len(await self._mail.letters())
-        working: dict[str, asyncio.Task[RunResult | None]] = {}
+        turns: dict[str, _Turn] = {}
         results: list[RunResult] = []
-        failure: BaseException | None = None
+        failures: list[BaseException] = []
         try:
-            while True:
-                elsewhere = await self._at_work_elsewhere(working)
-                letters = await self._mail.letters()
-                is_ending = failure is not None or any(each.status != "answered" for each in results)
-                is_ending = is_ending or any(each.kind == "stop" for each in letters[begun:])
-                idle = [] if is_ending else [each for each in self._members if each not in working]
-                for each in idle:
-                    if each not in elsewhere and await self._has_work(each):
-                        working[each] = asyncio.create_task(self._turn(each))
-                if not working and (is_ending or not elsewhere):
-                    break
-                if not working:
-                    await asyncio.sleep(POLL_SECONDS)
-                    continue
-                await asyncio.wait(
-                    working.values(), timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED
-                )
-                for each in [each for each, task in working.items() if task.done()]:
-                    try:
-                        results += filter(None, [working.pop(each).result()])
-                    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 — raised at the end
-                        failure = failure or error
+            while await self._begin_turns(turns, begun, is_ending=bool(failures) or _is_at_limit(results)):
+                await _end_turns(turns, results, failures)
         finally:
-            for task in working.values():
-                task.cancel()
-            await asyncio.gather(*working.values(), return_exceptions=True)
-        if failure is not None:
-            raise failure
+            for turn in turns.values():
+                turn.cancel()
+            await asyncio.gather(*turns.values(), return_exceptions=True)
+        if failures:
+            raise failures[0]
         return tuple(results)
+
+    async def _begin_turns(self, turns: dict[str, _Turn], begun: int, *, is_ending: bool) -> bool:
+        """Give the idle what there is to do; whether anybody is at work then.
+
+        Who is at work elsewhere is asked first: what they left behind is seen then.
+        """
+        elsewhere = await self._at_work_elsewhere(turns)
+        letters = await self._mail.letters()
+        if is_ending or any(each.kind == "stop" for each in letters[begun:]):
+            return bool(turns)
+        for each in [each for each in self._members if each not in (*turns, *elsewhere)]:
+            if await self._has_work(each):
+                turns[each] = asyncio.create_task(self._turn(each))
+        return bool(turns or elsewhere)
 
     async def _at_work_elsewhere(self, here: Iterable[str]) -> set[str]:
         """The members that another process has at work."""
