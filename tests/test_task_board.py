@@ -400,7 +400,7 @@ async def test_whoever_is_killed_in_a_claim_leaves_the_task_free_or_taken_and_no
     tmp_path: Path,
 ) -> None:
     states = set()
-    for at in range(1, 12):
+    for at in range(1, 40):
         board = TaskBoard(tmp_path / str(at), owner="ada")
         await board.add("Dig")
         with process(KILLED, tmp_path / str(at), at) as other:
