@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from agentloop.errors import ConflictError as ConflictError, ContextOverflowError as ContextOverflowError
     from agentloop.errors import ContextTooLongError as ContextTooLongError, DamagedError as DamagedError
     from agentloop.errors import ModelError as ModelError, ModelRefusedError as ModelRefusedError
-    from agentloop.errors import ModelUnavailableError as ModelUnavailableError, RetryTool as RetryTool
+    from agentloop.errors import ModelUnavailableError as ModelUnavailableError, OutputError as OutputError
+    from agentloop.errors import RetryTool as RetryTool
     from agentloop.errors import SessionBusyError as SessionBusyError
     from agentloop.errors import SessionNotFoundError as SessionNotFoundError
     from agentloop.errors import StoreError as StoreError, TakenOverError as TakenOverError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from agentloop.recall import recall_tools as recall_tools
     from agentloop.redaction import Redact as Redact, Secrets as Secrets
     from agentloop.results import CompactionPreview as CompactionPreview, RunResult as RunResult
-    from agentloop.run import Agent as Agent, Limits as Limits
+    from agentloop.run import Agent as Agent, Limits as Limits, Native as Native
     from agentloop.runner import Runner as Runner
     from agentloop.sessions import Leases as Leases
     from agentloop.skills import Skills as Skills
@@ -52,8 +53,8 @@ else:
             "callbacks": "Callbacks Focus Replace Veto",
             "compaction": "Compaction compact_messages compact_messages_async",
             "errors": "AgentLoopError BadAnswerError ConflictError ContextOverflowError ContextTooLongError "
-            "DamagedError ModelError ModelRefusedError ModelUnavailableError RetryTool SessionBusyError "
-            "SessionNotFoundError StoreError TakenOverError ToolDefinitionError UsageError",
+            "DamagedError ModelError ModelRefusedError ModelUnavailableError OutputError RetryTool "
+            "SessionBusyError SessionNotFoundError StoreError TakenOverError ToolDefinitionError UsageError",
             "events": "EventFilter",
             "messages": "Message SeenMessage ToolCall Usage",
             "retry": "RetryPolicy",
@@ -63,7 +64,7 @@ else:
             "recall": "recall_tools",
             "redaction": "Redact Secrets",
             "results": "CompactionPreview RunResult",
-            "run": "Agent Limits",
+            "run": "Agent Limits Native",
             "runner": "Runner",
             "sessions": "Leases",
             "strategies": "MicroCompact",

@@ -25,6 +25,7 @@ from agentloop.stream import (
     CompactionStarted,
     ContextWarning,
     MessageAdded,
+    OutputDelta,
     ResultsCleared,
     Retrying,
     RunEnded,
@@ -173,7 +174,7 @@ class Emitter:
             yield TextDelta(text=text)
         if isinstance(event, RunEnded):
             yield self.redaction.hide_or_say_why(event)
-        elif not isinstance(event, TextDelta):
+        elif not isinstance(event, TextDelta | OutputDelta):
             yield self.hide(event)
 
     def _show(self, event: AnyStreamEvent) -> AnyStreamEvent:
@@ -212,7 +213,7 @@ _LEFT_OUT = frozenset({"type", "time", "message", "output", "arguments"})
 
 def log_event(event: AnyStreamEvent) -> None:
     """Log the event where the host listens; what was said stays out, also by a tool while it runs."""
-    log = None if isinstance(event, TextDelta) else logs_at(_level(event))
+    log = None if isinstance(event, TextDelta | OutputDelta) else logs_at(_level(event))
     if log is None:
         return
     left_out = _LEFT_OUT | {"text"} if isinstance(event, ToolProgress) else _LEFT_OUT

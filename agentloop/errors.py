@@ -11,6 +11,7 @@
     │   ├── BadAnswerError            an answer came that is no answer
     │   │   └── SpoiltAnswerError     the server cannot read what its model said: another try may help
     │   └── SummaryRefusedError       a text came that cannot stand for the conversation
+    ├── OutputError                   no answer of the type that was asked for, after all tries
     ├── ContextOverflowError          the context cannot be made to fit, after the last rung
     ├── SessionBusyError              another run works on the session: later may work; nothing was stored
     └── StoreError                    a session could not be read or written; an append is whole or absent
@@ -103,6 +104,14 @@ class SpoiltAnswerError(BadAnswerError):
 
 class SummaryRefusedError(ModelError):
     """The model's text cannot stand for the conversation; the text says why."""
+
+
+class OutputError(AgentLoopError):
+    """The model gave no answer of the type asked for, after all tries; `text` is the last it gave."""
+
+    def __init__(self, why: str, *, text: str) -> None:
+        super().__init__(why)
+        self.text = text
 
 
 class ContextOverflowError(AgentLoopError):

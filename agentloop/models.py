@@ -43,7 +43,8 @@ Purpose: TypeAlias = Literal["agent", "summary", "memory"]
 class ModelRequest:
     """One request: messages and tool schemas in wire form, valid for a strict provider.
 
-    `max_output_tokens` is the most the answer may have; None leaves it to the model. Where the purpose is not
+    `max_output_tokens` is the most the answer may have; None leaves it to the model. `answer_schema` is the
+    JSON schema of an object that the answer is to fit, None for text. Where the purpose is not
     the agent's, tools stand there for the provider's prompt cache, and none is to be called.
     """
 
@@ -51,6 +52,7 @@ class ModelRequest:
     tools: tuple[Json, ...] = ()
     purpose: Purpose = "agent"
     max_output_tokens: int | None = None
+    answer_schema: Json | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,6 +207,25 @@ def is_told_of_text_calls(result: str) -> bool:
     return result.startswith(_CALL_IN_TEXT)
 
 
+FINAL_ANSWER = "final_answer"
+"""The tool by which a model gives an answer of a type; of several types, what its tools' names begin with."""
+
+FINAL_ANSWER_DESCRIPTION = "Give the final answer, once everything is done. This ends the task."
+ANSWER_TAKEN = "[The answer was taken.]"
+_NOT_TAKEN, _GIVE = "[The answer was not taken: ", "] Give "
+ANSWER_REFUSED = _NOT_TAKEN + "{fault}" + _GIVE + "it again."
+ANSWER_IN_TEXT_REFUSED = _NOT_TAKEN + "{fault}" + _GIVE + "JSON alone, which fits this schema:\n{schema}"
+ANSWER_GIVEN_TWICE = "[Not looked at: another answer beside it was taken.]"
+ANSWER_CUT_OFF = "it was cut off by the output limit: be shorter"
+
+
+def fault_of_answer(result: str) -> str | None:
+    """What was wrong with an answer, by the result that says it was not taken; None for any other result."""
+    if not result.startswith(_NOT_TAKEN):
+        return None
+    return result.removeprefix(_NOT_TAKEN).partition("\n")[0].rpartition(_GIVE)[0]
+
+
 SYSTEM_IN_LOG = "[system message of an imported conversation]\n"
 SYSTEM_IN_LOG_TOKENS = 9
 

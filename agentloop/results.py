@@ -2,9 +2,10 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic
 
+from agentloop._plumbing.checks import shown
 from agentloop._plumbing.to_text import error_text
-from agentloop._plumbing.truncate import beginning
 from agentloop.errors import (
     AgentLoopError,
     ContextOverflowError,
@@ -17,6 +18,16 @@ from agentloop.errors import (
 from agentloop.messages import Message, Usage
 from agentloop.stream import CallbackFailed, CompactionResult, ContextStatus, LimitName, RunStatus
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Output_co = TypeVar("Output_co", covariant=True, default=str)
+    """What an agent answers: text, unless it says another type."""
+else:
+    from typing import TypeVar
+
+    Output_co = TypeVar("Output_co", covariant=True)
+
 TOO_LITTLE = "nothing worth compacting yet"
 NOTHING_TO_DO = (
     f"{TOO_LITTLE}: the task, while it is short, and the newest exchange stay; what stands between them has "
@@ -26,18 +37,19 @@ NOTHING_TO_DO = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class RunResult(Generic[Output_co]):
     """What a run came to.
 
-    `status` is `answered`, or `limit` where a limit ended it: `limit` is then its name in `Limits`, `reason`
-    says it in words, and `output` is all that the model said since the prompt. An answer that was cut short
+    `output` is the answer: text, or a value of the agent's `output`. `status` is `answered`, or `limit` where
+    a limit ended it: `limit` is then its name in `Limits`, `reason` says it in words, and `output` is all the
+    text that the model said since the prompt. An answer that was cut short
     by the model's output limit or by a filter has the `reason` `length` or `content_filter`. `messages` is
     what the model sees at the end; the whole history stands in the log. `usage` and `cost` (US dollars, None
     where no price is known) count every request, those for summaries too. `compactions` lists all that were
     begun, failed ones as well; `callback_failures` the callbacks that raised or took too long.
     """
 
-    output: str
+    output: Output_co
     status: RunStatus
     session_id: str
     run_id: str
@@ -51,7 +63,7 @@ class RunResult:
 
     def __repr__(self) -> str:
         return (
-            f"RunResult(status={self.status!r}, output={beginning(self.output, 60)!r}, "
+            f"RunResult(status={self.status!r}, output={shown(self.output)}, "
             f"session_id={self.session_id!r}, {len(self.messages)} messages, "
             f"{len(self.compactions)} compactions)"
         )

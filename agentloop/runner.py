@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 import agentloop.compaction as compaction
 from agentloop._plumbing.checks import above_zero, shown, text_or_none, whole
@@ -19,7 +19,7 @@ from agentloop.errors import SessionNotFoundError, UsageError
 from agentloop.events import EventFilter, Record, select
 from agentloop.messages import Message
 from agentloop.redaction import Redact, Redaction, checked_redaction
-from agentloop.results import CompactionPreview, RunResult
+from agentloop.results import CompactionPreview, Output_co, RunResult
 from agentloop.run import (
     Agent,
     Limits,
@@ -54,7 +54,7 @@ from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
 from agentloop.triggers import Trigger
 
 
-class Runner:
+class Runner(Generic[Output_co]):
     """Runs an agent on sessions.
 
     `store` is a store or a URL (`memory:`, `sqlite:///sessions.db`); `transcripts` is the folder of the
@@ -86,7 +86,7 @@ class Runner:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Agent[Output_co],
         *,
         store: str | SessionStore = "memory:",
         callbacks: Iterable[Callbacks] = (),
@@ -115,7 +115,7 @@ class Runner:
         return f"Runner(model={shown(self.agent.model.name)}, store={type(self.store).__name__})"
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> Agent[Output_co]:
         """What it runs."""
         return self._config.agent
 
@@ -132,7 +132,7 @@ class Runner:
         deps: Any = None,
         limits: Limits | None = None,
         on_event: Sink = drop_event,
-    ) -> RunResult:
+    ) -> RunResult[Output_co]:
         """Say `prompt` in the session, a new one where no id is given, and run to the answer or to a limit.
 
         `on_event` is called with each event as it comes, up to the `RunEnded` of a run that is cancelled too.
@@ -155,7 +155,7 @@ class Runner:
         deps: Any = None,
         limits: Limits | None = None,
         on_event: Sink = drop_event,
-    ) -> RunResult:
+    ) -> RunResult[Output_co]:
         """Go on with a run that was interrupted; no finished tool runs again.
 
         A session whose last run was answered gives that answer again. `on_event` is as in `run`.
@@ -303,7 +303,7 @@ class Runner:
 
     async def _run(
         self, message: Message | None, session_id: str | None, deps: Any, limits: Limits | None, sink: Sink
-    ) -> RunResult:
+    ) -> RunResult[Output_co]:
         session_id = new_session_id() if session_id is None else check_trunk(session_id)
         return await execute_run(self._config, message, session_id, sink=sink, deps=deps, limits=limits)
 
@@ -324,7 +324,7 @@ class Runner:
 
 
 def run_config(
-    agent: Agent,
+    agent: Agent[Any],
     store: SessionStore,
     *,
     callbacks: Iterable[Callbacks] = (),

@@ -28,6 +28,7 @@ __all__ = [
     "Level",
     "LimitName",
     "MessageAdded",
+    "OutputDelta",
     "ResultsCleared",
     "Retrying",
     "RunEnded",
@@ -113,6 +114,16 @@ class TextDelta(StreamEvent):
     """A piece of the answer's text."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputDelta(StreamEvent):
+    """What an answer of a type gives so far, as JSON gives it: it fits the type, and grows.
+
+    Comes of answers that are text, as with `Native`; none with a redaction, which looks at whole texts.
+    """
+
+    output: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +304,7 @@ class RunEnded(StreamEvent):
 AnyStreamEvent: TypeAlias = (
     RunStarted
     | TextDelta
+    | OutputDelta
     | MessageAdded
     | ToolStarted
     | ToolProgress

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Self
 
 from agentloop._plumbing.portal import Portal
 from agentloop.callbacks import Callbacks
@@ -10,7 +10,7 @@ from agentloop.emitter import CALLBACK_SECONDS
 from agentloop.events import EventFilter, Record
 from agentloop.messages import Message
 from agentloop.redaction import Redact
-from agentloop.results import CompactionPreview, RunResult
+from agentloop.results import CompactionPreview, Output_co, RunResult
 from agentloop.run import Agent, Limits
 from agentloop.runner import Runner
 from agentloop.sessions import Leases, WhenBusy
@@ -20,7 +20,7 @@ from agentloop.stream import AnyStreamEvent, CompactionResult, ContextStatus
 from agentloop.triggers import Trigger
 
 
-class SyncRunner:
+class SyncRunner(Generic[Output_co]):
     """`Runner`, method by method, without `await`. It takes what `Runner` takes.
 
     Closing it stops its loop; it is a context manager for that. One that was made before a fork works on both
@@ -29,7 +29,7 @@ class SyncRunner:
 
     def __init__(
         self,
-        agent: Agent,
+        agent: Agent[Output_co],
         *,
         store: str | SessionStore = "memory:",
         callbacks: Iterable[Callbacks] = (),
@@ -65,11 +65,13 @@ class SyncRunner:
         session_id: str | None = None,
         deps: Any = None,
         limits: Limits | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Output_co]:
         """See `Runner.run`."""
         return self._portal.run(self._runner.run(prompt, session_id=session_id, deps=deps, limits=limits))
 
-    def resume(self, session_id: str, *, deps: Any = None, limits: Limits | None = None) -> RunResult:
+    def resume(
+        self, session_id: str, *, deps: Any = None, limits: Limits | None = None
+    ) -> RunResult[Output_co]:
         """See `Runner.resume`."""
         return self._portal.run(self._runner.resume(session_id, deps=deps, limits=limits))
 

@@ -201,7 +201,8 @@ class Summariser:
     def _behind(self, prefix: RequestPrefix, question: str) -> ModelRequest:
         """The agent's request for what is in sight, and behind it the question."""
         request = prefix.request(self.context, Message.user(question), recalls=self.budget.recall > 0)
-        return replace(request, purpose="summary", max_output_tokens=self.budget.reserve)
+        most = self.budget.reserve
+        return replace(request, purpose="summary", max_output_tokens=most, answer_schema=None)
 
     def _shortened(self) -> tuple[int, ...]:
         """The positions of the results covered of which the agent sees less than their heads and tails."""

@@ -15,6 +15,7 @@ from agentloop.context.tokens import (
     REQUEST_OVERHEAD,
     TokenCounter,
     count_message,
+    count_schema,
     count_tools,
     estimate_tokens,
 )
@@ -87,7 +88,10 @@ class Budget:
         spoken = count_message(system, counter) if prefix.instructions else 0
         return cls(
             window=model.window or DEFAULT_WINDOW,
-            fixed=REQUEST_OVERHEAD + spoken + count_tools(prefix.schemas or (NO_TOOL,), counter),
+            fixed=REQUEST_OVERHEAD
+            + spoken
+            + count_tools(prefix.schemas or (NO_TOOL,), counter)
+            + count_schema(prefix.answer_schema, counter),
             model=model.name,
             max_output_tokens=model.max_output_tokens,
             counter=counter,

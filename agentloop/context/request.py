@@ -26,7 +26,7 @@ from agentloop.context.pairing import (
 from agentloop.context.wire import labelled_user, to_wire
 from agentloop.messages import CallIds, Json, Message, ToolCall
 from agentloop.models import CUT_SHORT, ModelRequest
-from agentloop.prompts import SYSTEM_IN_LOG
+from agentloop.prompts import ANSWER_TAKEN, FINAL_ANSWER, SYSTEM_IN_LOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,10 @@ class RunTools:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The model has answered."""
+    """The model has answered: by a text, or by the arguments of the `tool` that gives answers of a type."""
 
     answer: str
+    tool: str | None = None
 
 
 Step: TypeAlias = AskModel | RunTools | Finish
@@ -64,9 +65,18 @@ def next_step(messages: Sequence[Message]) -> Step:
             return AskModel()
         elif calls := unanswered(message, results):
             return RunTools(calls)
+        elif given := _given(message, results):
+            return Finish(given.arguments, given.name)
         else:
             return AskModel() if message.tool_calls or says_nothing(message) else Finish(message.text)
     return AskModel()
+
+
+def _given(message: Message, results: Sequence[Message]) -> ToolCall | None:
+    """The call of the message that gave an answer which was taken."""
+    taken = {each.tool_call_id for each in results if each.text == ANSWER_TAKEN}
+    calls = (call for call in message.tool_calls if call.id in taken)
+    return next((call for call in calls if call.name.startswith(FINAL_ANSWER)), None)
 
 
 def calls_of(step: Step) -> tuple[ToolCall, ...]:
@@ -138,12 +148,14 @@ def wire_tools(schemas: Sequence[Json], messages: Sequence[Json]) -> tuple[Json,
 class RequestPrefix:
     """What every request of an agent begins with: its instructions, and its tools by their schemas.
 
-    `recall` are those of the tools of recall, which are offered once something was hidden.
+    `recall` are those of the tools of recall, which are offered once something was hidden. `answer_schema`
+    is what its answers are to fit.
     """
 
     instructions: str | None = None
     schemas: tuple[Json, ...] = ()
     recall: tuple[Json, ...] = ()
+    answer_schema: Json | None = None
 
     def request(self, context: Context, *behind: Message, recalls: bool) -> ModelRequest:
         """The agent's request for what is in sight, with these messages behind it.
@@ -152,7 +164,8 @@ class RequestPrefix:
         """
         wired = wire_messages((*context.messages, *behind), instructions=self.instructions)
         schemas = (*self.schemas, *(self.recall if recalls and context.has_hidden else ()))
-        return ModelRequest(messages=wired, tools=wire_tools(schemas, wired))
+        tools = wire_tools(schemas, wired)
+        return ModelRequest(messages=wired, tools=tools, answer_schema=self.answer_schema)
 
 
 def arranged(messages: Sequence[Message]) -> Iterator[Message]:

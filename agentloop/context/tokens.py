@@ -277,6 +277,11 @@ def count_tools(schemas: Sequence[Json], counter: TokenCounter) -> int:
     return sum(TOOL_OVERHEAD + counter(_json(schema)) for schema in schemas)
 
 
+def count_schema(schema: Json | None, counter: TokenCounter) -> int:
+    """The tokens of the schema that an answer is to fit; 0 for none."""
+    return 0 if schema is None else TOOL_OVERHEAD + counter(_json(schema))
+
+
 def count_request(request: ModelRequest, counter: TokenCounter) -> int:
     """The tokens of a whole request: its messages, its tools and its overhead.
 
@@ -286,7 +291,8 @@ def count_request(request: ModelRequest, counter: TokenCounter) -> int:
         12
     """
     messages = sum(_wire_tokens(message, counter) for message in request.messages)
-    return REQUEST_OVERHEAD + messages + count_tools(request.tools, counter)
+    schema = count_schema(request.answer_schema, counter)
+    return REQUEST_OVERHEAD + messages + count_tools(request.tools, counter) + schema
 
 
 def _wire_tokens(message: Json, counter: TokenCounter) -> int:

@@ -35,6 +35,7 @@ from agentloop.run import (
     answer_one,
     ask_model,
     compact,
+    given_by,
     interrupted_record,
     loop,
     may_run_again,
@@ -428,4 +429,4 @@ class Execution:
         if status == "limit":
             return run.emitter.hide(partial_in(await self.held.records(), run.id))
         step = self.held.step() if status == "answered" else None
-        return run.emitter.hide(step.answer) if isinstance(step, Finish) else ""
+        return given_by(run, step)[1] if isinstance(step, Finish) else ""

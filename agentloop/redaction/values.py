@@ -37,6 +37,7 @@ FREE_TEXT: Mapping[str, tuple[str, ...]] = {
     "RunEnded": ("output", "error"),
     "MessageAdded": ("message",),
     "TextDelta": ("text",),
+    "OutputDelta": ("output",),
     "ToolStarted": ("arguments",),
     "ToolProgress": ("text",),
     "CallRepeated": (),

@@ -6,9 +6,9 @@ from agentloop._plumbing.faces import loaded_later
 from agentloop.run.loop import NextStep, Steps, loop
 
 if TYPE_CHECKING:
-    from agentloop.run.agent import Agent
+    from agentloop.run.agent import Agent, Native
     from agentloop.run.config import RunConfig, as_user_message, title_of, transcripts_folder
-    from agentloop.run.execute import start_run, execute_run, settle_and_say
+    from agentloop.run.execute import given_by, start_run, execute_run, settle_and_say
     from agentloop.run.limits import MOST_STEPS, Limits, check_priced, with_step_limit
     from agentloop.run.model_step import ask_model, came_to_nothing
     from agentloop.run.state import Run
@@ -19,9 +19,9 @@ else:
     __all__, __getattr__, __dir__ = loaded_later(
         __name__,
         {
-            "agent": "Agent",
+            "agent": "Agent Native",
             "config": "RunConfig as_user_message title_of transcripts_folder",
-            "execute": "start_run execute_run settle_and_say",
+            "execute": "given_by start_run execute_run settle_and_say",
             "limits": "MOST_STEPS Limits check_priced with_step_limit",
             "model_step": "ask_model came_to_nothing",
             "state": "Run",

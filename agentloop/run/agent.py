@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic
 
 from agentloop._plumbing.checks import finite, flag, shown, text_or_none, whole
 from agentloop.compaction import COMPACT, COMPACT_SCHEMA, Compaction
@@ -12,9 +13,13 @@ from agentloop.events import RunSetup
 from agentloop.messages import Json
 from agentloop.models import ChatModel, TellsSetup, check_model
 from agentloop.recall import RECALL_TOOLS
+from agentloop.results import Output_co
 from agentloop.run.limits import MOST_STEPS, Limits
 from agentloop.tools import RunContext, Tool, ToolAnswer, ToolRegistry, ToolSet
 from agentloop.triggers import WindowFraction
+
+if TYPE_CHECKING:
+    from agentloop.tools import OutputType
 
 SUB_AGENT_SECONDS = 3_600.0
 MOST_NESTED = 12
@@ -29,13 +34,30 @@ _TASK: Json = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Native(Generic[Output_co]):
+    """Has the provider held to JSON of this type, by its `response_format`, in place of a tool.
+
+    Example:
+        >>> from agentloop import Agent, OfflineModel
+        >>> agent = Agent(OfflineModel(), output=Native(list[int]))
+    """
+
+    type: type[Output_co]
+
+
 @dataclass(frozen=True)
-class Agent:
+class Agent(Generic[Output_co]):
     """What a runner runs.
 
     `tools` are `Tool`s, functions with type hints and a docstring, and sets of tools such as `Todo()`;
     `instructions` become the system message, with those of the sets behind them; `compaction=None` switches
     all compaction off; a run makes at most `max_steps` model calls.
+
+    `output` is the type of its answers: a pydantic model, a dataclass, a `TypedDict`, a `Literal`, any type
+    that JSON can give, or a union. The model gives one by the tool `final_answer`, with `Native(…)` by the
+    format that the provider holds it to. What does not fit goes back to it with what is wrong, twice. A JSON
+    schema, as a dict, is such a type too. By default an answer is the model's text.
 
     `recall=True` offers the model `recall` and `search_sessions` (see `recall_tools`), once something in its
     session was hidden or shortened and where the window has room for them. So the tools change at most once,
@@ -53,6 +75,7 @@ class Agent:
     compaction: Compaction | None = field(default_factory=Compaction, kw_only=True)
     max_steps: int = field(default=MOST_STEPS, kw_only=True)
     recall: bool = field(default=False, kw_only=True)
+    output: type[Output_co] | Native[Output_co] | UnionType | Json | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_model("model", self.model)
@@ -82,6 +105,8 @@ class Agent:
             raise ToolDefinitionError(
                 f"the name {COMPACT!r} is taken by compaction: rename the tool, or use Compaction(tool=False)"
             )
+        if (output := self.output_type) and (taken := list(filter(output.gives_answer, self.registry))):
+            raise ToolDefinitionError(f"the name {taken[0]!r} is taken by output: rename the tool")
         if self.depth > MOST_NESTED:
             raise ToolDefinitionError(
                 f"sub-agents stand {self.depth} deep in it: at most {MOST_NESTED} levels are run"
@@ -103,7 +128,7 @@ class Agent:
         return (*self.models, *(model for agent in self.sub_agents for model in agent.all_models))
 
     @property
-    def sub_agents(self) -> "Sequence[Agent]":
+    def sub_agents(self) -> "Sequence[Agent[Any]]":
         """The agents that became tools of this one."""
         return [tool.function.agent for tool in self.registry.values() if isinstance(tool.function, SubAgent)]
 
@@ -188,10 +213,23 @@ class Agent:
         return self.compaction is not None and self.compaction.tool
 
     @cached_property
+    def output_type(self) -> "OutputType | None":
+        """What its answers are held to, None where any text is one."""
+        if self.output is None or self.output is str:
+            return None
+        from agentloop.tools import OutputType  # here, so that pydantic loads with the first type
+
+        native = isinstance(self.output, Native)
+        return OutputType.of(
+            self.output.type if isinstance(self.output, Native) else self.output, native=native
+        )
+
+    @cached_property
     def schemas(self) -> tuple[Json, ...]:
         """The tools as every request names them."""
         own = tuple(self.registry.schemas)
-        return (*own, COMPACT_SCHEMA) if self.offers_compact else own
+        own = (*own, COMPACT_SCHEMA) if self.offers_compact else own
+        return (*own, *self.output_type.schemas) if self.output_type else own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +243,7 @@ class ContextOfRun(RunContext[Any]):
 class SubAgent:
     """What the tool does that an agent became; `limits` hold for each call of it."""
 
-    agent: Agent
+    agent: Agent[Any]
     name: str
     limits: Limits | None = None
 

@@ -47,7 +47,7 @@ class RunConfig:
     recall, `prefix` is what every request begins with.
     """
 
-    agent: Agent
+    agent: Agent[Any]
     sessions: Sessions
     new_keeper: NewKeeper
     run_sub_agent: RunsSubAgent
@@ -63,7 +63,10 @@ class RunConfig:
         agent = self.agent
         recall = recall_tools(self.sessions.store) if agent.recall else ()
         schemas = tuple(tool.schema for tool in recall)
-        prefix = RequestPrefix(instructions=agent.system, schemas=agent.schemas, recall=schemas)
+        answers = agent.output_type.answer_schema if agent.output_type else None
+        prefix = RequestPrefix(
+            instructions=agent.system, schemas=agent.schemas, recall=schemas, answer_schema=answers
+        )
         object.__setattr__(self, "registry", ToolRegistry((*agent.registry.values(), *recall)))
         object.__setattr__(self, "prefix", prefix)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentloop._plumbing.aio import is_leaked, to_its_end
-from agentloop._plumbing.to_text import words_of
+from agentloop._plumbing.to_text import error_text, words_of
 from agentloop.context import (
     SYSTEM_ROLES,
     AskModel,
@@ -29,6 +29,7 @@ from agentloop.emitter import Sink
 from agentloop.errors import (
     AgentLoopError,
     ConflictError,
+    OutputError,
     SessionNotFoundError,
     StoreError,
     TakenOverError,
@@ -56,7 +57,7 @@ async def execute_run(
     deps: Any = None,
     limits: Limits | None = None,
     parent: Spending | None = None,
-) -> RunResult:
+) -> RunResult[Any]:
     """Run the session to its answer or to a limit, with this message or from where it stands.
 
     The session is let go of before anybody is told the end, so that who hears of it may go on with it.
@@ -94,24 +95,27 @@ async def execute_run(
         if finished is not None:  # it ended in order, and whoever hears of it hears so
             await to_its_end(_tell_end(*finished))
         raise
-    return _result(run, ended, await _tell_end(run, ended))
+    await _tell_end(run, ended)
+    return _result(run, ended)
 
 
-async def _tell_end(run: Run, ended: "Ended") -> str:
-    """Show that the run has ended; its output as it is shown."""
-    output = run.emitter.hide(ended.output)
-    error = ended.reason if ended.limit else None
-    await run.show_end(ended.status, output=output, error=error, reason=ended.reason, limit=ended.limit)
-    return output
+async def _tell_end(run: Run, ended: "Ended") -> None:
+    """Show that the run has ended."""
+    error, reason = ended.reason if ended.limit else None, ended.reason
+    await run.show_end(ended.status, output=ended.output, error=error, reason=reason, limit=ended.limit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run ended in order: `status` is `answered` or `limit`, `reason` and `limit` as in `RunResult`."""
+    """How a run ended in order: `status` is `answered` or `limit`, `reason` and `limit` as in `RunResult`.
+
+    `output` is the answer as text, and `answer` as the agent's type has it, at a limit as text too.
+    """
 
     session: Session
     status: RunStatus
     output: str
+    answer: Any
     reason: str | None = None
     limit: LimitName | None = None
 
@@ -150,15 +154,21 @@ class RunSteps:
         """The answer, or at a limit what there is of one."""
         if isinstance(self._step, Finish):
             reason = cut_short_by(self.session.context.visible)
-            return Ended(session=self.session, status="answered", output=self._step.answer, reason=reason)
+            answer, text = given_by(self.run, self._step)
+            return Ended(session=self.session, status="answered", output=text, answer=answer, reason=reason)
         asked = self.session.context.newest_user
         since = [record.event for record in await self.session.since(asked.seq if asked else 0)]
         said = (event for event in since if isinstance(event, MessageRecord) and event.branch is None)
-        output = partial_answer(event.message for event in said)
+        output = self.run.emitter.hide(partial_answer(event.message for event in said))
         limit = self._limit
         assert limit is not None, "a run ends with an answer or at a limit"
         return Ended(
-            session=self.session, status="limit", output=output, reason=limit.words, limit=limit.name
+            session=self.session,
+            status="limit",
+            output=output,
+            answer=output,
+            reason=limit.words,
+            limit=limit.name,
         )
 
     def _at(self, session: Session) -> NextStep:
@@ -292,9 +302,27 @@ async def _fail(run: Run, error: BaseException) -> None:
     await run.show_end(status, error="cancelled" if is_cancelled else words_of(error))
 
 
-def _result(run: Run, ended: Ended, output: str) -> RunResult:
+def given_by(run: Run, step: Finish) -> tuple[Any, str]:
+    """The answer as its type has it, and as text: the JSON of a value.
+
+    Raises:
+        OutputError: it is not of the agent's type.
+    """
+    text, output = run.emitter.hide(step.answer), run.agent.output_type
+    if output is None:
+        return text, text
+    try:
+        value = output.read(text, step.tool)
+    except Exception as error:
+        raise OutputError(
+            f"the answer is not of the type asked for: {error_text(error)}", text=text
+        ) from error
+    return value, output.dump(value)
+
+
+def _result(run: Run, ended: Ended) -> RunResult[Any]:
     return RunResult(
-        output=output,
+        output=ended.answer,
         status=ended.status,
         session_id=run.emitter.session_id,
         run_id=run.id,

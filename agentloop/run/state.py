@@ -92,7 +92,7 @@ class Run:
     Who made the run stops its `thread`.
     """
 
-    agent: Agent
+    agent: Agent[Any]
     registry: ToolRegistry
     prefix: RequestPrefix
     sessions: Sessions

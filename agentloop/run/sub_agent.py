@@ -3,6 +3,7 @@
 from dataclasses import replace
 from hashlib import sha256
 
+from agentloop._plumbing.to_text import as_text
 from agentloop.prompts import SUB_AGENT_LIMIT
 from agentloop.run.agent import SubAgent
 from agentloop.run.config import Learnt, RunConfig, as_user_message
@@ -41,7 +42,7 @@ async def run_sub_agent(config: RunConfig, run: Run, call_id: str, sub: SubAgent
         below, message, name, sink=tell, deps=run.deps, limits=sub.limits, parent=run.spending
     )
     if result.status == "answered":
-        return ToolAnswer(result.output, "ok")
+        return ToolAnswer(as_text(result.output), "ok")
     return ToolAnswer(SUB_AGENT_LIMIT.format(reason=result.reason, output=result.output).rstrip(), "error")
 
 

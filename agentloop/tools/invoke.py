@@ -98,7 +98,7 @@ async def answer_call(
     a real Ctrl-C; one that the tool raises is an answer.
     """
     try:
-        args, kwargs = bind(_object(text))
+        args, kwargs = bind(object_of(text))
     except ArgumentsError as error:
         return ToolAnswer(f"{name} was not called, since its arguments do not fit: {error}", "error")
     except Exception as error:  # noqa: BLE001 — a validator of the tool's author may raise anything
@@ -228,7 +228,12 @@ async def _collect(values: AsyncIterator[Any]) -> list[Any]:
     return collected
 
 
-def _object(text: str) -> Json:
+def object_of(text: str) -> Json:
+    """The JSON object that the text is; nothing is an empty one.
+
+    Raises:
+        ArgumentsError: it is none.
+    """
     if not text.strip():
         return {}
     try:

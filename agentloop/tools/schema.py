@@ -68,8 +68,8 @@ class FunctionSignature:
             ArgumentsError: they do not fit.
         """
         if self.own is not None:
-            arguments = _fitting(self.own.validate_python, arguments)
-        values = _fitting(lambda given: self.checks.validate_python(ArgsKwargs((), given)), arguments)
+            arguments = fitting(self.own.validate_python, arguments)
+        values = fitting(lambda given: self.checks.validate_python(ArgsKwargs((), given)), arguments)
         values = {name: value for name, value in values.items() if value is not _NOT_GIVEN}
         values |= dict.fromkeys(self.contexts, context)
         return tuple(values.pop(name) for name in self.positional), values
@@ -214,14 +214,23 @@ def _checks(function: Callable[..., Any], shown: list[Parameter]) -> TypeAdapter
 
 def _schema(function: Callable[..., Any], checks: TypeAdapter[Any], documentation: Documentation) -> Json:
     try:
-        schema = _untitled(checks.json_schema(schema_generator=_Schema))
+        schema = untitled_schema(checks)
     except PydanticUserError as error:
         raise _undefinable(function, _no_json(error)) from error
     properties = schema.setdefault("properties", {})
     for name, text in documentation.parameters.items():
         if text and name in properties:
             properties[name].setdefault("description", text)
-    return typing.cast(Json, schema)
+    return schema
+
+
+def untitled_schema(checks: TypeAdapter[Any]) -> dict[str, Any]:
+    """The JSON schema of what is checked, without titles.
+
+    Raises:
+        PydanticUserError: it has none.
+    """
+    return typing.cast("dict[str, Any]", _untitled(checks.json_schema(schema_generator=_Schema)))
 
 
 def _untitled(schema: Any) -> Any:
@@ -277,7 +286,7 @@ def _fitness(read: docstring_parser.Docstring) -> tuple[int, int]:
     return len(read.params), bool(read.returns) + len(read.raises)
 
 
-def _fitting(check: Callable[[dict[str, Any]], Any], arguments: Json) -> dict[str, Any]:
+def fitting(check: Callable[[dict[str, Any]], Any], arguments: Json) -> Any:
     """What the check makes of the arguments, mended where they did not fit as they are.
 
     Raises:
@@ -286,7 +295,7 @@ def _fitting(check: Callable[[dict[str, Any]], Any], arguments: Json) -> dict[st
     faults, given = "", dict(arguments)
     while True:
         try:
-            return typing.cast("dict[str, Any]", check(given))
+            return check(given)
         except ValidationError as error:
             faults, unmended = faults or _faults(error), given
             given = _mended(given, error)

@@ -10,6 +10,7 @@ from agentloop.providers.openai.chat_answer import GrowingCompletion, whole
 from agentloop.providers.openai.dialect import Dialect
 from agentloop.providers.openai.endpoint import Body, Posted, ServedModel
 from agentloop.providers.openai.fields import OWN_FIELDS, fields_for
+from agentloop.providers.openai.schemas import answer_format
 
 
 class OpenAIChat(ServedModel):
@@ -46,6 +47,9 @@ class OpenAIChat(ServedModel):
             body["tools"] = request.tools
         if limit := request.max_output_tokens or self.max_output_tokens:
             body[dialect.limit_field] = limit
+        if request.answer_schema is not None:
+            wanted = answer_format(request.answer_schema)
+            body["response_format"] = {"type": "json_schema", "json_schema": wanted}
         if streams:
             body["stream_options"] = OWN_FIELDS["stream_options"]
         return {**fields_for(self._fields, request), **body}

@@ -14,6 +14,7 @@ from agentloop.providers.openai.endpoint import Body, Posted, ServedModel
 from agentloop.providers.openai.fields import ENCRYPTED_REASONING, fields_for
 from agentloop.providers.openai.items import inputs_of, instructions_of
 from agentloop.providers.openai.responses_answer import GrowingResponse, whole
+from agentloop.providers.openai.schemas import answer_format
 
 
 def _flat(tool: Json) -> Json:
@@ -64,6 +65,9 @@ class OpenAIResponses(ServedModel):
             body["tools"] = tools
         if limit := request.max_output_tokens or self.max_output_tokens:
             body["max_output_tokens"] = limit
+        if request.answer_schema is not None:
+            wanted = {"type": "json_schema", **answer_format(request.answer_schema)}
+            body["text"] = {**fields.get("text", {}), "format": wanted}
         return body
 
     def _post(self, client: AsyncOpenAI, streams: bool, body: Body) -> Posted:

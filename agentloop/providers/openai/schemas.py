@@ -76,6 +76,48 @@ def _of_tool(tool: Any, words: Set[str]) -> Any:
     return {**tool, "parameters": _Plain(schema, words).of(schema)} if isinstance(schema, Mapping) else tool
 
 
+def answer_format(schema: Json) -> Json:
+    """What holds an answer to this schema of an object, as both APIs name it.
+
+    The servers are asked to be strict where the schema can be said in their strict form.
+
+    Example:
+        >>> answer_format({"type": "object", "properties": {"n": {"type": "integer"}}})["schema"]["required"]
+        ['n']
+    """
+    strict = _strict(schema)
+    is_strict = strict is not None
+    return {"name": "answer", "schema": strict if is_strict else schema, "strict": is_strict}
+
+
+def _strict(schema: Any) -> Any:
+    """The schema with all members required and no others; None where it has members of any name.
+
+    https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
+    """
+    if isinstance(schema, list | tuple):
+        each = [_strict(item) for item in schema]
+        return None if None in each else each
+    if not isinstance(schema, Mapping):
+        return schema
+    is_object = schema.get("type") == "object"
+    others = schema.get("additionalProperties", "properties" in schema)
+    if "patternProperties" in schema or (is_object and others not in (True, False)):
+        return None
+    said: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("default", "additionalProperties"):
+            continue
+        if _is_of_users(key, value):
+            inner = {name: _strict(each) for name, each in value.items()}
+            said[key] = None if None in inner.values() else inner
+        else:
+            said[key] = value if key in _DATA else _strict(value)
+    if is_object:
+        said |= {"required": [*schema.get("properties", {})], "additionalProperties": False}
+    return None if None in said.values() else said
+
+
 class _Plain:
     """Says the schemas inside of a root without these words."""
 
