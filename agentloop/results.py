@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Generic
 
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.to_text import error_text
+from agentloop._plumbing.truncate import beginning
 from agentloop.errors import (
     AgentLoopError,
     ContextOverflowError,
@@ -62,8 +63,9 @@ class RunResult(Generic[Output_co]):
     callback_failures: tuple[CallbackFailed, ...] = ()
 
     def __repr__(self) -> str:
+        said = repr(beginning(self.output, 60)) if isinstance(self.output, str) else shown(self.output)
         return (
-            f"RunResult(status={self.status!r}, output={shown(self.output)}, "
+            f"RunResult(status={self.status!r}, output={said}, "
             f"session_id={self.session_id!r}, {len(self.messages)} messages, "
             f"{len(self.compactions)} compactions)"
         )

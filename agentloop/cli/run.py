@@ -172,7 +172,7 @@ async def _show_run(call: RunCall, writer: AnswerWriter, console: Console, tally
             await _run(call, runner, tally, show)
     except asyncio.CancelledError:
         return _outcome(tally, "interrupted", _INTERRUPTED)
-    except OutputError as error:
+    except StandardOutputError as error:
         return _output_failed(_outcome(tally, "failed", None), error.reason)
     except Exception as error:  # noqa: BLE001 — every end of a run has its word and its line, faults of ours too
         word, line = word_and_line(error)
@@ -220,7 +220,7 @@ async def _run(
         await asyncio.wait({run})
 
 
-class OutputError(Exception):
+class StandardOutputError(Exception):
     """Standard output did not take an event, for that reason; no fault of the run's own."""
 
     def __init__(self, reason: OSError) -> None:
@@ -232,7 +232,7 @@ async def _write(event: StreamEvent, writer: AnswerWriter) -> None:
     try:
         await writer.event(event)
     except OSError as error:
-        raise OutputError(error) from error
+        raise StandardOutputError(error) from error
 
 
 def _outcome(tally: RunFigures, word: RunStatus, error: str | None) -> Outcome:

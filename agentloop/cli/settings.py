@@ -256,6 +256,7 @@ _FIELDS: Sequence[_Field] = (
     _Field("pass_env", _variables, ()),
     _Field("tools", tuple, ()),
     _Field("callbacks", tuple, ()),
+    _Field("schema", str, None),
     _Field("owner", checked_owner),
     _Field("ttl_seconds", seconds_of, of="ttl"),
     _Field("when_busy", read_when_busy, "refuse"),
@@ -305,6 +306,7 @@ class Settings:
     system: str | None
     tools: tuple[str, ...]
     callbacks: tuple[str, ...]
+    schema: str | None
     given: tuple[tuple[str, ...], ...] = field(repr=False)
     redact: Redact | None
     timeout_seconds: float = 300.0

@@ -278,7 +278,12 @@ def count_tools(schemas: Sequence[Json], counter: TokenCounter) -> int:
 
 
 def count_schema(schema: Json | None, counter: TokenCounter) -> int:
-    """The tokens of the schema that an answer is to fit; 0 for none."""
+    """The tokens of the schema that an answer is to fit; 0 for none.
+
+    Example:
+        >>> count_schema(None, estimate_tokens)
+        0
+    """
     return 0 if schema is None else TOOL_OVERHEAD + counter(_json(schema))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile, zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentloop._plumbing.to_text import error_text
 from agentloop.bounds import MOST_CALLS, MOST_CALLS_RUN
@@ -29,7 +29,10 @@ from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import OutputDelta, TextDelta
 from agentloop.text_calls import TextCalls, as_text, faults_in, with_calls
-from agentloop.tools import ArgumentsError, OutputType
+from agentloop.tools import ArgumentsError
+
+if TYPE_CHECKING:
+    from agentloop.tools import OutputType
 
 SMALLER_TRIES = 2
 """So often a request that the server found too long is made smaller and sent again."""
@@ -143,7 +146,7 @@ class _Begun:
     It is read again once it has grown by an eighth, so that all reading together is linear in the text.
     """
 
-    def __init__(self, output: OutputType | None) -> None:
+    def __init__(self, output: "OutputType | None") -> None:
         self._output, self._text, self._next, self._value = output, "", 1, object()
 
     def add(self, text: str) -> Any:
@@ -203,7 +206,7 @@ async def _take(
 
 
 def _judged(
-    output: OutputType | None, message: Message, finish: str | None
+    output: "OutputType | None", message: Message, finish: str | None
 ) -> tuple[Message, list[str | None]]:
     """The answer, and for each of its calls what it is told at once: whether it gave an answer of the type.
 
@@ -221,7 +224,7 @@ def _judged(
     return message.with_calls((ToolCall(id="", name=FINAL_ANSWER, arguments="{}"),)), [told]
 
 
-def _verdicts(output: OutputType, calls: Sequence[ToolCall]) -> Iterator[str | None]:
+def _verdicts(output: "OutputType", calls: Sequence[ToolCall]) -> Iterator[str | None]:
     """What each of these calls is told; None for one that gives no answer."""
     is_taken = False
     for call in calls:
@@ -236,7 +239,7 @@ def _verdicts(output: OutputType, calls: Sequence[ToolCall]) -> Iterator[str | N
             yield ANSWER_TAKEN
 
 
-def _fault(output: OutputType, text: str, tool: str | None) -> str | None:
+def _fault(output: "OutputType", text: str, tool: str | None) -> str | None:
     """What is wrong with a text, or with the arguments of that tool, as an answer; None for nothing."""
     try:
         output.read(text, tool)

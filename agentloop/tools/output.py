@@ -18,6 +18,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic_core import SchemaError, from_json
 
 from agentloop._plumbing.checks import shown
+from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.truncate import beginning
 from agentloop.errors import ToolDefinitionError
@@ -27,14 +28,14 @@ from agentloop.tools.invoke import ArgumentsError, object_of
 from agentloop.tools.own_schema import checks_of
 from agentloop.tools.schema import fitting, untitled_schema
 
-_FENCED = re.compile(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
+_FENCED = pattern(r"\s*```(?:json)?[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL | re.IGNORECASE)
+_NOT_IN_NAMES = pattern(r"[^a-zA-Z0-9_-]+")
 _MOST_NAME_CHARS = 64
 _WRAPPED = "answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class AnswerForm:
     """One form that an answer may have: the tool's name, and a schema of an object.
 
     `check` gives the value of arguments, and `dump` the JSON text of a value; `is_wrapped` says that the
@@ -73,7 +74,7 @@ class Choice:
 class OutputType:
     """The type of an agent's answers; `native` says that the provider is asked for it."""
 
-    choices: tuple[Choice, ...]
+    forms: tuple[AnswerForm, ...]
     native: bool
 
     @classmethod
@@ -84,7 +85,7 @@ class OutputType:
             ToolDefinitionError: JSON can give no values of it.
         """
         try:
-            return cls(choices=tuple(_choices(wanted, several=not native)), native=native)
+            return cls(forms=tuple(_forms(wanted, several=not native)), native=native)
         except (PydanticSchemaGenerationError, PydanticUserError, SchemaError, TypeError, NameError) as error:
             why = beginning(str(error).strip().splitlines()[0], 200)
             raise ToolDefinitionError(
@@ -102,22 +103,22 @@ class OutputType:
                 "type": "function",
                 "function": {"name": each.name, "description": each.description, "parameters": each.schema},
             }
-            for each in self.choices
+            for each in self.forms
         )
 
     @property
     def answer_schema(self) -> Json | None:
         """The JSON schema that the provider holds answers to, None where a tool gives them."""
-        return self.choices[0].schema if self.native else None
+        return self.forms[0].schema if self.native else None
 
     @property
     def words(self) -> str:
         """The schemas as JSON, for a model that gave something else."""
-        return " or ".join(json.dumps(each.schema, ensure_ascii=False) for each in self.choices)
+        return " or ".join(json.dumps(each.schema, ensure_ascii=False) for each in self.forms)
 
     def gives_answer(self, name: str) -> bool:
         """Whether a call of this name gives an answer."""
-        return any(name == each.name for each in self.choices)
+        return any(name == each.name for each in self.forms)
 
     def read(self, text: str, tool: str | None) -> Any:
         """The value that a text gives, or the arguments of that tool.
@@ -128,23 +129,23 @@ class OutputType:
             ArgumentsError: it does not fit; what is wrong.
         """
         if tool is not None:
-            choice = next((each for each in self.choices if each.name == tool), self.choices[0])
-            return choice.read(object_of(text))
+            form = next((each for each in self.forms if each.name == tool), self.forms[0])
+            return form.read(object_of(text))
         fenced = _FENCED.fullmatch(text)
         value = _value(fenced[1] if fenced else text)
         faults = []
-        for choice in self.choices:
+        for form in self.forms:
             try:
-                return choice.read_value(value)
+                return form.read_value(value)
             except ArgumentsError as error:
                 faults.append(str(error))
         raise ArgumentsError("; or ".join(faults))
 
     def dump(self, value: Any) -> str:
         """The value as JSON text."""
-        for choice in self.choices:
+        for form in self.forms:
             try:
-                return choice.dump(value)
+                return form.dump(value)
             except (ValueError, TypeError):
                 continue
         return json.dumps(value, ensure_ascii=False, default=str)
@@ -153,8 +154,8 @@ class OutputType:
         """What a text that is not whole yet gives so far, as JSON gives it; None where that does not fit."""
         try:
             value = from_json(text, allow_partial="trailing-strings")
-            for choice in self.choices:
-                choice.read_value(value)
+            for form in self.forms:
+                form.read_value(value)
         except (ValueError, ArgumentsError):
             return None
         return value
@@ -167,7 +168,7 @@ def _value(text: str) -> Any:
         return text.strip()
 
 
-def _choices(wanted: Any, *, several: bool) -> Iterator[Choice]:
+def _forms(wanted: Any, *, several: bool) -> Iterator[AnswerForm]:
     members = [wanted]
     if several and typing.get_origin(wanted) in (typing.Union, types.UnionType):
         members = list(typing.get_args(wanted))
@@ -178,7 +179,7 @@ def _choices(wanted: Any, *, several: bool) -> Iterator[Choice]:
         name = FINAL_ANSWER
         if len(members) > 1:
             name = _free_name(f"{FINAL_ANSWER}_{getattr(member, '__name__', 'other')}", taken)
-        yield _choice_of_schema(name, member) if isinstance(member, Mapping) else _choice_of(name, member)
+        yield _form_of_schema(name, member) if isinstance(member, Mapping) else _form_of(name, member)
 
 
 def _free_name(wanted: str, taken: set[str]) -> str:
@@ -189,19 +190,19 @@ def _free_name(wanted: str, taken: set[str]) -> str:
     return name
 
 
-def _choice_of(name: str, wanted: Any) -> Choice:
+def _form_of(name: str, wanted: Any) -> AnswerForm:
     adapter = TypeAdapter(wanted)
     schema = _object_schema(adapter)
     if schema is not None:
-        return _choice(name, schema, _by_json(adapter), _json_of(adapter))
+        return _form(name, schema, _by_json(adapter), _json_of(adapter))
     wrapping: TypeAdapter[Any] = TypeAdapter(create_model("Answer", answer=(wanted, ...)))
     read = _by_json(wrapping)
     schema = _object_schema(wrapping)
     assert schema is not None, "a model is an object"
-    return _choice(name, schema, lambda given: read(given).answer, _json_of(adapter), is_wrapped=True)
+    return _form(name, schema, lambda given: read(given).answer, _json_of(adapter), is_wrapped=True)
 
 
-def _choice_of_schema(name: str, schema: Mapping[str, Any]) -> Choice:
+def _form_of_schema(name: str, schema: Mapping[str, Any]) -> AnswerForm:
     """Of a JSON schema: the value is what JSON gives."""
     is_wrapped = schema.get("type") != "object"
     whole = dict(schema)
@@ -216,21 +217,21 @@ def _choice_of_schema(name: str, schema: Mapping[str, Any]) -> Choice:
         value = checks.validate_python(given)
         return value[_WRAPPED] if is_wrapped else value
 
-    return _choice(
+    return _form(
         name, whole, check, lambda value: json.dumps(value, ensure_ascii=False), is_wrapped=is_wrapped
     )
 
 
-def _choice(
+def _form(
     name: str,
     schema: Json,
     check: Callable[[Json], Any],
     dump: Callable[[Any], str],
     *,
     is_wrapped: bool = False,
-) -> Choice:
+) -> AnswerForm:
     told = schema.get("description")
-    return Choice(
+    return AnswerForm(
         name=name,
         description=f"{FINAL_ANSWER_DESCRIPTION}\n{told}" if told else FINAL_ANSWER_DESCRIPTION,
         schema={key: value for key, value in schema.items() if key != "description"},

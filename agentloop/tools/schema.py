@@ -1,6 +1,6 @@
 """How a function looks to a model, read from its type hints and its docstring; and its arguments, checked.
 
-The one door to pydantic and docstring-parser. A parameter without a type hint takes any JSON value. One
+The one door to docstring-parser. A parameter without a type hint takes any JSON value. One
 already bound by `functools.partial` is not shown, nor is one annotated with `RunContext`, which is filled in.
 Keys of `**kwargs: Unpack[TypedDict]` are parameters, and a text in `Annotated` describes one. Docstrings are
 read in Google, NumPy or Sphinx style.

@@ -1,0 +1,333 @@
+"""Answers of a type: by a tool and by the provider's format, refused, compacted, resumed."""
+
+import asyncio
+import dataclasses
+import enum
+import json
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, Literal, Optional
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
+from typing_extensions import TypedDict
+
+from agentloop import Agent, Native, OutputError, Runner, Secrets, SyncRunner, tool
+from agentloop.errors import ToolDefinitionError
+from agentloop.providers.openai import OpenAIChat, OpenAIResponses
+from agentloop.stream import AnyStreamEvent, OutputDelta, RunEnded
+from agentloop.testing import ScriptedModel, calls
+from tests.cli_kit import agentloop
+from tests.kit import assert_valid, every_fact, read, reading, watched
+from tests.strict_bodies import Body
+from tests.strict_provider import StrictProvider
+from tests.strict_replies import Call, Reply
+
+NOT_A_CITY = '{"name": "Rome", "people": "many"}'
+
+
+class City(BaseModel):
+    """A place with people."""
+
+    name: str
+    people: int
+
+
+class Nowhere(BaseModel):
+    """There is no such city."""
+
+    why: str
+
+
+class Tree(BaseModel):
+    """Holds its like."""
+
+    name: str
+    children: "list[Tree]" = []
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+def city(**fields: Any) -> Any:
+    return calls(final_answer={"name": "Rome", "people": 3, **fields})
+
+
+def results_of(model: ScriptedModel) -> list[str]:
+    """What the tools answered, as the newest request has it."""
+    return [message["content"] for message in model.requests[-1].messages if message["role"] == "tool"]
+
+
+_LEAVES: st.SearchStrategy[tuple[Any, st.SearchStrategy[Any]]] = st.sampled_from(
+    [
+        (int, st.integers(-(10**12), 10**12)),
+        (str, st.text(max_size=8)),
+        (bool, st.booleans()),
+        (float, st.floats(allow_nan=False, allow_infinity=False)),
+        (date, st.dates()),
+        (datetime, st.datetimes()),
+        (Colour, st.sampled_from(Colour)),
+        (Literal["near", "far"], st.sampled_from(["near", "far"])),
+        (
+            Tree,
+            st.builds(
+                Tree,
+                name=st.text(max_size=4),
+                children=st.lists(st.builds(Tree, name=st.text(max_size=3)), max_size=2),
+            ),
+        ),
+    ]
+)
+
+
+@st.composite
+def _larger(draw: st.DrawFn, inner: Any) -> tuple[Any, st.SearchStrategy[Any]]:
+    kind, values = draw(inner)
+    match draw(st.sampled_from(["list", "dict", "optional", "union", "model", "dataclass", "typeddict"])):
+        case "list":
+            return list[kind], st.lists(values, max_size=3)
+        case "dict":
+            return dict[str, kind], st.dictionaries(st.text(max_size=4), values, max_size=3)
+        case "optional":
+            return Optional[kind], st.none() | values  # noqa: UP045 — a type that is a value
+        case "union":
+            return City | Nowhere | None, st.none() | st.builds(Nowhere, why=st.text(max_size=5))
+        case "model":
+            model = create_model("Model", first=(kind, ...), second=(Optional[kind], None))  # noqa: UP045 — the same
+            return model, st.builds(model, first=values, second=st.none() | values)
+        case "dataclass":
+            made = dataclasses.make_dataclass("Made", [("first", kind), ("number", int, 4)])
+            return made, st.builds(made, first=values, number=st.integers(-9, 9))
+    typed: Any = TypedDict("typed", {"first": kind, "of a name": int})  # type: ignore[misc]
+    return typed, st.fixed_dictionaries({"first": values, "of a name": st.integers(-9, 9)})
+
+
+TYPES = st.recursive(_LEAVES, _larger, max_leaves=4).flatmap(
+    lambda each: st.tuples(st.just(each[0]), each[1])
+)
+
+
+@pytest.fixture(scope="module", params=[OpenAIChat, OpenAIResponses])
+def served(request: pytest.FixtureRequest) -> Iterator[tuple[Any, list[Any]]]:
+    """A model on a strict server, and what that answers next."""
+    replies: list[Any] = []
+    with StrictProvider(lambda body: replies.pop(0)) as server:
+        yield request.param("m", base_url=server.url, window="8k"), replies
+
+
+@pytest.mark.many(150)
+@given(drawn=TYPES)
+def test_values_of_any_type_come_back_by_the_tool_and_by_the_format(served: Any, drawn: Any) -> None:
+    model, replies = served
+    wanted, value = drawn
+    assume(wanted is not str)
+    adapter: TypeAdapter[Any] = TypeAdapter(wanted)
+    told = adapter.dump_python(value, mode="json", by_alias=True)
+    for output in (wanted, Native(wanted)):
+        agent = Agent(model, output=output, compaction=None)
+        assert agent.output_type
+        form = agent.output_type.forms[0]
+        given_so = json.dumps({"answer": told} if form.is_wrapped else told)
+        by_tool = Reply(calls=(Call(name="final_answer", arguments=given_so),))
+        replies[:] = [given_so if isinstance(output, Native) else by_tool]
+        assert asyncio.run(Runner(agent, transcripts=None).run("go")).output == value
+
+
+@pytest.mark.parametrize("kind", [OpenAIChat, OpenAIResponses])
+def test_the_agents_requests_alone_ask_for_the_format_of_the_provider(kind: Any, tmp_path: Path) -> None:
+    def brain(body: Body) -> str:
+        is_summary = "<conversation" in json.dumps(body)
+        return "Rome was spoken of. " * 9 if is_summary else '{"name": "Rome", "people": 3}'
+
+    with StrictProvider(brain) as server:
+        agent = Agent(kind("m", base_url=server.url), output=Native(City))
+        with SyncRunner(agent, transcripts=tmp_path) as runner:
+            for number in range(9):
+                assert runner.run(f"{number} " * 300, session_id="s").output == City(name="Rome", people=3)
+            compacted = runner.compact("s")
+        assert compacted.status == "done"
+        asked = [*map(format_in, server.bodies)]
+    assert asked[-1] is None
+    assert asked[0] == {
+        "type": "json_schema",
+        "name": "answer",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "people": {"type": "integer"}},
+            "required": ["name", "people"],
+            "additionalProperties": False,
+        },
+    }
+
+
+def format_in(body: Body) -> Any:
+    """The format that a body of either API asks for."""
+    if told := body.get("response_format"):
+        return {"type": told["type"], **told["json_schema"]}
+    return body.get("text", {}).get("format")
+
+
+async def test_what_does_not_fit_goes_back_with_what_is_wrong() -> None:
+    model = ScriptedModel([city(people="many"), "It is Rome.", city()])
+    runner: Runner[City] = Runner(Agent(model, output=City), transcripts=None)
+    result = await runner.run("Which city?", session_id="s")
+    assert result.output == City(name="Rome", people=3)
+    wrong, no_json = results_of(model)
+    assert "people" in wrong
+    assert "many" in wrong
+    assert '"people"' in no_json  # the schema, for models that answer in text
+    assert_valid(model.requests)
+    again = await runner.resume("s")
+    assert again.output == result.output
+    assert len(model.requests) == 3
+
+
+async def test_after_three_tries_the_run_fails_and_its_session_goes_on() -> None:
+    model = ScriptedModel([city(people="many"), "Rome", city(name=None), city()])
+    runner = Runner(Agent(model, output=City), transcripts=None)
+    with pytest.raises(OutputError, match="name") as caught:
+        await runner.run("Which city?", session_id="s")
+    assert json.loads(caught.value.text)["name"] is None
+    assert len(str(caught.value).splitlines()) == 1
+    assert (await runner.resume("s")).output == City(name="Rome", people=3)
+    assert_valid(model.requests)
+
+
+async def test_each_type_of_a_union_is_a_tool_of_its_own() -> None:
+    model = ScriptedModel([calls(final_answer_Nowhere={"why": "It sank."}), '{"name": "Rome", "people": 3}'])
+    agent: Agent[City | Nowhere] = Agent(model, output=City | Nowhere)
+    runner = Runner(agent, transcripts=None)
+    assert (await runner.run("Atlantis?")).output == Nowhere(why="It sank.")
+    assert (await runner.run("Rome?")).output == City(name="Rome", people=3)
+    offered = {each["function"]["name"]: each["function"]["description"] for each in model.requests[0].tools}
+    assert "There is no such city." in offered["final_answer_Nowhere"]
+    assert "final_answer_City" in offered
+
+
+@pytest.mark.parametrize(
+    ("output", "said", "value"),
+    [
+        (int, "7", 7),
+        (Native(int), '{"answer": 7}', 7),
+        (Literal["yes", "no"], "yes", "yes"),
+        (list[int], "```json\n[1, 2]\n```", [1, 2]),
+        (date, "2026-11-29", date(2026, 11, 29)),
+        (
+            {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+            '{"n": 1}',
+            {"n": 1},
+        ),
+        ({"type": "array", "items": {"type": "integer"}}, "[1]", [1]),
+    ],
+)
+async def test_a_text_that_is_the_value_is_the_answer(output: Any, said: str, value: Any) -> None:
+    runner = Runner(Agent(ScriptedModel([said]), output=output), transcripts=None)
+    assert (await runner.run("go")).output == value
+
+
+async def test_calls_beside_the_answer_run_before_the_run_ends() -> None:
+    done: list[str] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Note it."""
+        done.append(text)
+        return "noted"
+
+    model = ScriptedModel([[*calls(note={"text": "a"}), *city(), *city(name="Oslo")]])
+    runner = Runner(Agent(model, tools=[note], output=City), transcripts=None)
+    result = await runner.run("go", session_id="s")
+    assert result.output == City(name="Rome", people=3)
+    assert done == ["a"]
+
+
+async def test_values_grow_while_they_come_unless_secrets_are_hidden() -> None:
+    class Long(BaseModel):
+        model_config = ConfigDict(extra="allow")
+        text: str = ""
+
+    said = json.dumps({"text": "word " * 40})
+    for redact in (None, Secrets(["hush"])):
+        with StrictProvider([said]) as server:
+            agent = Agent(OpenAIChat("m", base_url=server.url), output=Native(Long))
+            runner = Runner(agent, transcripts=None, redact=redact)
+            events: list[AnyStreamEvent] = await watched(runner, "go")
+        begun = [event.output["text"] for event in events if isinstance(event, OutputDelta) and event.output]
+        assert begun == sorted(begun, key=len)
+        assert bool(begun) is (redact is None)
+        (ended,) = [event for event in events if isinstance(event, RunEnded)]
+        assert json.loads(ended.output)["text"] == "word " * 40
+
+
+async def test_compactions_between_the_tries_forget_no_try(tmp_path: Path) -> None:
+    wrong = city(people="many")
+    model = ScriptedModel(
+        [*reading(30)[:-1], wrong, *reading(12)[:-1], wrong, *reading(12)[:-1], wrong],
+        window=8_000,
+        summary=every_fact,
+    )
+    runner = Runner(Agent(model, tools=[read], output=City), transcripts=tmp_path)
+    with pytest.raises(OutputError):
+        await runner.run("Read", session_id="s")
+    assert_valid(model.requests)
+    assert (await runner.status("s")).tokens <= 8_000
+
+
+async def test_at_a_limit_the_text_so_far_is_the_output() -> None:
+    model = ScriptedModel(["I look first.", city(people="many")])
+    result = await Runner(Agent(model, output=City, max_steps=1), transcripts=None).run("go")
+    assert (result.status, result.output) == ("limit", "I look first.")
+
+
+async def test_a_sub_agent_answers_in_json() -> None:
+    below = Agent(ScriptedModel([city()]), output=City).as_tool("find", "Finds a city.")
+    model = ScriptedModel([calls(find={"task": "Find Rome."}), "Found."])
+    await Runner(Agent(model, tools=[below]), transcripts=None).run("go")
+    assert json.loads(results_of(model)[0]) == {"name": "Rome", "people": 3}
+
+
+def test_what_json_cannot_give_and_a_name_twice_are_refused() -> None:
+    def final_answer() -> str:
+        """Taken."""
+        return ""
+
+    with pytest.raises(ToolDefinitionError, match=r"output=.*JSON"):
+        Agent(ScriptedModel([]), output=ScriptedModel)
+    with pytest.raises(ToolDefinitionError, match="final_answer"):
+        Agent(ScriptedModel([]), tools=[final_answer], output=City)
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def test_the_command_line_prints_the_json_alone(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    with StrictProvider([Reply(calls=(Call(name="final_answer", arguments='{"n": 5}'),))] * 2) as server:
+        for spec in ("schema.json", "builtins:int"):
+            done = agentloop("-p", "go", "--schema", spec, "--base-url", server.url, "-m", "m", cwd=tmp_path)
+            break
+    assert json.loads(done.out) == {"n": 5}
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("none.json", "none.json"),
+        ("bad.json", "no JSON"),
+        ("io:StringIO", "no type"),
+        ("list.json", "object"),
+    ],
+)
+def test_a_schema_that_is_none_is_one_line(tmp_path: Path, spec: str, says: str) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    (tmp_path / "list.json").write_text("[]")
+    done = agentloop("-p", "go", "--schema", spec, "-m", "offline", cwd=tmp_path)
+    assert done.status == 2
+    assert says in done.err
+    assert len(done.err.strip().splitlines()) == 1
