@@ -15,9 +15,15 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 from typing_extensions import TypedDict
 
-from agentloop import Agent, Native, OutputError, Runner, Secrets, SyncRunner, tool
+from agentloop import Agent, Message, Native, OutputError, Runner, Secrets, SyncRunner, tool
+from agentloop.durable.held_run import WorkPlace
+from agentloop.durable.orders import Order
+from agentloop.durable.workflow import Workflow
 from agentloop.errors import ToolDefinitionError
 from agentloop.providers.openai import OpenAIChat, OpenAIResponses
+from agentloop.run import Limits
+from agentloop.runner import run_config
+from agentloop.stores import InMemoryStore
 from agentloop.stream import AnyStreamEvent, OutputDelta, RunEnded
 from agentloop.testing import ScriptedModel, calls
 from tests.cli_kit import agentloop
@@ -331,3 +337,14 @@ def test_a_schema_that_is_none_is_one_line(tmp_path: Path, spec: str, says: str)
     assert done.status == 2
     assert says in done.err
     assert len(done.err.strip().splitlines()) == 1
+
+
+async def test_a_worker_answers_in_json() -> None:
+    told: list[AnyStreamEvent] = []
+    config = run_config(Agent(ScriptedModel([city(people="many"), city()]), output=City), InMemoryStore())
+    place = WorkPlace(config=config, limits=Limits(steps=9), sink=told.append)
+    order = Order(session_id="s", prompt=Message.user("Which city?"))
+    text = json.dumps({**order.to_json(), "submitted": 0.0})
+    await Workflow(place=place, record=lambda _, work: work()).run("r", text)  # type: ignore[arg-type, return-value]
+    assert isinstance(told[-1], RunEnded)
+    assert json.loads(told[-1].output) == {"name": "Rome", "people": 3}
