@@ -10,7 +10,8 @@ from agentloop._plumbing.faces import loaded_later
 if TYPE_CHECKING:
     from agentloop import compaction as compaction, stores as stores, strategies as strategies
     from agentloop import stream as stream, testing as testing, triggers as triggers, workspace as workspace
-    from agentloop.callbacks import Callbacks as Callbacks, Focus as Focus, Replace as Replace, Veto as Veto
+    from agentloop.callbacks import Callbacks as Callbacks, Deny as Deny, Focus as Focus
+    from agentloop.callbacks import Replace as Replace, Veto as Veto
     from agentloop.compaction import Compaction as Compaction, compact_messages as compact_messages
     from agentloop.compaction import compact_messages_async as compact_messages_async
     from agentloop.errors import AgentLoopError as AgentLoopError, BadAnswerError as BadAnswerError
@@ -50,7 +51,7 @@ else:
     __all__, __getattr__, __dir__ = loaded_later(
         __name__,
         {
-            "callbacks": "Callbacks Focus Replace Veto",
+            "callbacks": "Callbacks Deny Focus Replace Veto",
             "compaction": "Compaction compact_messages compact_messages_async",
             "errors": "AgentLoopError BadAnswerError ConflictError ContextOverflowError ContextTooLongError "
             "DamagedError ModelError ModelRefusedError ModelUnavailableError OutputError RetryTool "

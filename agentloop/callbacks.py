@@ -1,6 +1,6 @@
-"""Your code at fixed points of a run: before and after each compaction, and at each stream event.
+"""Your code at fixed points of a run: around calls of models and tools, around compactions, at each event.
 
-First stand the replies to a compaction (`Veto`, `Focus`, `Replace`) and the `Callbacks` to override, then
+First stand the replies (`Veto`, `Focus`, `Replace`, `Deny`) and the `Callbacks` to override, then
 what is refused as one (`checked_callbacks`), then how those of one run are called (`CallbackList`). One that
 raises or takes longer than its time limit is reported as a `CallbackFailed` event; it never replaces the
 run's outcome and never loses a compaction.
@@ -28,6 +28,9 @@ from agentloop._plumbing.aio import (
 from agentloop._plumbing.checks import shown
 from agentloop._plumbing.to_text import error_text, place_of
 from agentloop.errors import UsageError
+from agentloop.messages import ToolCall
+from agentloop.models import Answer, ModelRequest
+from agentloop.prompts import CHECK_FAILED, DENIED
 from agentloop.stream import (
     CallbackFailed,
     CompactionRequest,
@@ -110,7 +113,25 @@ class Replace:
             raise UsageError("Replace takes a summary that says something: return a Veto to keep everything")
 
 
-def _text_of(reply: "Veto | Focus | Replace", value: object) -> str:
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Do not run this call: the reason is what the model is told.
+
+    Example:
+        >>> Callbacks(before_tool=lambda call: Deny("not on Fridays") if call.name == "deploy" else None)
+        Callbacks(before_tool)
+
+    Raises:
+        UsageError: the reason is no text.
+    """
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        _text_of(self, self.reason)
+
+
+def _text_of(reply: "Veto | Focus | Replace | Deny", value: object) -> str:
     if isinstance(value, str):
         return value
     raise UsageError(f"{type(reply).__name__} takes a text, not {type(value).__name__}")
@@ -119,18 +140,23 @@ def _text_of(reply: "Veto | Focus | Replace", value: object) -> str:
 CompactionReply: TypeAlias = Veto | Focus | Replace | None
 """What a `before_compaction` may return."""
 
+ModelReply: TypeAlias = ModelRequest | Answer | None
+ToolReply: TypeAlias = Deny | ToolCall | None
+
 
 class Callbacks:
     """Blank methods: override what you need, as plain functions or as coroutines.
 
-    Plain functions run in threads, never on the event loop: `before_compaction` and `after_compaction` in
-    one of their own each time, `on_event` in one that this callback keeps for the whole run, one event after
-    the other. The run waits for each of them; one that takes longer than its time limit is left to itself,
-    and an `on_event` that did is shown no more events of this run. A coroutine is cancelled when its time is
-    up; one that never awaits holds up everything, as anything on an event loop does.
+    Functions may be given by the names of the methods instead: `Callbacks(before_tool=check)`.
+
+    Plain functions run in threads, never on the event loop: in one of their own each time, `on_event` in one
+    that this callback keeps for the whole run, one event after the other. The run waits for each of them; one
+    that takes longer than its time limit is left to itself, and an `on_event` that did is shown no more
+    events of this run. A coroutine is cancelled when its time is up; one that never awaits holds up
+    everything, as anything on an event loop does.
 
     A subclass that overrides nothing is refused. So is one with a method that is nearly one of these, and one
-    whose method does not take the one argument that it is called with. What failed stands in the run's
+    whose method does not take the arguments that it is called with. What failed stands in the run's
     result, and is a `CallbackFailed` event, a log line and a Python warning.
 
     Example:
@@ -142,6 +168,41 @@ class Callbacks:
         >>> short = compact_messages(chat, window="8k", callbacks=[Watching()])
         KeepRecentFraction: done
     """
+
+    def __init__(self, **functions: Callable[..., Any]) -> None:
+        for name, function in functions.items():
+            if name not in _METHODS or not callable(function):
+                methods = ", ".join(_METHODS)
+                raise UsageError(
+                    f"Callbacks takes functions by the names of {methods}, not {name}={shown(function)}"
+                )
+            setattr(self, name, function)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(filter(vars(self).__contains__, _METHODS))})"
+
+    def before_model(self, request: ModelRequest) -> "ModelReply | Awaitable[ModelReply]":
+        """Called before the agent's model is asked.
+
+        May give another request to send, or an `Answer` in its place: then nobody is asked. Both are for this
+        once: the log, and what compaction counts, stay as they are.
+        """
+
+    def after_model(self, answer: Answer) -> Answer | Awaitable[Answer | None] | None:
+        """Called with the agent's answer before it is stored; may give another in its place.
+
+        Its text was shown by then, piece by piece.
+        """
+
+    def before_tool(self, call: ToolCall) -> "ToolReply | Awaitable[ToolReply]":
+        """Called before a call of a tool is run.
+
+        May deny it, or give the call with other arguments. Where this fails, the call is not run. The
+        `compact` tool is no such call: `before_compaction` may veto what it asks for.
+        """
+
+    def after_tool(self, call: ToolCall, result: str) -> str | Awaitable[str | None] | None:
+        """Called with the result of a call before it is stored; may give another in its place."""
 
     def before_compaction(self, request: CompactionRequest) -> CompactionReply | Awaitable[CompactionReply]:
         """Called before a compaction hides anything or shows it shortened, whatever the reason for it.
@@ -184,6 +245,7 @@ def _check_called(callback: Callbacks) -> None:
     kind = type(callback)
     names = {name for name in dir(kind) if not name.startswith("_")}
     own = {name for name in names if getattr(kind, name) is not getattr(Callbacks, name, None)}
+    own |= {point for point in _METHODS if _is_given(callback, point)}
     for name in sorted(own.difference(_METHODS)):
         if slip := next((method for method in _METHODS if _is_slip(kind, name, method)), None):
             raise UsageError(
@@ -208,20 +270,28 @@ def _is_slip(kind: type, name: str, method: str) -> bool:
 
 
 def _check_signature(callback: Callbacks, point: str) -> None:
-    """Refuse what cannot be called with the one argument of that point, as far as can be seen before."""
+    """Refuse what cannot be called with the arguments of that point, as far as can be seen before."""
+    _, *arguments = inspect.signature(getattr(Callbacks, point)).parameters
     try:
         taken = inspect.signature(getattr(callback, point))
     except Exception:  # noqa: BLE001 — what only a call can tell is reported where it is called
         return
     try:
-        taken.bind(None)
+        taken.bind(*arguments)
     except TypeError:
-        _, argument = inspect.signature(getattr(Callbacks, point)).parameters
-        kind = type(callback).__name__
+        kind, many = type(callback).__name__, "one argument" if len(arguments) == 1 else "two arguments"
         raise UsageError(
-            f"{kind}.{point}{taken} must take one argument: write def {point}(self, {argument})"
+            f"{kind}.{point}{taken} must take {many}: write def {point}(self, {', '.join(arguments)})"
         ) from None
 
+
+def _is_given(callback: object, point: str) -> bool:
+    """Whether the point is a function that was given to it, and no method."""
+    return point in getattr(callback, "__dict__", ())
+
+
+_FAILED = object()
+"""What stands for the answer of a callback that failed."""
 
 Failed: TypeAlias = Callable[[CallbackFailed], Awaitable[None]]
 """Is told of a callback that failed."""
@@ -243,17 +313,56 @@ class CallbackList:
     def __post_init__(self) -> None:
         self._listeners = [_Listener(each) for each in self._overriding("on_event")]
 
+    async def before_model(self, request: ModelRequest) -> ModelRequest | Answer:
+        """What is to be sent, or the answer to take without sending anything."""
+        for callback in self._overriding("before_model"):
+            reply = await self._reply(callback, "before_model", request, kinds=(ModelRequest, Answer))
+            if isinstance(reply, Answer):
+                return reply
+            request = reply if isinstance(reply, ModelRequest) else request
+        return request
+
+    async def after_model(self, answer: Answer) -> Answer:
+        """The answer to store."""
+        for callback in self._overriding("after_model"):
+            reply = await self._reply(callback, "after_model", answer, kinds=(Answer,))
+            answer = reply if isinstance(reply, Answer) else answer
+        return answer
+
+    async def before_tool(self, call: ToolCall) -> ToolCall | Deny:
+        """The call to run, which has the id and the name of this one, or why none is run."""
+        for callback in self._overriding("before_tool"):
+            reply = await self._reply(callback, "before_tool", call, kinds=(ToolCall, Deny))
+            if isinstance(reply, Deny):
+                return Deny(DENIED.format(reason=reply.reason))
+            if reply is _FAILED:
+                return Deny(CHECK_FAILED)
+            call = replace(call, arguments=reply.arguments) if isinstance(reply, ToolCall) else call
+        return call
+
+    async def after_tool(self, call: ToolCall, result: str) -> str:
+        """The result to store."""
+        for callback in self._overriding("after_tool"):
+            reply = await self._reply(callback, "after_tool", call, result, kinds=(str,))
+            result = reply if isinstance(reply, str) else result
+        return result
+
+    async def _reply(self, callback: Callbacks, point: str, *arguments: Any, kinds: tuple[type, ...]) -> Any:
+        """What the callback returns; `_FAILED` where it is of none of these kinds, which is reported."""
+        reply = await self._call(callback, point, *arguments)
+        if reply is None or reply is _FAILED or isinstance(reply, kinds):
+            return reply
+        names = ", ".join("a text" if kind is str else f"{kind.__name__}(…)" for kind in kinds)
+        await self._report(callback, point, f"returned {shown(reply)}: return {names} or None")
+        return _FAILED
+
     async def before_compaction(self, request: CompactionRequest) -> list[Veto | Focus | Replace]:
         """What the callbacks ask for, in order; what is no reply is reported and passed over."""
         request = replace(request, messages=tuple(map(_copy, request.messages)))
         replies: list[Veto | Focus | Replace] = []
         for callback in self._overriding("before_compaction"):
-            reply = await self._call(callback, "before_compaction", request)
-            if isinstance(reply, Veto | Focus | Replace):
-                replies.append(reply)
-            elif reply is not None:
-                error = f"returned {shown(reply)}: return Veto(…), Focus(…), Replace(…) or None"
-                await self._report(callback, "before_compaction", error)
+            reply = await self._reply(callback, "before_compaction", request, kinds=(Veto, Focus, Replace))
+            replies += [reply] if isinstance(reply, Veto | Focus | Replace) else []
         return replies
 
     async def after_compaction(self, result: CompactionResult) -> None:
@@ -281,20 +390,24 @@ class CallbackList:
 
     def _overriding(self, point: str) -> Sequence[Callbacks]:
         blank = getattr(Callbacks, point)
-        return [each for each in self.callbacks if getattr(type(each), point, blank) is not blank]
+        return [
+            each
+            for each in self.callbacks
+            if _is_given(each, point) or getattr(type(each), point, blank) is not blank
+        ]
 
     async def _show(self, listener: "_Listener", event: StreamEvent) -> None:
         async with listener.turn:
             if not listener.is_cut_off:
-                await self._call(listener.callback, "on_event", event, listener)
+                await self._call(listener.callback, "on_event", event, listener=listener)
 
     async def _call(
-        self, callback: Callbacks, point: str, argument: Any, listener: "_Listener | None" = None
+        self, callback: Callbacks, point: str, *arguments: Any, listener: "_Listener | None" = None
     ) -> Any:
-        """What the callback answers; whatever else comes of it is reported, and the answer is None."""
+        """What the callback answers; whatever else comes of it is reported, and the answer is `_FAILED`."""
         where = ""
         try:
-            return await self._answer(callback, point, argument, listener)
+            return await self._answer(callback, point, arguments, listener)
         except DeadlineError:
             error = f"took longer than {self.limit_seconds:g} s"
             if listener:
@@ -305,16 +418,16 @@ class CallbackList:
         except _RaisedError as held:
             error, where = error_text(held.raised), place_of(held.raised)
         await self._report(callback, point, error, where)
-        return None
+        return _FAILED
 
     async def _answer(
-        self, callback: Callbacks, point: str, argument: Any, listener: "_Listener | None"
+        self, callback: Callbacks, point: str, arguments: Sequence[Any], listener: "_Listener | None"
     ) -> Any:
         method = _call_guarded(getattr, callback, point)
         if inspect.iscoroutinefunction(method):
-            return await self._within(_call_guarded(method, argument))
+            return await self._within(_call_guarded(method, *arguments))
         call = listener.call if listener else in_thread
-        return await self._within(_call_and_await(call, method, argument))
+        return await self._within(_call_and_await(call, method, *arguments))
 
     async def _within(self, answer: Awaitable[Any]) -> Any:
         return await within(_await_guarded(answer), seconds=self.limit_seconds)
@@ -330,7 +443,7 @@ class _Listener:
     def __init__(self, callback: Callbacks) -> None:
         self.callback = callback
         self.is_cut_off = False
-        later = inspect.iscoroutinefunction(getattr(type(callback), "on_event", None))
+        later = inspect.iscoroutinefunction(getattr(callback, "on_event", None))
         self.turn: AbstractAsyncContextManager[Any] = nullcontext() if later else asyncio.Lock()
         self._thread: WorkThread | None = None
 
@@ -368,9 +481,9 @@ def _call_guarded(method: Callable[..., Any], *arguments: Any) -> Any:
 
 
 async def _call_and_await(
-    call: Callable[..., Awaitable[Any]], method: Callable[[Any], Any], argument: Any
+    call: Callable[..., Awaitable[Any]], method: Callable[..., Any], *arguments: Any
 ) -> Any:
-    answer = await call(_call_guarded, method, argument)
+    answer = await call(_call_guarded, method, *arguments)
     return await answer if inspect.isawaitable(answer) else answer
 
 

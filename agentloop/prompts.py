@@ -191,6 +191,8 @@ TOO_MANY_CALLS = (
     "not run: one answer asked for {said:,} calls, and the first {most:,} of them were run. "
     "Look at their results, then ask for less at once."
 )
+DENIED = "not run: it was denied: {reason}"
+CHECK_FAILED = "not run: what checks calls failed"
 LIMIT_BEFORE_CALL = "not run: {reason}"
 
 _CALL_IN_TEXT = "not run: this call was written into the text of the answer, and "

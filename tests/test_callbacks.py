@@ -733,8 +733,8 @@ class Both(Callbacks):
 @pytest.mark.parametrize(
     ("callback", "says"),
     [
-        (Callbacks(), "Callbacks overrides none of before_compaction, after_compaction, on_event"),
-        (Nothing(), "Nothing overrides none of before_compaction, after_compaction, on_event"),
+        (Callbacks(), "Callbacks overrides none of before_model, after_model, before_tool"),
+        (Nothing(), "Nothing overrides none of before_model, after_model, before_tool"),
         (Nearly(), "a method 'before_compact', which nobody calls: did you mean 'before_compaction'?"),
         (Heir(), "a method 'before_compact', which nobody calls: did you mean 'before_compaction'?"),
         (TooFew(), "TooFew.on_event() -> None must take one argument: write def on_event(self, event)"),

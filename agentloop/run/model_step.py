@@ -11,7 +11,7 @@ from agentloop.context import overflow_error, says_nothing
 from agentloop.errors import BadAnswerError, ContextTooLongError, OutputError, SpoiltAnswerError
 from agentloop.events import ModelCalled
 from agentloop.messages import Message, ToolCall
-from agentloop.model_call import call_model
+from agentloop.model_call import OnPart, call_model
 from agentloop.models import CUT_SHORT, Answer, ModelRequest, Retry, TextPart
 from agentloop.prompts import (
     ANSWER_CUT_OFF,
@@ -110,7 +110,7 @@ def _is_told(run: Run, session: Session) -> bool:
 
 async def _answered(
     run: Run, request: ModelRequest, counted: int, texts: TextCalls
-) -> tuple[Answer, ModelCalled]:
+) -> tuple[Answer, ModelCalled | None]:
     """The answer, shown as it comes; a spoilt one came to nothing, and is asked for again as it is.
 
     `texts` says what of its text is shown.
@@ -132,12 +132,28 @@ async def _answered(
         texts.clear()
         begun = _Begun(run.agent.output_type)
         try:
-            return await call_model(run.agent.model, request, counted=counted, on_part=show)
+            return await _called(run, request, counted, show)
         except SpoiltAnswerError as error:
             run.in_vain += 1
             if run.in_vain >= VAIN_TRIES:
                 raise
             await run.emitter.emit_retry(Retry(attempt=run.in_vain, wait_seconds=0.0, error=str(error)))
+
+
+async def _called(
+    run: Run, request: ModelRequest, counted: int, on_part: OnPart
+) -> tuple[Answer, ModelCalled | None]:
+    """One call of the model with the callbacks around it; no record where one of them answered instead."""
+    callbacks, called = run.emitter.callback_list, None
+    if not run.emitter.callbacks:
+        return await call_model(run.agent.model, request, counted=counted, on_part=on_part)
+    asked = await callbacks.before_model(request)
+    if isinstance(asked, Answer):
+        answer = asked
+    else:
+        answer, called = await call_model(run.agent.model, asked, counted=counted, on_part=on_part)
+    answer = replace(answer, message=run.emitter.hide(answer.message))
+    return await callbacks.after_model(answer), called
 
 
 class _Begun:
@@ -163,7 +179,7 @@ class _Begun:
 
 
 async def _take(
-    run: Run, session: Session, answer: Answer, called: ModelCalled, faults: Sequence[str | None]
+    run: Run, session: Session, answer: Answer, called: ModelCalled | None, faults: Sequence[str | None]
 ) -> Session:
     """Store the answer; calls in one that was cut short are answered as not run, with it.
 
@@ -177,7 +193,8 @@ async def _take(
     """
     if len(answer.message.tool_calls) > MOST_CALLS:
         raise BadAnswerError(f"the answer asks for more than {MOST_CALLS:,} calls")
-    run.spend(answer, called.counted)
+    if called is not None:
+        run.spend(answer, called.counted)
     await run.learn_window()
     message, judged = _judged(run.agent.output_type, run.emitter.hide(answer.message), answer.finish)
     message = run.call_ids(session).of_message(message)
@@ -192,7 +209,7 @@ async def _take(
     for call, text in zip(message.tool_calls, told, strict=False):
         if text:
             said.append(run.record_of(Message.tool(call.id, text)))
-    session = await run.record(session, called, *said, usage=answer.usage, cost=answer.cost)
+    session = await run.record(session, *filter(None, (called,)), *said, usage=answer.usage, cost=answer.cost)
     run.in_vain = run.in_vain + 1 if in_vain else 0
     if run.in_vain >= VAIN_TRIES:
         why = _VAIN.get(answer.finish or "", "were empty: ask differently, or another model")

@@ -1,0 +1,132 @@
+"""Callbacks around calls of models and tools: in order, in time, and none that fails lets a call through."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentloop import Agent, Answer, Callbacks, Deny, Message, ModelRequest, Runner, Secrets, ToolCall
+from agentloop.errors import UsageError
+from agentloop.events import MessageRecord
+from agentloop.testing import ScriptedModel, calls
+
+DELETE = calls(delete={"path": "a"})
+
+
+class Disc:
+    """A tool that does harm, and what it did."""
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+
+    def delete(self, path: str) -> str:
+        """Delete a file."""
+        self.gone.append(path)
+        return f"{path} is gone, key hush-hush"
+
+
+def runner_with(disc: Disc, *callbacks: Any, answers: Any = (DELETE, "done"), **options: Any) -> Runner:
+    agent = Agent(ScriptedModel(answers), tools=[disc.delete])
+    return Runner(agent, transcripts=None, callbacks=callbacks, **options)
+
+
+async def results_in(runner: Runner) -> list[str]:
+    said = [record.event for record in await runner.events("s")]
+    return [
+        each.message.text for each in said if isinstance(each, MessageRecord) and each.message.role == "tool"
+    ]
+
+
+async def test_a_call_is_denied_with_a_reason_for_the_model() -> None:
+    disc = Disc()
+    runner = runner_with(disc, Callbacks(before_tool=lambda call: Deny("not without asking")))
+    result = await runner.run("go", session_id="s")
+    assert (result.status, disc.gone) == ("answered", [])
+    assert await results_in(runner) == ["not run: it was denied: not without asking"]
+
+
+async def test_arguments_and_results_are_changed_in_order() -> None:
+    disc, seen = Disc(), list[str]()
+
+    class Elsewhere(Callbacks):
+        async def before_tool(self, call: ToolCall) -> ToolCall:
+            return replace(call, arguments=json.dumps({"path": "b"}), name="other")
+
+        def after_tool(self, call: ToolCall, result: str) -> str:
+            seen.append(result)
+            return result.upper()
+
+    looks = Callbacks(
+        before_tool=lambda call: seen.append(call.arguments), after_tool=lambda _, text: f"({text})"
+    )
+    runner = runner_with(disc, Elsewhere(), looks)
+    await runner.run("go", session_id="s")
+    assert disc.gone == ["b"]
+    assert seen == ['{"path": "b"}', "b is gone, key hush-hush"]
+    assert await results_in(runner) == ["(B IS GONE, KEY HUSH-HUSH)"]
+
+
+@pytest.mark.parametrize("check", [lambda call: 1 / 0, lambda call: True, lambda call: asyncio.sleep(9)])
+async def test_where_a_check_fails_the_call_is_not_run(check: Any) -> None:
+    disc = Disc()
+    runner = runner_with(disc, Callbacks(before_tool=check), callback_seconds=0.2)
+    result = await runner.run("go", session_id="s")
+    assert (result.status, disc.gone) == ("answered", [])
+    assert [failure.point for failure in result.callback_failures] == ["before_tool"]
+
+
+async def test_a_prompt_is_refused_without_asking_the_model() -> None:
+    def refuse(request: ModelRequest) -> Answer | None:
+        asks = "password" in str(request.messages[-1]["content"])
+        return Answer(message=Message.assistant("I say no passwords.")) if asks else None
+
+    runner = runner_with(Disc(), Callbacks(before_model=refuse), answers=["Hello."])
+    assert (await runner.run("The password?", session_id="s")).output == "I say no passwords."
+    assert (await runner.run("Hello?", session_id="s")).output == "Hello."
+    model: Any = runner.agent.model
+    assert len(model.requests) == 1
+
+
+async def test_a_request_is_sent_otherwise_and_an_answer_stored_otherwise() -> None:
+    def more(request: ModelRequest) -> ModelRequest:
+        return replace(request, messages=(*request.messages, {"role": "user", "content": "Briefly."}))
+
+    def shorter(answer: Answer) -> Answer:
+        return replace(answer, message=Message.assistant(answer.message.text[:4]))
+
+    runner = runner_with(
+        Disc(), Callbacks(before_model=more, after_model=shorter), answers=["A long answer."]
+    )
+    result = await runner.run("go", session_id="s")
+    model: Any = runner.agent.model
+    assert model.requests[0].messages[-1]["content"] == "Briefly."
+    assert result.output == "A lo"
+    assert "Briefly." not in str(await runner.events("s"))
+
+
+async def test_hooks_see_no_secrets() -> None:
+    seen: list[str] = []
+    hooks = Callbacks(
+        after_tool=lambda call, result: seen.append(result),
+        after_model=lambda answer: seen.append(answer.message.text),
+    )
+    answers = [DELETE, "the key is hush-hush"]
+    runner = runner_with(Disc(), hooks, answers=answers, redact=Secrets(["hush-hush"]))
+    await runner.run("go", session_id="s")
+    assert "hush-hush" not in str(seen)
+    assert any("is gone" in text for text in seen)
+
+
+@pytest.mark.parametrize(
+    ("functions", "says"),
+    [
+        ({"before_tools": print}, "before_tools"),
+        ({"before_tool": 5}, "before_tool=5"),
+        ({"after_tool": lambda call: None}, "two arguments"),
+    ],
+)
+def test_functions_by_other_names_and_of_other_forms_are_refused(functions: Any, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        runner_with(Disc(), Callbacks(**functions))
