@@ -10,6 +10,7 @@ from agentloop._plumbing.faces import loaded_later
 if TYPE_CHECKING:
     from agentloop import compaction as compaction, stores as stores, strategies as strategies
     from agentloop import stream as stream, testing as testing, triggers as triggers, workspace as workspace
+    from agentloop.background import Background as Background
     from agentloop.callbacks import Callbacks as Callbacks, Deny as Deny, Focus as Focus
     from agentloop.callbacks import Replace as Replace, Veto as Veto
     from agentloop.compaction import Compaction as Compaction, compact_messages as compact_messages
@@ -51,6 +52,7 @@ else:
     __all__, __getattr__, __dir__ = loaded_later(
         __name__,
         {
+            "background": "Background",
             "callbacks": "Callbacks Deny Focus Replace Veto",
             "compaction": "Compaction compact_messages compact_messages_async",
             "errors": "AgentLoopError BadAnswerError ConflictError ContextOverflowError ContextTooLongError "

@@ -360,6 +360,7 @@ TABLE["Task"] = (
         "since": Range((*NO_NUMBER, inf, "3"), (None, 0, 0.5), "from 0 to"),
     },
 )
+TABLE["Background"] = partial(agentloop.Background, workdir="."), {"most_running": whole(1)}
 TABLE["Todo"] = agentloop.Todo, {"remind_after": whole_or_none(1)}
 
 CASES = [(name, argument) for name, (_, ranges) in TABLE.items() for argument in ranges]

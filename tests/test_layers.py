@@ -40,6 +40,7 @@ ORDER = [
     "todo",
     "skills",
     "task_board",
+    "background",
     "triggers",
     "strategies",
     "results",

@@ -1,14 +1,15 @@
 """What tool sets pin stays in sight over compactions, within its room; what they remind of is said once."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop import Agent, Compaction, Message, Runner, SyncRunner, Todo, Tool, ToolSet
+from agentloop import Agent, Compaction, Message, RunContext, Runner, SyncRunner, Todo, Tool, ToolSet
 from agentloop.codec import decode, encode
 from agentloop.compaction import Note
 from agentloop.context import Budget, Context
@@ -20,6 +21,7 @@ from agentloop.prompts import KEPT_IN_SIGHT
 from agentloop.sessions.checkpoint import checkpoint_of, context_in
 from agentloop.stores import SQLiteStore
 from agentloop.strategies import Cut, KeepRecentTurns, SlidingWindow, Summary, Tiered, replaced_by
+from agentloop.stream import ToolProgress
 from agentloop.testing import ScriptedModel, calls
 from agentloop.triggers import TurnCount
 from tests.kit import added, assert_valid
@@ -47,6 +49,12 @@ class Broken(ToolSet):
 
     def reminder(self, messages: Sequence[Message]) -> str:
         raise RuntimeError("no reminders today")
+
+    async def notice(self, context: RunContext[Any]) -> str:
+        raise RuntimeError("no notices today")
+
+    async def run_ended(self, session_id: str) -> Mapping[str, str]:
+        raise RuntimeError("no ends today")
 
 
 TALK = tuple(f"Tell me of garden number {number}. " + "The snails came. " * 60 for number in range(6))
@@ -157,7 +165,14 @@ def test_what_fails_or_is_no_text_is_left_out_and_the_others_stay(
     assert "KX-4711" in text
     assert model.requests[-1].messages[-1]["content"] == "3"
     told = caplog.text
-    for words in ("Broken.pinned", "no pins today", "Broken.reminder", "it must give a text, not int"):
+    for words in (
+        "Broken.pinned",
+        "no pins today",
+        "Broken.reminder",
+        "no notices",
+        "no ends",
+        "it must give a text, not int",
+    ):
         assert words in told
 
 
@@ -384,3 +399,36 @@ def test_a_note_instead_of_a_summary_is_followed_by_what_is_pinned(tmp_path: Pat
         assert runner.compact("s").status == "done"
         runner.run("And now?", session_id="s")
     assert len(kept_in(model.requests[-1])) == 1
+
+
+async def test_what_a_set_tells_stands_behind_one_result_and_is_shown_at_the_end() -> None:
+    class Doors(ToolSet):
+        """Tells of each call once, and at the end which was told last."""
+
+        def __init__(self) -> None:
+            self.last = ""
+
+        async def notice(self, context: RunContext[Any]) -> str:
+            told = [each.message.text for each in await context.said()]
+            self.last = context.call_id
+            return f"door {sum('a door' in text for text in told)} is a door"
+
+        async def run_ended(self, session_id: str) -> Mapping[str, str]:
+            return {self.last: f"closed in {session_id}"}
+
+    async def both(context: RunContext[Any]) -> str:
+        """Call another tool."""
+        return (await context.call_tool("add", {})).text + (await context.call_tool("none", {})).text
+
+    add = Tool(name="add", description="Adds.", parameters={"type": "object"}, function=lambda: "3")
+    steps = [calls(("add", {}), ("add", {})), calls(both={})]
+    model = ScriptedModel([*steps, "Done."])
+    async with Runner(Agent(model, tools=[Doors(), add, both]), transcripts=None) as runner:
+        events = [event async for event in runner.stream("Go.", session_id="s")]
+    results = [str(each["content"]) for each in model.requests[-1].messages if each["role"] == "tool"]
+    assert results[0] == "3\n[Reminder: door 0 is a door]"
+    assert results[1] == "3"
+    assert results[2].startswith("3There is no tool 'none'.")
+    assert results[2].endswith("\n[Reminder: door 1 is a door]")
+    told = [(each.call_id, each.text) for each in events if isinstance(each, ToolProgress)]
+    assert told == [(steps[1][0].id, "closed in s")]

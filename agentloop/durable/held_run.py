@@ -164,9 +164,10 @@ class HeldRun:
             await self._held[1].leave()
 
     async def let_go(self) -> None:
-        """Let go of the session, of the run's thread and of whoever watches."""
+        """Let go of the session, of the run's thread, of what tool sets hold and of whoever watches."""
         self._thread.stop()
         if self.run is not None:
+            await self.run.put_away()
             self.run.emitter.callback_list.close()
         if self._held is not None:
             await self._held[0].aclose()

@@ -332,7 +332,7 @@ class Execution:
         if call is None:
             return {}
         if by != self.id and not may_run_again(run, call):
-            await self._store_result(run, interrupted_record(run, call), None)
+            await self._store_result(run, await interrupted_record(run, session, call), None)
             return {"interrupted": call_id}
         if call_id not in self._answers:
             self._answers[call_id] = await answer_one(run, session, call, share=share)
@@ -359,6 +359,7 @@ class Execution:
         if run is None:
             self.held.say_end(status, error)
             return {"status": status, "error": error}
+        await run.put_away()
         self.held.place.config.learn(run)
         output, limit = await self._output(run, status), how.get("limit")
         await run.show_end(status, output=output, error=error, reason=reason, limit=limit)
@@ -371,6 +372,7 @@ class Execution:
         if run is None:
             self.held.say_end(status, error)
             return
+        await to_its_end(run.put_away())
         with contextlib.suppress(StoreError):
             for _ in range(CONFLICTS):
                 # A tool that was cut off may still store its result meanwhile.

@@ -77,8 +77,11 @@ async def execute_run(
             run = await config.new_run(session_id, sink, hold=hold, deps=deps, limits=limits, parent=parent)
             run.has_lapsed = hold.has_lapsed
             try:
-                with hold.working(run.check_alone):
-                    ended = await loop(RunSteps(run=run, session=session, message=message))
+                try:
+                    with hold.working(run.check_alone):
+                        ended = await loop(RunSteps(run=run, session=session, message=message))
+                finally:
+                    await to_its_end(run.put_away())
                 await to_its_end(run.end(ended.status, ended.reason))
             except BaseException as error:  # a cancellation, too, is an end that the log tells; raised again
                 failure = as_run_failure(error) if is_leaked(error) else error

@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from agentloop.context import Budget, Context, RequestPrefix, TokenCounter, coun
 from agentloop.emitter import Emitter
 from agentloop.errors import ContextTooLongError, TakenOverError
 from agentloop.events import Event, MessageRecord, RunEndRecord
-from agentloop.messages import CallIds, Message, SeenMessage, Usage
+from agentloop.messages import CallIds, Message, SeenMessage, ToolCall, Usage
 from agentloop.models import Answer, AsksWindow
 from agentloop.prompts import LIMIT_BEFORE_CALL
 from agentloop.run.agent import Agent, ContextOfRun, SubAgent
@@ -28,7 +29,7 @@ from agentloop.stream import (
     RunStatus,
     ToolProgress,
 )
-from agentloop.tools import RunContext, RunThread, ToolAnswer, ToolRegistry
+from agentloop.tools import RunContext, RunThread, ToolAnswer, ToolRegistry, put_away_by
 
 
 class KeepsContext(Protocol):
@@ -247,6 +248,12 @@ class Run:
         )
         await self.emitter.emit(ended)
 
+    async def put_away(self) -> None:
+        """Let tool sets put away what they hold for this run, and show what they tell of it."""
+        for each in self.agent.tool_sets:
+            for call_id, text in (await put_away_by(each, self.emitter.session_id)).items():
+                self.emitter.emit_beside(ToolProgress(call_id=call_id, text=text))
+
     async def check_alone(self) -> None:
         """Look whether the session is still the one that this run last stored something in, and its alone.
 
@@ -278,8 +285,12 @@ class Run:
         async def said() -> Sequence[SeenMessage]:
             return (await session.whole()).context.seen()
 
+        async def call_tool(name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+            called = ToolCall(id=call_id, name=name, arguments=json.dumps(arguments))
+            return await self.registry.answer(called, context, self.thread)
+
         try:
-            yield ContextOfRun(
+            context = ContextOfRun(
                 session_id=self.emitter.session_id,
                 run_id=self.id,
                 call_id=call_id,
@@ -288,7 +299,9 @@ class Run:
                 on_progress=progress,
                 redact=self.emitter.hide,
                 said=said,
+                call_tool=call_tool,
                 run_agent=partial(self.run_sub_agent, self, call_id),
             )
+            yield context
         finally:
             under_way = False

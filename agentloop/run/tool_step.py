@@ -18,7 +18,7 @@ from agentloop.prompts import INTERRUPTED, REMINDER, REPEATED
 from agentloop.run.state import Run
 from agentloop.sessions import Session
 from agentloop.stream import CallRepeated, MessageAdded, ToolEnded, ToolStarted, ToolStatus
-from agentloop.tools import ToolAnswer, reminder_from, spill
+from agentloop.tools import ToolAnswer, notice_from, reminder_from, spill
 
 MOST_RESULT_TOKENS = 10_000
 """Results longer than this are shortened when they are made, however large the window."""
@@ -59,7 +59,7 @@ async def settle(run: Run, session: Session, calls: Sequence[ToolCall]) -> Sessi
     Idempotent tools run again; any other call is answered as interrupted, its effect unknown.
     """
     again = [call for call in calls if may_run_again(run, call)]
-    lost = [interrupted_record(run, call) for call in calls if call not in again]
+    lost = [await interrupted_record(run, session, call) for call in calls if call not in again]
     if lost:
         session = await run.record(session, *lost)
     return await _SideBySide(run, session, again, share=len(calls)).answer_all()
@@ -71,9 +71,9 @@ def may_run_again(run: Run, call: ToolCall) -> bool:
     return bool(known and known.idempotent)
 
 
-def interrupted_record(run: Run, call: ToolCall) -> MessageRecord:
+async def interrupted_record(run: Run, session: Session, call: ToolCall) -> MessageRecord:
     """The record that answers a call as interrupted, its effect unknown."""
-    return run.record_of(Message.tool(call.id, INTERRUPTED))
+    return run.record_of(Message.tool(call.id, INTERRUPTED + await _told_with(run, session, call)))
 
 
 async def answer_one(
@@ -206,7 +206,7 @@ async def _checked(run: Run, session: Session, call: ToolCall) -> ToolAnswer:
 async def _result(run: Run, session: Session, reply: _Reply, share: int) -> MessageRecord:
     """The record of a result of a batch of `share`; a long one stands there head and tail, whole in a file.
 
-    Behind the first result of a batch stands what tool sets remind of.
+    Behind the first result of a batch stands what tool sets tell and remind of.
     """
     text, spilled = run.emitter.hide(reply.answer.text), None
     times = run.spending.add_result(reply.call, text)
@@ -218,26 +218,29 @@ async def _result(run: Run, session: Session, reply: _Reply, share: int) -> Mess
     if times >= REPEATS_TOLD:
         text += REPEATED.format(times=times)
         await run.emitter.emit(CallRepeated(call_id=reply.call.id, name=reply.call.name, times=times))
-    text += await _reminders(run, session, reply.call)
+    text += await _told_with(run, session, reply.call)
     known = run.registry.get(reply.call.name)
     message = Message.tool(reply.call.id, text)
     return run.record_of(message, keep=bool(known and known.keep), spilled=spilled)
 
 
-async def _reminders(run: Run, session: Session, call: ToolCall) -> str:
-    """What tool sets remind of with this batch of calls, where this is the first of them."""
+async def _told_with(run: Run, session: Session, call: ToolCall) -> str:
+    """What tool sets tell and remind of with this batch of calls, where this is the first of them."""
     if not (sets := run.agent.tool_sets):
         return ""
     messages = session.context.messages
     asked = next((message for message in reversed(messages) if message.role == "assistant"), None)
     if asked is None or call.id not in [each.id for each in asked.tool_calls[:1]]:
         return ""
-    texts = [await reminder_from(each, messages) for each in sets]
+    texts: list[str] = []
+    with run.context_for(session, call.id) as context:
+        for each in sets:
+            texts += (await notice_from(each, context), await reminder_from(each, messages))
     return "".join(REMINDER.format(text=_reminder(run, text)) for text in texts if text)
 
 
 def _reminder(run: Run, text: str) -> str:
-    """What a tool set reminds of in one line, a long one head and tail."""
+    """What a tool set tells or reminds of in one line, a long one head and tail."""
     short = fitted(run.emitter.hide(text), max_tokens=MOST_REMINDER_TOKENS, counter=run.counter)
     return " ".join(short.split())
 

@@ -1,10 +1,11 @@
 """What a tool may know of the run that calls it."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from agentloop.messages import SeenMessage, Usage
+from agentloop.tools.invoke import ToolAnswer
 
 Deps = TypeVar("Deps")
 
@@ -23,6 +24,11 @@ async def _said_nothing() -> Sequence[SeenMessage]:
     return ()
 
 
+async def _no_tools(name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+    """What is answered to a call that is outside of any run."""
+    return ToolAnswer(f"There is no tool {name!r}: nothing runs here.", "error")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext(Generic[Deps]):
     """Who calls, and for whom; a tool's parameter annotated with it is filled in and hidden from the schema.
@@ -32,7 +38,8 @@ class RunContext(Generic[Deps]):
 
     A result is redacted as a whole where the run redacts. A tool that cuts a text into pieces redacts it with
     `redact` before, so that no secret is cut in two; it may be called in any thread. `said` reads what was
-    said in the session up to the call, oldest first.
+    said in the session up to the call, oldest first. `call_tool` calls another tool of the agent by its name,
+    and raises nothing where that fails.
     """
 
     session_id: str
@@ -43,6 +50,7 @@ class RunContext(Generic[Deps]):
     on_progress: Callable[[str], None] = _said_to_nobody
     redact: Callable[[str], str] = _as_it_is
     said: Callable[[], Awaitable[Sequence[SeenMessage]]] = _said_nothing
+    call_tool: Callable[[str, Mapping[str, Any]], Awaitable[ToolAnswer]] = _no_tools
 
     def progress(self, text: str) -> None:
         """Say how far the tool has come to whoever watches the run."""

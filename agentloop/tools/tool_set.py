@@ -1,16 +1,19 @@
 """Tool sets: tools that belong together, and what the model is to keep in sight of them."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any
+from typing import Any, TypeVar
 
-from agentloop._plumbing.aio import within
+from agentloop._plumbing.aio import ENDING_SECONDS, within
 from agentloop._plumbing.callables import name_of
 from agentloop._plumbing.host_logging import warn
 from agentloop._plumbing.to_text import words_of
 from agentloop.errors import UsageError
 from agentloop.messages import Json, Message, SeenMessage
 from agentloop.tools.registry import Tool
+from agentloop.tools.run_context import RunContext
+
+T = TypeVar("T")
 
 REMINDER_SECONDS = 2.0
 
@@ -18,8 +21,9 @@ REMINDER_SECONDS = 2.0
 class ToolSet:
     """Tools that belong together, for the `tools` of an agent; override what it needs of this.
 
-    A set holds nothing of any session: what it says is made from what was said there, so it is the same
-    after a crash, and in another process. What raises says nothing, and a line of the host's log tells why.
+    What a set says is made from what was said in the session, so it is the same after a crash, and in another
+    process. What it holds beside that for a run it puts away at the run's end. A method that raises says
+    nothing, and a line of the host's log tells why.
 
     Example:
         >>> from agentloop import Agent, OfflineModel
@@ -59,6 +63,45 @@ class ToolSet:
         look outside of the session, for two seconds at most.
         """
         return ""
+
+    async def notice(self, context: RunContext[Any]) -> str:
+        """What has happened meanwhile that the model is to be told of now; empty for nothing.
+
+        It is asked for and stands as a reminder does. What was told stands in what `context.said` reads: what
+        does not, since it could not be stored, is to be told again. It may take ten seconds.
+        """
+        return ""
+
+    async def run_ended(self, session_id: str) -> Mapping[str, str]:
+        """Put away what is held for the run of this session, which ends now, in whatever way.
+
+        Who watches the run is shown what it returns: texts by the ids of the calls that they are about. It
+        may take ten seconds.
+        """
+        return {}
+
+
+async def notice_from(each: ToolSet, context: RunContext[Any]) -> str:
+    """What this set tells of now; nothing where it fails, as in `text_from`."""
+    told = await _waited(each.notice, context)
+    return text_from(lambda: "" if told is None else told)
+
+
+async def put_away_by(each: ToolSet, session_id: str) -> Mapping[str, str]:
+    """What this set tells at the end of a run of that session; nothing where it fails."""
+    told = await _waited(each.run_ended, session_id) or {}
+    return {str(name): str(text) for name, text in told.items()} if isinstance(told, Mapping) else {}
+
+
+async def _waited(ask: Callable[..., Awaitable[T]], *given: object) -> T | None:
+    async def asked() -> T:
+        return await ask(*given)
+
+    try:
+        return await within(asked(), seconds=ENDING_SECONDS)
+    except Exception as error:  # noqa: BLE001 — a tool set of the user's own may raise anything
+        _left_out(ask, error)
+        return None
 
 
 def tool_of(

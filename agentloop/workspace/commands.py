@@ -12,9 +12,10 @@ import signal
 import time
 import uuid
 from asyncio.subprocess import Process
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from agentloop.tools import RunContext, tool
 from agentloop.workspace.folder import Folder, WorkspaceError
 
 _PROCESSES = Path("/proc")
+_MARK = "AGENTLOOP_COMMAND_"
 _MOST_PASSES = 50
 """What is killed may have started others that the pass before did not see; who starts them faster than half a
 second of passes kills them is left."""
@@ -42,7 +44,7 @@ whoever else still holds the pipe open may hold it for ever. Our own figure."""
 
 
 @dataclass(slots=True)
-class _Output:
+class Output:
     """The first and the last half MiB of what was printed, and on either side of the gap a little more.
 
     What is more is only looked at: a secret that stands at the gap is seen whole there.
@@ -99,37 +101,38 @@ class Commands:
         """
         if not 0 < timeout_seconds <= MOST_SECONDS:
             raise WorkspaceError(f"timeout_seconds must be more than 0 and at most {MOST_SECONDS}")
-        output = _Output()
-        seen = without_secrets(os.environ, but=self.pass_env)
-        status = await _run(command, self.folder.root, seen, timeout_seconds, output)
+        output = Output()
+        mark = f"{_MARK}{uuid.uuid4().hex}"
+        status = await self.run(command, mark, output, seconds=timeout_seconds)
         text = await in_thread(output.text, context.redact if context else str)
-        return "\n".join(part for part in (text, _ending(status, timeout_seconds)) if part)
+        return "\n".join(part for part in (text, ending(status, timeout_seconds)) if part)
+
+    async def run(self, command: str, mark: str, output: Output, *, seconds: float | None) -> int | None:
+        """Run it to its end; the exit status, negative for a signal, or None when time was up.
+
+        `mark` is the name of the variable that its processes are known by.
+        """
+        environment = without_secrets(os.environ, but=self.pass_env)
+        read_end, write_end = os.pipe()
+        with _under_mark(mark), FileIO(read_end, "rb") as source:
+            with FileIO(write_end, "wb") as target:
+                process = await asyncio.create_subprocess_shell(
+                    command,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=target,
+                    stderr=asyncio.subprocess.STDOUT,
+                    cwd=self.folder.root,
+                    env={**environment, mark: "1"},
+                    start_new_session=True,
+                )
+            reading = asyncio.create_task(_read(source, output))
+            try:
+                return await _wait(process, seconds, reading)
+            finally:
+                await to_its_end(_end(process, mark, reading))
 
 
-async def _run(
-    command: str, root: Path, environment: Mapping[str, str], seconds: float, output: _Output
-) -> int | None:
-    """Run it to its end; the exit status, negative for a signal, or None when time was up."""
-    read_end, write_end = os.pipe()
-    with mark_command() as mark, FileIO(read_end, "rb") as source:
-        with FileIO(write_end, "wb") as target:
-            process = await asyncio.create_subprocess_shell(
-                command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=target,
-                stderr=asyncio.subprocess.STDOUT,
-                cwd=root,
-                env={**environment, mark: "1"},
-                start_new_session=True,
-            )
-        reading = asyncio.create_task(_read(source, output))
-        try:
-            return await _wait(process, seconds, reading)
-        finally:
-            await to_its_end(_end(process, mark, reading))
-
-
-async def _wait(process: Process, seconds: float, reading: asyncio.Task[None]) -> int | None:
+async def _wait(process: Process, seconds: float | None, reading: asyncio.Task[None]) -> int | None:
     try:
         async with asyncio.timeout(seconds):
             status = await process.wait()
@@ -150,7 +153,7 @@ async def _end(process: Process, mark: str, reading: asyncio.Task[None]) -> None
     await asyncio.wait({reading})
 
 
-async def _read(source: FileIO, output: _Output) -> None:
+async def _read(source: FileIO, output: Output) -> None:
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
@@ -165,7 +168,8 @@ def _text(data: bytearray) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _ending(status: int | None, seconds: float) -> str:
+def ending(status: int | None, seconds: float | None = None) -> str:
+    """How a command ended, in words; a status of None is one whose time was up."""
     if status is None:
         return f"[killed after {seconds:g} s, when its time was up]"
     return f"[exit status {status}]" if status >= 0 else f"[killed by signal {-status}]"
@@ -178,26 +182,31 @@ def end_all() -> None:
 
 
 @contextmanager
-def mark_command() -> Iterator[str]:
-    """A mark of its own for a command that runs within the block: the name of a variable."""
-    mark = f"AGENTLOOP_COMMAND_{uuid.uuid4().hex}"
+def _under_mark(mark: str) -> Iterator[None]:
+    """A command with this mark is under way within the block."""
     _under_way.add(mark)
     try:
-        yield mark
+        yield
     finally:
         _under_way.discard(mark)
 
 
-def kill_marked(mark: str) -> None:
-    """Kill all that carry the mark, and what they start meanwhile; blocks for a moment."""
-    for _ in range(_MOST_PASSES):
+def mark_of_job(*names: str) -> str:
+    """The mark of a command that other processes find by these names."""
+    return f"{_MARK}{sha256(chr(0).join(names).encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def kill_marked(mark: str) -> bool:
+    """Kill all that carry the mark, and what they start meanwhile; whether there was any. Blocks a moment."""
+    for tries in range(_MOST_PASSES):
         found = list(_processes_with(f"{mark}=".encode()))
         for number in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(number, signal.SIGKILL)
         if not found:
-            return
+            return tries > 0
         time.sleep(_PAUSE_SECONDS)
+    return True
 
 
 def _processes_with(mark: bytes) -> Iterator[int]:

@@ -52,10 +52,7 @@ def workspace_tools(
     allowed = {allow} if isinstance(allow, str) else set(allow)
     if unknown := sorted(allowed.difference(PERMISSIONS)):
         raise UsageError(f"nothing called {unknown[0]!r} can be allowed: use {' or '.join(PERMISSIONS)}")
-    root = Path(workdir)
-    if not root.is_dir():
-        raise UsageError(f"no working folder at {str(workdir)!r}: make it or name another")
-    folder = Folder(root=root.resolve())
+    folder = Folder.at(workdir)
     passed = frozenset({pass_env} if isinstance(pass_env, str) else pass_env)
     files, edits = Files(folder=folder), Edits(folder=folder)
     commands = Commands(folder=folder, pass_env=passed)

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentloop.errors import UsageError
+
 MOST_BYTES = 64 * 1024 * 1024
 
 _UNSHOWN = frozenset({"__pycache__", "CVS", "_darcs"})
@@ -33,6 +35,18 @@ class Folder:
     """`root` is a real path: absolute, without links."""
 
     root: Path
+
+    @classmethod
+    def at(cls, path: Path | str) -> "Folder":
+        """The folder at this path.
+
+        Raises:
+            UsageError: there is none.
+        """
+        root = Path(path)
+        if not root.is_dir():
+            raise UsageError(f"no working folder at {str(path)!r}: make it or name another")
+        return cls(root=root.resolve())
 
     def inside(self, path: str) -> tuple[str, ...]:
         """The names that lead from the root to where `path` really is; none for the root itself.
