@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from agentloop.tools import RunContext as RunContext, Tool as Tool, ToolRegistry as ToolRegistry
     from agentloop.todo import Todo as Todo
     from agentloop.tools import ToolSet as ToolSet, tool as tool
+    from agentloop.worktrees import Worktrees as Worktrees
 else:
     __all__, __getattr__, __dir__ = loaded_later(
         __name__,
@@ -78,6 +79,7 @@ else:
             "team": "Letter Team",
             "todo": "Todo",
             "tools": "RunContext Tool ToolRegistry ToolSet tool",
+            "worktrees": "Worktrees",
         },
         submodules="compaction stores strategies stream testing triggers workspace",
     )

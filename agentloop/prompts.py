@@ -354,3 +354,32 @@ job at once. A later result tells you that it has ended. What still runs when yo
 CHECK_DESCRIPTION = """Show how a job stands and what it printed so far, or without an id all jobs. To wait \
 for its end, give wait_seconds."""
 STOP_DESCRIPTION = """Stop a job that is still running; shows what it printed."""
+
+WORKTREE = "[Worktree {name}]"
+"""How it begins what is said of one."""
+
+WORKTREE_ENTERED = WORKTREE + " Your file tools work here now."
+WORKTREES_INSTRUCTIONS = """Each task is done in a worktree of its own, a copy of the repository on a \
+branch. Enter it with worktree_enter before you touch files; merge it when the task is done."""
+WORKTREE_ENTER_DESCRIPTION = """Enter the worktree of a task, which is made where there is none: your file \
+tools then see that folder alone."""
+WORKTREE_LIST_DESCRIPTION = "List the worktrees, each with what is not merged of it."
+WORKTREE_MERGE_DESCRIPTION = """Commit what is in a worktree, and merge it into the repository. Where both \
+sides changed the same lines, the files are named: edit them in the worktree, then merge again."""
+WORKTREE_REMOVE_DESCRIPTION = """Remove a worktree. Commits that are not merged stay on its branch. With \
+discard, changes that are not committed go with it, and its branch too."""
+WORKTREE_MERGED = WORKTREE + " It is merged: {root} has all of it."
+WORKTREE_CONFLICTS = (
+    WORKTREE
+    + """ Both sides changed these files; they have conflict markers now, and the \
+repository is as it was. Edit them, then merge again:
+{files}"""
+)
+WORKTREE_UNMERGEABLE = (
+    WORKTREE
+    + """ Not merged, and all is as it was: both sides changed what no editing \
+can join. The branch {branch} has this side of:
+{files}"""
+)
+WORKTREE_REMOVED = WORKTREE + " It is removed{more}."
+WORKTREES_NONE = "(no worktrees)"

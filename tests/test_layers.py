@@ -41,6 +41,7 @@ ORDER = [
     "skills",
     "task_board",
     "background",
+    "worktrees",
     "triggers",
     "strategies",
     "results",

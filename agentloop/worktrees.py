@@ -1,0 +1,418 @@
+"""Worktrees: a copy of a git repository for each task, so that tasks side by side do not meet in its files.
+
+Git runs as a program. What a repository's own settings could have it run is switched off: hooks, the monitor
+of its files, filters, drivers of merges, remotes. Those of the user's own settings stay, but for hooks and
+the monitor.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentloop._plumbing.aio import in_thread
+from agentloop._plumbing.callables import is_async, name_of
+from agentloop._plumbing.checks import shown
+from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.private_files import make_ignored_folder
+from agentloop.context import results_of
+from agentloop.errors import RetryTool, UsageError
+from agentloop.messages import Json, SeenMessage
+from agentloop.prompts import (
+    WORKTREE,
+    WORKTREE_CONFLICTS,
+    WORKTREE_ENTER_DESCRIPTION,
+    WORKTREE_ENTERED,
+    WORKTREE_LIST_DESCRIPTION,
+    WORKTREE_MERGE_DESCRIPTION,
+    WORKTREE_MERGED,
+    WORKTREE_REMOVE_DESCRIPTION,
+    WORKTREE_REMOVED,
+    WORKTREE_UNMERGEABLE,
+    WORKTREES_INSTRUCTIONS,
+    WORKTREES_NONE,
+    first_given,
+)
+from agentloop.tools import BoundArguments, RunContext, Signature, Tool, ToolSet
+from agentloop.workspace import workspace_tools
+
+ENTER = "worktree_enter"
+BRANCHES = "agentloop/"
+FOLDER = ".worktrees"
+GIT_SECONDS = 120
+MOST_NAMED = 20
+
+_NAME = pattern(r"(?!.*\.\.)(?!.*\.lock$)[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
+_MARKERS = (b"<<<<<<< ", b">>>>>>> ")
+_SETTINGS = r"^(user\.(name|email)|filter\..*\.(clean|smudge|process|required)|merge\..*\.driver)$"
+"""Who commits, and by what git runs programs on files: https://git-scm.com/docs/gitattributes"""
+_OFF = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.pager": "cat",
+    "core.editor": "true",
+    "commit.gpgSign": "false",
+    "submodule.recurse": "false",
+    "diff.ignoreSubmodules": "dirty",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "merge.verifySignatures": "false",
+}
+_NOBODY = {"user.name": "agentloop", "user.email": "agentloop@localhost"}
+_OWN = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+"""What of the environment is the user's, and says nothing of where git works."""
+
+_MERGES_TEXT = "git merge-file %A %O %B"
+"""What git does with text itself, in the place of a repository's own program."""
+
+_OF_TASK: Json = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "description": "The task, in one short word: fix-login."}},
+    "required": ["name"],
+}
+_REMOVE: Json = {**_OF_TASK, "properties": {**_OF_TASK["properties"], "discard": {"type": "boolean"}}}
+_NOTHING: Json = {"type": "object", "properties": {}}
+
+
+@dataclass(frozen=True)
+class Worktrees(ToolSet):
+    """A git worktree for each task: made, worked in, merged and removed; and the file tools that work there.
+
+    The model enters one by `worktree_enter(name)`. From then on the built-in tools (see `workspace_tools` for
+    `allow`) see that folder alone, in that session: each sub-agent has its own. `worktree_merge` commits what
+    is there on the branch `agentloop/NAME` and brings it to the branch that the repository has checked out.
+    A conflict is met in the worktree and named, so the repository's own files are never left half merged.
+    `worktree_remove` refuses where something is not committed, unless it is told to discard it; commits that
+    are not merged stay on their branch.
+
+    `repository` is the folder at the repository's top; the worktrees lie below it in `.worktrees`, which git
+    does not see. Any number of processes may work on them at once. Each verb of this class is a tool too.
+
+    Example:
+        >>> from agentloop import Agent, OfflineModel
+        >>> Worktrees("no/such/place")
+        Traceback (most recent call last):
+        agentloop.errors.UsageError: no folder at 'no/such/place': name the top of a git repository
+
+    Raises:
+        UsageError: git is not installed, or the folder is not the top of a repository that git trusts and
+            that has a commit; `allow` has another word.
+    """
+
+    repository: Path | str
+    allow: Collection[str] = field(default=("write",), kw_only=True)
+    priority = 15
+    _root: Path = field(init=False, repr=False, compare=False)
+    _kept_in: str = field(init=False, repr=False, compare=False)
+    """Where git keeps what it knows of the worktrees."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.repository, str | Path) or self.repository == "":
+            raise UsageError(f"repository must be the path of a folder, not {shown(self.repository)}")
+        if shutil.which("git") is None:
+            raise UsageError("git is not installed: install it to use Worktrees")
+        root = Path(self.repository).resolve()
+        if not root.is_dir():
+            raise UsageError(f"no folder at {str(self.repository)!r}: name the top of a git repository")
+        object.__setattr__(self, "_root", root)
+        workspace_tools(root, allow=self.allow)
+        try:
+            top = self._git(root, "rev-parse", "--show-toplevel").stdout.strip()
+            common = self._git(root, "rev-parse", "--path-format=absolute", "--git-common-dir").stdout.strip()
+            self._git(root, "rev-parse", "--verify", "HEAD")
+        except RetryTool as error:
+            raise UsageError(f"{str(root)!r} is no git repository with a commit: {error}") from error
+        object.__setattr__(self, "_kept_in", f"{common}/worktrees/")
+        if Path(top).resolve() != root:
+            raise UsageError(f"{str(root)!r} is not the top of its git repository: {top!r} is")
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The verbs, and the file tools."""
+        verbs = (
+            (ENTER, WORKTREE_ENTER_DESCRIPTION, _OF_TASK, self.enter),
+            ("worktree_list", WORKTREE_LIST_DESCRIPTION, _NOTHING, self.list),
+            ("worktree_merge", WORKTREE_MERGE_DESCRIPTION, _OF_TASK, self.merge),
+            ("worktree_remove", WORKTREE_REMOVE_DESCRIPTION, _REMOVE, self.remove),
+        )
+        made = [
+            Tool(name=name, description=text, parameters=schema, function=verb, idempotent=True)
+            for name, text, schema, verb in verbs
+        ]
+        files = (Tool.of(each) for each in workspace_tools(self._root, allow=self.allow))
+        return (*made, *(self._in_worktree(each) for each in files))
+
+    @property
+    def instructions(self) -> str:
+        """That each task has a worktree of its own."""
+        return WORKTREES_INSTRUCTIONS
+
+    def path(self, name: str) -> Path:
+        """Where the worktree of this task lies, whether or not it is there.
+
+        Raises:
+            RetryTool: it is no name.
+        """
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise RetryTool(f"{shown(name)} is no name: use 1 to 64 letters, digits, and . _ - between them")
+        return self._root / FOLDER / name
+
+    def enter(self, name: str) -> str:
+        """Make the worktree where there is none, on its branch where that was kept.
+
+        Raises:
+            RetryTool: it is no name, or git cannot make it.
+        """
+        with self._alone(name) as tree:
+            if not self._is_there(tree):
+                branch = f"{BRANCHES}{name}"
+                self._git(self._root, "worktree", "prune")
+                is_kept = self._has_branch(branch)
+                new = ("--", str(tree), branch) if is_kept else ("-b", branch, "--", str(tree))
+                self._git(self._root, "worktree", "add", *new)
+        return WORKTREE_ENTERED.format(name=name)
+
+    def list(self) -> str:
+        """The worktrees, a line each.
+
+        Raises:
+            RetryTool: git cannot tell.
+        """
+        folder = self._root / FOLDER
+        trees = sorted(each for each in folder.iterdir() if self._is_there(each)) if folder.is_dir() else []
+        return "\n".join(f"{tree.name}: {self._state(tree)}" for tree in trees) or WORKTREES_NONE
+
+    def merge(self, name: str) -> str:
+        """Commit what is in the worktree, and bring it to the repository's own branch; or the conflicts.
+
+        Raises:
+            RetryTool: there is no such worktree, conflict markers are left in it, or git refuses: what is not
+                committed in the repository itself is never overwritten.
+        """
+        with self._alone(name) as tree:
+            self._check_there(tree)
+            self._check_on_branch(tree)
+            if marked := [file for file in self._conflicts(tree) if _has_markers(tree / file)]:
+                told = ", ".join(marked[:MOST_NAMED])
+                raise RetryTool(f"conflict markers are left in {told}: edit them first")
+            self._commit(tree, f"Work of {name}")
+            ours = self._git(self._root, "rev-parse", "HEAD").stdout.strip()
+            joined = self._git(tree, "merge", "--no-edit", "-m", f"Join {name}", ours, may_fail=True)
+            files = self._conflicts(tree)
+            if joined.returncode and not files:
+                raise RetryTool(f"git cannot merge: {_words(joined)}")
+            named = "\n".join(files[:MOST_NAMED])
+            if not all(_has_markers(tree / file) for file in files):
+                self._git(tree, "merge", "--abort")
+                return WORKTREE_UNMERGEABLE.format(name=name, branch=f"{BRANCHES}{name}", files=named)
+            if files:
+                return WORKTREE_CONFLICTS.format(name=name, files=named)
+            self._git(self._root, "merge", "--ff-only", "--no-edit", f"{BRANCHES}{name}")
+        return WORKTREE_MERGED.format(name=name, root=self._root.name)
+
+    def remove(self, name: str, discard: bool = False) -> str:
+        """Remove the worktree; its branch stays where it has commits that are not merged.
+
+        Raises:
+            RetryTool: there is no such worktree, or something in it is not committed and not to be discarded.
+        """
+        with self._alone(name) as tree:
+            self._check_there(tree)
+            changed, branch = self._changed(tree), f"{BRANCHES}{name}"
+            if not discard:
+                self._check_on_branch(tree)
+            if changed and not discard:
+                told = ", ".join(changed[:MOST_NAMED])
+                raise RetryTool(
+                    f"{name} has changes that are not committed: {told}. Merge it, or discard them"
+                )
+            ahead, ignored = self._ahead(tree), len(self._ignored(tree))
+            tip = self._git(tree, "rev-parse", "--short", "HEAD").stdout.strip()
+            self._git(self._root, "worktree", "remove", *(["--force"] if discard else []), "--", str(tree))
+            gone = [f"files that git ignores: {ignored}"] if ignored else []
+            if discard:
+                gone += [f"changed files: {len(changed)}", f"commits up to {tip}: {ahead}"]
+            if discard or not ahead:
+                self._git(self._root, "branch", "-D", "--", branch, may_fail=True)
+            kept = "" if discard or not ahead else f"; commits that stay on the branch {branch}: {ahead}"
+            more = f", with {', '.join(gone)}" if gone else ""
+        return WORKTREE_REMOVED.format(name=name, more=more + kept)
+
+    def pinned(self, said: Sequence[SeenMessage], fits: Callable[[str], bool]) -> str:
+        """The worktree that was entered, where that is out of sight."""
+        entered = next(_entered(said), None)
+        return "" if entered is None or entered[1] else WORKTREE_ENTERED.format(name=entered[0])
+
+    def _in_worktree(self, made: Tool) -> Tool:
+        """The built-in tool as it works in the worktree that the session has entered."""
+        assert made.signature is not None
+
+        async def work(context: RunContext[Any], bound: BoundArguments) -> Any:
+            name = next(_entered(await context.said()), ("", False))[0]
+            if not name or not self._is_there(tree := self.path(name)):
+                raise RetryTool(f"enter a worktree first, by {ENTER}")
+            tools = workspace_tools(tree, allow=self.allow)
+            each = next(each for each in tools if name_of(each) == made.name)
+            args, kwargs = bound
+            return await (each(*args, **kwargs) if is_async(each) else in_thread(each, *args, **kwargs))
+
+        return Tool(
+            name=made.name,
+            description=made.description,
+            parameters=made.parameters,
+            function=work,
+            idempotent=made.idempotent,
+            timeout_seconds=made.timeout_seconds,
+            signature=_InWorktree(signature=made.signature),
+        )
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[Path]:
+        """The folder of that worktree, with no other process of ours at work on any meanwhile."""
+        tree = self.path(name)
+        if tree.parent.is_symlink():
+            raise RetryTool(f"{tree.parent} is a link: put a folder there")
+        make_ignored_folder(tree.parent)
+        with (tree.parent / ".lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield tree
+
+    def _check_there(self, tree: Path) -> None:
+        if not self._is_there(tree):
+            raise RetryTool(f"there is no worktree {tree.name!r}: {self.list()}")
+
+    def _is_there(self, tree: Path) -> bool:
+        """Whether it is a worktree of the repository; its file that leads git there may be rewritten."""
+        try:
+            return not tree.is_symlink() and (tree / ".git").read_text().startswith(
+                f"gitdir: {self._kept_in}"
+            )
+        except (OSError, ValueError):
+            return False
+
+    def _check_on_branch(self, tree: Path) -> None:
+        there = self._git(tree, "rev-parse", "--abbrev-ref", "HEAD").stdout.strip()
+        if there != f"{BRANCHES}{tree.name}":
+            raise RetryTool(f"{tree.name} has {there!r} checked out: go back to {BRANCHES}{tree.name} first")
+
+    def _state(self, tree: Path) -> str:
+        changed, ahead = len(self._changed(tree)), self._ahead(tree)
+        return f"changed files: {changed}, commits that are not merged: {ahead}"
+
+    def _changed(self, tree: Path) -> Sequence[str]:
+        """The files that are not committed."""
+        told = self._git(tree, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all").stdout
+        return [line[3:] for line in told.split("\0") if line]
+
+    def _ignored(self, tree: Path) -> Sequence[str]:
+        told = self._git(tree, "ls-files", "--others", "--ignored", "--exclude-standard", "-z").stdout
+        return [name for name in told.split("\0") if name]
+
+    def _conflicts(self, tree: Path) -> Sequence[str]:
+        told = self._git(tree, "diff", "--no-ext-diff", "--name-only", "-z", "--diff-filter=U").stdout
+        return sorted({name for name in told.split("\0") if name})
+
+    def _ahead(self, tree: Path) -> int:
+        base = self._git(self._root, "rev-parse", "HEAD").stdout.strip()
+        return int(self._git(tree, "rev-list", "--count", f"{base}..HEAD").stdout)
+
+    def _has_branch(self, branch: str) -> bool:
+        found = self._git(self._root, "show-ref", "--quiet", f"refs/heads/{branch}", may_fail=True)
+        return found.returncode == 0
+
+    def _commit(self, tree: Path, message: str) -> None:
+        """Commit all that is not ignored, and the merge that is under way."""
+        self._git(tree, "add", "--all")
+        joins = self._git(tree, "rev-parse", "--quiet", "--verify", "MERGE_HEAD", may_fail=True)
+        if joins.returncode == 0 or self._changed(tree):
+            self._git(tree, "commit", "--quiet", "--no-verify", "-m", message)
+
+    def _git(self, place: Path, *words: str, may_fail: bool = False) -> "subprocess.CompletedProcess[str]":
+        """Run git there, none of the repository's own programs with it."""
+        done = _run(place, {**_OFF, **_settings(place)}, *words)
+        if done.returncode and not may_fail:
+            raise RetryTool(f"git {words[0]}: {_words(done)}")
+        return done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InWorktree:
+    """Arguments as the built-in tool takes them, beside who calls."""
+
+    signature: Signature
+
+    @property
+    def description(self) -> str:
+        return self.signature.description
+
+    @property
+    def parameters(self) -> Json:
+        return self.signature.parameters
+
+    def bind(self, context: RunContext[Any], arguments: Json) -> BoundArguments:
+        return (context, self.signature.bind(context, arguments)), {}
+
+
+def _settings(place: Path) -> Mapping[str, str]:
+    """What takes the place of settings there: no programs of the repository's own, and somebody commits."""
+    words = _run(place, _OFF, "config", "--show-scope", "-z", "--name-only", "--get-regexp", _SETTINGS)
+    told = words.stdout.split("\0")
+    found = list(zip(told[::2], told[1::2], strict=False))
+    off = {"driver": _MERGES_TEXT, "required": "false"}
+    own = {name for scope, name in found if scope in ("local", "worktree") and name not in _NOBODY}
+    nobody = {name: value for name, value in _NOBODY.items() if name not in [each for _, each in found]}
+    return {name: off.get(name.rpartition(".")[2], "") for name in own} | nobody
+
+
+def _run(place: Path, settings: Mapping[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
+    seen = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith(_OWN)
+    }
+    for at, (name, value) in enumerate(settings.items()):
+        seen |= {f"GIT_CONFIG_KEY_{at}": name, f"GIT_CONFIG_VALUE_{at}": value}
+    # What the repository names as its remote may be a program too: nothing is fetched.
+    seen |= {"GIT_CONFIG_COUNT": str(len(settings)), "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+    seen |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
+    try:
+        return subprocess.run(
+            ["git", *words],
+            cwd=place,
+            env=seen,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RetryTool(f"git {words[0]} could not be run: {error}") from error
+
+
+def _words(done: "subprocess.CompletedProcess[str]") -> str:
+    """What git said, on one line."""
+    said = done.stderr.strip() or done.stdout.strip() or f"exit status {done.returncode}"
+    return " ".join(said.encode("utf-8", "replace").decode().split())[:500]
+
+
+def _has_markers(file: Path) -> bool:
+    try:
+        lines = file.read_bytes().splitlines()
+    except OSError:
+        return False
+    return all(any(line.startswith(mark) for line in lines) for mark in _MARKERS)
+
+
+def _entered(said: Sequence[SeenMessage]) -> Iterator[tuple[str, bool]]:
+    """The worktrees that were entered, newest first, each with whether that is in sight."""
+    for call, result in results_of(ENTER, said):
+        name = str((call.decoded() or {}).get("name"))
+        if first_given(result.message.text).startswith(WORKTREE.format(name=name)):
+            yield name, result.in_sight
