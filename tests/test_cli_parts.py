@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import pytest
 
+from agentloop import Todo
 from agentloop.cli.answer_writers import json_line
-from agentloop.cli.build import DEFAULT, LONGEST_CHARS, build, default_instructions
+from agentloop.cli.build import DEFAULT, LONGEST_CHARS, build, default_instructions, load_tools
 from agentloop.cli.chat import Command, command_in
 from agentloop.cli.durable import RunEdges
 from agentloop.cli.progress import (
@@ -23,6 +24,7 @@ from agentloop.cli.progress import (
 )
 from agentloop.cli.settings import ENVIRONMENT, settings_for
 from agentloop.cli.terminal import printable
+from agentloop.errors import UsageError
 from agentloop.messages import Message, Usage
 from agentloop.run import Limits
 from agentloop.stream import (
@@ -357,3 +359,51 @@ def test_what_was_hidden_can_be_recalled_unless_that_is_switched_off(
     flags: dict[str, Any], recalls: bool
 ) -> None:
     assert build(settings_for(flags, {})).agent.recall is recalls
+
+
+@pytest.fixture
+def skills(tmp_path: Path) -> Path:
+    """A folder with one skill."""
+    (tmp_path / "skills/tea").mkdir(parents=True)
+    (tmp_path / "skills/tea/SKILL.md").write_text("---\nname: tea\ndescription: Tea.\n---\nBoil it.\n")
+    return tmp_path / "skills"
+
+
+def test_sets_of_tools_are_offered_to_who_asks_for_them(skills: Path) -> None:
+    plain = build(settings_for({}, {})).agent
+    asked = {"todo": True, "skills": str(skills), "background": True, "allow": ("shell",)}
+    agent = build(settings_for(asked, {})).agent
+    assert set(agent.registry) - set(plain.registry) == {
+        *("todo_write", "todo_read", "read_skill"),
+        *("run_command", "run_in_background", "check", "stop"),
+    }
+    assert plain.tool_sets == ()
+    assert "- tea: Tea." in (agent.system or "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ({"skills": "nowhere"}, "--skills: folder 'nowhere' is not there: name a folder with skills"),
+        ({"skills": "."}, "--skills: there is no skill in '.': one is a folder with a SKILL.md"),
+        ({"background": True}, "--background runs commands: give --allow shell too"),
+        ({"background": True, "allow": ("write",)}, "--background runs commands: give --allow shell too"),
+    ],
+)
+def test_sets_of_tools_that_cannot_be_had_are_refused_in_one_line(
+    flags: dict[str, Any], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        build(settings_for(flags, {}))
+    assert str(caught.value) == why
+
+
+def test_a_set_of_ones_own_is_loaded_as_a_tool_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "house_sets.py").write_text("from agentloop import Todo\nlist_of_house = Todo()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("house_sets", "house_sets:list_of_house"):
+        [loaded] = load_tools([name])
+        assert isinstance(loaded, Todo)
+    with pytest.raises(UsageError, match="type is no tool: name a function or a list of them"):
+        load_tools(["house_sets:Todo"])

@@ -23,6 +23,7 @@ from agentloop._plumbing.private_files import refused
 from agentloop._plumbing.strict_json import strict_value
 from agentloop._plumbing.to_text import place_of
 from agentloop._plumbing.truncate import head
+from agentloop.background import Background
 from agentloop.callbacks import Callbacks, checked_callbacks
 from agentloop.cli.process import before_leaving
 from agentloop.cli.settings import MEMORY, OFFLINE, Settings
@@ -38,11 +39,12 @@ from agentloop.runner import Runner
 from agentloop.sessions import Leases, describe
 from agentloop.stores import open_store
 from agentloop.stores.base import Lease
-from agentloop.tools import Tool, is_tool
+from agentloop.todo import Todo
+from agentloop.tools import Tool, ToolSet, is_tool
 from agentloop.triggers import WindowFraction
 from agentloop.workspace import workspace_tools
 
-AnyTool: TypeAlias = Tool | Callable[..., Any]
+AnyTool: TypeAlias = Tool | ToolSet | Callable[..., Any]
 DEFAULT = (
     "You are a careful assistant that works with tools. Do what the user asks, completely: use the tools "
     "for facts instead of guessing, and when the work is done, answer with the result alone."
@@ -79,6 +81,7 @@ def build(settings: Settings) -> AgentSetup:
         model,
         tools=[
             *workspace_tools(settings.workdir, allow=settings.allow, pass_env=settings.pass_env),
+            *_tool_sets(settings),
             *load_tools(settings.tools),
         ],
         instructions=instructions,
@@ -93,6 +96,15 @@ def build(settings: Settings) -> AgentSetup:
         callbacks=tuple(load_callbacks(settings.callbacks)),
         notices=tuple(filter(None, (cut, chosen, _fallback_notice(settings), settings.resumed_with))),
     )
+
+
+def _tool_sets(settings: Settings) -> Iterator[ToolSet]:
+    if settings.todo:
+        yield Todo()
+    if settings.skills:
+        yield settings.skills
+    if settings.background:
+        yield Background(workdir=settings.workdir, pass_env=settings.pass_env)
 
 
 def _compaction(settings: Settings) -> Compaction | None:
@@ -210,7 +222,7 @@ def store_nothing(settings: Settings, *, transcripts_given: bool) -> Iterator[Se
 
 
 def load_tools(names: Sequence[str]) -> list[AnyTool]:
-    """The tools of each `MODULE` or `MODULE:NAME`, in order, one that is named twice only once.
+    """The tools and sets of each `MODULE` or `MODULE:NAME`, in order, one that is named twice only once.
 
     Raises:
         UsageError: a module does not import, or what it names holds no tool.
@@ -225,14 +237,15 @@ def _tools_of(spec: str) -> list[AnyTool]:
     module_name, _, name = spec.partition(":")
     module = _import("--tools", module_name)
     if not name:
-        tools = [value for value in vars(module).values() if is_tool(value)]
+        tools = [value for value in vars(module).values() if is_tool(value) or isinstance(value, ToolSet)]
         if not tools:
             raise UsageError(f"--tools: module {module_name!r} holds no tool: put @tool above a function")
         return tools
     value = _attribute("--tools", module, name)
     tools = list(value) if isinstance(value, list | tuple) else [value]
     for tool in tools:
-        if not is_tool(tool) and (not callable(tool) or isinstance(tool, type)):
+        is_one = is_tool(tool) or isinstance(tool, ToolSet)
+        if not is_one and (not callable(tool) or isinstance(tool, type)):
             raise UsageError(
                 f"--tools: {spec}: {type(tool).__name__} is no tool: name a function or a list of them"
             )

@@ -182,6 +182,9 @@ AGENT: Sequence[KnownOption] = (
     _option("--pass-env", "NAME", "A secret that commands may see. Repeatable.", multiple=True),
     _option("--max-steps", "N", f"Model calls in a run. [{MOST_STEPS}]"),
     _option("--no-recall", None, "Offer no search of what was hidden."),
+    _option("--todo", None, "Offer a todo list, which stays in sight."),
+    _option("--skills", "FOLDER", "Skills to read when needed: folders with a SKILL.md."),
+    _option("--background", None, "Let commands run beside other work; wants --allow shell."),
     _option("--no-stream", None, "Ask the server without streaming."),
 )
 LIMITS: Sequence[KnownOption] = (

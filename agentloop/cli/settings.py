@@ -33,6 +33,7 @@ from agentloop.redaction import (
 )
 from agentloop.run import MOST_STEPS, Limits
 from agentloop.sessions import WhenBusy
+from agentloop.skills import Skills
 from agentloop.stores.base import checked_owner
 from agentloop.workspace import PERMISSIONS
 
@@ -255,6 +256,7 @@ _FIELDS: Sequence[_Field] = (
     _Field("max_steps", whole_of, MOST_STEPS),
     _Field("pass_env", _variables, ()),
     _Field("tools", tuple, ()),
+    _Field("skills", Skills),
     _Field("callbacks", tuple, ()),
     _Field("schema", str, None),
     _Field("owner", checked_owner),
@@ -302,6 +304,9 @@ class Settings:
     max_steps: int
     limits: Limits
     recall: bool
+    todo: bool
+    skills: Skills | None
+    background: bool
     streaming: bool
     system: str | None
     tools: tuple[str, ...]
@@ -356,6 +361,8 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         workdir=read(choices.get("workdir", Choice(value=".", source="--workdir")), _folder),
         limits=_limits(choices),
         recall="no_recall" not in choices,
+        todo="todo" in choices,
+        background=_background(choices),
         streaming="no_stream" not in choices,
         system=_system(choices),
         given=tuple(_given(choices)),
@@ -363,6 +370,14 @@ def settings_for(flags: Mapping[str, Any], environment: Mapping[str, str] | None
         redact=_redaction(choices, environment, headers),
         **{each.name: each.value(choices) for each in _FIELDS},
     )
+
+
+def _background(choices: Choices) -> bool:
+    """Whether commands may run in the background: what may run a command at all may do so."""
+    asked = "background" in choices
+    if asked and "shell" not in (_read(choices, "allow", _allowed) or ()):
+        raise UsageError("--background runs commands: give --allow shell too")
+    return asked
 
 
 def _lets_in(headers: Mapping[str, str]) -> bool:
