@@ -156,12 +156,30 @@ class FuzzedServer(StrictProvider):
         name, identity = draw.choice(TOOLS), f"call_{self._number:06d}"
         if name == "compact":
             return Call(name=name, arguments=json.dumps({"focus": "the numbers"}), id=identity)
+        if self.plan.seed % 4 == 1 and (of_sets := self._of_sets(identity)):
+            return of_sets
         self.offered[self._number] = name
         words = draw.choice(self.plan.result_words)
         given = {"number": self._number, "words": words, "script": draw.choice(self.plan.scripts)}
         if draw.random() < 0.1:
             given["text"] = text(draw.choice(self._clean()), draw.choice([10, 1_000]))
         return Call(name=name, arguments=json.dumps(given, ensure_ascii=draw.random() < 0.5), id=identity)
+
+    def _of_sets(self, identity: str) -> Call | None:
+        """A call of a tool of a set, now and then; drawn apart, so that all else is drawn as without sets."""
+        draw = Random(f"{self.plan.seed} sets {self._number}")
+        if draw.random() > 0.4:
+            return None
+        items = [{"content": f"job {self._number}", "status": draw.choice(["pending", "in_progress"])}]
+        given: dict[str, Any] = draw.choice(
+            [
+                {"items": items * draw.choice([1, 2])},
+                {"tool": "pause", "arguments": {"turns": draw.choice([0, 1, 50, 5_000])}},
+                {"wait_seconds": 0},
+            ]
+        )
+        names = {"items": "todo_write", "tool": "run_in_background", "wait_seconds": "check"}
+        return Call(name=names[next(iter(given))], arguments=json.dumps(given), id=identity)
 
     def _reasoning(self, draw: Random) -> str | None:
         return f"I think of {self._number}." if "V11" in self.plan.modes and draw.random() < 0.7 else None

@@ -1,5 +1,6 @@
 """What must hold after a fuzzed conversation, by what is stored and by what the tools did."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -13,12 +14,13 @@ from tests.strict_replies import MARKER
 from tests.strict_rules import text_of
 
 IDEMPOTENT = frozenset({"again"})
+TOLD = re.compile(r"\bjob ([0-9a-f]{8}) ended: ")
 UNTOLD = frozenset({"odd", "fails", "stalls"})
 
 
 def log_problems(story: Story) -> list[str]:
     """Everything that does not hold."""
-    found = [*_effects(story), *_results(story), *_transcripts(story), *_facts(story)]
+    found = [*_effects(story), *_results(story), *_transcripts(story), *_facts(story), *_told_ends(story)]
     for act in story.acts:
         checks = (*_grows(act), *_said(act), *_undone(act), *_folded(act))
         found += [f"{line} (act {act.number}, {act.kind})" for line in checks]
@@ -136,6 +138,16 @@ def _result(story: Story, call: ToolCall, told: Sequence[str]) -> Iterator[str]:
     head, cut, _ = said.partition("\n... [")
     if told and not (returned.startswith(head[:3]) if cut else said.startswith(returned[:3])):
         yield f"L3 call {number} of {call.name} returned {returned[:3]!r} and its result is {said[:80]!r}"
+
+
+def _told_ends(story: Story) -> Iterator[str]:
+    """The end of each job in the background is told once."""
+    messages = _messages(story.acts[-1].after) if story.acts else []
+    texts = (message.text for message in messages if message.role == "tool")
+    told = Counter(job for text in texts for job in TOLD.findall(text.rpartition("[Reminder: ")[2]))
+    for job, times in told.items():
+        if times > 1:
+            yield f"the end of job {job} is told {times} times"
 
 
 def _transcripts(story: Story) -> Iterator[str]:

@@ -38,6 +38,13 @@ class FuzzedPins(ToolSet):
         return "go on" if len(messages) % 5 == 0 else ""
 
 
+async def pause(turns: int) -> str:
+    """Let others go on for so many turns."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    return f"{turns} turns later"
+
+
 class FuzzedTools:
     """Tools of many kinds; `is_cut` says, once one has done its work, whether the run ends there."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from agentloop.background import Background
 from agentloop.callbacks import Callbacks
 from agentloop.compaction import Compaction, CompactionResult
 from agentloop.context import count_message, counter_for
@@ -21,11 +22,12 @@ from agentloop.runner import Runner
 from agentloop.stores import open_store
 from agentloop.stores.base import SessionStore
 from agentloop.stream import CompactionEnded, ResultsCleared, RunEnded, StreamEvent
+from agentloop.todo import Todo
 from tests.fuzz_brain import FuzzedServer, Seen
 from tests.fuzz_faults import DyingStore, OddCallback
 from tests.fuzz_plan import Cut, Plan, Turn
 from tests.fuzz_texts import history, text
-from tests.fuzz_tools import Effects, FuzzedPins, FuzzedTools
+from tests.fuzz_tools import Effects, FuzzedPins, FuzzedTools, pause
 
 SESSION = "fuzzed"
 LONGEST_ACT_SECONDS = 30
@@ -222,9 +224,10 @@ class _World:
             strategy=plan.strategy,
         )
         pins = [FuzzedPins(10 ** (plan.seed % 4))] if plan.seed % 3 else []
+        sets = [pause, Todo(), Background(agent_tools=["pause"])] if plan.seed % 4 == 1 else []
         agent = Agent(
             model,
-            tools=[*FuzzedTools(self.story.effects, lambda: self._counts("tool")).all(), *pins],
+            tools=[*FuzzedTools(self.story.effects, lambda: self._counts("tool")).all(), *pins, *sets],
             instructions=plan.instructions,
             compaction=policy,
             max_steps=plan.max_steps,

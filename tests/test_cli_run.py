@@ -552,6 +552,20 @@ def test_a_web_page_in_place_of_an_answer_asks_to_check_the_base_url(tmp_path: P
     assert (done.status, f"the server's answer is a web page: {hint}" in done.err) == (1, True)
 
 
+def test_work_in_the_background_is_stopped_at_the_end_of_a_run_and_that_is_said(tmp_path: Path) -> None:
+    asked = 'run_in_background(command="sleep 300")'
+    more = ("-m", "offline", "--no-session", "--background")
+    done = agentloop("-p", asked, *more, "--allow", "shell", cwd=tmp_path)
+    assert (done.status, " ended: stopped, since its run ended] sleep 300\n" in done.err) == (0, True), (
+        done.err
+    )
+    done = agentloop("-p", asked, *more, cwd=tmp_path)
+    assert (done.status, done.complaint()) == (
+        2,
+        "agentloop: --background runs commands: give --allow shell too",
+    )
+
+
 @pytest.mark.deep
 def test_a_share_that_the_fixed_parts_are_above_is_said_once(tmp_path: Path) -> None:
     call = ("-m", "offline", "--window", "8k", "--compact-at", "5%", "--session", "s")

@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentloop import Agent, Compaction, Message, RunContext, Runner, SyncRunner, Todo, Tool, ToolSet
+from agentloop import (
+    Agent,
+    Background,
+    Compaction,
+    Message,
+    RunContext,
+    Runner,
+    Skills,
+    SyncRunner,
+    Todo,
+    Tool,
+    ToolSet,
+)
 from agentloop.codec import decode, encode
 from agentloop.compaction import Note
 from agentloop.context import Budget, Context
@@ -432,3 +444,25 @@ async def test_what_a_set_tells_stands_behind_one_result_and_is_shown_at_the_end
     assert results[2].endswith("\n[Reminder: door 1 is a door]")
     told = [(each.call_id, each.text) for each in events if isinstance(each, ToolProgress)]
     assert told == [(steps[1][0].id, "closed in s")]
+
+
+def test_the_list_skills_jobs_and_a_note_of_ones_own_share_one_message(tmp_path: Path) -> None:
+    (tmp_path / "skills/tea").mkdir(parents=True)
+    (tmp_path / "skills/tea/SKILL.md").write_text("---\nname: tea\ndescription: Tea.\n---\nBoil it.\n")
+    begun = calls(
+        ("todo_write", {"items": [{"content": "paint", "status": "pending"}]}),
+        ("read_skill", {"name": "tea"}),
+        ("run_in_background", {"command": "true"}),
+    )
+    model = ScriptedModel([begun, *replies(12)])
+    note = Telling("My note: KX-4711.", priority=7)
+    sets = [note, Skills(tmp_path / "skills"), Background(workdir=tmp_path), Todo()]
+    with talked(Agent(model, tools=sets, compaction=TWO_TURNS), tmp_path) as runner:
+        assert runner.compact("s").status == "done"
+        for text in ("And now?", "And then?"):
+            runner.run(text, session_id="s")
+            [kept] = kept_in(model.requests[-1])
+        [pinned] = [r.event.pinned for r in runner.events("s") if isinstance(r.event, Compacted)]
+    assert pinned == kept
+    places = [kept.index(words) for words in ("[ ] paint", "My note", "[Jobs in", "Boil it.")]
+    assert places == sorted(places)

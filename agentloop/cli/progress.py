@@ -198,6 +198,8 @@ def progress_on(console: Console, tally: RunFigures) -> Progress:
 class EventLines:
     """Turns events into lines; remembers the calls under way by their ids.
 
+    What is said of a call that has ended, such as of work that it left in the background, has a line.
+
     `stored` says that the session can be gone on with by its id.
     """
 
@@ -214,6 +216,8 @@ class EventLines:
                 self.calls[event.call_id] = call_text(event.name, event.arguments)
             case ToolEnded():
                 return self._tool(event)
+            case ToolProgress(call_id=call_id) if call_id not in self.calls:
+                return Text(_one_line(event.text), style="yellow")
             case CompactionStarted():
                 why = _one_line(event.why or event.strategy)
                 return Text(f"⇣ compacting ({event.reason}: {why})", style="yellow")
