@@ -358,9 +358,12 @@ class CallbackList:
 
     async def before_compaction(self, request: CompactionRequest) -> list[Veto | Focus | Replace]:
         """What the callbacks ask for, in order; what is no reply is reported and passed over."""
-        request = replace(request, messages=tuple(map(_copy, request.messages)))
         replies: list[Veto | Focus | Replace] = []
-        for callback in self._overriding("before_compaction"):
+        asked = self._overriding("before_compaction")
+        if asked:
+            messages = await in_thread(lambda: tuple(map(_copy, request.messages)))
+            request = replace(request, messages=messages)
+        for callback in asked:
             reply = await self._reply(callback, "before_compaction", request, kinds=(Veto, Focus, Replace))
             replies += [reply] if isinstance(reply, Veto | Focus | Replace) else []
         return replies

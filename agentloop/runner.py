@@ -229,7 +229,7 @@ class Runner(Generic[Output_co]):
         compaction.check_parts(None, strategy)
         session = await (await self._existing(session_id)).whole()
         async with self._beside(session_id) as keeper:
-            return keeper.preview(session.context, strategy)
+            return await keeper.preview(session.context, strategy)
 
     async def undo(self, session_id: str) -> int | None:
         """Take the newest compaction back, with all its steps hid or shortened; None where there is none.

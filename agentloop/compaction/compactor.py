@@ -108,7 +108,6 @@ class _Outcome:
         """Take note of how it ended."""
         self.status, self.error = status, error
 
-    @property
     def result(self) -> CompactionResult:
         """What it came to, made when it is first asked for: once it has ended."""
         if self._result is None:
@@ -190,7 +189,7 @@ class Compactor:
             outcome.replacement = self.emitter.hide(await self._replacement(outcome, focus, summary))
             record = await in_thread(self._record, outcome)
             await to_its_end(self._append(record, outcome))
-        return outcome.session, outcome.result
+        return outcome.session, outcome.result()
 
     @asynccontextmanager
     async def _announced(self, session: Session, plan: Plan, budget: Budget) -> AsyncIterator[_Outcome]:
@@ -212,9 +211,9 @@ class Compactor:
                 yield outcome
             if outcome.status != "done":
                 outcome.session = await self.note(outcome.session, _failure(outcome), outcome.calls)
-            await self.emitter.callback_list.after_compaction(outcome.result)
+            await self.emitter.callback_list.after_compaction(await in_thread(outcome.result))
         finally:
-            result = outcome.result
+            result = outcome.result()
             await self.emitter.emit(
                 CompactionEnded(**{name: getattr(result, name) for name in _ENDED_FIELDS})
             )
@@ -266,7 +265,8 @@ class Compactor:
             tokens_before=outcome.budget.size(outcome.before),
             focus=plan.occasion.focus,
         )
-        replies = await self.emitter.callback_list.before_compaction(self.emitter.hide(request))
+        request = await in_thread(self.emitter.hide, request)
+        replies = await self.emitter.callback_list.before_compaction(request)
         for reply in replies:
             if isinstance(reply, Veto):
                 raise _EndedError("vetoed", reply.reason)

@@ -114,11 +114,12 @@ def speaks_of(text: str, covered: Iterable[Entry], *, beside: str) -> bool:
 
     What `beside` holds counts for nothing: any text may be an echo of it.
     """
-    there = "\n".join(chain.from_iterable(_texts_of(entry) for entry in covered))
+    there = list(chain.from_iterable(map(_texts_of, covered)))
     known = set(identifiers(beside))
-    if any(word in there for word in identifiers(text) if word not in known and len(word) > 2):
+    exact = [word for word in identifiers(text) if word not in known and len(word) > 2]
+    if any(word in each for word in exact for each in there):
         return True
-    stems_there, known = set(_stems(there)), set(_stems(beside))
+    stems_there, known = set(chain.from_iterable(map(_stems, there))), set(_stems(beside))
     if not stems_there:
         return True
     words: list[str] = []

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import ceil
 
+from agentloop._plumbing.aio import in_thread
 from agentloop._plumbing.callables import name_of
 from agentloop.compaction.compactor import Compactor
 from agentloop.compaction.plan import (
@@ -174,7 +175,7 @@ class ContextKeeper:
     ) -> tuple[Session, CompactionResult]:
         session, result = await self._by_the_steps(session, self.budget, occasion, strategy)
         if result is None:
-            why = why_nothing(strategy, session.context, self._with_threshold(self.budget))
+            why = await in_thread(why_nothing, strategy, session.context, self._with_threshold(self.budget))
             result = self._not_due(session.context, occasion, strategy, why)
         return session, result
 
@@ -187,7 +188,7 @@ class ContextKeeper:
         """
         occasion = Occasion(reason="tool", why="the model asked for it", focus=focus)
         session = await session.whole()
-        if refusal := self._refused_wish(session.context, occasion):
+        if refusal := await in_thread(self._refused_wish, session.context, occasion):
             session = await self._skip(session, occasion, self._strategy, refusal)
             return session, self._not_due(session.context, occasion, self._strategy, refusal, "skipped")
         return await self._as_asked(session, occasion, self._strategy)
@@ -236,10 +237,13 @@ class ContextKeeper:
         await self.compactor.emitter.emit(skipped)
         return session
 
-    def preview(self, context: Context, strategy: Strategy | None = None) -> CompactionPreview | None:
+    async def preview(self, context: Context, strategy: Strategy | None = None) -> CompactionPreview | None:
         """What a compaction asked for now would do first, by this strategy or its own; nothing is done."""
+        return await in_thread(self._foreseen, context, strategy or self._strategy)
+
+    def _foreseen(self, context: Context, strategy: Strategy) -> CompactionPreview | None:
         budget = self._with_threshold(self.budget)
-        plan = next(step_plans(strategy or self._strategy, context, budget, _asked_for(None)), None)
+        plan = next(step_plans(strategy, context, budget, _asked_for(None)), None)
         return preview_of(plan, context, budget, self.compactor, self.status(context)) if plan else None
 
     def status(self, context: Context) -> ContextStatus:
@@ -264,7 +268,7 @@ class ContextKeeper:
             session, result = await self._summarise(session, budget, occasion)
         for plan_of_rung in (digest_plan, shorten_plan, smaller_record_plan, note_plan):
             if not budget.fits(session.context) and prevented(result) is None:
-                plan = plan_of_rung(session.context, budget, occasion)
+                plan = await in_thread(plan_of_rung, session.context, budget, occasion)
                 session, result = await self._carry_out(session, budget, plan)
         if self.compactor.store_fault is not None and not budget.fits(session.context):
             raise self.compactor.store_fault
@@ -275,11 +279,14 @@ class ContextKeeper:
         self, session: Session, budget: Budget, occasion: Occasion
     ) -> tuple[Session, CompactionResult | None]:
         """Show as few results shortened as bring the request to the target; none where none do."""
-        for name, items in self._clearable(session.context):
-            if items and size_after(items, session.context, budget) <= budget.target:
-                plan = clear_plan(items, name, session.context, budget, occasion)
-                return await self._carry_out(session, budget, plan)
-        return session, None
+        plan = await in_thread(self._clear_plan, session.context, budget, occasion)
+        return await self._carry_out(session, budget, plan)
+
+    def _clear_plan(self, context: Context, budget: Budget, occasion: Occasion) -> Plan | None:
+        for name, items in self._clearable(context):
+            if items and size_after(items, context, budget) <= budget.target:
+                return clear_plan(items, name, context, budget, occasion)
+        return None
 
     def _clearable(self, context: Context) -> Iterator[tuple[str, tuple[ClearedItem, ...]]]:
         if self._clearing is not None:
@@ -304,14 +311,16 @@ class ContextKeeper:
     ) -> tuple[Session, CompactionResult | None]:
         """The policy's strategy, and a smaller tail; where nothing was to be done, the guard has to know."""
         first = len(self.outcomes)
-        if not budget.fits(session.context) or self._is_worth(session.context, budget, occasion):
+        if not budget.fits(session.context) or await in_thread(
+            self._is_worth, session.context, budget, occasion
+        ):
             session, _ = await self._by_the_steps(session, budget, occasion, self._strategy)
         by_a_model = any(each.tier in (SUMMARY, PARTIAL) for each in self.outcomes[first:])
         if by_a_model and not budget.fits(session.context):
-            plan = small_tail_plan(session.context, budget, occasion)
+            plan = await in_thread(small_tail_plan, session.context, budget, occasion)
             session, _ = await self._carry_out(session, budget, plan)
         if len(self.outcomes) == first:
-            why = self._too_little(session.context, budget, occasion)
+            why = await in_thread(self._too_little, session.context, budget, occasion)
             session = await self._skip(session, occasion, self._strategy, why, "ineffective")
             return session, None
         return session, self.outcomes[-1]
@@ -346,7 +355,7 @@ class ContextKeeper:
                 break
             if results and budget.size(session.context) <= step.goal:
                 continue
-            plan = step.plan(session.context, budget, occasion)
+            plan = await in_thread(step.plan, session.context, budget, occasion)
             if plan is None or (refused and _needs_a_model(plan)) or any(map(plan.repeats, in_vain)):
                 continue
             session, result = await self._carry_out(session, budget, replace(plan, group=group))

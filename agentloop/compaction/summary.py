@@ -23,6 +23,7 @@ from agentloop.compaction.faults import (
 )
 from agentloop.compaction.reading import (
     BETWEEN,
+    BETWEEN_TOKENS,
     RESULT_CHARS,
     WHOLE,
     Bounds,
@@ -168,17 +169,17 @@ class Summariser:
 
     async def _draft(self) -> tuple[str, tuple[int, ...]]:
         """The prose, and what was not read for it."""
-        if self.prefix is not None and self._fits_behind(self.prefix):
+        if self.prefix is not None and await in_thread(self._fits_behind, self.prefix):
             with suppress(ContextTooLongError, ModelRefusedError):  # it is asked for by itself then
                 return await self._prose_behind(self.prefix), self._shortened()
-        reading = await self._read()
+        reading = await in_thread(self._read)
         for _ in range(MOST_TRIES):
             try:
                 return await self._prose(reading), reading.unread
             except ContextTooLongError as error:
                 self.budget = smaller(self.budget, error.window, refused=self._sent)
                 # The records of all chunks are there: only the last request was too long.
-                reading = reading if self._parts else await self._read()
+                reading = reading if self._parts else await in_thread(self._read)
         raise SummaryRefusedError("the summariser's own request is too long for its window")
 
     def _fits_behind(self, prefix: RequestPrefix) -> bool:
@@ -209,11 +210,9 @@ class Summariser:
         results = (entry for entry in self.covered if entry.original.role == "tool")
         return tuple(entry.seq for entry in results if entry.cleared)
 
-    async def _read(self) -> Reading:
+    def _read(self) -> Reading:
         before, room = self.reads, self._room()
-        after = before
-        if self.spec.trims:
-            after = await in_thread(trimmed, before, self.spec.trims, room, self._counter)
+        after = trimmed(before, self.spec.trims, room, self._counter)
         first = self.spec.message_chars or (WHOLE if self.spec.trims else RESULT_CHARS[0])
         bounds = Bounds(
             room=room,
@@ -235,14 +234,14 @@ class Summariser:
     async def _prose(self, reading: Reading) -> str:
         if not reading.chunks and not reading.records:
             raise SummaryRefusedError("there is nothing to be read for a summary")
-        if material := self._whole(reading):
-            question = self._question(material, self._longest, below=self._below)
+        if material := await in_thread(self._whole, reading):
+            told = ""
         else:
             self._parts = self._parts or [
                 await self._part(reading, number) for number in range(len(reading.chunks))
             ]
-            records = self._records(reading)
-            question = self._question(records, self._longest, self._parts_note(), below=self._below)
+            material, told = self._records(reading), self._parts_note()
+        question = await in_thread(self._question, material, self._longest, told, below=self._below)
         text = await self._accepted(question, self._fault)
         return fitted(text, max_tokens=self._longest, counter=self._counter)
 
@@ -252,13 +251,15 @@ class Summariser:
             return None
         whole = [earlier_record(reading.records)] if reading.records else []
         whole += [each for chunk in reading.chunks for each in chunk]
-        return whole if self._counter(BETWEEN.join(map(str, whole))) <= self._room() else None
+        tokens = sum(self._counter(str(each)) + BETWEEN_TOKENS for each in whole)
+        return whole if tokens <= self._room() else None
 
     async def _part(self, reading: Reading, number: int) -> str:
         parts = len(reading.chunks)
         told = SUMMARY_PART.format(part=number + 1, parts=parts)
         longest = min(self._longest, self._room_of_part(reading, parts))
-        return await self._accepted(self._question(reading.chunks[number], longest, told), fault_in)
+        question = await in_thread(self._question, reading.chunks[number], longest, told)
+        return await self._accepted(question, fault_in)
 
     def _records(self, reading: Reading) -> Sequence[Labelled]:
         """The earlier records and those of the parts, oldest first, capped so that they fit together."""
@@ -303,10 +304,10 @@ class Summariser:
         """The answer; where it cannot be used, that to the same question with its fault."""
         request_for = request_for or self._by_itself
         text, finish = await self._ask(request_for(question))
-        if fault := check(text, finish):
+        if fault := await in_thread(check, text, finish):
             repair = SUMMARY_REPAIR.format(fault=fault)
             text, finish = await self._ask(request_for(f"{question}{BETWEEN}{repair}"))
-            if fault := check(text, finish):
+            if fault := await in_thread(check, text, finish):
                 if fault == size_fault(text, self.covered, self._counter):
                     raise NotSmallerError(f"a summary is not worth it: {fault}")
                 raise SummaryRefusedError(f"the summary was refused: {fault}")
@@ -321,7 +322,7 @@ class Summariser:
         )
 
     async def _ask(self, request: ModelRequest) -> tuple[str, str | None]:
-        counted = count_request(request, self._counter)
+        counted = await in_thread(count_request, request, self._counter)
         self._sent = counted + self.budget.reserve
         answer, called = await call_model(self.model, request, counted=counted, on_part=self.on_part)
         self.note(called)

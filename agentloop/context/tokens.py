@@ -112,7 +112,7 @@ def _pieces(text: str) -> Iterator[str]:
     A run holds no blank and no newline, or nothing else, or newlines and slashes only: each piece of
     `o200k_base` and `cl100k_base` lies in one of these but for its edges.
     """
-    if len(text) <= _LONGEST_RUN:
+    if len(text) <= _LONGEST_RUN or not _may_hold_runs(text):
         yield text
         return
     cuts = {
@@ -126,6 +126,15 @@ def _pieces(text: str) -> Iterator[str]:
         yield text[start:cut]
         start = cut
     yield text[start:]
+
+
+def _may_hold_runs(text: str) -> bool:
+    """Whether a stretch is of one kind: any run longer than two of them holds one whole."""
+    length = _LONGEST_RUN // 2
+    stretches = (text[at : at + length] for at in range(0, len(text), length))
+    return any(
+        (" " not in one and "\n" not in one) or one.isspace() or not one.strip("\r\n/") for one in stretches
+    )
 
 
 _Encode = Callable[[str], Sequence[int]]
