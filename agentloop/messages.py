@@ -29,6 +29,17 @@ MOST_REPORTED_TOKENS = 100_000_000
 """A report of more tokens for one request is none: ten times the largest window offered (10 million)."""
 
 
+def decoded(arguments: str) -> dict[str, Any] | None:
+    """The arguments of a call as `ToolCall.decoded` has them."""
+    if not arguments.strip():
+        return {}
+    try:
+        value = strict_value(arguments)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One call the model asks for; `arguments` is the JSON text as the model wrote it, unchecked."""
@@ -67,13 +78,7 @@ class ToolCall:
 
         Raw control characters in strings, which JSON has as escapes alone, are taken as they are.
         """
-        if not self.arguments.strip():
-            return {}
-        try:
-            value = strict_value(self.arguments)
-        except ValueError:
-            return None
-        return value if isinstance(value, dict) else None
+        return decoded(self.arguments)
 
     def _typed_fields(self) -> dict[str, Any]:
         function = {"name": self.name, "arguments": self.arguments}

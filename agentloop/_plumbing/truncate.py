@@ -11,6 +11,7 @@ import re
 import unicodedata
 
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.remembered import Remembered
 from agentloop.prompts import EARLIER_LINES, LEFT_OUT
 
 _MOST_BACK = 64
@@ -182,11 +183,7 @@ def failure_in(result: str) -> str | None:
     >>> failure_in("collected 3 items\\n1 failed, 2 passed")
     '1 failed, 2 passed'
     """
-    seen = halves(result.lstrip(), MOST_CHARS)
-    if _OPENING.match(seen):
-        return _failure_line(seen)
-    found = _LINE.search(seen)
-    return _short(found.group()) if found else None
+    return _failure_in(halves(result.lstrip(), MOST_CHARS))
 
 
 def opening_failure_in(result: str) -> str | None:
@@ -197,8 +194,20 @@ def opening_failure_in(result: str) -> str | None:
     >>> opening_failure_in("1: ok\\nKeyError: 'a'"), opening_failure_in("KeyError: 'a'")
     (None, "KeyError: 'a'")
     """
-    seen = halves(result.lstrip(), MOST_CHARS)
+    return _opening_failure_in(halves(result.lstrip(), MOST_CHARS))
+
+
+@Remembered
+def _opening_failure_in(seen: str) -> str | None:
     return _failure_line(seen) if _OPENING.match(seen) else None
+
+
+@Remembered
+def _failure_in(seen: str) -> str | None:
+    if _OPENING.match(seen):
+        return _failure_line(seen)
+    found = _LINE.search(seen)
+    return _short(found.group()) if found else None
 
 
 def _failure_line(seen: str) -> str:

@@ -15,10 +15,11 @@ from typing import Any
 
 from agentloop._plumbing.checks import whole, whole_or_none
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.remembered import Remembered
 from agentloop._plumbing.truncate import failure_in, head, last_lines
 from agentloop.context import Budget, Context, Entry, TokenCounter, answers, count_message, newest_within
 from agentloop.events import ClearedItem
-from agentloop.messages import Message, ToolCall
+from agentloop.messages import Message, ToolCall, decoded
 from agentloop.prompts import CALL_AGAIN, CLEARED, SPILLED, SUPERSEDED, TRUNCATED, first_given
 from agentloop.strategies.base import CountingStrategy, Cut
 
@@ -225,7 +226,12 @@ def asked_again(entries: Sequence[Entry]) -> frozenset[int]:
 
     Whether the later result replaces the earlier one is not said: `newer_results` says that.
     """
-    return frozenset(_replaced(entries, lambda call, _: _key(call, "") if call.decoded() else None))
+
+    def key_of(call: ToolCall, _: str) -> tuple[str, str, str] | None:
+        given = _given(call.arguments)[1]
+        return (call.name, given, "") if given else None
+
+    return frozenset(_replaced(entries, key_of))
 
 
 def _replaced(
@@ -259,17 +265,26 @@ def _answered(entries: Sequence[Entry]) -> Iterator[tuple[ToolCall, Entry]]:
 
 def _key(call: ToolCall, result: str) -> tuple[str, str, str] | None:
     """What a later call must be equal in, its result too where the arguments name no file."""
-    arguments = call.decoded()
-    if arguments is None:
+    names_a_file, given = _given(call.arguments)
+    if given is None:
         return None
-    same = "" if any(_names_a_file(name, value) for name, value in arguments.items()) else first_given(result)
+    return call.name, given, "" if names_a_file else first_given(result)
+
+
+@Remembered
+def _given(text: str) -> tuple[bool, str | None]:
+    """Whether these arguments name a file, and what equal ones have in common; None for none to be read."""
+    arguments = decoded(text)
+    if not arguments:
+        return False, None if arguments is None else ""
     given = {name: value for name, value in arguments.items() if value is not None}
     if len(given) == 1:
         given = {name: _normal(value) for name, value in given.items()}
     try:
-        return call.name, json.dumps(given, sort_keys=True), same
+        same = json.dumps(given, sort_keys=True)
     except RecursionError:
-        return None
+        return False, None
+    return any(_names_a_file(name, value) for name, value in arguments.items()), same
 
 
 def _names_a_file(name: str, value: Any) -> bool:

@@ -14,7 +14,7 @@ from agentloop._plumbing.truncate import beginning, failure_in, halves, head, op
 from agentloop.compaction.digest.language import MORE_FILES, is_keyed
 from agentloop.compaction.digest.sentences import Sentence, is_hard, sentences, words
 from agentloop.context import answers, kind_of
-from agentloop.messages import Message, ToolCall
+from agentloop.messages import Message, ToolCall, decoded
 
 CHANGING = ("edited", "written", "moved", "deleted")
 LOOKING = ("read", "searched", "listed")
@@ -36,6 +36,7 @@ _ACTIONS = tuple((action, pattern(rf"(?:^|[^a-z])(?:{verbs})", re.IGNORECASE)) f
 _ELSEWHERE = pattern(r"^(?:cd \S+ ?(?:&&|;) ?|[A-Z_]+=\S+ |sudo |time |timeout \S+ )+")
 
 
+@Remembered
 def action_of(name: str) -> str:
     """What a tool or a command of this name does to a file; "used" where the name does not tell."""
     snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:60])
@@ -175,19 +176,28 @@ def calls_of(messages: Sequence[Message]) -> Iterator[Call]:
 
 
 def _call(at: int, call: ToolCall, result: str | None) -> Call:
-    short = len(call.arguments) <= MOST_ARGUMENT_CHARS
-    arguments: dict[str, Any] = (call.decoded() if short else None) or {}
-    command = next((text for key in _COMMAND_KEYS if (text := _as_command(arguments.get(key)))), "")
-    found = paths_in(arguments) if arguments else paths_in({"text": call.arguments[:MOST_ARGUMENT_CHARS]})
+    arguments, paths, command = _read_arguments(call.arguments)
     return Call(
         at=at,
         name=_folded(call.name, _MOST_NAME_CHARS) or "tool",
-        arguments=brief(arguments) if arguments else _folded(call.arguments, _MOST_UNREAD_CHARS).strip("{} "),
-        paths=tuple(found),
+        arguments=arguments,
+        paths=paths,
         command=_folded(command, _MOST_COMMAND_CHARS),
         result=result,
         error=None if result is None else _failure(result, call.name, command),
     )
+
+
+@Remembered
+def _read_arguments(given: str) -> tuple[str, tuple[str, ...], str]:
+    """Arguments in brief, the paths that they name, and the command line among them."""
+    short = len(given) <= MOST_ARGUMENT_CHARS
+    arguments: dict[str, Any] = (decoded(given) if short else None) or {}
+    if not arguments:
+        paths = paths_in({"text": given[:MOST_ARGUMENT_CHARS]})
+        return _folded(given, _MOST_UNREAD_CHARS).strip("{} "), tuple(paths), ""
+    command = next((text for key in _COMMAND_KEYS if (text := _as_command(arguments.get(key)))), "")
+    return brief(arguments), tuple(paths_in(arguments)), command
 
 
 def _folded(text: str, max_chars: int) -> str:
@@ -469,12 +479,9 @@ def outcome(call: Call) -> str:
     return _told(text)
 
 
-def _most_telling_of(text: str) -> str:
+@Remembered
+def _told(text: str) -> str:
     return most_telling(sentences(text, most_chars=len(text)))
-
-
-_told = Remembered(_most_telling_of)
-"""A record of the same log is made again at every compaction: only what is new is weighed."""
 
 
 def most_telling(found: Sequence[Sentence], most_chars: int = MOST_CHARS) -> str:

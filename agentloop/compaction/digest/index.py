@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.remembered import Remembered
@@ -19,7 +19,7 @@ from agentloop.context import (
     named_values,
     record_in,
 )
-from agentloop.messages import ToolCall
+from agentloop.messages import decoded
 from agentloop.strategies import asked_again
 
 TOLD_CHARS = 16_000
@@ -35,17 +35,14 @@ A_TURN = 2
 LATER = 4
 """A count comes so many turns later: each result has some, and few are asked for."""
 
-MOST_REMEMBERED = 4_096
-"""Of so many texts, twice over, the identifiers are remembered: a session has about as many."""
-
-_kinds = Remembered(kinds, MOST_REMEMBERED)
+_kinds = Remembered(kinds)
+_counted = Remembered(counted)
 _COUNT = pattern(r"[\d.,]+[ -]?[^\W\d]+")
 _LEFT_OUT = pattern(r"\.\.\. \[[\d,]{1,15} of [\d,]{1,15} characters left out")
 _EDGES = pattern(r"[\s,;\"{}\[\]]")
 
 
-@dataclass(frozen=True, slots=True)
-class IndexItem:
+class IndexItem(NamedTuple):
     """One identifier as it is shown, with the place of its message and its own in it."""
 
     kind: IdentifierKind
@@ -140,7 +137,7 @@ def _in_message(entry: Entry, seen: Seen) -> Found:
     found = _newest_values(text, seen)
     found |= _words(text, seen)
     for call in message.tool_calls:
-        found |= _arguments(call, seen)
+        found |= _in_arguments(call.arguments, seen)
     return found
 
 
@@ -154,11 +151,16 @@ def _in_result(entry: Entry, seen: Seen) -> Found:
 def _newest_values(text: str, seen: Seen) -> Found:
     """The named numbers of the text whose newest values these are; the older ones become stale."""
     found: Found = {}
-    for name, value in reversed(list(named_values(text))):
+    for name, value in _named_values(text):
         newest = seen.settles(name, value)
         if newest and (is_bare(value) or kind_of(value) == "number") and seen.takes(value):
             found[value] = ("number", f"{name} = {value}")
     return found
+
+
+@Remembered
+def _named_values(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple(named_values(text))[::-1]
 
 
 def _words(text: str, seen: Seen) -> Found:
@@ -166,27 +168,33 @@ def _words(text: str, seen: Seen) -> Found:
     new = {word: (kind, word) for word, kind in _kinds(text).items() if seen.takes(word)}
     if any(is_bare(word) for word in new):
         new |= {
-            number: ("number", f"{name} {number}") for number, name in counted(text).items() if number in new
+            number: ("number", f"{name} {number}") for number, name in _counted(text).items() if number in new
         }
     return new
 
 
-def _arguments(call: ToolCall, seen: Seen) -> Found:
+def _in_arguments(arguments: str, seen: Seen) -> Found:
+    found = _kinds_in_arguments(arguments)
+    return {word: (kind, word) for word, kind in found.items() if seen.takes(word)}
+
+
+@Remembered
+def _kinds_in_arguments(arguments: str) -> dict[str, IdentifierKind]:
     """What the arguments name, with paths that would be plain words in a text."""
-    texts = list(_values(call)) or [_ends(call.arguments, RESULT_CHARS)]
+    texts = list(_values(arguments)) or [_ends(arguments, RESULT_CHARS)]
     found: dict[str, IdentifierKind] = {text: "path" for text in texts if _is_path(text)}
     for text in texts:
-        found = _kinds(_ends(text, RESULT_CHARS)) | found
-    return {word: (kind, word) for word, kind in found.items() if seen.takes(word)}
+        found = kinds(_ends(text, RESULT_CHARS)) | found
+    return found
 
 
 def _is_path(text: str) -> bool:
     return "/" in text and "://" not in text and len(text) <= MOST_CHARS and not _EDGES.search(text)
 
 
-def _values(call: ToolCall) -> Iterator[str]:
+def _values(arguments: str) -> Iterator[str]:
     """The texts and numbers in the arguments of a call, in order."""
-    waiting: list[Any] = [call.decoded() if len(call.arguments) <= MOST_DECODED_CHARS else None]
+    waiting: list[Any] = [decoded(arguments) if len(arguments) <= MOST_DECODED_CHARS else None]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):

@@ -4,10 +4,11 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agentloop._plumbing.patterns import pattern
+from agentloop._plumbing.remembered import Remembered
 from agentloop._plumbing.truncate import head, tail
 from agentloop.compaction.digest.language import FUNCTION_WORDS
 
@@ -73,7 +74,12 @@ def sentences(text: str, *, most_chars: int) -> list[Sentence]:
     return [*_sentences(head(text, first)), *_sentences(tail(text, most_chars - first))]
 
 
-def _sentences(text: str) -> Iterator[Sentence]:
+@Remembered
+def _sentences(text: str) -> tuple[Sentence, ...]:
+    return tuple(_parted(text))
+
+
+def _parted(text: str) -> Iterator[Sentence]:
     fenced = False
     before = ""
     for line in text.splitlines():
@@ -165,7 +171,6 @@ def _is_kana(word: str) -> bool:
     return "\u3040" <= word <= "\u309f"
 
 
-def novelty(found: Iterable[str], uses: Mapping[str, int]) -> float:
-    """The share of the meaning words that stand in few other sentences, 0 to 1: what was said but once."""
-    content = set(content_words(found))
+def novelty(content: Collection[str], uses: Mapping[str, int]) -> float:
+    """The share of these meaning words that stand in few other sentences, 0 to 1: what was said but once."""
     return sum(1 / max(1, uses.get(word, 1)) for word in content) / len(content) if content else 0.0

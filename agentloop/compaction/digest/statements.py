@@ -6,9 +6,10 @@ reads each as `Statement`s, "this is that". `weigh` says how much each matters, 
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.remembered import Remembered
@@ -248,7 +249,24 @@ def forget_superseded(stated: Iterable[Stated]) -> list[str]:
     return known.gone
 
 
-Postings: TypeAlias = defaultdict[str, deque[tuple[Statement | None, Stated]]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What a sentence claims, and the words of what it says; whether it says what is new, and of a change."""
+
+    claims: Sequence[Statement]
+    said: frozenset[str]
+    is_news: bool
+    changes: bool
+
+
+@Remembered
+def _parts_of(sentence: str) -> _Parts:
+    return _Parts(
+        claims=tuple(claims(sentence)),
+        said=frozenset(map(singular, content_words(words(sentence)))),
+        is_news=is_news(sentence) and not adds(sentence),
+        changes=changes(sentence),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,42 +278,34 @@ class _Heard:
     said: frozenset[str]
 
 
-def _parts_of(sentence: str) -> tuple[Sequence[Statement], frozenset[str]]:
-    """What a sentence claims, and the words of what it says."""
-    return tuple(claims(sentence)), frozenset(map(singular, content_words(words(sentence))))
-
-
-_remembered_parts = Remembered(_parts_of, most=8_192)
-
-
-def _postings() -> Postings:
+def _newest() -> defaultdict[Any, deque[Any]]:
     return defaultdict(lambda: deque(maxlen=MOST_CANDIDATES))
 
 
 @dataclass(slots=True)
 class _Known:
-    claimed: Postings = field(default_factory=_postings)
-    mentioned: Postings = field(default_factory=_postings)
+    """What was heard: the claims about each thing, and the sentences with each word."""
+
+    claimed: defaultdict[frozenset[str], deque[tuple[Statement, Stated]]] = field(default_factory=_newest)
+    mentioned: defaultdict[str, deque[Stated]] = field(default_factory=_newest)
     latest: dict[frozenset[str], tuple[int, str]] = field(default_factory=dict)
     fields: set[frozenset[str]] = field(default_factory=set)
     gone: list[str] = field(default_factory=list)
 
     def hear(self, sentence: Stated) -> None:
-        claims, said = _remembered_parts(sentence.text)
-        heard = _Heard(sentence=sentence, claims=claims, said=said)
-        if is_news(sentence.text) and not adds(sentence.text):
-            change = changes(sentence.text)
+        parts = _parts_of(sentence.text)
+        heard = _Heard(sentence=sentence, claims=parts.claims, said=parts.said)
+        if parts.is_news:
             for claim in heard.claims:
-                self._replace(claim, heard, change)
-            if change:
+                self._replace(claim, heard, parts.changes)
+            if parts.changes:
                 self._drop_named(heard)
                 self._doubt(heard)
         for claim in heard.claims:
             self._count(claim, sentence)
-            for word in claim.key:
-                self.claimed[word].append((claim, sentence))
+            self.claimed[claim.key].append((claim, sentence))
         for word in heard.said:
-            self.mentioned[word].append((None, sentence))
+            self.mentioned[word].append(sentence)
 
     def _count(self, claim: Statement, sentence: Stated) -> None:
         """Take note of what one message gives two values: the field of a record, not one thing."""
@@ -308,9 +318,9 @@ class _Known:
         """What the same words said before, in the same way, is replaced."""
         if new.key in self.fields:
             return
-        for old, earlier in self._about(new.key, heard):
+        for old, earlier in self.claimed.get(new.key, ()):
             if (
-                old.key == new.key
+                self._may(earlier, heard)
                 and _differ(old, heard.said)
                 and self._is_newer(new, old, earlier, heard, change)
             ):
@@ -327,7 +337,7 @@ class _Known:
         for name in given_up(heard.sentence.text):
             if heard.sentence.role != "user" and not any(map(str.isdigit, name)):
                 continue
-            for _, earlier in list(self.mentioned.get(_same(name), ())):
+            for earlier in self.mentioned.get(_same(name), ()):
                 same = key_of(_clause_with(name, earlier.text)) - {_same(name)} <= heard.said
                 if same and self._may(earlier, heard) and not tells_apart(heard.sentence.text, earlier.text):
                     self._lose(earlier, name, heard)
@@ -337,21 +347,13 @@ class _Known:
         values = _values(heard.sentence.text)
         shared: Counter[Stated] = Counter()
         for word in heard.said.difference(*(map(bare, found) for found in values.values())):
-            shared.update({earlier for _, earlier in self.mentioned.get(word, ())})
+            shared.update(self.mentioned.get(word, ()))
         for earlier, count in shared.items():
             if count >= LEAST_SHARED and self._may(earlier, heard):
                 for shape, found in _values(earlier.text).items():
                     if len(found) == len(values.get(shape, ())) == 1 and found != values[shape]:
                         self.gone += found
                         earlier.doubt(next(iter(found)))
-
-    def _about(self, about: Iterable[str], heard: _Heard) -> Iterator[tuple[Statement, Stated]]:
-        seen: set[int] = set()
-        for word in about:
-            for claim, earlier in list(self.claimed.get(word, ())):
-                if claim and id(claim) not in seen and self._may(earlier, heard):
-                    seen.add(id(claim))
-                    yield claim, earlier
 
     def _may(self, earlier: Stated, heard: _Heard) -> bool:
         newer = heard.sentence
@@ -374,6 +376,7 @@ def _alike(old: str, new: str) -> bool:
     return is_hard(old) and is_hard(new) and kind_of_value(new) == kind_of_value(old)
 
 
+@Remembered
 def _values(text: str) -> dict[str, set[str]]:
     """The exact words of a text, by their shape; a number in words has that of one in digits."""
     found: dict[str, set[str]] = {}
@@ -522,41 +525,60 @@ def weigh(found: Sequence[Spoken], *, task: int | None) -> None:
 
     One that says nothing, a nod or what is about to be done, has none.
     """
-    parts = [words(one.text) for one in found]
-    uses = Counter(word for part in parts for word in set(content_words(part)))
-    for one, part in zip(found, parts, strict=True):
-        hard = any(is_hard(word) for word in part)
-        cue = _cue_of_user(one) if one.stated.role == "user" else _cue_of_assistant(one)
-        one.telling = not one.sentence.pasted and (cue > 0 or hard or one.stated.role == "user")
-        if cue > 0 or not _says_nothing(one, part, hard):
+    looks = [_LOOKS[one.stated.role](one.text) for one in found]
+    uses = Counter(chain.from_iterable(look.content for look in looks))
+    for one, look in zip(found, looks, strict=True):
+        by_user = one.stated.role == "user"
+        one.telling = not one.sentence.pasted and (look.cue > 0 or look.hard or by_user)
+        if look.cue > 0 or not look.says_nothing:
             place = 1.0 * (one.first or one.last) + _of_task(one, task)
-            one.weight = 1.5 * hard + cue + place + 2 * novelty(part, uses)
-            one.weight /= 2 if _asks(one) else 1
+            one.weight = 1.5 * look.hard + look.cue + place + 2 * novelty(look.content, uses)
+            one.weight /= 2 if look.asks else 1
 
 
-def _cue_of_user(one: Spoken) -> float:
-    named = any(word[0].isupper() for word in one.text.split()[1:])
-    return 2.0 * binds(one.text) + is_keyed(one.text) + changes(one.text) + named
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What a sentence looks like by itself.
+
+    `content` are its words that mean something; `hard` says that one of them must be exact, `cue` how much
+    it seems to bind or decide. What a question led to says more than it.
+    """
+
+    content: tuple[str, ...]
+    hard: bool
+    cue: float
+    says_nothing: bool
+    asks: bool
 
 
-def _cue_of_assistant(one: Spoken) -> float:
-    return 2.0 * decides(one.text) + 1.5 * is_keyed(one.text)
-
-
-def _asks(one: Spoken) -> bool:
-    """Whether it is a question: what it led to says more."""
-    return one.text.endswith(("?", "？"))
-
-
-def _says_nothing(one: Spoken, found: Sequence[str], hard: bool) -> bool:
-    if is_pleasant(one.text):
-        return not hard
-    if one.stated.role == "user":
-        return False
-    leads_in = one.text.rstrip("*_ ").endswith((":", "："))
-    return (
-        leads_in or is_narration(one.text) or not (hard or len(set(content_words(found))) > MOST_OF_NOTHING)
+def _look(text: str, cue_of: Callable[[str], float], *, by_user: bool) -> _Look:
+    found = words(text)
+    content = tuple(dict.fromkeys(content_words(found)))
+    hard = any(is_hard(word) for word in found)
+    leads_in = text.rstrip("*_ ").endswith((":", "："))
+    idle = not by_user and (leads_in or is_narration(text) or not (hard or len(content) > MOST_OF_NOTHING))
+    return _Look(
+        content=content,
+        hard=hard,
+        cue=cue_of(text),
+        says_nothing=not hard if is_pleasant(text) else idle,
+        asks=text.endswith(("?", "？")),
     )
+
+
+def _cue_of_user(text: str) -> float:
+    named = any(word[0].isupper() for word in text.split()[1:])
+    return 2.0 * binds(text) + is_keyed(text) + changes(text) + named
+
+
+def _cue_of_assistant(text: str) -> float:
+    return 2.0 * decides(text) + 1.5 * is_keyed(text)
+
+
+_LOOKS = {
+    "user": Remembered(lambda text: _look(text, _cue_of_user, by_user=True)),
+    "assistant": Remembered(lambda text: _look(text, _cue_of_assistant, by_user=False)),
+}
 
 
 def _of_task(one: Spoken, task: int | None) -> float:
