@@ -65,8 +65,11 @@ SUPERSEDED = "[superseded: a later result of the same call of {name} stands belo
 CLEARED = "[Old tool result content cleared]"
 """How a result is shown of which nothing is left (OpenCode's words, known from many agents)."""
 
-TRUNCATED = "... [truncated: {count:,} of {total:,} characters{way}]"
+TRUNCATED = "... [truncated: {count:,} of {total:,} characters{named}{way}]"
 """What is shown behind the beginning of a text; `way` says how to get the whole, after a semicolon."""
+
+NAMED_THERE = ", among them {names}"
+"""What is exact in the rest of such a text."""
 
 _BEHIND_THE_HEAD, _BEFORE_THE_TAIL = "\n... [", "] ...\n"
 LEFT_OUT = _BEHIND_THE_HEAD + "{count:,} of {total:,} characters left out{way}" + _BEFORE_THE_TAIL

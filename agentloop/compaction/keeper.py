@@ -405,7 +405,9 @@ class ContextKeeper:
             return session
         wanted = self._clearing.policy.min_gain_tokens
         least = self.budget.room(session.context) // 4 if wanted is None else wanted
-        items = self._clearing.batch(session.context, min_gain_tokens=least)
+        if not self._clearing.may_save(session.context, least):
+            return session
+        items = await in_thread(self._clearing.batch, session.context, min_gain_tokens=least)
         return await self._clear(session, items) if items else session
 
     async def _clear(self, session: Session, items: tuple[ClearedItem, ...]) -> Session:

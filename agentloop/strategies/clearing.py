@@ -16,11 +16,20 @@ from typing import Any
 from agentloop._plumbing.checks import whole, whole_or_none
 from agentloop._plumbing.patterns import pattern
 from agentloop._plumbing.remembered import Remembered
-from agentloop._plumbing.truncate import failure_in, head, last_lines
-from agentloop.context import Budget, Context, Entry, TokenCounter, answers, count_message, newest_within
+from agentloop._plumbing.truncate import failure_in, halves, head, last_lines
+from agentloop.context import (
+    Budget,
+    Context,
+    Entry,
+    TokenCounter,
+    answers,
+    count_message,
+    kinds,
+    newest_within,
+)
 from agentloop.events import ClearedItem
 from agentloop.messages import Message, ToolCall, decoded
-from agentloop.prompts import CALL_AGAIN, CLEARED, SPILLED, SUPERSEDED, TRUNCATED, first_given
+from agentloop.prompts import CALL_AGAIN, CLEARED, NAMED_THERE, SPILLED, SUPERSEDED, TRUNCATED, first_given
 from agentloop.strategies.base import CountingStrategy, Cut
 
 
@@ -77,12 +86,16 @@ class Clearing:
     def batch(self, context: Context, *, min_gain_tokens: int) -> tuple[ClearedItem, ...]:
         """What to clear now: all that may be, once it saves at least that much; else nothing."""
         wanted = max(1, min_gain_tokens)
+        if self.may_save(context, wanted):
+            self._count()
+        return tuple(item for _, item in self._found) if self._gain >= wanted else ()
+
+    def may_save(self, context: Context, tokens: int) -> bool:
+        """Whether so much might be saved now, before any stub is made."""
         if context.rewritten_at != self._epoch:
             self._follow(context)
         self._look(context)
-        if self._gain + self._most >= wanted:
-            self._count()
-        return tuple(item for _, item in self._found) if self._gain >= wanted else ()
+        return self._gain + self._most >= tokens
 
     def _follow(self, context: Context) -> None:
         """Forget what is shown shortened by now; begin anew where entries have changed places."""
@@ -158,10 +171,40 @@ def way_back(entry: Entry) -> str:
     return SPILLED.format(path=entry.spilled) if entry.spilled else CALL_AGAIN
 
 
+NAMED_SHARE = 0.4
+"""What is exact in the rest of a text takes at most this share of what is shown of it."""
+
+SEARCHED_CHARS = 50_000
+"""So much of the rest is searched for it, head and tail together."""
+
+
 def stub(text: str, max_chars: int, way_back: str = "") -> str:
-    """The first `max_chars` characters, how much went, and how to get it back."""
-    shown, way = head(text, max_chars), f"; {way_back}" if way_back else ""
-    return shown + TRUNCATED.format(count=len(text) - len(shown), total=len(text), way=way)
+    """The beginning, what the rest names exactly, how much went, and how to get it back.
+
+    Beginning and names have at most `max_chars` characters. The same text is always shown by the same.
+    """
+    most = int(max_chars * NAMED_SHARE)
+    at = max(text.rfind(blank, 0, max_chars - most) for blank in " \n") + 1
+    names = _exact_in(text[at:], most, known=text[:at])
+    shown = head(text, max_chars - len(names))
+    named, way = NAMED_THERE.format(names=names) if names else "", f"; {way_back}" if way_back else ""
+    return shown + TRUNCATED.format(count=len(text) - len(shown), total=len(text), named=named, way=way)
+
+
+def _exact_in(rest: str, max_chars: int, *, known: str) -> str:
+    """What is exact in a text, as far as that many characters hold it: the ends first, mere numbers last.
+
+    What stands in what is known is left out.
+    """
+    found = kinds(halves(rest, SEARCHED_CHARS))
+    names = [name for name in found if name not in known]
+    order = sorted(range(len(names)), key=lambda at: (found[names[at]] == "number", min(at, len(names) - at)))
+    kept: list[int] = []
+    for at in order:
+        if len(names[at]) + len(", ") <= max_chars:
+            kept.append(at)
+            max_chars -= len(names[at]) + len(", ")
+    return ", ".join(names[at] for at in sorted(kept))
 
 
 MOST_ARGUMENTS = 100
