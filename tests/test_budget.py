@@ -1,5 +1,6 @@
 """How much room there is: what an overflow teaches, and that sizes are held against their like."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,10 @@ async def test_a_compaction_that_is_done_says_that_it_saved_although_the_server_
     done = [each for each in result.compactions if each.status == "done"]
     assert done
     assert all(each.tokens_saved > 0 for each in done)
+
+
+def test_recall_is_offered_again_once_there_is_room_for_its_tools() -> None:
+    budget = Budget(window=20_000, fixed=1_000, model="m", recall_tools=500)
+    small = replace(budget, window=2_000)
+    assert (budget.recall, small.recall) == (500, 0)
+    assert replace(small, window=20_000).recall == 500

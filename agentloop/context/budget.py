@@ -59,9 +59,8 @@ class Budget:
     answer where that is less, once the server refused what would fit with a shorter answer: it counts the
     longest one in, and each request asks for what is left. `answered` is the largest request that was ever
     answered, by our own count; `cuts` is what the reports of those answered tell of a server that cuts them.
-    `recall` is the size of the tools of recall, offered once something was hidden; 0 where they and the fixed
-    part would take more than compaction aims at, so that none is offered. `counter_ratio` is what
-    `counter` makes of one token of our own count: 1 but for a strategy that counts by itself.
+    `recall_tools` is the size of the tools of recall. `counter_ratio` is what `counter` makes of one token of
+    our own count: 1 but for a strategy that counts by itself.
     """
 
     window: int
@@ -74,12 +73,8 @@ class Budget:
     lowered_reserve: int | None = None
     answered: int = field(default=0, compare=False)
     counter_ratio: float = 1.0
-    recall: int = 0
+    recall_tools: int = 0
     cuts: PromptCuts = field(default_factory=PromptCuts, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.fixed + self.recall > TARGET * self.limit * self.counter_ratio:
-            object.__setattr__(self, "recall", 0)
 
     @classmethod
     def of(cls, model: ChatModel, prefix: RequestPrefix, counter: TokenCounter) -> "Budget":
@@ -95,8 +90,17 @@ class Budget:
             model=model.name,
             max_output_tokens=model.max_output_tokens,
             counter=counter,
-            recall=count_tools(prefix.recall, counter),
+            recall_tools=count_tools(prefix.recall, counter),
         )
+
+    @property
+    def recall(self) -> int:
+        """What the tools of recall take once something was hidden.
+
+        0, and none is offered, where they and the fixed part would take more than compaction aims at.
+        """
+        most = TARGET * self.limit * self.counter_ratio
+        return self.recall_tools if self.fixed + self.recall_tools <= most else 0
 
     @property
     def reserve(self) -> int:
@@ -269,8 +273,8 @@ def recounted(context: Context, budget: Budget, counter: TokenCounter) -> tuple[
         tokens=after + ceil(ratio * context.filler.tokens),
         task=context.task and by_it(context.task),
     )
-    fixed, recall = (ceil(ratio * tokens) for tokens in (budget.fixed, budget.recall))
-    return context, replace(budget, counter=counter, counter_ratio=ratio, fixed=fixed, recall=recall)
+    fixed, tools = (ceil(ratio * tokens) for tokens in (budget.fixed, budget.recall_tools))
+    return context, replace(budget, counter=counter, counter_ratio=ratio, fixed=fixed, recall_tools=tools)
 
 
 UNTOLD_OVERFLOW = 0.85
