@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentloop._plumbing.truncate import ends
-from agentloop.compaction.digest.index import LABELS, index_of
+from agentloop.compaction.digest.index import LABELS
 from agentloop.context import Entry, named_values
 from agentloop.context import rendering as identifiers_module
 from agentloop.context import rendering as named_values_module
 from agentloop.context.rendering import MOST_CHARS, MOST_URL_CHARS, identifiers, kinds, missing
 from agentloop.messages import Message, ToolCall
 from agentloop.prompts import summary_message
+from tests.index_kit import index_of
 from tests.kit import COUNTER, context_of, histories, orderly
 
 PROSE = "Nothing that stands here has to be kept just as it is written down, not one word of it. "

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from itertools import chain
 
-from agentloop.compaction.digest import index_of
 from agentloop.context import Entry, counter_for, identifiers, missing, named_values
 from agentloop.messages import Message, ToolCall
 from agentloop.strategies.clearing import newer_results
+from tests.index_kit import index_of
 
 SMALL = 500_000
 PROSE = "Whatever fails before the append leaves the log as it was, says src/app/main.py:12 after 20 ms. "

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from agentloop.compaction.digest import digest, index_of
+from agentloop.compaction.digest import digest
 from agentloop.compaction.plan import LEAST_RECORD, MOST_OF_WINDOW
 from agentloop.context import (
     Budget,
@@ -43,6 +43,7 @@ from agentloop.strategies import KeepRecentFraction
 from tests.benchmarks.planting import WORDING, Plant, Planted, planted_session
 from tests.benchmarks.repeating import SUMMARISERS, again_and_again, in_a_runner, last_sent
 from tests.benchmarks.talking import talked_session
+from tests.index_kit import index_of
 
 COUNTER = counter_for("bench")
 WINDOWS = (0.05, 0.1, 0.2)

@@ -231,27 +231,6 @@ LABELS: dict[IdentifierKind, str] = {
 """What each line begins with."""
 
 
-def index_of(entries: Sequence[Entry], *, max_tokens: int, counter: TokenCounter, known: str = "") -> str:
-    """The identifiers of the entries as the log holds them, in labelled lines, newest first.
-
-    At most `max_tokens` long by the counter; empty where there is nothing to list. What `known` holds is left
-    out. What was said and what calls named comes before what only results hold, and no message is given a
-    second turn before all others had their first. A named value that has a newer one is left out, and so is
-    what only the result of a call holds that was made again. Of one message a stated number of characters is
-    looked at.
-
-    Example:
-        >>> from agentloop.messages import Message
-        >>> from agentloop.testing import context_of
-        >>> entries = context_of(Message.user("The port is 8443, see docs/ports.md.")).visible
-        >>> print(index_of(entries, max_tokens=100, counter=len))
-        Paths: docs/ports.md
-        Numbers: port = 8443
-    """
-    items = index_items(entries, most=max_tokens, known=known)
-    return index_lines(items, max_tokens=max_tokens, counter=counter)
-
-
 @dataclass(frozen=True, slots=True)
 class IndexItems:
     """What may stand in an index, what is wanted most first: what was said and called, and results."""
