@@ -131,7 +131,7 @@ def _pieces(text: str) -> Iterator[str]:
 def _may_hold_runs(text: str) -> bool:
     """Whether a stretch is of one kind: any run longer than two of them holds one whole."""
     length = _LONGEST_RUN // 2
-    stretches = (text[at : at + length] for at in range(0, len(text), length))
+    stretches = (text[at : at + length] for at in range(0, len(text) - length + 1, length))
     return any(
         (" " not in one and "\n" not in one) or one.isspace() or not one.strip("\r\n/") for one in stretches
     )
