@@ -4,6 +4,7 @@ The environment variable `AGENTLOOP_DEEP` asks for all examples, drawn from its 
 and one text always the same. Without it a test draws a twelfth of its examples, the same ones each time.
 """
 
+import gc
 import os
 import random
 import tempfile
@@ -46,6 +47,16 @@ settings.load_profile("untimed")
 # A client for HTTP loads all certificates that the machine trusts, which takes longer than most tests. Here
 # it loads one, which it does not need; the few tests of the variable set it themselves.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "certificate.pem")
+
+
+# Ten thousand tests are collected and stay: no search for garbage goes through them.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Search for garbage from now on, in what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
