@@ -6,23 +6,28 @@ They are forks of a process that has the program loaded and warm, which saves mo
 
 import asyncio
 import atexit
+import gc
 import json
 import os
 import pty
+import runpy
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from agentloop import Agent, OfflineModel, Runner
+from agentloop import Agent, OfflineModel, Runner, Secrets
+from agentloop._plumbing.patterns import _Pattern
 from agentloop.cli.main import main
 from agentloop.context import counter_for
 from agentloop.stores.words import words_of
@@ -176,18 +181,65 @@ def terminal(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -
             os.close(master)
 
 
+def run_script(
+    path: Path, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None, fresh: bool = False
+) -> Finished:
+    """A script to its end, warnings being errors: a fork does not hear those of loading the package."""
+    own = environment(cwd, **(env or {}))
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with (
+        subprocess.Popen(
+            [sys.executable, "-W", "error", path, *arguments], cwd=cwd, env=own, text=True, **pipes
+        )
+        if fresh
+        else Forked(_fork_server(), [str(path), *arguments], cwd=cwd, env=own, **pipes)
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=LONGEST_SECONDS)
+        finally:
+            process.kill()
+    return Finished(status=process.returncode, out=out, err=err)
+
+
+def _program_or_script(arguments: Sequence[str]) -> None:
+    path, *rest = arguments or [""]
+    if not path.endswith(".py"):
+        main(arguments)
+    warnings.simplefilter("error")
+    sys.argv = [path, *rest]
+    sys.path[0] = str(Path(path).parent)
+    runpy.run_path(path, run_name="__main__")
+    raise SystemExit(0)
+
+
 def load_program() -> None:
-    """Load what a call of the program needs, so that its forks need not."""
-    for name in ("app", "run", "sessions", "compact", "lessons", "faults", "models"):
+    """Load what a call of the program needs, and run it once, so that its forks need not.
+
+    What is there by then is kept out of the search for garbage: looking at it in a fork would copy it.
+    """
+    for name in ("app", "run", "sessions", "compact", "demo", "durable", "lessons", "faults", "models"):
         import_module(f"agentloop.cli.{name}")
-    for name in ("providers.openai", "durable"):
+    for name in ("providers.openai", "durable", "stores.sqlite.store"):
         import_module(f"agentloop.{name}")
     counter_for("any model")("A first count loads the vocabulary, which takes longer than a call.")
     words_of("Ä first word that is not ASCII has all characters gone through.")
+    asyncio.run(_run_once())
+    for each in [each for each in gc.get_objects() if type(each) is _Pattern]:
+        for method in ("search", "match", "fullmatch", "finditer", "findall", "sub", "split"):
+            getattr(each, method)
+    gc.freeze()
+
+
+async def _run_once() -> None:
+    """A first run makes what a process keeps, such as the tools' schemas and the shapes of secrets."""
     agent = Agent(OfflineModel(), tools=workspace_tools(ROOT))
-    asyncio.run(Runner(agent).run("A first run makes the tools' schemas and compiles patterns."))
+    with TemporaryDirectory() as folder:
+        async with Runner(
+            agent, store=f"sqlite:///{folder}/s.db", transcripts=folder, redact=Secrets()
+        ) as runner:
+            await runner.run("Say something.", session_id="s")
 
 
 if __name__ == "__main__":
     load_program()
-    serve_forks(main)
+    serve_forks(_program_or_script)

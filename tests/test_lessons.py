@@ -4,7 +4,6 @@ import ast
 import inspect
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from lessons import (
     l06_context_compaction,
     l10_callbacks_memory,
 )
-from tests.cli_kit import ROOT, Finished, environment
+from tests.cli_kit import ROOT, Finished, run_script
 from tests.cli_kit import agentloop as command_line
 
 pytestmark = pytest.mark.whole
@@ -50,23 +49,16 @@ SHOWN = {
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
-def run_alone(path: Path, tmp_path: Path, *arguments: str) -> Finished:
+def run_alone(path: Path, tmp_path: Path, *arguments: str, fresh: bool = False) -> Finished:
     """The lesson as a program in an empty folder, warnings being errors; it must leave nothing behind."""
     here, temporary = tmp_path / "here", tmp_path / "temporary"
     here.mkdir()
     temporary.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(path), *arguments],
-        cwd=here,
-        env=environment(tmp_path, TMPDIR=str(temporary), PYTHONUTF8="1"),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    own = {"TMPDIR": str(temporary), "HOME": str(tmp_path), "AGENTLOOP_HOME": str(tmp_path / "agentloop")}
+    done = run_script(path, *arguments, cwd=here, env=own | {"PYTHONUTF8": "1"}, fresh=fresh)
     assert list(here.iterdir()) == []
     assert list(temporary.iterdir()) == []
-    return Finished(status=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
+    return done
 
 
 @each_lesson
@@ -80,7 +72,7 @@ def test_runs_alone_and_shows_what_it_teaches(path: Path, tmp_path: Path) -> Non
 @each_lesson
 @pytest.mark.deep
 def test_takes_a_prompt(path: Path, tmp_path: Path) -> None:
-    done = run_alone(path, tmp_path, "--prompt", "Our password is marmalade, I told you.")
+    done = run_alone(path, tmp_path, "--prompt", "Our password is marmalade, I told you.", fresh=True)
     assert (done.status, done.err) == (0, "")
     assert "marmalade" in done.out
 

@@ -4,11 +4,8 @@ The calls of a list share a folder and follow one another. A process that has ev
 each; times, ids, ports and places are replaced by their names.
 """
 
-import asyncio
-import gc
 import json
 import os
-import pkgutil
 import re
 import shlex
 import sys
@@ -20,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
+from tests.cli_kit import load_program
 from tests.nets.frozen import write
 from tests.strict_provider import StrictProvider
 from tests.strict_replies import fault
@@ -237,19 +235,6 @@ def _run_and_leave() -> None:
         os._exit(status)
 
 
-def _load() -> None:
-    """What calls need, by public names, and all of the command line."""
-    agentloop = import_module("agentloop")
-    for name in agentloop.__all__:
-        getattr(agentloop, name)
-    agent = agentloop.Agent(agentloop.OfflineModel())
-    asyncio.run(agentloop.Runner(agent, transcripts=None).run("Hello"))
-    folder = import_module("agentloop.cli").__path__
-    for each in pkgutil.walk_packages(folder, "agentloop.cli."):
-        import_module(each.name)
-
-
 if __name__ == "__main__":
-    _load()
-    gc.freeze()
+    load_program()
     serve(lambda asked: _forked(*asked))
