@@ -24,8 +24,10 @@ DRAWN_FROM = os.environ.get("AGENTLOOP_DEEP", "")
 EXAMPLES = 100
 """So many a test draws that does not say `many(n)`."""
 FEWER = 12
-CASES = 3
+CASES = 2
 """So many of a table the fast tests look at."""
+A_FEW = 3
+"""A table of no more cases than this, such as the stores, is looked at whole."""
 LEAST = 5
 """The first example is always the simplest one: fewer than these would be no draw."""
 
@@ -85,7 +87,7 @@ def examples_of(item: pytest.Item) -> int:
 
 
 def thin(items: Sequence[pytest.Item]) -> None:
-    """Of a table of more than `CASES` cases leave so many, evenly spread; the others are deep.
+    """Of a table of more than `A_FEW` cases leave `CASES`, evenly spread; the others are deep.
 
     A test that is marked `whole` keeps them all: a table of public names, commands, stores or strategies.
     """
@@ -94,7 +96,7 @@ def thin(items: Sequence[pytest.Item]) -> None:
         if not any(item.iter_markers("deep")):
             tables.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in tables.values():
-        if len(cases) > CASES and not any(cases[0].iter_markers("whole")):
+        if len(cases) > A_FEW and not any(cases[0].iter_markers("whole")):
             kept = {len(cases) * each // CASES for each in range(CASES)}
             for number, case in enumerate(cases):
                 if number not in kept:
