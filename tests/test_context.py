@@ -1,5 +1,6 @@
 """The fold: what the model sees now, and what it can be taken back to."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ def overlays(context: Context) -> st.SearchStrategy[Event]:
     return st.sampled_from(choices)
 
 
+@pytest.mark.many(40)
 @given(logs())
 def test_l13_the_context_built_event_by_event_equals_the_one_built_from_scratch(events: list[Event]) -> None:
     records = records_of(events)
@@ -82,6 +84,7 @@ def test_l13_the_context_built_event_by_event_equals_the_one_built_from_scratch(
         assert grown == Context.of(records[:length])
 
 
+@pytest.mark.many(50)
 @given(logs())
 def test_l3_everything_ever_said_can_be_read_back(events: list[Event]) -> None:
     context = Context.of(records_of(events))

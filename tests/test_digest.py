@@ -560,7 +560,7 @@ def test_prose_is_cut_between_lines_and_stays_stable() -> None:
     assert merged(once, most=300).splitlines()[1 : len(lines) + 1] == lines
 
 
-@pytest.mark.many(100)
+@pytest.mark.many(50)
 @given(st.lists(orderly(most_turns=3), min_size=2, max_size=4), st.integers(100, 600))
 def test_a_record_of_records_keeps_to_its_length_and_has_each_heading_once(
     parts: list[list[Message]], most: int

@@ -44,7 +44,7 @@ def used(log: Sequence[Record]) -> int:
     )
 
 
-@pytest.mark.many(60)
+@pytest.mark.many(30)
 @given(st.lists(st.sampled_from([*FATES, *PASSED, *PASSED]), max_size=14))
 def test_a_run_goes_on_behind_others_whatever_becomes_of_its_steps(fates: list[str]) -> None:
     async def whole() -> None:

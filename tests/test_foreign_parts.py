@@ -235,7 +235,7 @@ def assert_valid(said: Sequence[Json]) -> None:
     assert order_violations({"store": False}, sent) == []
 
 
-@pytest.mark.many(600)
+@pytest.mark.many(200)
 @given(foreign)
 def test_l20_whatever_comes_in_goes_out_valid(said: list[dict[str, Any]]) -> None:
     assert_valid(chat_messages(said))

@@ -254,7 +254,7 @@ def test_an_earlier_summary_is_read_as_something_said() -> None:
     assert index == "Numbers: deploy port = 9443, 3 MB\nNames: id_7"
 
 
-@pytest.mark.many(200)
+@pytest.mark.many(80)
 @given(histories | orderly(), st.integers(-1, 300))
 def test_it_never_takes_more_than_it_may(messages: list[Message], max_tokens: int) -> None:
     entries = entries_of(*messages)

@@ -65,7 +65,7 @@ def test_every_strategy_takes_a_counter_and_refuses_what_cannot_count(name: str)
     assert all(step.counter is len for step in steps(EVERY[name](counter=len)))  # type: ignore[attr-defined]
 
 
-@pytest.mark.many(100)
+@pytest.mark.many(40)
 @given(orderly(most_turns=4))
 def test_by_the_agents_own_counter_a_strategy_does_what_it_does_without_one(messages: list[Message]) -> None:
     context, budget = context_of(messages), replace(BUDGET, counter=COUNTER)

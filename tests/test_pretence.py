@@ -161,7 +161,7 @@ def test_l19_a_digest_of_digests_gives_nobody_a_users_voice(words: str, most: in
 
 
 @pytest.mark.deep
-@pytest.mark.many(25)
+@pytest.mark.many(12)
 @given(words=pretended())
 def test_l19_the_prose_of_a_summary_gains_nothing_in_a_list_compacted_again(words: str) -> None:
     rest = [message.to_openai() for at in range(12) for message in plain_turn(at)]

@@ -141,7 +141,7 @@ async def test_results_shown_shortened_are_found_whole() -> None:
     assert FACT in [message.text for message in result.messages if message.role == "tool"][-1]
 
 
-@pytest.mark.many(120)
+@pytest.mark.many(60)
 @given(
     query=st.text(max_size=80)
     | st.sampled_from(['"', '" OR NEAR(', "a AND NOT (b*", "^x : {", "x" * 200_000])

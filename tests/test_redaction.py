@@ -389,7 +389,7 @@ def on_disc(folder: Path) -> bytes:
     return b"".join(str(path).encode() + path.read_bytes() for path in files)
 
 
-@pytest.mark.many(25)
+@pytest.mark.many(12)
 @given(planted, st.lists(st.integers(1, 30), min_size=1, max_size=8))
 @example(("Authorization: Bearer abcdefgh12345678abcdefgh", "abcdefgh12345678abcdefgh"), [1])
 def test_no_secret_of_a_run_reaches_a_file_an_event_or_a_line(

@@ -361,7 +361,7 @@ ATOMS = st.sampled_from(
 )
 
 
-@pytest.mark.many(300)
+@pytest.mark.many(100)
 @given(
     st.lists(st.tuples(st.lists(ATOMS, max_size=3).map("".join), ways | st.just([0])), max_size=12),
     st.lists(st.integers(1, 9), min_size=1, max_size=5),

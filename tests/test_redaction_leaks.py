@@ -160,6 +160,7 @@ LISTINGS: list[Callable[[int, str], str]] = [
 
 
 @pytest.mark.parametrize("listed", LISTINGS)
+@pytest.mark.many(40)
 @given(st.integers(0, 10), st.integers(12, len(PEM_LINES)), st.booleans())
 def test_a_block_cut_off_at_either_end_goes_also_in_a_listing(
     listed: Callable[[int, str], str], first: int, last: int, carriage: bool

@@ -139,7 +139,7 @@ async def test_a_session_at_work_is_left_alone() -> None:
     assert (await work).output == "ok"
 
 
-@pytest.mark.many(200)
+@pytest.mark.many(100)
 @given(st.one_of(histories, orderly()), st.integers(1, 4))
 async def test_l8_undo_gives_back_what_was_taken_back(said: list[Message], turns: int) -> None:
     store = InMemoryStore()
@@ -226,7 +226,7 @@ async def test_nobody_answers_where_every_turn_was_taken_back() -> None:
     assert [message["content"] for message in brain.requests[-1].messages] == ["Again."]
 
 
-@pytest.mark.many(100)
+@pytest.mark.many(40)
 @given(orderly(), st.lists(st.integers(1, 3), min_size=1, max_size=4), st.data())
 async def test_l8_so_it_does_in_a_compacted_session(
     said: list[Message], kept: list[int], data: st.DataObject

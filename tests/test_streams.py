@@ -80,7 +80,7 @@ def seen(message: Message, reply: Reply, shape: Shape) -> dict[str, Any]:
 
 
 @given(replies(), st.integers(0, 2**32), st.sampled_from([USAGE, None]))
-@pytest.mark.many(300)
+@pytest.mark.many(120)
 async def test_every_shape_says_the_same(reply: Reply, seed: int, usage: Body | None) -> None:
     chance = random.Random(seed)
     shape = Shape.drawn(chance)

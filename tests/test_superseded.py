@@ -177,7 +177,7 @@ def test_a_result_gives_way_only_to_one_that_stands_whole() -> None:
     assert superseded_items(context, COUNTER) == (item,)
 
 
-@pytest.mark.many(200)
+@pytest.mark.many(80)
 @given(histories | orderly())
 def test_l1_l2_only_results_with_a_newer_one_change(messages: list[Message]) -> None:
     context = context_of(messages)

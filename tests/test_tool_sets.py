@@ -289,7 +289,7 @@ def logs(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-@pytest.mark.many(200)
+@pytest.mark.many(80)
 @given(logs())
 def test_of_all_pins_the_newest_is_in_sight_however_the_log_is_folded(events: list[Event]) -> None:
     log = records(events)
