@@ -20,11 +20,11 @@ from agentloop.testing import ScriptedModel
 from tests.store_kit import texts
 
 ID = "shared"
-RECORDS = 200
+RECORDS = 100
 """So many does each writer append, one by one."""
 
 COMPACTING = "compacting"
-EACH = 40
+EACH = 20
 """It compacts once for so many records of its own."""
 
 TOKENS = 100
