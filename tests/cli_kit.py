@@ -36,7 +36,7 @@ from tests.forks import Forked, serve_forks
 from tests.warm_kit import Warm
 
 ROOT = Path(__file__).parent.parent
-LONGEST_SECONDS = 60.0
+LONGEST_SECONDS = 120.0
 KEPT = ("PATH", "LANG", "COVERAGE_PROCESS_START", "SSL_CERT_FILE")
 
 
@@ -105,7 +105,7 @@ def started(
 
 @cache
 def _fork_server() -> Warm:
-    server = Warm("tests.cli_kit", environment=environment(ROOT), longest_seconds=LONGEST_SECONDS)
+    server = Warm("tests.cli_kit", environment=environment(ROOT))
     atexit.register(server.end)
     return server
 

@@ -145,7 +145,7 @@ async def watched(runner: Runner, prompt: str | None, *, session_id: str = "s") 
 
 async def until(condition: asyncio.Event) -> None:
     """Wait for the condition, for as long as a broken test may take."""
-    await asyncio.wait_for(condition.wait(), timeout=20)
+    await asyncio.wait_for(condition.wait(), timeout=120)
 
 
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

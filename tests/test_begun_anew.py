@@ -112,7 +112,7 @@ async def test_a_run_whose_lease_ran_out_writes_nothing_to_a_log_begun_anew(firs
     elif first == "the cancellation":
         ann.task.cancel()
     with pytest.raises(asyncio.CancelledError if first == "the cancellation" else BegunAnewError):
-        await asyncio.wait_for(ann.task, timeout=20)
+        await asyncio.wait_for(ann.task, timeout=120)
     assert await log(store) == theirs
     await bobs(store, model).run("What now?", session_id="s")
     assert "Ann" not in str(model.requests[-1].messages)
@@ -124,7 +124,7 @@ async def test_a_run_whose_session_is_deleted_is_told_so_at_its_next_renewal() -
     await ann.at_work()
     await store.delete("s")
     with pytest.raises(ConflictError, match="it was deleted meanwhile"):
-        await asyncio.wait_for(ann.task, timeout=20)
+        await asyncio.wait_for(ann.task, timeout=120)
     assert await log(store) == []
 
 

@@ -74,9 +74,9 @@ def test_a_signal_while_the_model_thinks(number: signal.Signals, tmp_path: Path)
     with StrictProvider(think) as provider:
         options = ("--base-url", provider.url, "--window", "32k", "--session", "s", "--json")
         with started("-p", "hello", *options, cwd=tmp_path) as process:
-            assert thinking.wait(30)
+            assert thinking.wait(120)
             process.send_signal(number)
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert json.loads(out.splitlines()[-1])["status"] == "interrupted"
     assert "interrupted" in err
@@ -94,7 +94,7 @@ def test_ctrl_c_while_a_tool_is_stuck_in_its_thread(tmp_path: Path) -> None:
         with started("-p", "go", *options, "--json", cwd=tmp_path) as process:
             begun = "".join(until(process, "tool_ended"))
             process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=120)
         assert process.returncode == 130
         assert ends_in(begun + out) == [("tool", "ok"), ("tool", "interrupted"), ("run", "interrupted")]
         resumed = agentloop(*options, cwd=tmp_path)
@@ -118,16 +118,16 @@ def test_ctrl_c_while_a_summary_is_written_leaves_the_log_as_it_was(tmp_path: Pa
         options = ("--base-url", provider.url, "--window", "8k", "--session", "s")
         with started("-p", "go", *options, "--json", cwd=tmp_path) as process:
             begun = "".join(until(process, "compaction_started"))
-            assert summarising.wait(30)
+            assert summarising.wait(120)
             process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=120)
         assert process.returncode == 130
         assert ends_in(begun + out)[-2:] == [("compaction", "failed"), ("run", "interrupted")]
         summarising.clear()
         with started("compact", "s", *options[:4], cwd=tmp_path) as process:
-            assert summarising.wait(30)
+            assert summarising.wait(120)
             process.send_signal(signal.SIGINT)
-            told = process.communicate(timeout=30)
+            told = process.communicate(timeout=120)
     assert process.returncode == 130
     assert told == ("", "agentloop: interrupted: session s is as it was\n")
     done = agentloop("sessions", "export", "s", "--format", "events", cwd=tmp_path)
@@ -142,7 +142,7 @@ def test_a_second_ctrl_c_ends_at_once_even_where_output_is_stuck(tmp_path: Path)
         assert "session" in process.stderr.readline() + process.stderr.readline()
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(120) == 130
 
 
 @pytest.mark.deep
@@ -157,7 +157,7 @@ def test_a_reader_that_goes_away_ends_the_run_quietly_and_keeps_the_session(
                 process.stdout.readline()
             process.stdout.close()
             err = process.stderr.read()
-            assert process.wait(30) == 130, f"after {lines} lines"
+            assert process.wait(120) == 130, f"after {lines} lines"
     assert "nobody reads" in err
     assert "Traceback" not in err
     assert "Exception ignored" not in err
@@ -171,7 +171,7 @@ def test_a_reader_of_the_answer_that_goes_away(tmp_path: Path) -> None:
     os.close(reading)
     with started("-p", "hello", "--session", "s", cwd=tmp_path, stdout=writing) as process:
         os.close(writing)
-        assert process.wait(30) == 130
+        assert process.wait(120) == 130
         assert "nobody reads" in process.stderr.read()
     again = agentloop("--session", "s", cwd=tmp_path)
     assert again.status == 0
@@ -183,7 +183,7 @@ def test_a_reader_of_standard_error_that_goes_away_changes_nothing(tmp_path: Pat
     os.close(reading)
     with started("-p", "hello", cwd=tmp_path, stderr=writing) as process:
         os.close(writing)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     assert (process.returncode, "hello" in out) == (0, True)
 
 
@@ -195,7 +195,7 @@ def test_a_list_whose_reader_goes_away_is_quiet(tmp_path: Path) -> None:
     with started("sessions", "list", cwd=tmp_path, stdout=writing) as process:
         os.close(writing)
         assert process.stderr.read() == ""
-        assert process.wait(30) == 130
+        assert process.wait(120) == 130
 
 
 def _nonblocking() -> None:
@@ -212,14 +212,14 @@ def test_a_slow_reader_gets_everything(prepare: Callable[[], None] | None, tmp_p
             pieces = []
             while piece := process.stdout.read(1_000):
                 pieces.append(piece)
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
     assert "".join(pieces) == long
 
 
 def test_a_full_disc_is_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full, started("-p", "hi", cwd=tmp_path, stdout=full) as process:
         err = process.stderr.read()
-        assert process.wait(30) == 1
+        assert process.wait(120) == 1
     assert "cannot be written" in err
     assert "-r" in err
 
@@ -227,7 +227,7 @@ def test_a_full_disc_is_one_line(tmp_path: Path) -> None:
 def test_a_closed_standard_output_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     with started("-p", "hi", cwd=tmp_path, stdout=None, preexec_fn=lambda: os.close(1)) as process:
         err = process.stderr.read()
-        assert process.wait(30) == 2
+        assert process.wait(120) == 2
     assert "standard output is closed" in err
     assert not (tmp_path / "agentloop").exists()
 
@@ -235,7 +235,7 @@ def test_a_closed_standard_output_is_refused_before_anything_is_sent(tmp_path: P
 @pytest.mark.deep
 def test_a_closed_standard_error_hides_the_progress_and_nothing_else(tmp_path: Path) -> None:
     with started("-p", "hi", cwd=tmp_path, stderr=None, preexec_fn=lambda: os.close(2)) as process:
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     assert (process.returncode, "hi" in out) == (0, True)
 
 
@@ -252,7 +252,7 @@ def test_stopped_anywhere_and_resumed_the_job_gets_done(
         for _ in range(lines):
             process.stdout.readline()
         process.send_signal(number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode in (-number, 130), f"after {lines} lines"
     resumed = agentloop(*options, cwd=tmp_path)
     assert resumed.status == 0, f"after {lines} lines: {resumed.err}"
@@ -304,10 +304,10 @@ def test_a_pair_of_signals_from_a_closing_terminal_is_one_end(tmp_path: Path) ->
     with StrictProvider(think) as provider:
         options = ("--base-url", provider.url, "--window", "32k", "--json")
         with started("-p", "hello", *options, cwd=tmp_path) as process:
-            assert thinking.wait(30)
+            assert thinking.wait(120)
             process.send_signal(signal.SIGHUP)
             process.send_signal(signal.SIGTERM)
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert json.loads(out.splitlines()[-1])["status"] == "interrupted"
 
@@ -327,13 +327,13 @@ def full_pipe() -> tuple[int, int]:
 def test_a_standard_error_that_nobody_reads_holds_up_neither_a_run_nor_its_end(tmp_path: Path) -> None:
     reading, writing = full_pipe()
     with started("-p", "hello", cwd=tmp_path, stderr=writing) as process:
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
         assert (process.returncode, "hello" in out) == (0, True)
     with started("-p", "-", cwd=tmp_path, stderr=writing, stdin=subprocess.PIPE) as process:
         process.stdin.write("x" * 400_000)  # more than a pipe holds: it is read from by now
         process.stdin.flush()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 130
+        assert process.wait(120) == 130
     os.close(reading)
     os.close(writing)
 
@@ -397,7 +397,7 @@ def test_a_signal_while_standard_input_is_read(number: signal.Signals, tmp_path:
         process.stdin.flush()
         process.send_signal(number)
         out = process.stdout.read()
-        assert process.wait(30) == 130
+        assert process.wait(120) == 130
     (ended,) = map(json.loads, out.splitlines())
     assert (ended["type"], ended["status"]) == ("run_ended", "interrupted")
 
@@ -419,7 +419,7 @@ def test_a_signal_that_strikes_an_import_ends_with_its_status(
 ) -> None:
     (tmp_path / "struck.py").write_text(f"import os, signal\n{text}\n")
     with started("-p", "Go", "--tools", "struck", *options, cwd=tmp_path) as process:
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert [json.loads(line)["status"] for line in out.splitlines()] == ["interrupted"] * len(options)
 
@@ -430,7 +430,7 @@ def test_what_tools_have_registered_for_the_end_is_done(tmp_path: Path) -> None:
         "@tool\ndef quick() -> str:\n    '''Ends.'''\n    return ''\n"
     )
     with started("-p", "Go", "--tools", "tidy", cwd=tmp_path) as process:
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     assert (process.returncode, err.count("tidied")) == (0, 1), err
 
 
@@ -441,7 +441,7 @@ def test_a_command_whose_reader_goes_away(arguments: tuple[str, ...], tmp_path: 
     with started(*arguments, cwd=tmp_path, stdout=writing) as process:
         os.close(writing)
         assert process.stderr.read() == ""
-        assert process.wait(30) == 130
+        assert process.wait(120) == 130
 
 
 @pytest.mark.deep

@@ -352,4 +352,4 @@ async def test_a_reader_that_has_read_enough_ends_an_export_quietly(shape: str, 
         assert os.read(reading, 100)
         os.close(reading)
         assert process.stderr.read() == ""
-        assert process.wait(30) == 130
+        assert process.wait(120) == 130

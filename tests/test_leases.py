@@ -40,7 +40,7 @@ class Asked(InMemoryStore):
 
     async def asked_again(self, times: int) -> None:
         for _ in range(times):
-            await asyncio.wait_for(self.asked.acquire(), timeout=20)
+            await asyncio.wait_for(self.asked.acquire(), timeout=120)
 
 
 def lease_of(name: str, **fields: Any) -> Lease:

@@ -166,7 +166,7 @@ async def test_a_run_of_a_task_that_outlived_a_cancellation_is_at_work(
     await until(begun)
     task.cancel()
     await until(gate.inside)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         with pytest.raises(SessionBusyError):
             await runner_for(["second"], store=store).run("Me too", session_id="s")
     gate.go_on.set()
@@ -179,13 +179,13 @@ def test_a_run_on_another_loop_is_at_work_until_that_loop_has_closed_it() -> Non
     def wait() -> str:
         """Wait."""
         inside.set()
-        go_on.wait(20)
+        go_on.wait(120)
         return "waited"
 
     agent = Agent(ScriptedModel([calls(wait={}), "two"]), tools=[wait])
     with SyncRunner(agent, store=store, transcripts=None) as runner:
         for _ in runner.stream("one", session_id="s"):
-            inside.wait(20)
+            inside.wait(120)
             with pytest.raises(SessionBusyError):
                 asyncio.run(runner_for(["never"], store=store).run("2", session_id="s"))
             go_on.set()

@@ -503,7 +503,7 @@ async def test_nobody_listens(waits: Waits) -> None:
 async def test_a_server_that_hangs(stream: bool, waits: Waits) -> None:
     half = Raw(pieces=events({"choices": [{"delta": {"content": "h"}}]}, done=False).pieces, left_open=True)
     with StrictProvider([Hang(), half if stream else Hang()]) as server:
-        model = chat(server, stream=stream, timeout_seconds=0.2, retry=RetryPolicy(attempts=2, sleep=waits))
+        model = chat(server, stream=stream, timeout_seconds=1, retry=RetryPolicy(attempts=2, sleep=waits))
         error = await error_of(model)
     assert isinstance(error, ModelUnavailableError)
     assert "in time" in str(error)

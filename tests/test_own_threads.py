@@ -83,7 +83,7 @@ async def test_two_of_one_step_run_one_after_the_other_beside_the_others() -> No
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        assert free.wait(20)
+        assert free.wait(120)
         under_way -= 1
         return str(last)
 
@@ -133,7 +133,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
         """Hold the thread."""
         begun.append(number)
         loop.call_soon_threadsafe(is_in.set)
-        assert free.wait(20)
+        assert free.wait(120)
         return "free"
 
     runner = runner_of(calls(("stuck", {"number": 1}), ("stuck", {"number": 2})), "done", tools=[stuck])
@@ -156,15 +156,15 @@ async def test_a_call_behind_one_that_never_ends_times_out_and_is_not_run() -> N
     def stuck(number: int) -> str:
         """Hold the thread."""
         begun.append(number)
-        assert free.wait(20)
+        assert free.wait(120)
         return "free"
 
-    registry = ToolRegistry([tool(thread="own", timeout_seconds=0.05)(stuck)])
+    registry = ToolRegistry([tool(thread="own", timeout_seconds=0.5)(stuck)])
     asked = [
         ToolCall(id=f"c{number}", name="stuck", arguments=json.dumps({"number": number})) for number in (1, 2)
     ]
     first, second = await asyncio.gather(*(registry.answer(call, CONTEXT, thread) for call in asked))
-    assert (first.status, "timed out after 0.05 s" in first.text) == ("timeout", True)
+    assert (first.status, "timed out after 0.5 s" in first.text) == ("timeout", True)
     assert (second.status, "was not run: a call before it" in second.text) == ("timeout", True)
     free.set()
     assert await thread.call(lambda: begun) == [1]

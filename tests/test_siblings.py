@@ -86,7 +86,7 @@ class Odd:
         def now() -> Any:
             """End."""
             if self.kind == "hangs":
-                release.wait(30)
+                release.wait(120)
             return self._end()
 
         async def later() -> Any:
@@ -218,7 +218,7 @@ async def test_a_tool_that_outlives_its_time_never_speaks_into_a_later_call(tmp_
     @tool(timeout_seconds=0.02)
     def stuck(context: RunContext[None]) -> str:
         """Be stuck the first time."""
-        release.wait(30)
+        release.wait(120)
         context.progress("late progress")
         through.set()
         return "late result"
@@ -227,7 +227,7 @@ async def test_a_tool_that_outlives_its_time_never_speaks_into_a_later_call(tmp_
     async def second() -> str:
         """Let the first one go on, and see it through."""
         release.set()
-        await in_thread(through.wait, 30)
+        await in_thread(through.wait, 120)
         await asyncio.sleep(0)
         return "own result"
 

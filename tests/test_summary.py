@@ -292,7 +292,7 @@ async def test_a_started_compaction_ends_also_when_cancelled_at_its_start(tmp_pa
     stuck = Stuck()
     runner = runner_on(store, ScriptedModel([]), tmp_path, callbacks=[stuck])
     task = asyncio.create_task(runner.compact("s"))
-    await asyncio.wait_for(stuck.reached.wait(), 20)
+    await asyncio.wait_for(stuck.reached.wait(), 120)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

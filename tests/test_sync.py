@@ -95,19 +95,19 @@ def test_an_interrupt_ends_its_own_run_and_waits_for_no_other(tmp_path: Path) ->
     def wait() -> str:
         """Wait for the other."""
         started.set()
-        release.wait(20)
+        release.wait(120)
         return "waited"
 
     def interrupt() -> None:
         """Press Ctrl-C."""
         os.kill(os.getpid(), signal.SIGINT)
-        release.wait(20)
+        release.wait(120)
 
     model = ScriptedModel([calls(wait={}), calls(interrupt={}), "the other's answer", "again"])
     agent = Agent(model, tools=[wait, interrupt])
     with SyncRunner(agent, store=f"sqlite:///{tmp_path}/s.db", transcripts=tmp_path) as runner:
         other = Elsewhere(lambda: runner.run("a", session_id="a").output)
-        assert started.wait(20)
+        assert started.wait(120)
         with pytest.raises(KeyboardInterrupt):
             runner.run("b", session_id="b")
         assert not release.is_set()
@@ -127,7 +127,7 @@ def test_closing_ends_what_other_threads_run(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "s.db")
     runner = SyncRunner(Agent(ScriptedModel([calls(hang={})]), tools=[hang]), store=store, transcripts=None)
     other = Elsewhere(lambda: runner.run("a", session_id="a"))
-    assert started.wait(20)
+    assert started.wait(120)
     runner.close()
     error = other.ended()
     assert type(error) is AgentLoopError

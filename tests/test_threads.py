@@ -71,7 +71,7 @@ async def test_work_that_will_not_end_is_left_after_one_grace_however_often_canc
     await until(stubborn.cancelled)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 120)
     stubborn.release.set()
     await turns()
     assert asyncio.all_tasks() == {asyncio.current_task()}

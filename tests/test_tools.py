@@ -1010,7 +1010,7 @@ async def test_sync_tools_run_side_by_side() -> None:
     together = threading.Barrier(3)
 
     def meet() -> str:
-        together.wait(timeout=30)
+        together.wait(timeout=120)
         return "met"
 
     answers = await asyncio.gather(*(ask(meet) for _ in range(3)))
@@ -1025,7 +1025,7 @@ async def test_a_stuck_thread_times_out_and_its_late_result_is_dropped() -> None
 
     @tool(timeout_seconds=0.01)
     def stuck() -> str:
-        release.wait(timeout=30)
+        release.wait(timeout=120)
         ended.set()
         return "late"
 
@@ -1033,7 +1033,7 @@ async def test_a_stuck_thread_times_out_and_its_late_result_is_dropped() -> None
     assert answer.status == "timeout"
     assert answer.text.startswith("stuck timed out after 0.01 s; what it did until then stays done: look")
     release.set()
-    assert await in_thread(ended.wait, 30)
+    assert await in_thread(ended.wait, 120)
 
 
 async def test_an_async_tool_that_times_out_is_really_cancelled() -> None:
@@ -1065,11 +1065,11 @@ async def test_l16_cancelling_reaches_the_caller_and_leaves_no_task(is_async: bo
 
     def stuck() -> None:
         started.set()
-        release.wait(timeout=30)
+        release.wait(timeout=120)
 
     before = asyncio.all_tasks()
     running = asyncio.create_task(ask(later if is_async else stuck))
-    await in_thread(started.wait, 30)
+    await in_thread(started.wait, 120)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -1123,12 +1123,12 @@ def test_a_late_result_finds_a_closed_loop(capfd: pytest.CaptureFixture[str]) ->
     def stuck() -> None:
         threads.append(threading.current_thread())
         entered.set()
-        release.wait(timeout=30)
+        release.wait(timeout=120)
 
     assert asyncio.run(ask(stuck)).status == "timeout"
-    assert entered.wait(timeout=30)
+    assert entered.wait(timeout=120)
     release.set()
-    threads[0].join(timeout=30)
+    threads[0].join(timeout=120)
     assert not threads[0].is_alive()
     assert capfd.readouterr() == ("", "")
 

@@ -31,14 +31,7 @@ def serve(answer: Callable[[Any], Any]) -> None:
 class Warm:
     """A warm process, from outside: `module` is run as a program, in `environment` or else in this one."""
 
-    def __init__(
-        self,
-        module: str,
-        *,
-        environment: Mapping[str, str] | None = None,
-        longest_seconds: float = LONGEST_ANSWER_SECONDS,
-    ) -> None:
-        self._longest_seconds = longest_seconds
+    def __init__(self, module: str, *, environment: Mapping[str, str] | None = None) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
@@ -53,7 +46,7 @@ class Warm:
         assert self._process.stdin
         assert self._process.stdout
         print(json.dumps(asked), file=self._process.stdin, flush=True)
-        ready, _, _ = select.select([self._process.stdout], [], [], self._longest_seconds)
+        ready, _, _ = select.select([self._process.stdout], [], [], LONGEST_ANSWER_SECONDS)
         assert ready, f"the warm process hangs at {asked}"
         line = self._process.stdout.readline()
         assert line, f"the warm process has died at {asked}"
